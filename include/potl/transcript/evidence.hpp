@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evidence: a run directory after the structural audit, the only view of a run that checks have. Opening it reads the
+// log once, recomputes the Merkle root, follows resumes and compares every record with the client's job. What is wrong
+// becomes findings (report.hpp); only unreadable input and I/O are errors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <potl/core/digest.hpp>
+#include <potl/core/finding.hpp>
+#include <potl/core/result.hpp>
+#include <potl/transcript/job.hpp>
+#include <potl/transcript/record.hpp>
+#include <potl/transcript/state.hpp>
+
+namespace potl::transcript {
+
+/// A stored checkpoint. Branch 0 is the first attempt, n what followed resume n.
+struct checkpoint_info {
+  std::uint64_t step = 0;
+  std::uint64_t branch = 0;
+  digest state;
+  std::uint64_t file_bytes = 0;
+};
+
+/// Steps that a resume replaced: from_step + 1 .. last_step of `branch`, which started at the checkpoint from_step.
+struct superseded_range {
+  std::uint64_t branch = 0;
+  std::uint64_t from_step = 0;
+  std::uint64_t last_step = 0;
+};
+
+struct evidence_options {
+  std::string directory;
+  std::optional<job> client_job;    ///< the verifier's own; absent: the run's, and never "accepted"
+  std::string commitment;           ///< signed note; empty: never "accepted"
+  std::vector<std::string> published;  ///< earlier signed notes that the commitment must extend
+  std::vector<std::string> other_commitments;  ///< commitments seen for the same job
+  std::uint64_t max_checkpoint_bytes = std::uint64_t{64} << 30;
+};
+
+class evidence {
+ public:
+  static result<evidence> open(const evidence_options& options);
+
+  const job& agreed() const;
+  bool job_is_own() const;
+  bool committed() const;
+  /// The root that the commitment signs (recomputed from the log); input of every challenge.
+  const digest& commitment_digest() const;
+  const std::vector<finding>& findings() const;  ///< of the structural audit, check = "transcript"
+  /// Effective history: steps()[i].step == i + 1 where intact.
+  const std::vector<step_record>& steps() const;
+  const initial_record* initial() const;
+  /// Of the effective history, by step; only files that exist.
+  const std::vector<checkpoint_info>& checkpoints() const;
+  const std::vector<superseded_range>& superseded() const;
+  const std::vector<step_record>& superseded_steps() const;
+  /// Bytes of telemetry.log as committed; may be empty.
+  const std::vector<std::uint8_t>& telemetry() const;
+  std::uint64_t log_bytes() const;
+
+  /// The state stored at `step`, checked against its leaf. missing: withheld; mismatch: tampered; io: own trouble.
+  result<state> load_state(std::uint64_t step) const;
+
+ private:
+  struct body;
+  std::shared_ptr<const body> body_;
+};
+
+}  // namespace potl::transcript

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of a transcript. Each is a leaf of the Merkle tree that the commitment signs. docs/format.md has the bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <potl/core/digest.hpp>
+#include <potl/core/result.hpp>
+
+namespace potl::transcript {
+
+inline constexpr std::uint32_t format_version = 1;
+
+enum class step_flag : std::uint32_t {
+  none = 0,
+  skipped = 1,     ///< the gradient scaler skipped the update
+  non_finite = 2,  ///< a loss or a gradient was NaN or infinite
+  resumed = 4,     ///< the first step after a resume
+  checkpoint = 8,  ///< a checkpoint of this step's state is stored
+};
+
+/// Opens the log: which job, who trains, with what.
+struct header_record {
+  digest job_id;
+  digest trainer;        ///< raw Ed25519 public key of this run
+  std::string software;  ///< e.g. "potl 0.1.0 torch 2.13.0+cpu"; informative
+};
+
+/// State before the first step.
+struct initial_record {
+  digest job_id;
+  digest state;
+};
+
+struct step_record {
+  digest job_id;
+  std::uint64_t step = 0;   ///< 1-based: the number of updates after it
+  std::uint64_t epoch = 0;  ///< 0-based
+  digest sample_ids;        ///< SHA-256 over the little-endian int64 ids in batch order
+  double loss = 0;          ///< mean loss of the batch before the update; its bits are bound
+  std::vector<double> rates;       ///< learning rate of every parameter group used in this step
+  std::uint64_t random_draws = 0;  ///< random operations drawn by the forward passes of this step
+  std::uint32_t flags = 0;         ///< step_flag bits
+  std::uint64_t duration_ns = 0;   ///< wall time of the step; informative
+  digest state;                    ///< digest of the whole state after the step
+};
+
+/// Recording went on from a stored checkpoint (SOUNDNESS rule 14). Both branches stay in the log.
+struct resume_record {
+  digest job_id;
+  std::uint64_t from_step = 0;  ///< checkpoint that was restored
+  std::uint64_t last_step = 0;  ///< last step recorded before the crash (>= from_step)
+  std::uint64_t number = 0;     ///< 1 for the first resume; later checkpoints carry it as branch
+  std::uint64_t log_size = 0;   ///< records before this one
+  digest log_root;              ///< Merkle root of those records
+  digest state;                 ///< state digest that was restored
+  /// Ed25519 by the trainer over all of the above, domain "potl.resume.v1".
+  std::array<std::uint8_t, 64> signature{};
+};
+
+/// Ends a run; nothing follows it.
+struct close_record {
+  digest job_id;
+  std::uint64_t step = 0;
+  digest state;
+  digest telemetry;  ///< SHA-256 of telemetry.log; zero when there is none
+};
+
+using record =
+    std::variant<header_record, initial_record, step_record, resume_record, close_record>;
+
+std::vector<std::uint8_t> encode(const record& what);
+/// Strict inverse: exactly one encoding per record; malformed otherwise.
+result<record> decode(bytes_view bytes);
+
+}  // namespace potl::transcript

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A state is a typed tree: absent differs from zero, floats are bits, an int is not a float, tensors are in logical
+// order with their memory format beside them, and tensors that share memory (tied weights) appear once with aliases.
+// The state digest is SHA-256("potl.state.v1" 0x00 encoding), where a tensor is encoded as dtype, memory format, dims
+// and the content root of its bytes (crypto/tensor_digest.hpp), so the bytes can be hashed on many threads.
+// docs/format.md specifies encoding and checkpoint file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <potl/core/digest.hpp>
+#include <potl/core/dtype.hpp>
+#include <potl/core/result.hpp>
+
+namespace potl::transcript {
+
+struct state_tensor {
+  dtype type{};
+  std::string memory_format;  ///< "contiguous", "channels_last", "channels_last_3d"
+  std::vector<std::uint64_t> dims;
+  bytes_view bytes;  ///< logical (row-major) order, little-endian; owned by the state
+  std::string path;  ///< e.g. "model/parameters/0.weight"; key in the checkpoint file
+};
+
+struct state_value;
+using state_list = std::vector<state_value>;
+/// Integer keys (optimizer state) and string keys are distinct kinds.
+using state_key = std::variant<std::int64_t, std::string>;
+/// Sorted by key (integers first, then strings bytewise), unique.
+using state_map = std::vector<std::pair<state_key, state_value>>;
+struct state_alias {
+  std::string path;  ///< path of the first tensor with the same memory, dtype, dims
+};
+struct state_bytes {
+  std::vector<std::uint8_t> bytes;
+};
+struct state_tuple {
+  state_list items;
+};
+struct state_value {
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, state_bytes, state_list,
+               state_tuple, state_map, state_tensor, state_alias>
+      content;
+};
+
+/// One state in memory that owns its tensors' bytes. Immutable after construction.
+class state {
+ public:
+  const state_value& root() const;
+  const std::vector<const state_tensor*>& tensors() const;  ///< in path order, aliases left out
+  std::uint64_t size_bytes() const;
+  /// Computed on first use and kept; `threads` as in content_root.
+  const digest& state_digest(unsigned threads = 1) const;
+
+  /// Takes ownership of `memory`, into which the tensors' spans point.
+  static result<state> make(state_value root, std::shared_ptr<const void> memory);
+
+ private:
+  struct body;
+  std::shared_ptr<const body> body_;
+};
+
+/// Writes step-N.safetensors: every tensor under its path, the tree in the U8 tensor "potl.state". Atomic, durable.
+status save_checkpoint(const std::string& path, const state& what);
+/// Reads, parses and hashes the same buffer. mismatch when the digest differs from `expected`.
+result<state> load_checkpoint(const std::string& path, const digest& expected,
+                              std::uint64_t max_bytes);
+
+}  // namespace potl::transcript

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types of potl._core: commitments, transcripts and every decision, in C++.
+
+Sections: errors and rules; crypto and randomness; parsing; state and recording; evidence; checks; report.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+# ---------------------------------------------------------------------------- state and recording
+
+class Tensor:
+    """A caller's tensor at the moment of capture: a dtype name, dims and contiguous little-endian memory.
+
+    `data` is the address of `nbytes` bytes in logical order, alive until capture returns (`owner` is kept until then).
+    Two tensors with the same address, dtype and shape are the same tensor (tied weights) and become an alias.
+    dtype: "float32", "float64", "float16", "bfloat16", "int8" ... "int64", "uint8" ... "uint64", "bool",
+    "float8_e4m3fn", "float8_e5m2", "complex64".
+    """
+
+    def __init__(
+        self, dtype: str, shape: Sequence[int], memory_format: str, data: int, nbytes: int, owner: object
+    ) -> None: ...
+
+class TensorView:
+    """A tensor inside a State. `data` is a read-only memoryview that keeps the state alive."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def memory_format(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def data(self) -> memoryview: ...
+
+class Alias:
+    """A tensor that shares the memory of the tensor at `path`."""
+
+    @property
+    def path(self) -> str: ...
+
+class State:
+    """An immutable copy of a training state: a tree of None, bool, int, float, str, bytes, list, tuple, dict, tensors."""
+
+    @staticmethod
+    def capture(tree: object) -> State:
+        """Copies every `Tensor` in `tree` (memcpy without the GIL). TypeError names the path of an unsupported value."""
+
+    @staticmethod
+    def load(path: str, expected: bytes, *, max_bytes: int = ...) -> State: ...
+    @staticmethod
+    def load_unverified(path: str, *, max_bytes: int = ...) -> State:
+        """For the prover's own files (resume, init): the digest is computed, not compared."""
+    def save(self, path: str) -> None: ...
+    def digest(self, threads: int = 1) -> bytes: ...
+    def tree(self) -> Any:
+        """The tree with `TensorView` and `Alias` leaves."""
+    @property
+    def nbytes(self) -> int: ...
+
+class Job:
+    """A parsed, validated job (canonical JSON). See include/potl/transcript/job.hpp for the fields."""
+
+    @staticmethod
+    def parse(text: Buffer) -> Job: ...
+    @property
+    def text(self) -> bytes: ...
+    @property
+    def id(self) -> bytes: ...
+    def fields(self) -> dict[str, Any]:
+        """The whole document as Python values."""
+    @property
+    def seed(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def steps_per_epoch(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def accumulate(self) -> int: ...
+    @property
+    def checkpoint_every(self) -> int: ...
+    @property
+    def data_count(self) -> int: ...
+    @property
+    def data_root(self) -> bytes: ...
+    @property
+    def initial_state(self) -> bytes: ...
+    @property
+    def arithmetic(self) -> str: ...
+    @property
+    def trainer(self) -> bytes | None: ...
+    def epoch_of(self, step: int) -> int: ...
+    def sample_ids(self, step: int) -> list[int]: ...
+    def rates_at(self, step: int) -> list[float] | None: ...
+    def is_checkpoint(self, step: int) -> bool: ...
+
+class Recorder:
+    """Appends to a run directory. Hashing and writing happen on a background thread.
+
+    `append_step` returns at once unless more than `queue_states` captured states wait; an error of the background
+    thread (full disk) is raised by the next call. `acknowledged()` is the last step that fdatasync has confirmed.
+    """
+
+    @staticmethod
+    def create(
+        directory: str, job: Job, key: SigningKey, *, software: str, queue_states: int = 2, hash_threads: int = 1
+    ) -> Recorder:
+        """A new run: writes job.json and the header. UsageError when the directory holds a run."""
+
+    @staticmethod
+    def resume(
+        directory: str, job: Job, key: SigningKey, *, software: str, queue_states: int = 2, hash_threads: int = 1
+    ) -> tuple[Recorder, int, State]:
+        """Recovers an interrupted run: drops a torn tail, picks the newest intact checkpoint, appends a signed resume
+        record. Returns the recorder, the step to go on from and the state there. UsageError for another job's run,
+        a closed run, or a key other than the run's."""
+
+    def append_initial(self, state: State) -> None: ...
+    def append_step(
+        self,
+        state: State,
+        *,
+        step: int,
+        epoch: int,
+        sample_ids: Sequence[int],
+        loss: float,
+        rates: Sequence[float],
+        random_draws: int,
+        flags: int,
+        duration_ns: int,
+        checkpoint: bool,
+    ) -> None: ...
+    def acknowledged(self) -> int: ...
+    def flush(self) -> None:
+        """Waits until everything appended is durable."""
+    def publish(self) -> str:
+        """A signed note of the log as it is now: an intermediate root, to be extended by the commitment."""
+    def close(self) -> None:
+        """Appends the close record (binding telemetry.log) and syncs."""
+    def abandon(self) -> None:
+        """Stops the thread after what is queued is durable, without a close record (a crash, an exception)."""
+
+def commit_run(directory: str, key: SigningKey) -> str:
+    """The signed note over a closed run; also written to <directory>/commitment. Refuses a second, different one."""
+
+def inspect_run(directory: str) -> dict[str, Any]:
+    """What a run directory holds, for people: steps, checkpoints, sizes, losses, gaps, resumes, damage. Needs no job."""
+
+def prune_plan(directory: str, *, max_bytes: int) -> dict[str, Any]:
+    """Which checkpoints can go so that the run stays verifiable (job.max_segment): "remove", "keep", "bytes", "segment"."""
+
+# ---------------------------------------------------------------------------- evidence
+
+class Evidence:
+    """A run after the structural audit. Findings say what is wrong; only unreadable input and I/O raise."""
+
+    @staticmethod
+    def open(
+        directory: str,
+        *,
+        job: Job | None,
+        commitment: str | None,
+        published: Sequence[str] = (),
+        other_commitments: Sequence[str] = (),
+    ) -> Evidence: ...
+    @property
+    def job(self) -> Job: ...
+    @property
+    def job_is_own(self) -> bool: ...
+    @property
+    def committed(self) -> bool: ...
+    @property
+    def commitment_digest(self) -> bytes: ...
+    def findings(self) -> list[dict[str, Any]]: ...
+    def steps(self) -> dict[str, list[Any]]:
+        """Columns of the effective history: step, epoch, loss, rates, flags, duration_ns, random_draws, state (bytes)."""
+    def superseded_steps(self) -> dict[str, list[Any]]: ...
+    def checkpoints(self) -> list[dict[str, Any]]: ...
+    def load_state(self, step: int) -> State:
+        """MissingError: withheld; MismatchError: tampered; StorageError: the verifier's own trouble."""
+    def state_digest(self, step: int) -> bytes: ...
+
+# ---------------------------------------------------------------------------- checks
+
+def check_fields(check: str) -> list[dict[str, Any]]:
+    """The field table of a check ("telemetry", "pev", "replay"): name, type, default, range, doc."""
+
+def compare_states(start: State, recorded: State, replayed: State) -> list[dict[str, Any]]:
+    """group_distance values (include/potl/checks/request.hpp) per group of tensors."""
+
+def plan_check(check: str, evidence: Evidence, options: dict[str, Any], nonce: bytes) -> list[dict[str, Any]]:
+    """Requests of a check: {"kind": "segment"|"loss"|"subset_loss", ...fields of request.hpp}."""
+
+def judge_check(
+    check: str, evidence: Evidence, options: dict[str, Any], nonce: bytes, measurements: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Findings of a check from the measurements ({"request": {...}, "status": "ok", ...})."""
+
+def judge_model(evidence: Evidence, path: str | None) -> list[dict[str, Any]]:
+    """Compares a delivered safetensors file with the last leaf's parameters and buffers, bit for bit."""
+
+def conclude(
+    evidence: Evidence | None, findings: Sequence[dict[str, Any]], *, policy: dict[str, Any], context: dict[str, Any]
+) -> bytes:
+    """The report as canonical JSON (schema in docs/report.schema.json): verdict, one sentence, strength, cost."""
+
+def strength(segments: int, sampled: int, cheat_fraction: float) -> float:
+    """Probability that `sampled` of `segments`, drawn without replacement, hit a cheat packed into
+    ceil(cheat_fraction * segments) segments (the worst placement)."""
+
+def samples_for(segments: int, *, probability: float, cheat_fraction: float) -> int: ...
+
+class TelemetrySampler:
+    """A thread that appends one line per interval to telemetry.log: NVML when there is a GPU, /proc otherwise."""
+
+    def __init__(self, path: str, *, interval_seconds: float = 0.1) -> None: ...
+    def start(self) -> None: ...
+    def mark_step(self, step: int, epoch: int) -> None: ...
+    def stop(self) -> None: ...
