@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the bindings share. Each bind_* function adds one layer to the module; module.cpp calls
+// them. Signatures carry bytes, buffers, ints and potl's own types only (no torch types). Every
+// py::class_ is py::module_local(): a test may import potl._core and potl._core_hooks together.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <potl/core/digest.hpp>
+#include <potl/core/error.hpp>
+#include <potl/core/result.hpp>
+
+namespace potl::python {
+
+namespace py = pybind11;
+
+void bind_crypto(py::module_& module);
+
+/// A contiguous Python buffer as bytes, held while this object lives. The element type is ignored.
+class readable_buffer {
+ public:
+  explicit readable_buffer(py::handle object) {
+    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) != 0) throw py::error_already_set();
+  }
+  ~readable_buffer() { PyBuffer_Release(&view_); }
+  readable_buffer(const readable_buffer&) = delete;
+  readable_buffer& operator=(const readable_buffer&) = delete;
+
+  bytes_view bytes() const {
+    return {static_cast<const std::uint8_t*>(view_.buf), static_cast<std::size_t>(view_.len)};
+  }
+
+ private:
+  Py_buffer view_{};
+};
+
+inline py::bytes to_bytes(bytes_view bytes) {
+  return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+/// A digest from 32 bytes; malformed when there are more or fewer.
+inline digest to_digest(py::handle object) {
+  const readable_buffer buffer(object);
+  if (buffer.bytes().size() != digest::size) {
+    throw exception(error{errc::malformed,
+                          "a digest has 32 bytes, not " + std::to_string(buffer.bytes().size()),
+                          ""});
+  }
+  digest out;
+  std::copy(buffer.bytes().begin(), buffer.bytes().end(), out.bytes.begin());
+  return out;
+}
+
+inline std::vector<digest> to_digests(const py::iterable& objects) {
+  std::vector<digest> out;
+  for (py::handle object : objects) out.push_back(to_digest(object));
+  return out;
+}
+
+inline std::vector<py::bytes> to_bytes_list(std::span<const digest> digests) {
+  std::vector<py::bytes> out;
+  for (const digest& one : digests) out.push_back(to_bytes(one));
+  return out;
+}
+
+/// Raises the Python exception of a failed status.
+inline void require(const status& outcome) { outcome.value(); }
+
+}  // namespace potl::python

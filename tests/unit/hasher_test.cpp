@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <string>
+#include <vector>
+
+#include <potl/crypto/hasher.hpp>
+
+namespace {
+
+using potl::as_bytes_view;
+
+std::vector<std::uint8_t> some_bytes(std::size_t count) {
+  std::vector<std::uint8_t> bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::uint8_t>(i * 131 + i / 256);
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("SHA-256 of the examples in FIPS 180") {
+  REQUIRE(potl::sha256_of(potl::bytes_view{}).hex() ==
+          "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  REQUIRE(potl::sha256_of(as_bytes_view("abc")).hex() ==
+          "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST_CASE("SHA-256 does not depend on how the message is cut") {
+  const auto bytes = some_bytes(1000);
+  const potl::bytes_view all(bytes);
+  const potl::digest expected = potl::sha256_of(all);
+  for (std::size_t cut = 0; cut <= bytes.size(); cut += 7) {
+    potl::sha256 hasher;
+    hasher.update(all.first(cut)).update({}).update(all.subspan(cut));
+    REQUIRE(hasher.finish() == expected);
+    REQUIRE(potl::sha256_of(all.first(cut), all.subspan(cut)) == expected);
+  }
+}
+
+TEST_CASE("a hasher is ready for the next message after finish and after reset") {
+  potl::sha256 hasher;
+  const potl::digest empty = hasher.finish();
+  hasher.update(as_bytes_view("abc"));
+  const potl::digest abc = hasher.finish();
+  REQUIRE(hasher.finish() == empty);
+  hasher.update(as_bytes_view("something else"));
+  hasher.reset();
+  hasher.update(as_bytes_view("abc"));
+  REQUIRE(hasher.finish() == abc);
+  potl::sha256 moved = std::move(hasher);
+  moved.update(as_bytes_view("abc"));
+  REQUIRE(moved.finish() == abc);
+}
+
+TEST_CASE("HMAC of RFC 4231, test case 2, and with an empty key") {
+  const auto key = as_bytes_view("Jefe");
+  const auto message = as_bytes_view("what do ya want for nothing?");
+  REQUIRE(potl::hmac_sha256(key, message).hex() ==
+          "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  REQUIRE(potl::hmac_sha512(key, message)[0] == 0x16);
+  REQUIRE(potl::hmac_sha256({}, {}).hex() ==
+          "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
+}
+
+TEST_CASE("one HMAC key serves many messages") {
+  potl::hmac_sha256_key key(as_bytes_view("key"));
+  const potl::digest first = key.of(as_bytes_view("one"));
+  const potl::digest second = key.of(as_bytes_view("two"));
+  REQUIRE(first != second);
+  REQUIRE(key.of(as_bytes_view("one")) == first);
+  REQUIRE(potl::hmac_sha256(as_bytes_view("key"), as_bytes_view("two")) == second);
+}
+
+TEST_CASE("constant-time equality compares lengths and bytes") {
+  REQUIRE(potl::equal_constant_time(as_bytes_view("abc"), as_bytes_view("abc")));
+  REQUIRE_FALSE(potl::equal_constant_time(as_bytes_view("abc"), as_bytes_view("abd")));
+  REQUIRE_FALSE(potl::equal_constant_time(as_bytes_view("abc"), as_bytes_view("ab")));
+  REQUIRE(potl::equal_constant_time({}, {}));
+}
