@@ -53,8 +53,9 @@ void add_methods(py::object& type) {
   type.attr("remedy") = "";
   type.attr("__init__") = py::cpp_function(
       [](py::object self, py::str message, py::str remedy) {
-        self.attr("args") =
-            py::len(remedy) == 0 ? py::make_tuple(message) : py::make_tuple(message, remedy);
+        py::tuple arguments = py::make_tuple(message);
+        if (py::len(remedy) != 0) arguments = py::make_tuple(message, remedy);
+        self.attr("args") = arguments;
         self.attr("message") = message;
         self.attr("remedy") = remedy;
       },
