@@ -21,8 +21,8 @@ class bridge {
   bool null() { return admit() && handler_.null(); }
   bool boolean(bool value) { return admit() && handler_.boolean(value); }
   bool number_integer(json::number_integer_t value) {
-    const auto bits = static_cast<std::uint64_t>(value);
-    return admit() && handler_.integer(value < 0, value < 0 ? 0 - bits : bits);
+    // Only literals with a minus sign come here, -0 among them.
+    return admit() && handler_.integer(true, 0 - static_cast<std::uint64_t>(value));
   }
   bool number_unsigned(json::number_unsigned_t value) {
     return admit() && handler_.integer(false, value);

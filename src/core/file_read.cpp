@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include <potl/core/file.hpp>
+#include <potl/core/utf8.hpp>
+
+#include "core/file_system.hpp"
+
+namespace potl {
+namespace {
+
+using bytes = std::vector<std::uint8_t>;
+
+// O_NONBLOCK: opening a FIFO must not wait for a writer; it has no effect on regular files.
+constexpr int read_flags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
+
+// The size of a regular file; anything else is refused.
+result<std::uint64_t> regular_size(const file_handle& file, const std::string& path) {
+  struct stat about {};
+  if (::fstat(file.get(), &about) != 0) return detail::system_error_of(errno, "read", path);
+  if (!S_ISREG(about.st_mode)) return error{errc::malformed, path + " is not a regular file", ""};
+  return static_cast<std::uint64_t>(about.st_size);
+}
+
+error changed(const std::string& path) {
+  return {errc::io, path + " changed while it was read", "read it when nobody writes to it"};
+}
+
+result<bytes> read_open(const file_handle& file, const std::string& path, std::uint64_t max_bytes) {
+  const result<std::uint64_t> size = regular_size(file, path);
+  if (!size) return size.why();
+  if (*size > max_bytes) {
+    return error{errc::limit,
+                 path + " has " + std::to_string(*size) + " bytes where at most " +
+                     std::to_string(max_bytes) + " are accepted",
+                 ""};
+  }
+  bytes out;
+  try {
+    out.resize(static_cast<std::size_t>(*size));
+  } catch (const std::bad_alloc&) {
+    return error{errc::io, "not enough memory to read " + path, ""};
+  }
+  std::size_t have = 0;
+  std::uint8_t beyond = 0;
+  for (;;) {
+    const bool full = have == out.size();
+    const std::size_t part = std::min<std::size_t>(out.size() - have, std::size_t{1} << 30);
+    const ssize_t count =
+        full ? ::read(file.get(), &beyond, 1) : ::read(file.get(), out.data() + have, part);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return detail::system_error_of(errno, "read", path);
+    if (count == 0) break;
+    if (full) return changed(path);
+    have += static_cast<std::size_t>(count);
+  }
+  if (have != out.size()) return changed(path);
+  return out;
+}
+
+}  // namespace
+
+result<bytes> read_file(const std::string& path, std::uint64_t max_bytes, links policy) {
+  const int flags = read_flags | (policy == links::refuse ? O_NOFOLLOW : 0);
+  const file_handle file = detail::open_file(AT_FDCWD, path.c_str(), flags);
+  if (!file) return detail::system_error_of(errno, "open", path);
+  return read_open(file, path, max_bytes);
+}
+
+result<bytes> read_entry(const std::string& directory, std::string_view name,
+                         std::uint64_t max_bytes) {
+  const std::string path = directory + "/" + std::string(name);
+  file_handle place = detail::open_file(AT_FDCWD, directory.c_str(), O_RDONLY | O_DIRECTORY);
+  if (!place) return detail::system_error_of(errno, "open", directory);
+  for (;;) {
+    const std::size_t slash = name.find('/');
+    const std::string component(name.substr(0, slash));
+    if (const status safe = safe_entry_name(component); !safe) return safe.why();
+    const bool last = slash == std::string_view::npos;
+    place = detail::open_file(place.get(), component.c_str(),
+                              O_NOFOLLOW | (last ? read_flags : O_RDONLY | O_DIRECTORY));
+    if (!place) return detail::system_error_of(errno, "open", path);
+    if (last) return read_open(place, path, max_bytes);
+    name.remove_prefix(slash + 1);
+  }
+}
+
+status safe_entry_name(std::string_view name) {
+  const auto refused = [](const char* why) { return error{errc::malformed, why, ""}; };
+  if (name.empty() || name.size() > 255) return refused("a file name has 1 to 255 bytes");
+  if (name == "." || name == "..") return refused("a file name that means a directory");
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '/' || c == '\\') return refused("a file name with a path separator");
+    if (byte < 0x20 || byte == 0x7F) return refused("a file name with a control character");
+  }
+  if (!is_utf8(name)) return refused("a file name that is not UTF-8");
+  return unit{};
+}
+
+result<mapped_file> mapped_file::open(const std::string& path) {
+  const file_handle file = detail::open_file(AT_FDCWD, path.c_str(), read_flags);
+  if (!file) return detail::system_error_of(errno, "open", path);
+  const result<std::uint64_t> size = regular_size(file, path);
+  if (!size) return size.why();
+  if (*size == 0) return mapped_file(bytes_view{});
+  void* place =
+      ::mmap(nullptr, static_cast<std::size_t>(*size), PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (place == MAP_FAILED) return detail::system_error_of(errno, "map", path);
+  return mapped_file(
+      bytes_view(static_cast<const std::uint8_t*>(place), static_cast<std::size_t>(*size)));
+}
+
+mapped_file::~mapped_file() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::uint8_t*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace potl
