@@ -22,6 +22,8 @@ namespace potl::python {
 namespace py = pybind11;
 
 void bind_crypto(py::module_& module);
+void bind_signatures(py::module_& module);
+void bind_random(py::module_& module);
 
 /// A contiguous Python buffer as bytes, held while this object lives. The element type is ignored.
 class readable_buffer {

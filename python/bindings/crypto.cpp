@@ -3,6 +3,7 @@
 
 #include <potl/crypto/hasher.hpp>
 #include <potl/crypto/merkle.hpp>
+#include <potl/crypto/tensor_digest.hpp>
 
 namespace potl::python {
 namespace {
@@ -45,6 +46,39 @@ void bind_hashes(py::module_& module) {
         return equal_constant_time(readable_buffer(a).bytes(), readable_buffer(b).bytes());
       },
       py::arg("a"), py::arg("b"));
+}
+
+void bind_content(py::module_& module) {
+  module.attr("CONTENT_CHUNK_BYTES") = content_chunk_bytes;
+  module.def(
+      "content_root",
+      [](py::handle data, unsigned threads) {
+        const readable_buffer buffer(data);
+        digest root;
+        if (buffer.bytes().size() < long_work_bytes) {
+          root = content_root(buffer.bytes());
+        } else {
+          py::gil_scoped_release released;
+          root = content_root(buffer.bytes(), threads);
+        }
+        return to_bytes(root);
+      },
+      py::arg("data"), py::arg("threads") = 1);
+  module.def(
+      "open_chunk",
+      [](py::handle data, std::uint64_t index) {
+        const readable_buffer buffer(data);
+        return to_bytes_list(open_chunk(buffer.bytes(), index).value());
+      },
+      py::arg("data"), py::arg("index"));
+  module.def(
+      "verify_chunk",
+      [](py::handle root, std::uint64_t length, std::uint64_t index, py::handle chunk,
+         const py::iterable& proof) {
+        require(verify_chunk(to_digest(root), length, index, readable_buffer(chunk).bytes(),
+                             to_digests(proof)));
+      },
+      py::arg("root"), py::arg("length"), py::arg("index"), py::arg("chunk"), py::arg("proof"));
 }
 
 void bind_merkle(py::module_& module) {
@@ -128,6 +162,7 @@ void bind_merkle(py::module_& module) {
 
 void bind_crypto(py::module_& module) {
   bind_hashes(module);
+  bind_content(module);
   bind_merkle(module);
 }
 

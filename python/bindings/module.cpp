@@ -138,4 +138,6 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   bind_exceptions(module);
   bind_rules(module);
   potl::python::bind_crypto(module);
+  potl::python::bind_signatures(module);
+  potl::python::bind_random(module);
 }

@@ -226,3 +226,193 @@ class TelemetrySampler:
     def start(self) -> None: ...
     def mark_step(self, step: int, epoch: int) -> None: ...
     def stop(self) -> None: ...
+
+# ---------------------------------------------------------------------------- errors and rules
+
+class PotlError(Exception):
+    """Base of potl's errors. `remedy` says what the reader can do about it, or is empty."""
+
+    message: str
+    remedy: str
+    def __init__(self, message: str = "", remedy: str = "") -> None: ...
+
+class MalformedError(PotlError):
+    """Bytes that do not follow the format."""
+
+class LimitError(PotlError):
+    """A declared size, count or depth beyond what is accepted."""
+
+class MismatchError(PotlError):
+    """Well-formed, but a digest, proof or signature does not fit."""
+
+class MissingError(PotlError):
+    """Something that should be there is not."""
+
+class StorageError(PotlError):
+    """The operating system refused a read or a write."""
+
+class UsageError(PotlError):
+    """The caller's mistake."""
+
+class UnsupportedError(PotlError):
+    """A valid request that this build or version cannot serve."""
+
+class InternalError(PotlError):
+    """A defect of potl itself."""
+
+def version() -> str: ...
+def rules() -> list[tuple[str, str]]:
+    """Every rule that a verification applies: id and meaning."""
+
+def rule_enabled(id: str) -> bool: ...
+
+# ---------------------------------------------------------------------------- hashes and trees
+
+ReadableBuffer: TypeAlias = Any  # anything with a contiguous buffer; its element type is ignored
+CONTENT_CHUNK_BYTES: int
+
+def sha256(data: ReadableBuffer) -> bytes: ...
+def sha512(data: ReadableBuffer) -> bytes: ...
+def hmac_sha256(key: ReadableBuffer, data: ReadableBuffer) -> bytes: ...
+def hmac_sha512(key: ReadableBuffer, data: ReadableBuffer) -> bytes: ...
+def equal_constant_time(a: ReadableBuffer, b: ReadableBuffer) -> bool: ...
+def content_root(data: ReadableBuffer, threads: int = 1) -> bytes:
+    """RFC 6962 root of the bytes in chunks of CONTENT_CHUNK_BYTES; runs without the interpreter lock."""
+
+def open_chunk(data: ReadableBuffer, index: int) -> list[bytes]:
+    """Inclusion proof of one chunk. UsageError when there is no such chunk."""
+
+def verify_chunk(root: Buffer, length: int, index: int, chunk: ReadableBuffer, proof: Sequence[Buffer]) -> None:
+    """Returns when `chunk` is chunk `index` of `length` bytes under `root`; MismatchError or MalformedError if not."""
+
+def leaf_hash(data: ReadableBuffer) -> bytes: ...
+def node_hash(left: Buffer, right: Buffer) -> bytes: ...
+
+class MerkleTree:
+    """RFC 6962 tree over leaf hashes; every earlier size stays available. UsageError beyond the tree."""
+
+    def __init__(self) -> None: ...
+    def append(self, leaf_hash: Buffer) -> int:
+        """Returns the index of the new leaf."""
+    def __len__(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def leaf(self, index: int) -> bytes: ...
+    def root(self) -> bytes: ...
+    def root_at(self, size: int) -> bytes: ...
+    def inclusion_proof(self, index: int, size: int) -> list[bytes]: ...
+    def consistency_proof(self, old_size: int, new_size: int) -> list[bytes]: ...
+
+def verify_inclusion(index: int, size: int, leaf_hash: Buffer, proof: Sequence[Buffer], root: Buffer) -> None:
+    """MismatchError: not shown to be in the tree; MalformedError: no such leaf, or a proof of wrong length."""
+
+def verify_consistency(
+    old_size: int, new_size: int, proof: Sequence[Buffer], old_root: Buffer, new_root: Buffer
+) -> None:
+    """MismatchError: not shown to extend; MalformedError: impossible sizes (0 included), or a proof of wrong length."""
+
+def verify_subtree_inclusion(
+    index: int, start: int, end: int, leaf_hash: Buffer, proof: Sequence[Buffer], root: Buffer
+) -> None: ...
+def verify_subtree_consistency(
+    start: int, end: int, size: int, proof: Sequence[Buffer], subtree_root: Buffer, root: Buffer
+) -> None: ...
+
+# ---------------------------------------------------------------------------- keys and notes
+
+class PublicKey:
+    """An Ed25519 key that verifies."""
+
+    @staticmethod
+    def from_raw(raw: Buffer) -> PublicKey: ...
+    @staticmethod
+    def from_pem(pem: str) -> PublicKey: ...
+    @property
+    def raw(self) -> bytes: ...
+    @property
+    def key_id(self) -> str:
+        """Hexadecimal SHA-256 of `raw`."""
+    def to_pem(self) -> str: ...
+    def verify(self, message: ReadableBuffer, signature: Buffer) -> None:
+        """MismatchError unless the signature is this key's."""
+    def __hash__(self) -> int: ...
+
+class SigningKey:
+    """An Ed25519 key that signs."""
+
+    @staticmethod
+    def generate() -> SigningKey: ...
+    @staticmethod
+    def from_seed(seed: Buffer) -> SigningKey: ...
+    @staticmethod
+    def from_pem(pem: str) -> SigningKey:
+        """An unencrypted PKCS#8 block; MalformedError names `potl keygen`."""
+    @property
+    def public_key(self) -> PublicKey: ...
+    def sign(self, message: ReadableBuffer) -> bytes: ...
+    def to_pem(self) -> str: ...
+
+class CheckpointNote:
+    """Origin, size, root and extension lines of a log: what a signed note says."""
+
+    def __init__(self, origin: str, size: int, root: Buffer, extensions: Sequence[str] = ()) -> None: ...
+    @property
+    def origin(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def root(self) -> bytes: ...
+    @property
+    def extensions(self) -> list[str]: ...
+    def text(self) -> str:
+        """The signed text. UsageError when a field cannot be written."""
+    def sign(self, key: SigningKey, key_name: str = "") -> str:
+        """The signed note; the key's name is the origin unless given."""
+
+class SignedNote:
+    """A parsed signed note; nothing is verified by parsing. str() gives the same text again."""
+
+    @staticmethod
+    def parse(text: str | Buffer) -> SignedNote: ...
+    @property
+    def note(self) -> CheckpointNote: ...
+    @property
+    def signatures(self) -> list[tuple[str, bytes, bytes]]:
+        """Key name, key hash and signature of each signature line."""
+    def verify(self, key: PublicKey, key_name: str = "") -> None:
+        """MissingError: no signature by this key; MismatchError: a wrong one."""
+
+# ---------------------------------------------------------------------------- challenges and randomness
+
+WritableBuffer: TypeAlias = Any  # contiguous float32, float64, int64 or uint8
+
+def fresh_nonce() -> bytes: ...
+def draw_without_replacement(nonce: Buffer, commitment: Buffer, label: str, population: int, count: int) -> list[int]:
+    """`count` different indices below `population`, in the order drawn."""
+
+def derive_key(seed: int, label: str, *indices: int) -> bytes:
+    """32 bytes that are a function of all arguments."""
+
+def permutation(key: Buffer, count: int) -> bytes:
+    """A random permutation of range(count) as little-endian int64 values."""
+
+def fill_uniform(buffer: WritableBuffer, key: Buffer, counter: int, low: float, high: float) -> None:
+    """Element i is a function of (key, counter + i); as in the other fills. float32, float64."""
+
+def fill_normal(buffer: WritableBuffer, key: Buffer, counter: int, mean: float, deviation: float) -> None:
+    """float32, float64."""
+
+def fill_bernoulli(buffer: WritableBuffer, key: Buffer, counter: int, probability: float) -> None:
+    """0 or 1; float32, float64, uint8, bool."""
+
+def fill_exponential(buffer: WritableBuffer, key: Buffer, counter: int, rate: float) -> None:
+    """float32, float64."""
+
+def fill_integers(buffer: WritableBuffer, key: Buffer, counter: int, low: int, high: int) -> None:
+    """int64 in [low, high)."""
+
+def fill_permutation(buffer: WritableBuffer, key: Buffer) -> None:
+    """int64; the permutation of `permutation`."""
+
+def fill_erfinv(buffer: WritableBuffer) -> None:
+    """Replaces each element by its inverse error function; float32, float64."""

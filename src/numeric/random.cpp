@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/numeric/random.hpp>
+
+#include <cmath>
+#include <string>
+#include <type_traits>
+
+#include <potl/core/error.hpp>
+
+namespace potl {
+namespace {
+
+void check(bool fits, const char* what) {
+  if (!fits) throw exception({errc::usage, std::string("random fill: ") + what, ""});
+}
+
+/// out[i] = convert(value at start + i); one block serves two elements.
+template <class Value, class Convert>
+void fill(std::span<Value> out, random_key key, std::uint64_t start, Convert convert) {
+  std::size_t i = 0;
+  if (start % 2 != 0 && !out.empty()) out[i++] = convert(random_bits(key, start));
+  for (; i + 2 <= out.size(); i += 2) {
+    const auto pair = random_pair(key, (start + i) / 2);
+    out[i] = convert(pair[0]);
+    out[i + 1] = convert(pair[1]);
+  }
+  if (i < out.size()) out[i] = convert(random_bits(key, start + i));
+}
+
+/// A multiple of 2^-53 in [0, 1).
+double half_open(std::uint64_t bits) noexcept { return static_cast<double>(bits >> 11) * 0x1p-53; }
+
+/// An odd multiple of 2^-53: in (0, 1), and symmetric about 1/2.
+double open(std::uint64_t bits) noexcept {
+  return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+}
+
+template <class Real>
+void uniform(std::span<Real> out, random_key key, std::uint64_t start, double from, double to) {
+  const auto low = static_cast<Real>(from);
+  const auto high = static_cast<Real>(to);
+  const double width = static_cast<double>(high) - static_cast<double>(low);
+  check(low <= high && std::isfinite(low) && std::isfinite(width),
+        "uniform needs finite low <= high");
+  const Real largest = low < high ? std::nextafter(high, low) : low;
+  fill(out, key, start, [=](std::uint64_t bits) {
+    const auto value = static_cast<Real>(static_cast<double>(low) + half_open(bits) * width);
+    return value < largest ? value : largest;
+  });
+}
+
+template <class Real>
+void normal(std::span<Real> out, random_key key, std::uint64_t start, double mean,
+            double deviation) {
+  check(std::isfinite(mean) && std::isfinite(deviation) && deviation >= 0.0,
+        "normal needs a finite mean and a deviation >= 0");
+  fill(out, key, start, [=](std::uint64_t bits) {
+    return static_cast<Real>(mean + deviation * normal_quantile(open(bits)));
+  });
+}
+
+template <class Value>
+void bernoulli(std::span<Value> out, random_key key, std::uint64_t start, double probability) {
+  check(probability >= 0.0 && probability <= 1.0, "a probability is in [0, 1]");
+  fill(out, key, start,
+       [=](std::uint64_t bits) { return static_cast<Value>(half_open(bits) < probability); });
+}
+
+template <class Real>
+void exponential(std::span<Real> out, random_key key, std::uint64_t start, double rate) {
+  check(std::isfinite(rate) && rate > 0.0, "exponential needs a rate > 0");
+  fill(out, key, start,
+       [=](std::uint64_t bits) { return static_cast<Real>(-exact_log(open(bits)) / rate); });
+}
+
+}  // namespace
+
+void fill_uniform(std::span<float> out, random_key key, std::uint64_t start, double low,
+                  double high) {
+  uniform(out, key, start, low, high);
+}
+void fill_uniform(std::span<double> out, random_key key, std::uint64_t start, double low,
+                  double high) {
+  uniform(out, key, start, low, high);
+}
+void fill_normal(std::span<float> out, random_key key, std::uint64_t start, double mean,
+                 double deviation) {
+  normal(out, key, start, mean, deviation);
+}
+void fill_normal(std::span<double> out, random_key key, std::uint64_t start, double mean,
+                 double deviation) {
+  normal(out, key, start, mean, deviation);
+}
+void fill_bernoulli(std::span<float> out, random_key key, std::uint64_t start, double probability) {
+  bernoulli(out, key, start, probability);
+}
+void fill_bernoulli(std::span<double> out, random_key key, std::uint64_t start,
+                    double probability) {
+  bernoulli(out, key, start, probability);
+}
+void fill_bernoulli(std::span<std::uint8_t> out, random_key key, std::uint64_t start,
+                    double probability) {
+  bernoulli(out, key, start, probability);
+}
+void fill_exponential(std::span<float> out, random_key key, std::uint64_t start, double rate) {
+  exponential(out, key, start, rate);
+}
+void fill_exponential(std::span<double> out, random_key key, std::uint64_t start, double rate) {
+  exponential(out, key, start, rate);
+}
+
+void fill_integers(std::span<std::int64_t> out, random_key key, std::uint64_t start,
+                   std::int64_t low, std::int64_t high) {
+  check(low < high, "integers need low < high");
+  const std::uint64_t width = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint64_t offset = random_below(key, start + i, width);
+    out[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + offset);
+  }
+}
+
+void fill_erfinv(std::span<float> in_out) noexcept {
+  for (float& x : in_out) x = static_cast<float>(erfinv(x));
+}
+void fill_erfinv(std::span<double> in_out) noexcept {
+  for (double& x : in_out) x = erfinv(x);
+}
+
+}  // namespace potl
