@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,6 +25,7 @@ namespace py = pybind11;
 void bind_crypto(py::module_& module);
 void bind_signatures(py::module_& module);
 void bind_random(py::module_& module);
+void bind_parsers(py::module_& module);
 
 /// A contiguous Python buffer as bytes, held while this object lives. The element type is ignored.
 class readable_buffer {
@@ -46,6 +48,9 @@ class readable_buffer {
 inline py::bytes to_bytes(bytes_view bytes) {
   return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
+
+/// A read-only memoryview of `bytes` that keeps `owner` alive. Needs bind_parsers.
+py::memoryview view_of(std::shared_ptr<const void> owner, bytes_view bytes);
 
 /// A digest from 32 bytes; malformed when there are more or fewer.
 inline digest to_digest(py::handle object) {

@@ -140,4 +140,5 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   potl::python::bind_crypto(module);
   potl::python::bind_signatures(module);
   potl::python::bind_random(module);
+  potl::python::bind_parsers(module);
 }

@@ -4,10 +4,47 @@
 Sections: errors and rules; crypto and randomness; parsing; state and recording; evidence; checks; report.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+# ---------------------------------------------------------------------------- parsing
+
+JsonValue: TypeAlias = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+
+def canonical_json(obj: object) -> bytes:
+    """RFC 8785. Takes None, bool, int, float, str, list, tuple and dict with str keys; TypeError for anything else.
+
+    UsageError for NaN, infinity, integers beyond 2^53-1 (write them as strings) and nesting beyond 64. A float with an
+    integral value is written, and read back, as that integer.
+    """
+
+def parse_json(data: Buffer, *, max_bytes: int = ...) -> JsonValue:
+    """A strict JSON text: UTF-8, no repeated names, no number that a double cannot carry, nothing after the value.
+
+    MalformedError or LimitError otherwise; memory and time are bounded by max_bytes.
+    """
+
+class SafetensorsFile:
+    """A safetensors file, read into memory and checked: its tensors cover the data exactly."""
+
+    @staticmethod
+    def open(path: str, *, max_bytes: int = ...) -> SafetensorsFile: ...
+    @staticmethod
+    def parse(data: Buffer) -> SafetensorsFile:
+        """The same for bytes (which are copied)."""
+    @property
+    def metadata(self) -> dict[str, str]: ...
+    def names(self) -> list[str]:
+        """Names of the tensors in byte order."""
+    def tensor(self, name: str) -> tuple[str, tuple[int, ...], memoryview]:
+        """Dtype ("F32"), shape and read-only little-endian bytes, which keep the file in memory. KeyError if not there."""
+
+def write_safetensors(
+    path: str, tensors: Sequence[tuple[str, str, Sequence[int], Buffer]], metadata: Mapping[str, str]
+) -> None:
+    """Writes (name, dtype, shape, bytes) tensors, atomically and durably. Equal contents give equal files."""
 
 # ---------------------------------------------------------------------------- state and recording
 

@@ -85,10 +85,16 @@ atomic_file::~atomic_file() {
   if (file_) ::unlink(temporary_.c_str());
 }
 
-status atomic_file::write(bytes_view bytes) { return detail::write_all(file_.get(), bytes, path_); }
+status atomic_file::write(bytes_view bytes) {
+  if (!file_) return error{errc::usage, path_ + " is committed already", ""};
+  status written = detail::write_all(file_.get(), bytes, path_);
+  if (!written) broken_ = true;
+  return written;
+}
 
 status atomic_file::commit() {
   if (!file_) return error{errc::usage, path_ + " is committed already", ""};
+  if (broken_) return error{errc::io, path_ + " was not written completely", ""};
   if (::fsync(file_.get()) != 0) return detail::system_error_of(errno, "sync", path_);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0)
     return detail::system_error_of(errno, "replace", path_);

@@ -49,6 +49,10 @@ json_value& json_value::operator=(const json_value&) = default;
 json_value& json_value::operator=(json_value&&) noexcept = default;
 json_value::~json_value() = default;
 
+json_value::json_value(std::nullptr_t) noexcept {}
+json_value::json_value(bool value) noexcept : content_(value) {}
+json_value::json_value(array value) : content_(std::move(value)) {}
+
 json_value::json_value(double value) {
   if (!std::isfinite(value)) misuse("JSON has no NaN and no infinity", "write null or a string");
   if (std::trunc(value) == value && std::fabs(value) <= static_cast<double>(json_max_integer)) {

@@ -181,6 +181,12 @@ TEST_CASE("a full disk harms nothing that was written before") {
         potl::write_file_atomically(folder / "kept", potl::as_bytes_view(large));
     CHECK(replaced.why().code == errc::io);
     CHECK(text_of(potl::read_file(folder / "kept", 10)) == "kept");
+    {
+      auto file = potl::atomic_file::create(folder / "kept").value();
+      CHECK_FALSE(file.write(potl::as_bytes_view(large)));
+      CHECK(file.commit().why().code == errc::io);
+    }
+    CHECK(text_of(potl::read_file(folder / "kept", 10)) == "kept");
     CHECK(entries_in(folder.path()) == 2);
     CHECK(log.append(potl::as_bytes_view("small")));
   }

@@ -31,29 +31,30 @@ enum class dtype : std::uint8_t {
 
 struct dtype_info {
   dtype type;
-  std::string_view name;  ///< upper case, as in a safetensors header
-  std::size_t size;       ///< bytes of one element
-  bool floating;          ///< real or complex floating point: can hold NaN and infinity
+  std::string_view name;        ///< upper case, as in a safetensors header
+  std::string_view torch_name;  ///< as in torch: "float32" for torch.float32
+  std::size_t size;             ///< bytes of one element
+  bool floating;                ///< real or complex floating point: can hold NaN and infinity
 };
 
 // clang-format off
 inline constexpr std::array dtypes{
-    dtype_info{dtype::boolean, "BOOL", 1, false},
-    dtype_info{dtype::u8, "U8", 1, false},
-    dtype_info{dtype::i8, "I8", 1, false},
-    dtype_info{dtype::i16, "I16", 2, false},
-    dtype_info{dtype::u16, "U16", 2, false},
-    dtype_info{dtype::i32, "I32", 4, false},
-    dtype_info{dtype::u32, "U32", 4, false},
-    dtype_info{dtype::i64, "I64", 8, false},
-    dtype_info{dtype::u64, "U64", 8, false},
-    dtype_info{dtype::f16, "F16", 2, true},
-    dtype_info{dtype::bf16, "BF16", 2, true},
-    dtype_info{dtype::f32, "F32", 4, true},
-    dtype_info{dtype::f64, "F64", 8, true},
-    dtype_info{dtype::f8_e4m3, "F8_E4M3", 1, true},
-    dtype_info{dtype::f8_e5m2, "F8_E5M2", 1, true},
-    dtype_info{dtype::c64, "C64", 8, true},
+    dtype_info{dtype::boolean, "BOOL", "bool", 1, false},
+    dtype_info{dtype::u8, "U8", "uint8", 1, false},
+    dtype_info{dtype::i8, "I8", "int8", 1, false},
+    dtype_info{dtype::i16, "I16", "int16", 2, false},
+    dtype_info{dtype::u16, "U16", "uint16", 2, false},
+    dtype_info{dtype::i32, "I32", "int32", 4, false},
+    dtype_info{dtype::u32, "U32", "uint32", 4, false},
+    dtype_info{dtype::i64, "I64", "int64", 8, false},
+    dtype_info{dtype::u64, "U64", "uint64", 8, false},
+    dtype_info{dtype::f16, "F16", "float16", 2, true},
+    dtype_info{dtype::bf16, "BF16", "bfloat16", 2, true},
+    dtype_info{dtype::f32, "F32", "float32", 4, true},
+    dtype_info{dtype::f64, "F64", "float64", 8, true},
+    dtype_info{dtype::f8_e4m3, "F8_E4M3", "float8_e4m3fn", 1, true},
+    dtype_info{dtype::f8_e5m2, "F8_E5M2", "float8_e5m2", 1, true},
+    dtype_info{dtype::c64, "C64", "complex64", 8, true},
 };
 // clang-format on
 
@@ -62,10 +63,18 @@ constexpr const dtype_info& info(dtype type) noexcept {
   return dtypes[static_cast<std::size_t>(type)];
 }
 
-/// The type called `name` (case matters), or nothing.
+/// The type called `name` in a safetensors header (case matters), or nothing.
 constexpr std::optional<dtype> dtype_from_name(std::string_view name) noexcept {
   for (const dtype_info& candidate : dtypes) {
     if (candidate.name == name) return candidate.type;
+  }
+  return std::nullopt;
+}
+
+/// The type that torch calls `name`, or nothing.
+constexpr std::optional<dtype> dtype_from_torch_name(std::string_view name) noexcept {
+  for (const dtype_info& candidate : dtypes) {
+    if (candidate.torch_name == name) return candidate.type;
   }
   return std::nullopt;
 }

@@ -43,19 +43,20 @@ class json_value {
   enum class kind { null, boolean, integer, number, string, array, object };
 
   json_value() noexcept;
-  // Out of line: inlined, they make g++ 12 warn of uninitialized members that are not there.
+  // Out of line because json_member is incomplete here, and because g++ 12 warns of uninitialized
+  // members that are not there when it inlines them.
   json_value(const json_value&);
   json_value(json_value&&) noexcept;
   json_value& operator=(const json_value&);
   json_value& operator=(json_value&&) noexcept;
   ~json_value();
-  json_value(std::nullptr_t) noexcept {}                   // NOLINT: implicit by design
-  json_value(bool value) noexcept : content_(value) {}     // NOLINT
-  json_value(double value);                                // NOLINT: throws when not finite
-  json_value(std::string value);                           // NOLINT: throws when not UTF-8
-  json_value(std::string_view value);                      // NOLINT
-  json_value(const char* value);                           // NOLINT
-  json_value(array value) : content_(std::move(value)) {}  // NOLINT
+  json_value(std::nullptr_t) noexcept;  // NOLINT: implicit by design
+  json_value(bool value) noexcept;      // NOLINT
+  json_value(double value);             // NOLINT: throws when not finite
+  json_value(std::string value);        // NOLINT: throws when not UTF-8
+  json_value(std::string_view value);   // NOLINT
+  json_value(const char* value);        // NOLINT
+  json_value(array value);              // NOLINT
   /// Throws potl::exception (usage) beyond +-(2^53-1): such integers are written with decimal().
   template <class Integer>
   requires(std::is_integral_v<Integer> && !std::is_same_v<Integer, bool>) json_value(Integer value)
