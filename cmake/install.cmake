@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# What find_package(potl) finds in an installed tree.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(POTL_CONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/potl)
+install(TARGETS potl EXPORT potl-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/potl DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+install(EXPORT potl-targets NAMESPACE potl:: DESTINATION ${POTL_CONFIG_DIR})
+configure_package_config_file(cmake/potl-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/potl-config.cmake
+                              INSTALL_DESTINATION ${POTL_CONFIG_DIR})
+# Before 1.0 a minor version may change what is included here.
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/potl-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/potl-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/potl-config-version.cmake
+        DESTINATION ${POTL_CONFIG_DIR})
