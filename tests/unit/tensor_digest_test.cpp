@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <limits>
+#include <vector>
+
+#include <potl/core/rng.hpp>
+#include <potl/crypto/tensor_digest.hpp>
+
+namespace {
+
+constexpr std::size_t chunk = potl::content_chunk_bytes;
+
+std::vector<std::uint8_t> some_bytes(std::size_t count) {
+  std::vector<std::uint8_t> bytes(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    bytes[i] = static_cast<std::uint8_t>(potl::random_bits({3, 4}, i));
+  }
+  return bytes;
+}
+
+potl::digest by_definition(potl::bytes_view bytes) {
+  potl::merkle_tree tree;
+  for (std::size_t at = 0; at < bytes.size(); at += chunk) {
+    tree.append(potl::leaf_hash(bytes.subspan(at, std::min(chunk, bytes.size() - at))));
+  }
+  return tree.root();
+}
+
+}  // namespace
+
+TEST_CASE("the content root is the RFC 6962 root of 16 KiB chunks, on any number of threads") {
+  const auto bytes = some_bytes(3 * potl::content_parallel_bytes + 5);
+  for (std::size_t size : {std::size_t{0}, std::size_t{1}, chunk - 1, chunk, chunk + 1, 2 * chunk,
+                           potl::content_parallel_bytes - 1, potl::content_parallel_bytes,
+                           potl::content_parallel_bytes + 1, bytes.size()}) {
+    const auto view = potl::bytes_view(bytes).first(size);
+    const potl::digest expected = by_definition(view);
+    for (unsigned threads : {0u, 1u, 2u, 3u, 5u, 1000u}) {
+      REQUIRE(potl::content_root(view, threads) == expected);
+      REQUIRE(potl::content_tree(view, threads).root() == expected);
+    }
+  }
+  REQUIRE(potl::content_root({}) == potl::empty_root());
+}
+
+TEST_CASE("a content hasher takes pieces of any size and starts anew after finish") {
+  const auto bytes = some_bytes(5 * chunk + 77);
+  const potl::digest expected = by_definition(bytes);
+  potl::content_hasher hasher;
+  for (std::size_t piece : {std::size_t{1000}, chunk - 1, chunk, 3 * chunk + 1, bytes.size()}) {
+    for (std::size_t at = 0; at < bytes.size(); at += piece) {
+      hasher.update(potl::bytes_view(bytes).subspan(at, std::min(piece, bytes.size() - at)));
+    }
+    REQUIRE(hasher.finish() == expected);
+  }
+  REQUIRE(hasher.finish() == potl::empty_root());
+}
+
+TEST_CASE("a single chunk is opened, and no other chunk passes for it") {
+  const auto bytes = some_bytes(6 * chunk + 10);
+  const potl::bytes_view all(bytes);
+  const potl::digest root = potl::content_root(all);
+  for (std::uint64_t index = 0; index < 7; ++index) {
+    const auto proof = potl::open_chunk(all, index).value();
+    const auto part = all.subspan(index * chunk, std::min(chunk, all.size() - index * chunk));
+    REQUIRE(potl::verify_chunk(root, all.size(), index, part, proof));
+    std::vector<std::uint8_t> other(part.begin(), part.end());
+    other[other.size() / 2] ^= 1;
+    REQUIRE(potl::verify_chunk(root, all.size(), index, other, proof).why().code ==
+            potl::errc::mismatch);
+    REQUIRE_FALSE(potl::verify_chunk(root, all.size(), (index + 1) % 7, part, proof));
+    REQUIRE(potl::verify_chunk(root, all.size(), index, part.first(part.size() - 1), proof)
+                .why()
+                .code == potl::errc::malformed);
+  }
+  REQUIRE(potl::open_chunk(all, 7).why().code == potl::errc::usage);
+  REQUIRE(potl::open_chunk({}, 0).why().code == potl::errc::usage);
+}
+
+TEST_CASE("lengths up to 2^64-1 are answered at once") {
+  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  REQUIRE(potl::content_chunks(most) == std::uint64_t{1} << 50);
+  REQUIRE_FALSE(potl::verify_chunk({}, most, most, {}, {}));
+  REQUIRE_FALSE(potl::verify_chunk({}, most, (std::uint64_t{1} << 50) - 1, {}, {}));
+  REQUIRE_FALSE(potl::verify_chunk(potl::empty_root(), 0, 0, {}, {}));
+}
