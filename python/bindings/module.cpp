@@ -118,7 +118,7 @@ void bind_rules(py::module_& module) {
         known(id);
         return potl::rule_enabled(id);
       },
-      py::arg("id"));
+      py::arg("rule"));
 #ifdef POTL_TEST_HOOKS
   module.def(
       "set_rule_enabled",
@@ -126,7 +126,7 @@ void bind_rules(py::module_& module) {
         known(id);
         potl::set_rule_enabled(id, enabled);
       },
-      py::arg("id"), py::arg("enabled"));
+      py::arg("rule"), py::arg("enabled"));
 #endif
 }
 

@@ -301,7 +301,7 @@ def version() -> str: ...
 def rules() -> list[tuple[str, str]]:
     """Every rule that a verification applies: id and meaning."""
 
-def rule_enabled(id: str) -> bool: ...
+def rule_enabled(rule: str) -> bool: ...
 
 # ---------------------------------------------------------------------------- hashes and trees
 
@@ -314,13 +314,18 @@ def hmac_sha256(key: ReadableBuffer, data: ReadableBuffer) -> bytes: ...
 def hmac_sha512(key: ReadableBuffer, data: ReadableBuffer) -> bytes: ...
 def equal_constant_time(a: ReadableBuffer, b: ReadableBuffer) -> bool: ...
 def content_root(data: ReadableBuffer, threads: int = 1) -> bytes:
-    """RFC 6962 root of the bytes in chunks of CONTENT_CHUNK_BYTES; runs without the interpreter lock."""
+    """RFC 6962 root of the bytes in chunks of CONTENT_CHUNK_BYTES; releases the interpreter lock."""
 
 def open_chunk(data: ReadableBuffer, index: int) -> list[bytes]:
     """Inclusion proof of one chunk. UsageError when there is no such chunk."""
 
-def verify_chunk(root: Buffer, length: int, index: int, chunk: ReadableBuffer, proof: Sequence[Buffer]) -> None:
-    """Returns when `chunk` is chunk `index` of `length` bytes under `root`; MismatchError or MalformedError if not."""
+def verify_chunk(
+    root: Buffer, length: int, index: int, chunk: ReadableBuffer, proof: Sequence[Buffer]
+) -> None:
+    """Returns when `chunk` is chunk `index` of `length` bytes under `root`.
+
+    MismatchError: it is not shown to be; MalformedError: it cannot be.
+    """
 
 def leaf_hash(data: ReadableBuffer) -> bytes: ...
 def node_hash(left: Buffer, right: Buffer) -> bytes: ...
@@ -340,13 +345,21 @@ class MerkleTree:
     def inclusion_proof(self, index: int, size: int) -> list[bytes]: ...
     def consistency_proof(self, old_size: int, new_size: int) -> list[bytes]: ...
 
-def verify_inclusion(index: int, size: int, leaf_hash: Buffer, proof: Sequence[Buffer], root: Buffer) -> None:
-    """MismatchError: not shown to be in the tree; MalformedError: no such leaf, or a proof of wrong length."""
+def verify_inclusion(
+    index: int, size: int, leaf_hash: Buffer, proof: Sequence[Buffer], root: Buffer
+) -> None:
+    """MismatchError: not shown to be in the tree.
+
+    MalformedError: no such leaf, or a proof of wrong length.
+    """
 
 def verify_consistency(
     old_size: int, new_size: int, proof: Sequence[Buffer], old_root: Buffer, new_root: Buffer
 ) -> None:
-    """MismatchError: not shown to extend; MalformedError: impossible sizes (0 included), or a proof of wrong length."""
+    """MismatchError: the new tree is not shown to extend the old one.
+
+    MalformedError: impossible sizes (an old size of 0 included), or a proof of wrong length.
+    """
 
 def verify_subtree_inclusion(
     index: int, start: int, end: int, leaf_hash: Buffer, proof: Sequence[Buffer], root: Buffer
@@ -392,7 +405,9 @@ class SigningKey:
 class CheckpointNote:
     """Origin, size, root and extension lines of a log: what a signed note says."""
 
-    def __init__(self, origin: str, size: int, root: Buffer, extensions: Sequence[str] = ()) -> None: ...
+    def __init__(
+        self, origin: str, size: int, root: Buffer, extensions: Sequence[str] = ()
+    ) -> None: ...
     @property
     def origin(self) -> str: ...
     @property
@@ -424,7 +439,9 @@ class SignedNote:
 WritableBuffer: TypeAlias = Any  # contiguous float32, float64, int64 or uint8
 
 def fresh_nonce() -> bytes: ...
-def draw_without_replacement(nonce: Buffer, commitment: Buffer, label: str, population: int, count: int) -> list[int]:
+def draw_without_replacement(
+    nonce: Buffer, commitment: Buffer, label: str, population: int, count: int
+) -> list[int]:
     """`count` different indices below `population`, in the order drawn."""
 
 def derive_key(seed: int, label: str, *indices: int) -> bytes:
@@ -433,10 +450,14 @@ def derive_key(seed: int, label: str, *indices: int) -> bytes:
 def permutation(key: Buffer, count: int) -> bytes:
     """A random permutation of range(count) as little-endian int64 values."""
 
-def fill_uniform(buffer: WritableBuffer, key: Buffer, counter: int, low: float, high: float) -> None:
+def fill_uniform(
+    buffer: WritableBuffer, key: Buffer, counter: int, low: float, high: float
+) -> None:
     """Element i is a function of (key, counter + i); as in the other fills. float32, float64."""
 
-def fill_normal(buffer: WritableBuffer, key: Buffer, counter: int, mean: float, deviation: float) -> None:
+def fill_normal(
+    buffer: WritableBuffer, key: Buffer, counter: int, mean: float, deviation: float
+) -> None:
     """float32, float64."""
 
 def fill_bernoulli(buffer: WritableBuffer, key: Buffer, counter: int, probability: float) -> None:
