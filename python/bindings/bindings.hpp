@@ -18,6 +18,10 @@
 #include <potl/core/error.hpp>
 #include <potl/core/result.hpp>
 
+namespace potl {
+class json_value;
+}
+
 namespace potl::python {
 
 namespace py = pybind11;
@@ -26,6 +30,8 @@ void bind_crypto(py::module_& module);
 void bind_signatures(py::module_& module);
 void bind_random(py::module_& module);
 void bind_parsers(py::module_& module);
+void bind_state(py::module_& module);
+void bind_transcript(py::module_& module);
 
 /// A contiguous Python buffer as bytes, held while this object lives. The element type is ignored.
 class readable_buffer {
@@ -48,6 +54,9 @@ class readable_buffer {
 inline py::bytes to_bytes(bytes_view bytes) {
   return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
+
+/// A parsed document as dict, list, str, int, float, bool, None.
+py::object to_python(const json_value& value);
 
 /// A read-only memoryview of `bytes` that keeps `owner` alive. Needs bind_parsers.
 py::memoryview view_of(std::shared_ptr<const void> owner, bytes_view bytes);

@@ -141,4 +141,6 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   potl::python::bind_signatures(module);
   potl::python::bind_random(module);
   potl::python::bind_parsers(module);
+  potl::python::bind_state(module);
+  potl::python::bind_transcript(module);
 }

@@ -59,28 +59,6 @@ json_value to_json(py::handle object, std::size_t depth) {
   throw py::type_error(std::string("JSON has no ") + Py_TYPE(raw)->tp_name);
 }
 
-py::object to_python(const json_value& value) {
-  switch (value.type()) {
-    case json_value::kind::null: return py::none();
-    case json_value::kind::boolean: return py::bool_(*value.if_boolean());
-    case json_value::kind::integer: return py::int_(*value.if_integer());
-    case json_value::kind::number: return py::float_(*value.if_number());
-    case json_value::kind::string: return py::str(*value.if_string());
-    case json_value::kind::array: {
-      py::list list;
-      for (const json_value& element : *value.if_array()) list.append(to_python(element));
-      return list;
-    }
-    case json_value::kind::object: {
-      py::dict dict;
-      for (const json_member& member : *value.if_object())
-        dict[py::str(member.name)] = to_python(member.value);
-      return dict;
-    }
-  }
-  return py::none();
-}
-
 void bind_json(py::module_& module) {
   module.def(
       "canonical_json",
@@ -206,6 +184,28 @@ void write_file(const std::string& path, const std::vector<tensor_argument>& ten
 }
 
 }  // namespace
+
+py::object to_python(const json_value& value) {
+  switch (value.type()) {
+    case json_value::kind::null: return py::none();
+    case json_value::kind::boolean: return py::bool_(*value.if_boolean());
+    case json_value::kind::integer: return py::int_(*value.if_integer());
+    case json_value::kind::number: return py::float_(*value.if_number());
+    case json_value::kind::string: return py::str(*value.if_string());
+    case json_value::kind::array: {
+      py::list list;
+      for (const json_value& element : *value.if_array()) list.append(to_python(element));
+      return list;
+    }
+    case json_value::kind::object: {
+      py::dict dict;
+      for (const json_member& member : *value.if_object())
+        dict[py::str(member.name)] = to_python(member.value);
+      return dict;
+    }
+  }
+  return py::none();
+}
 
 py::memoryview view_of(std::shared_ptr<const void> owner, bytes_view bytes) {
   return py::memoryview(py::cast(owned_view{std::move(owner), bytes}));

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <potl/core/digest.hpp>
@@ -34,6 +36,7 @@ struct job {
   digest initial_state;                ///< state digest at step 0
   bool initial_state_from_seed = true;  ///< false: the digest of a published file
   std::vector<rate_run> rates;          ///< empty: metric-driven, the rates are replayed state
+  std::vector<std::uint64_t> rate_ends;  ///< last step of each of `rates`; filled by parse_job
   std::string arithmetic = "stock";     ///< mode id, NUMERICS.md
   double tolerance_cap = 0.1;           ///< largest calibrated tolerance as a share of a segment's update
   std::uint64_t max_resumes = 0;
@@ -54,5 +57,12 @@ struct job {
 
 /// Parses and validates; bounded by 16 MiB. malformed/limit errors name the field.
 result<job> parse_job(bytes_view text);
+
+/// What step_record::sample_ids holds: SHA-256 over the ids as little-endian int64.
+digest digest_of_ids(std::span<const std::int64_t> ids);
+
+/// Canonical JSON of the fields, for trainers without Python: `task` and `environment` are JSON objects that describe
+/// the rest of the recipe. usage when parse_job would refuse the result.
+result<std::string> format_job(const job& what, std::string_view task = "{}", std::string_view environment = "{}");
 
 }  // namespace potl::transcript

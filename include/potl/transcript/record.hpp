@@ -14,6 +14,9 @@
 namespace potl::transcript {
 
 inline constexpr std::uint32_t format_version = 1;
+inline constexpr std::uint32_t max_software_bytes = 1024;  ///< of header_record::software
+inline constexpr std::uint32_t max_rates = 4096;           ///< parameter groups of a step
+inline constexpr std::uint32_t max_record_bytes = 64 * 1024;
 
 enum class step_flag : std::uint32_t {
   none = 0,
@@ -22,6 +25,8 @@ enum class step_flag : std::uint32_t {
   resumed = 4,     ///< the first step after a resume
   checkpoint = 8,  ///< a checkpoint of this step's state is stored
 };
+
+inline constexpr std::uint32_t all_step_flags = 15;
 
 /// Opens the log: which job, who trains, with what.
 struct header_record {
@@ -74,6 +79,10 @@ using record =
     std::variant<header_record, initial_record, step_record, resume_record, close_record>;
 
 std::vector<std::uint8_t> encode(const record& what);
+/// encode(), appended to `out`.
+void encode_into(const record& what, std::vector<std::uint8_t>& out);
+/// What resume_record::signature signs: the domain, a zero byte, the encoding without the signature.
+std::vector<std::uint8_t> resume_message(const resume_record& what);
 /// Strict inverse: exactly one encoding per record; malformed otherwise.
 result<record> decode(bytes_view bytes);
 

@@ -4,6 +4,9 @@
 // The state digest is SHA-256("potl.state.v1" 0x00 encoding), where a tensor is encoded as dtype, memory format, dims
 // and the content root of its bytes (crypto/tensor_digest.hpp), so the bytes can be hashed on many threads.
 // docs/format.md specifies encoding and checkpoint file.
+//
+// What comes from a file is bounded: nodes, depth, lengths and tensors are checked against what is there before memory
+// is taken, and a checkpoint is accepted only if it is, byte for byte, what save_checkpoint writes for its contents.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +22,17 @@
 
 namespace potl::transcript {
 
+/// What a state may hold. Larger collections of numbers belong into tensors.
+inline constexpr std::size_t max_state_nodes = std::size_t{1} << 18;
+inline constexpr std::size_t max_state_depth = 64;
+inline constexpr std::size_t max_state_path = 1024;  ///< bytes of a tensor's path
+
 struct state_tensor {
   dtype type{};
   std::string memory_format;  ///< "contiguous", "channels_last", "channels_last_3d"
   std::vector<std::uint64_t> dims;
   bytes_view bytes;  ///< logical (row-major) order, little-endian; owned by the state
-  std::string path;  ///< e.g. "model/parameters/0.weight"; key in the checkpoint file
+  std::string path;  ///< e.g. "model/parameters/0.weight"; key in the checkpoint file; set by state::make
 };
 
 struct state_value;
@@ -57,12 +65,19 @@ class state {
   /// Computed on first use and kept; `threads` as in content_root.
   const digest& state_digest(unsigned threads = 1) const;
 
-  /// Takes ownership of `memory`, into which the tensors' spans point.
-  static result<state> make(state_value root, std::shared_ptr<const void> memory);
+  /// Bytes whose SHA-256 after the domain is the state digest; stored in the checkpoint as "potl.state".
+  const std::vector<std::uint8_t>& encoding(unsigned threads = 1) const;
+
+  /// Takes ownership of `memory`, into which the tensors' spans point, and computes the paths. malformed or limit when
+  /// the tree is not canonical: text that is not UTF-8, unsorted keys, spans that do not fit their dims, aliases of
+  /// nothing, a path that a checkpoint file cannot carry. `roots` are the tensors' content roots in encoding order,
+  /// when they are known; else they are computed on first use.
+  static result<state> make(state_value root, std::shared_ptr<const void> memory,
+                            const std::vector<digest>* roots = nullptr);
 
  private:
   struct body;
-  std::shared_ptr<const body> body_;
+  std::shared_ptr<body> body_;
 };
 
 /// Writes step-N.safetensors: every tensor under its path, the tree in the U8 tensor "potl.state". Atomic, durable.
@@ -70,5 +85,9 @@ status save_checkpoint(const std::string& path, const state& what);
 /// Reads, parses and hashes the same buffer. mismatch when the digest differs from `expected`.
 result<state> load_checkpoint(const std::string& path, const digest& expected,
                               std::uint64_t max_bytes);
+/// For a prover's own file: the digest is computed from the contents, and compared with nothing.
+result<state> load_own_checkpoint(const std::string& path, std::uint64_t max_bytes);
+/// The bytes of a checkpoint file, which the state keeps.
+result<state> parse_checkpoint(std::vector<std::uint8_t> file, const digest* expected);
 
 }  // namespace potl::transcript

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copying a training state while the trainer stands still: the tensors go into one block of memory,
+// and blocks are used again, so that steady recording neither allocates nor faults pages for them.
+// Cost: one memcpy of the state, plus well under a microsecond per node of the tree.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <potl/core/result.hpp>
+#include <potl/transcript/state.hpp>
+
+namespace potl::transcript {
+
+/// Blocks of memory that come back when the last state that uses them is gone. Safe to use from
+/// several threads; the blocks that are out may outlive it.
+class snapshot_memory {
+ public:
+  /// Keeps at most `spare_blocks` unused ones.
+  explicit snapshot_memory(std::size_t spare_blocks = 2);
+
+  /// At least `bytes` bytes, aligned to 64. Throws std::bad_alloc.
+  std::shared_ptr<std::uint8_t> take(std::size_t bytes);
+  /// Bytes in all blocks, in use or spare; for tests and statistics.
+  std::size_t total_bytes() const;
+
+ private:
+  struct body;
+  std::shared_ptr<body> body_;
+};
+
+/// An immutable copy of `tree`, whose tensors' spans point into the trainer's memory. Maps may be
+/// in any order (a key twice is malformed). Tensors with the same non-empty address, dtype, format
+/// and dims become aliases of the first.
+result<state> capture(state_value tree, snapshot_memory& memory);
+
+}  // namespace potl::transcript

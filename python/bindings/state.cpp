@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training states for Python: a walk over plain objects in, a copy of the tensors without the
+// interpreter lock, and the same tree out again.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <potl/transcript/safetensors.hpp>
+#include <potl/transcript/snapshot.hpp>
+#include <potl/transcript/state.hpp>
+
+#include "bindings.hpp"
+
+namespace potl::python {
+namespace {
+
+using namespace potl::transcript;
+
+constexpr std::uint64_t default_max_bytes = std::uint64_t{64} << 30;
+
+struct tensor_argument {
+  dtype type;
+  std::vector<std::uint64_t> dims;
+  std::string memory_format;
+  bytes_view bytes;
+  py::object owner;
+};
+
+struct tensor_view {
+  state owner;
+  const state_tensor* tensor;
+};
+
+struct alias_value {
+  std::string path;
+};
+
+tensor_argument make_tensor(const std::string& type_name, std::vector<std::uint64_t> shape,
+                            std::string memory_format, std::uintptr_t data, std::uint64_t nbytes,
+                            py::object owner) {
+  const std::optional<dtype> type = dtype_from_torch_name(type_name);
+  if (!type) throw py::type_error("tensors of dtype " + type_name + " are not supported");
+  const result<std::uint64_t> size = tensor_bytes(*type, shape);
+  if (!size || *size != nbytes) {
+    throw exception(error{errc::usage, "a tensor's bytes do not fit its dtype and shape", ""});
+  }
+  return {*type, std::move(shape), std::move(memory_format),
+          bytes_view(reinterpret_cast<const std::uint8_t*>(data), nbytes), std::move(owner)};
+}
+
+// Turns Python objects into a tree whose tensors still lie in the caller's memory.
+class tree_reader {
+ public:
+  explicit tree_reader(PyTypeObject* tensor_type) : tensor_type_(tensor_type) {}
+
+  state_value read(py::handle object) {
+    state_value out;
+    read(object.ptr(), out);
+    return out;
+  }
+
+ private:
+  void read(PyObject* object, state_value& out) {
+    PyTypeObject* type = Py_TYPE(object);
+    if (type == tensor_type_) {
+      read_tensor(object, out);
+    } else if (object == Py_None) {
+      out.content = std::monostate{};
+    } else if (type == &PyFloat_Type) {
+      out.content = PyFloat_AS_DOUBLE(object);
+    } else if (type == &PyBool_Type) {
+      out.content = object == Py_True;
+    } else if (type == &PyLong_Type) {
+      out.content = integer(object);
+    } else if (type == &PyUnicode_Type) {
+      out.content = text(object);
+    } else if (PyDict_Check(object)) {
+      read_dict(object, out.content.emplace<state_map>());
+    } else if (type == &PyList_Type) {
+      read_items(object, out.content.emplace<state_list>());
+    } else if (type == &PyTuple_Type) {
+      read_items(object, out.content.emplace<state_tuple>().items);
+    } else if (type == &PyBytes_Type) {
+      const auto* bytes = reinterpret_cast<const std::uint8_t*>(PyBytes_AS_STRING(object));
+      out.content = state_bytes{{bytes, bytes + PyBytes_GET_SIZE(object)}};
+    } else {
+      refuse(std::string("a state cannot hold ") + type->tp_name,
+             "store None, bool, int, float, str, bytes, list, tuple, dict or tensors");
+    }
+  }
+
+  void read_tensor(PyObject* object, state_value& out) {
+    const auto& tensor = *py::cast<const tensor_argument*>(py::handle(object));
+    state_tensor copy;
+    copy.type = tensor.type;
+    copy.memory_format = tensor.memory_format;
+    copy.dims = tensor.dims;
+    copy.bytes = tensor.bytes;
+    out.content = std::move(copy);
+  }
+
+  void read_items(PyObject* object, state_list& out) {
+    const Py_ssize_t size = PySequence_Fast_GET_SIZE(object);
+    out.resize(static_cast<std::size_t>(size));
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      const nested inside(*this, nullptr, i);
+      read(PySequence_Fast_GET_ITEM(object, i), out[static_cast<std::size_t>(i)]);
+    }
+  }
+
+  void read_dict(PyObject* object, state_map& out) {
+    out.reserve(static_cast<std::size_t>(PyDict_Size(object)));
+    PyObject* key = nullptr;
+    PyObject* value = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(object, &position, &key, &value) != 0) {
+      const nested inside(*this, key, 0);
+      auto& [out_key, out_value] = out.emplace_back();
+      if (Py_TYPE(key) == &PyUnicode_Type) {
+        out_key = text(key);
+      } else if (Py_TYPE(key) == &PyLong_Type) {
+        out_key = integer(key);
+      } else {
+        refuse(std::string("a key cannot be a ") + Py_TYPE(key)->tp_name, "use str or int keys");
+      }
+      read(value, out_value);
+    }
+  }
+
+  std::int64_t integer(PyObject* object) {
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (value == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    if (overflow != 0) refuse("an int does not fit 64 bits", "store it as str or bytes");
+    return value;
+  }
+
+  std::string text(PyObject* object) {
+    Py_ssize_t size = 0;
+    const char* bytes = PyUnicode_AsUTF8AndSize(object, &size);
+    if (bytes != nullptr) return {bytes, static_cast<std::size_t>(size)};
+    PyErr_Clear();
+    refuse("a str holds lone surrogates", "store it as bytes");
+  }
+
+  [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+    std::string where;
+    for (const auto& [key, index] : path_) {
+      where += '[';
+      where +=
+          key != nullptr ? py::cast<std::string>(py::repr(py::handle(key))) : std::to_string(index);
+      where += ']';
+    }
+    throw py::type_error(what + " at state" + where + " (" + remedy + ")");
+  }
+
+  struct nested {
+    nested(tree_reader& reader, PyObject* key, Py_ssize_t index) : reader_(reader) {
+      reader_.path_.emplace_back(key, index);
+      if (reader_.path_.size() > max_state_depth) {
+        reader_.refuse("nested too deeply", "does the state contain itself?");
+      }
+    }
+    ~nested() { reader_.path_.pop_back(); }
+    nested(const nested&) = delete;
+    nested& operator=(const nested&) = delete;
+    tree_reader& reader_;
+  };
+
+  PyTypeObject* tensor_type_;
+  std::vector<std::pair<PyObject*, Py_ssize_t>> path_;
+};
+
+// Builds the Python tree of a state.
+class tree_writer {
+ public:
+  explicit tree_writer(const state& owner) : owner_(owner) {}
+
+  py::object write(const state_value& value) { return std::visit(*this, value.content); }
+
+  py::object operator()(std::monostate) { return py::none(); }
+  py::object operator()(bool value) { return py::bool_(value); }
+  py::object operator()(std::int64_t value) { return py::int_(value); }
+  py::object operator()(double value) { return py::float_(value); }
+  py::object operator()(const std::string& value) { return py::str(value); }
+  py::object operator()(const state_bytes& value) { return to_bytes(value.bytes); }
+  py::object operator()(const state_alias& value) { return py::cast(alias_value{value.path}); }
+  py::object operator()(const state_tensor& value) { return py::cast(tensor_view{owner_, &value}); }
+  py::object operator()(const state_list& items) {
+    py::list out(items.size());
+    for (std::size_t i = 0; i < items.size(); ++i) out[i] = write(items[i]);
+    return out;
+  }
+  py::object operator()(const state_tuple& value) {
+    py::tuple out(value.items.size());
+    for (std::size_t i = 0; i < value.items.size(); ++i) out[i] = write(value.items[i]);
+    return out;
+  }
+  py::object operator()(const state_map& map) {
+    py::dict out;
+    for (const auto& [key, value] : map) {
+      const auto* number = std::get_if<std::int64_t>(&key);
+      const py::object name =
+          number != nullptr ? py::object(py::int_(*number)) : py::str(std::get<std::string>(key));
+      out[name] = write(value);
+    }
+    return out;
+  }
+
+ private:
+  const state& owner_;
+};
+
+state capture_tree(py::handle tree) {
+  // Blocks of memory for the copies, used again from step to step.
+  static auto* memory = new snapshot_memory();
+  auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
+  state_value root = tree_reader(tensor_type).read(tree);
+  py::gil_scoped_release released;
+  return capture(std::move(root), *memory).value();
+}
+
+py::tuple shape_of(const state_tensor& tensor) {
+  py::tuple shape(tensor.dims.size());
+  for (std::size_t i = 0; i < tensor.dims.size(); ++i) shape[i] = py::int_(tensor.dims[i]);
+  return shape;
+}
+
+void bind_tensors(py::module_& module) {
+  py::class_<tensor_argument>(module, "Tensor", py::module_local())
+      .def(py::init(&make_tensor), py::arg("dtype"), py::arg("shape"), py::arg("memory_format"),
+           py::arg("data"), py::arg("nbytes"), py::arg("owner"));
+  py::class_<tensor_view>(module, "TensorView", py::module_local())
+      .def_property_readonly("dtype",
+                             [](const tensor_view& self) {
+                               return py::str(std::string(info(self.tensor->type).torch_name));
+                             })
+      .def_property_readonly("shape",
+                             [](const tensor_view& self) { return shape_of(*self.tensor); })
+      .def_property_readonly("memory_format",
+                             [](const tensor_view& self) { return self.tensor->memory_format; })
+      .def_property_readonly("path", [](const tensor_view& self) { return self.tensor->path; })
+      .def_property_readonly("data", [](const tensor_view& self) {
+        return view_of(std::make_shared<state>(self.owner), self.tensor->bytes);
+      });
+  py::class_<alias_value>(module, "Alias", py::module_local())
+      .def_property_readonly("path", [](const alias_value& self) { return self.path; });
+}
+
+}  // namespace
+
+void bind_state(py::module_& module) {
+  bind_tensors(module);
+  py::class_<state>(module, "State", py::module_local())
+      .def_static("capture", &capture_tree, py::arg("tree"))
+      .def_static(
+          "load",
+          [](const std::string& path, py::handle expected, std::uint64_t max_bytes) {
+            const digest wanted = to_digest(expected);
+            py::gil_scoped_release released;
+            return load_checkpoint(path, wanted, max_bytes).value();
+          },
+          py::arg("path"), py::arg("expected"), py::kw_only(),
+          py::arg("max_bytes") = default_max_bytes)
+      .def_static(
+          "load_unverified",
+          [](const std::string& path, std::uint64_t max_bytes) {
+            py::gil_scoped_release released;
+            return load_own_checkpoint(path, max_bytes).value();
+          },
+          py::arg("path"), py::kw_only(), py::arg("max_bytes") = default_max_bytes)
+      .def(
+          "save",
+          [](const state& self, const std::string& path) {
+            py::gil_scoped_release released;
+            save_checkpoint(path, self).value();
+          },
+          py::arg("path"))
+      .def(
+          "digest",
+          [](const state& self, unsigned threads) {
+            digest out;
+            {
+              py::gil_scoped_release released;
+              out = self.state_digest(threads);
+            }
+            return to_bytes(out);
+          },
+          py::arg("threads") = 1)
+      .def("tree", [](const state& self) { return tree_writer(self).write(self.root()); })
+      .def_property_readonly("nbytes", &state::size_bytes);
+}
+
+}  // namespace potl::python

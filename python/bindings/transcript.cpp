@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs, recorders and commitments for Python. Whatever waits for a disk does so without the
+// interpreter lock.
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <potl/crypto/signature.hpp>
+#include <potl/transcript/batch_order.hpp>
+#include <potl/transcript/commitment.hpp>
+#include <potl/transcript/job.hpp>
+#include <potl/transcript/json.hpp>
+#include <potl/transcript/writer.hpp>
+
+#include "transcript.hpp"
+
+namespace potl::python {
+namespace {
+
+using namespace potl::transcript;
+
+// A recorder keeps the Python key alive, because the writer refers to it.
+struct recorder {
+  py::object key;
+  writer log;
+};
+
+writer_options options_of(const std::string& directory, const std::string& software,
+                          unsigned queue_states, unsigned hash_threads) {
+  return {directory, software, queue_states, hash_threads};
+}
+
+py::list to_list(std::span<const std::int64_t> values) {
+  py::list out(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) out[i] = py::int_(values[i]);
+  return out;
+}
+
+py::object fields_of(const job_handle& self) {
+  const json_limits limits{.max_bytes = std::size_t{16} << 20, .max_nodes = std::size_t{1} << 20};
+  return to_python(parse_json(as_bytes_view(self.agreed->text), limits).value());
+}
+
+void bind_job(py::module_& module) {
+  const auto number = [](std::uint64_t job::*field) {
+    return [field](const job_handle& self) { return (*self.agreed).*field; };
+  };
+  py::class_<job_handle>(module, "Job", py::module_local())
+      .def_static(
+          "parse",
+          [](py::handle text) {
+            const readable_buffer buffer(text);
+            return job_handle(parse_job(buffer.bytes()).value());
+          },
+          py::arg("text"))
+      .def_property_readonly(
+          "text", [](const job_handle& self) { return to_bytes(as_bytes_view(self.agreed->text)); })
+      .def_property_readonly("id",
+                             [](const job_handle& self) { return to_bytes(self.agreed->id()); })
+      .def("fields", &fields_of)
+      .def_property_readonly("seed", number(&job::seed))
+      .def_property_readonly("steps", number(&job::steps))
+      .def_property_readonly("epochs", number(&job::epochs))
+      .def_property_readonly("steps_per_epoch",
+                             [](const job_handle& self) { return self.agreed->steps_per_epoch(); })
+      .def_property_readonly("batch_size", number(&job::batch_size))
+      .def_property_readonly("accumulate", number(&job::accumulate))
+      .def_property_readonly("checkpoint_every", number(&job::checkpoint_every))
+      .def_property_readonly("max_segment", number(&job::max_segment))
+      .def_property_readonly("data_count", number(&job::data_count))
+      .def_property_readonly(
+          "data_root", [](const job_handle& self) { return to_bytes(self.agreed->data_root); })
+      .def_property_readonly(
+          "initial_state",
+          [](const job_handle& self) { return to_bytes(self.agreed->initial_state); })
+      .def_property_readonly("arithmetic",
+                             [](const job_handle& self) { return self.agreed->arithmetic; })
+      .def_property_readonly("trainer",
+                             [](const job_handle& self) -> py::object {
+                               if (!self.agreed->trainer) return py::none();
+                               return to_bytes(*self.agreed->trainer);
+                             })
+      .def(
+          "epoch_of",
+          [](const job_handle& self, std::uint64_t step) {
+            if (step == 0) throw exception({errc::usage, "steps count from 1", ""});
+            return self.agreed->epoch_of(step);
+          },
+          py::arg("step"))
+      .def(
+          "sample_ids",
+          [](const job_handle& self, std::uint64_t step) {
+            const std::lock_guard lock(self.order->mutex);
+            return to_list(self.order->order.of(step));
+          },
+          py::arg("step"))
+      .def(
+          "rates_at",
+          [](const job_handle& self, std::uint64_t step) -> py::object {
+            const std::vector<double>* rates = self.agreed->rates_at(step);
+            if (rates == nullptr) return py::none();
+            return py::cast(*rates);
+          },
+          py::arg("step"))
+      .def(
+          "is_checkpoint",
+          [](const job_handle& self, std::uint64_t step) {
+            return self.agreed->is_checkpoint(step);
+          },
+          py::arg("step"));
+}
+
+void append_step(recorder& self, const state& after, std::uint64_t step, std::uint64_t epoch,
+                 const std::vector<std::int64_t>& sample_ids, double loss,
+                 const std::vector<double>& rates, std::uint64_t random_draws, std::uint32_t flags,
+                 std::uint64_t duration_ns, bool checkpoint) {
+  const step_entry entry{step,         epoch, sample_ids,  loss,      rates,
+                         random_draws, flags, duration_ns, checkpoint};
+  py::gil_scoped_release released;
+  require(self.log.append_step(after, entry));
+}
+
+void bind_recorder(py::module_& module) {
+  py::class_<recorder>(module, "Recorder", py::module_local())
+      .def_static(
+          "create",
+          [](const std::string& directory, const job_handle& agreed, py::object key,
+             const std::string& software, unsigned queue_states, unsigned hash_threads) {
+            const auto& signer = py::cast<const signing_key&>(key);
+            const auto options = options_of(directory, software, queue_states, hash_threads);
+            auto made = [&] {
+              py::gil_scoped_release released;
+              return std::make_unique<writer>(
+                  writer::create(options, *agreed.agreed, signer).value());
+            }();
+            return std::make_unique<recorder>(recorder{std::move(key), std::move(*made)});
+          },
+          py::arg("directory"), py::arg("job"), py::arg("key"), py::kw_only(), py::arg("software"),
+          py::arg("queue_states") = 2, py::arg("hash_threads") = 1)
+      .def_static(
+          "resume",
+          [](const std::string& directory, const job_handle& agreed, py::object key,
+             const std::string& software, unsigned queue_states, unsigned hash_threads) {
+            const auto& signer = py::cast<const signing_key&>(key);
+            const auto options = options_of(directory, software, queue_states, hash_threads);
+            auto made = [&] {
+              py::gil_scoped_release released;
+              return std::make_unique<writer::resumed>(
+                  writer::resume(options, *agreed.agreed, signer).value());
+            }();
+            auto out =
+                std::make_unique<recorder>(recorder{std::move(key), std::move(made->recorder)});
+            return py::make_tuple(std::move(out), made->step, made->at);
+          },
+          py::arg("directory"), py::arg("job"), py::arg("key"), py::kw_only(), py::arg("software"),
+          py::arg("queue_states") = 2, py::arg("hash_threads") = 1)
+      .def(
+          "append_initial",
+          [](recorder& self, const state& before) {
+            py::gil_scoped_release released;
+            require(self.log.append_initial(before));
+          },
+          py::arg("state"))
+      .def("append_step", &append_step, py::arg("state"), py::kw_only(), py::arg("step"),
+           py::arg("epoch"), py::arg("sample_ids"), py::arg("loss"), py::arg("rates"),
+           py::arg("random_draws"), py::arg("flags"), py::arg("duration_ns"), py::arg("checkpoint"))
+      .def("acknowledged",
+           [](const recorder& self) {
+             py::gil_scoped_release released;
+             return self.log.acknowledged();
+           })
+      .def("flush",
+           [](recorder& self) {
+             py::gil_scoped_release released;
+             require(self.log.flush());
+           })
+      .def("publish",
+           [](recorder& self) {
+             py::gil_scoped_release released;
+             return self.log.publish().value();
+           })
+      .def("close",
+           [](recorder& self) {
+             py::gil_scoped_release released;
+             require(self.log.close());
+           })
+      .def("abandon", [](recorder& self) {
+        py::gil_scoped_release released;
+        require(self.log.abandon());
+      });
+}
+
+}  // namespace
+
+void bind_transcript(py::module_& module) {
+  bind_job(module);
+  bind_recorder(module);
+  module.def(
+      "commit_run",
+      [](const std::string& directory, const signing_key& key) {
+        py::gil_scoped_release released;
+        return commit_run(directory, key).value();
+      },
+      py::arg("directory"), py::arg("key"));
+}
+
+}  // namespace potl::python

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Types that the bindings of transcripts and of checks share.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include <potl/transcript/batch_order.hpp>
+#include <potl/transcript/job.hpp>
+
+#include "bindings.hpp"
+
+namespace potl::python {
+
+/// potl._core.Job: a job, and the batches of the epoch that was asked for last.
+struct job_handle {
+  struct cached_order {
+    explicit cached_order(const transcript::job& agreed) : order(agreed) {}
+    std::mutex mutex;
+    transcript::batch_order order;
+  };
+
+  explicit job_handle(transcript::job what)
+      : agreed(std::make_shared<const transcript::job>(std::move(what))),
+        order(std::make_shared<cached_order>(*agreed)) {}
+
+  std::shared_ptr<const transcript::job> agreed;
+  std::shared_ptr<cached_order> order;
+};
+
+}  // namespace potl::python

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The history that a log tells, and where it contradicts itself. One walk serves recovery,
+// commitments, evidence and inspection: what one of them calls wrong, all call wrong.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <potl/core/digest.hpp>
+#include <potl/core/result.hpp>
+#include <potl/crypto/signature.hpp>
+#include <potl/transcript/evidence.hpp>
+#include <potl/transcript/record.hpp>
+
+#include "transcript/log.hpp"
+
+namespace potl::transcript {
+
+/// A contradiction, under the rule (core/rules.hpp) that it breaks.
+struct anomaly {
+  std::string_view rule;
+  std::string reason;
+  std::optional<std::uint64_t> step;
+};
+
+struct history_options {
+  chain_rule chain = chain_rule::required;
+  std::optional<public_key> key;      ///< verifies resumes; absent: the header's
+  std::uint64_t max_signatures = 64;  ///< verified at most; later resumes are not looked at closely
+  std::vector<std::uint64_t> roots_at;  ///< tree sizes whose roots are wanted
+};
+
+struct history {
+  std::optional<header_record> header;
+  std::optional<initial_record> initial;
+  std::optional<close_record> close;
+  /// Effective: ascending in step, each step once. branches[i] belongs to steps[i].
+  std::vector<step_record> steps;
+  std::vector<std::uint64_t> branches;
+  std::vector<step_record> superseded;
+  std::vector<superseded_range> ranges;
+  std::vector<resume_record> resumes;
+
+  std::uint64_t records = 0;
+  std::uint64_t bytes = 0;  ///< of the valid prefix
+  digest root;
+  digest chain;
+  std::map<std::uint64_t, digest> roots;  ///< as wanted, where the log is that long
+  log_tail tail = log_tail::clean;
+  std::string tail_problem;
+
+  std::vector<anomaly> anomalies;  ///< the first of each rule in full, others up to a bound
+  std::uint64_t anomaly_count = 0;
+
+  /// The state digest that the log binds to `step` (0: the initial one), or null.
+  const digest* state_at(std::uint64_t step) const;
+  /// Index into steps, or nothing.
+  std::optional<std::size_t> find(std::uint64_t step) const;
+  std::uint64_t last_step() const { return steps.empty() ? 0 : steps.back().step; }
+  void add(std::string_view rule, std::string reason, std::optional<std::uint64_t> step = {});
+};
+
+/// malformed or unsupported only when the bytes are no log at all.
+result<history> read_history(bytes_view log, const history_options& options = {});
+
+}  // namespace potl::transcript

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/transcript/job.hpp>
+
+#include <algorithm>
+#include <bit>
+
+#include <potl/crypto/hasher.hpp>
+#include <potl/crypto/prf.hpp>
+
+#include <potl/transcript/batch_order.hpp>
+
+namespace potl::transcript {
+
+digest job::id() const {
+  constexpr std::string_view domain("potl.job.v1\0", 12);
+  return sha256_of(as_bytes_view(domain), as_bytes_view(text));
+}
+
+std::uint64_t job::steps_per_epoch() const {
+  const std::uint64_t whole = data_count / batch_size;
+  return drop_last || data_count % batch_size == 0 ? whole : whole + 1;
+}
+
+std::uint64_t job::epoch_of(std::uint64_t step) const { return (step - 1) / steps_per_epoch(); }
+
+std::vector<std::int64_t> job::sample_ids(std::uint64_t step) const {
+  batch_order order(*this);
+  const std::span<const std::int64_t> ids = order.of(step);
+  return {ids.begin(), ids.end()};
+}
+
+const std::vector<double>* job::rates_at(std::uint64_t step) const {
+  const auto end = std::lower_bound(rate_ends.begin(), rate_ends.end(), step);
+  if (step == 0 || end == rate_ends.end()) return nullptr;
+  return &rates[static_cast<std::size_t>(end - rate_ends.begin())].rates;
+}
+
+bool job::is_checkpoint(std::uint64_t step) const {
+  return step <= steps && (step == steps || step % checkpoint_every == 0);
+}
+
+std::span<const std::int64_t> batch_order::of(std::uint64_t step) {
+  if (step == 0 || step > agreed_.steps) {
+    throw exception({errc::usage, "the job has no step " + std::to_string(step), ""});
+  }
+  const std::uint64_t per_epoch = agreed_.steps_per_epoch();
+  const std::uint64_t epoch = (step - 1) / per_epoch;
+  if (ids_.empty() || epoch != epoch_) {
+    ids_ = permutation(derive_key(agreed_.seed, "order", {epoch}), agreed_.data_count);
+    epoch_ = epoch;
+  }
+  const std::uint64_t first = (step - 1) % per_epoch * agreed_.batch_size;
+  const std::uint64_t size = std::min(agreed_.batch_size, agreed_.data_count - first);
+  return std::span(ids_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
+}
+
+digest digest_of_ids(std::span<const std::int64_t> ids) {
+  if constexpr (std::endian::native == std::endian::little) {
+    return sha256_of(bytes_view(reinterpret_cast<const std::uint8_t*>(ids.data()), ids.size() * 8));
+  }
+  std::vector<std::uint8_t> bytes;
+  for (const std::int64_t id : ids) {
+    for (unsigned i = 0; i < 8; ++i) {
+      bytes.push_back(static_cast<std::uint8_t>(static_cast<std::uint64_t>(id) >> (8 * i)));
+    }
+  }
+  return sha256_of(bytes);
+}
+
+}  // namespace potl::transcript

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/transcript/snapshot.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "transcript/state_index.hpp"
+
+namespace potl::transcript {
+namespace {
+
+constexpr std::size_t alignment = 64;
+constexpr std::size_t granularity = 4096;
+
+constexpr std::size_t round_up(std::size_t value, std::size_t step) {
+  return (value + step - 1) / step * step;
+}
+
+struct block {
+  std::uint8_t* data = nullptr;
+  std::size_t size = 0;
+};
+
+void release(block what) { ::operator delete (what.data, std::align_val_t{alignment}); }
+
+}  // namespace
+
+struct snapshot_memory::body {
+  std::mutex mutex;
+  std::vector<block> spare;
+  std::size_t spare_limit = 0;
+  std::size_t total = 0;
+
+  ~body() {
+    for (const block& one : spare) release(one);
+  }
+
+  // The smallest spare block that fits without wasting more than it holds.
+  block find(std::size_t size) {
+    const std::lock_guard lock(mutex);
+    auto best = spare.end();
+    for (auto one = spare.begin(); one != spare.end(); ++one) {
+      const bool fits = one->size >= size && one->size / 2 <= size;
+      if (fits && (best == spare.end() || one->size < best->size)) best = one;
+    }
+    if (best == spare.end()) return {};
+    const block out = *best;
+    spare.erase(best);
+    return out;
+  }
+
+  void give_back(block what) noexcept {
+    const std::lock_guard lock(mutex);
+    if (spare.size() == spare_limit && !spare.empty()) {
+      // The oldest goes: states of a run have one size, and it may have changed.
+      total -= spare.front().size;
+      release(spare.front());
+      spare.erase(spare.begin());
+    }
+    if (spare.size() < spare_limit) {
+      spare.push_back(what);  // capacity was reserved
+    } else {
+      total -= what.size;
+      release(what);
+    }
+  }
+};
+
+snapshot_memory::snapshot_memory(std::size_t spare_blocks) : body_(std::make_shared<body>()) {
+  body_->spare_limit = spare_blocks;
+  body_->spare.reserve(spare_blocks);
+}
+
+std::shared_ptr<std::uint8_t> snapshot_memory::take(std::size_t bytes) {
+  const std::size_t size = round_up(std::max<std::size_t>(bytes, 1), granularity);
+  block got = body_->find(size);
+  if (got.data == nullptr) {
+    got = {static_cast<std::uint8_t*>(::operator new (size, std::align_val_t{alignment})), size};
+    const std::lock_guard lock(body_->mutex);
+    body_->total += size;
+  }
+  return {got.data, [home = body_, got](std::uint8_t*) { home->give_back(got); }};
+}
+
+std::size_t snapshot_memory::total_bytes() const {
+  const std::lock_guard lock(body_->mutex);
+  return body_->total;
+}
+
+result<state> capture(state_value tree, snapshot_memory& memory) {
+  state_index index(tree_source::captured);
+  if (const status ok = index.walk(tree); !ok) return ok.why();
+  std::size_t size = 0;
+  for (const state_tensor* tensor : index.tensors()) {
+    size += round_up(tensor->bytes.size(), alignment);
+  }
+  std::shared_ptr<std::uint8_t> copy = memory.take(size);
+  std::uint8_t* next = copy.get();
+  for (state_tensor* tensor : index.tensors()) {
+    if (!tensor->bytes.empty()) std::memcpy(next, tensor->bytes.data(), tensor->bytes.size());
+    tensor->bytes = {next, tensor->bytes.size()};
+    next += round_up(tensor->bytes.size(), alignment);
+  }
+  return state::make(std::move(tree), std::move(copy));
+}
+
+}  // namespace potl::transcript

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/transcript/state.hpp>
+
+#include <algorithm>
+#include <mutex>
+
+#include <potl/crypto/tensor_digest.hpp>
+
+#include "transcript/state_encoding.hpp"
+#include "transcript/state_index.hpp"
+
+namespace potl::transcript {
+
+struct state::body {
+  state_value root;
+  std::shared_ptr<const void> memory;
+  std::vector<const state_tensor*> in_order;  // as encoded
+  std::vector<const state_tensor*> by_path;
+  std::uint64_t bytes = 0;
+
+  std::once_flag hashed;
+  std::vector<std::uint8_t> encoding;
+  digest whole;
+
+  void finish(const std::vector<digest>& roots) {
+    encoding = encode_tree(root, roots);
+    whole = digest_of_encoding(encoding);
+  }
+  void hash(unsigned threads) {
+    std::call_once(hashed, [&] {
+      std::vector<digest> roots;
+      roots.reserve(in_order.size());
+      for (const state_tensor* tensor : in_order) {
+        roots.push_back(content_root(tensor->bytes, threads));
+      }
+      finish(roots);
+    });
+  }
+};
+
+result<state> state::make(state_value root, std::shared_ptr<const void> memory,
+                          const std::vector<digest>* roots) {
+  auto content = std::make_shared<body>();
+  content->root = std::move(root);
+  content->memory = std::move(memory);
+  state_index index(tree_source::stored);
+  if (const status ok = index.walk(content->root); !ok) return ok.why();
+  content->in_order.assign(index.tensors().begin(), index.tensors().end());
+  content->by_path = content->in_order;
+  std::sort(content->by_path.begin(), content->by_path.end(),
+            [](const state_tensor* a, const state_tensor* b) { return a->path < b->path; });
+  content->bytes = index.tensor_bytes_total();
+  if (roots != nullptr) {
+    if (roots->size() != content->in_order.size()) {
+      return error{errc::internal, "state: one root per tensor", ""};
+    }
+    std::call_once(content->hashed, [&] { content->finish(*roots); });
+  }
+  state out;
+  out.body_ = std::move(content);
+  return out;
+}
+
+const state_value& state::root() const { return body_->root; }
+const std::vector<const state_tensor*>& state::tensors() const { return body_->by_path; }
+std::uint64_t state::size_bytes() const { return body_->bytes; }
+
+const digest& state::state_digest(unsigned threads) const {
+  body_->hash(threads);
+  return body_->whole;
+}
+
+const std::vector<std::uint8_t>& state::encoding(unsigned threads) const {
+  body_->hash(threads);
+  return body_->encoding;
+}
+
+}  // namespace potl::transcript

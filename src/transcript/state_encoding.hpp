@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of a state tree. A tensor is represented by dtype, memory format, dims and content
+// root.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <potl/core/digest.hpp>
+#include <potl/core/result.hpp>
+#include <potl/transcript/state.hpp>
+
+namespace potl::transcript {
+
+/// `roots` holds the content roots of the tensors in encoding order.
+std::vector<std::uint8_t> encode_tree(const state_value& root, const std::vector<digest>& roots);
+
+struct decoded_tree {
+  state_value root;           ///< tensors without bytes and path
+  std::vector<digest> roots;  ///< in encoding order
+};
+/// Strict: malformed or limit; what it accepts is canonical once state_index has walked it.
+result<decoded_tree> decode_tree(bytes_view bytes);
+
+/// SHA-256("potl.state.v1" 0x00 encoding)
+digest digest_of_encoding(bytes_view encoding);
+
+}  // namespace potl::transcript

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/transcript/writer.hpp>
+
+#include <filesystem>
+
+#include <potl/core/utf8.hpp>
+#include <potl/crypto/hasher.hpp>
+#include <potl/transcript/commitment.hpp>
+
+#include "transcript/history.hpp"
+#include "transcript/writer_body.hpp"
+
+namespace potl::transcript {
+namespace {
+
+error usage(const std::string& message, const std::string& remedy) {
+  return {errc::usage, message, remedy};
+}
+
+status make_directory(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::create_directories(path, failed);
+  if (failed) return error{errc::io, "cannot create " + path + ": " + failed.message(), ""};
+  return unit{};
+}
+
+// A crash before the first state leaves a job and perhaps a header: nothing that would be lost.
+status require_unused(const std::string& directory, const job& agreed) {
+  const auto log = read_entry(directory, log_name, max_log_bytes);
+  if (log) {
+    const result<history> run = read_history(*log);
+    const bool unused = run && !run->initial && run->tail != log_tail::damage;
+    if (!unused) return usage(directory + " holds a run already", "resume it, or choose another");
+  } else if (log.why().code != errc::missing) {
+    return log.why();
+  }
+  const auto text = read_entry(directory, job_name, std::uint64_t{16} << 20);
+  if (!text) return text.why().code == errc::missing ? status(unit{}) : status(text.why());
+  if (!std::equal(text->begin(), text->end(), agreed.text.begin(), agreed.text.end(),
+                  [](std::uint8_t a, char b) { return a == static_cast<std::uint8_t>(b); })) {
+    return usage(directory + " belongs to another job", "choose another directory");
+  }
+  return unit{};
+}
+
+result<digest> telemetry_digest(const std::string& directory) {
+  const auto bytes = read_entry(directory, telemetry_name, max_telemetry_bytes);
+  if (bytes) return sha256_of(*bytes);
+  if (bytes.why().code == errc::missing) return digest{};
+  return bytes.why();
+}
+
+}  // namespace
+
+std::string limited_software(const std::string& text) {
+  return text.size() <= max_software_bytes && is_utf8(text) ? text : "";
+}
+
+writer::writer(std::unique_ptr<body> content) : body_(std::move(content)) {}
+writer::writer(writer&&) noexcept = default;
+writer& writer::operator=(writer&&) noexcept = default;
+writer::~writer() = default;
+
+result<writer> writer::create(const writer_options& options, const job& agreed,
+                              const signing_key& key) {
+  if (limited_software(options.software) != options.software) {
+    return usage("software must be UTF-8 of at most 1024 bytes", "");
+  }
+  if (status made = make_directory(options.directory); !made) return made.why();
+  if (status unused = require_unused(options.directory, agreed); !unused) return unused.why();
+  const std::string base = options.directory + "/";
+  if (status made = make_directory(base + std::string(checkpoint_folder)); !made) return made.why();
+  if (status stored =
+          write_file_atomically(base + std::string(job_name), as_bytes_view(agreed.text));
+      !stored) {
+    return stored.why();
+  }
+  auto content = std::make_unique<body>(options, agreed, key);
+  log_position start;
+  start.chain = log_chain_start();
+  std::vector<std::uint8_t> log = log_header();
+  const std::size_t payload = log.size() + 4;
+  append_frame(header_record{content->job_id, digest{key.verifier().raw()}, options.software},
+               start.chain, log);
+  start.tree.append(
+      leaf_hash(bytes_view(log).subspan(payload, log.size() - payload - digest::size)));
+  if (status stored = write_file_atomically(base + std::string(log_name), log); !stored) {
+    return stored.why();
+  }
+  if (status started = content->start(std::move(start)); !started) return started.why();
+  return writer(std::move(content));
+}
+
+status writer::append_initial(state before) {
+  if (body_->ended) return usage("the recording has ended", "");
+  if (body_->position.has_initial) return usage("the initial state is recorded already", "");
+  body_->position.has_initial = true;
+  return body_->enqueue(initial_record{body_->job_id, {}}, std::move(before), true);
+}
+
+status writer::append_step(state after, const step_entry& entry) {
+  log_position& position = body_->position;
+  if (body_->ended) return usage("the recording has ended", "");
+  if (!position.has_initial) return usage("the initial state comes first", "append_initial");
+  if (entry.step != position.step + 1) {
+    return usage("step " + std::to_string(entry.step) + " does not follow step " +
+                     std::to_string(position.step),
+                 "");
+  }
+  if (entry.rates.size() > max_rates) return usage("too many parameter groups", "");
+  constexpr auto of_the_caller = static_cast<std::uint32_t>(step_flag::skipped) |
+                                 static_cast<std::uint32_t>(step_flag::non_finite);
+  if ((entry.flags & ~of_the_caller) != 0) return usage("unknown step flags", "");
+  step_record out;
+  out.job_id = body_->job_id;
+  out.step = entry.step;
+  out.epoch = entry.epoch;
+  out.sample_ids = digest_of_ids(entry.sample_ids);
+  out.loss = entry.loss;
+  out.rates.assign(entry.rates.begin(), entry.rates.end());
+  out.random_draws = entry.random_draws;
+  out.flags = entry.flags;
+  if (entry.checkpoint) out.flags |= static_cast<std::uint32_t>(step_flag::checkpoint);
+  if (position.resumed) out.flags |= static_cast<std::uint32_t>(step_flag::resumed);
+  out.duration_ns = entry.duration_ns;
+  position.resumed = false;
+  position.step = entry.step;
+  return body_->enqueue(std::move(out), std::move(after), entry.checkpoint);
+}
+
+std::uint64_t writer::acknowledged() const {
+  const std::lock_guard lock(body_->mutex);
+  return body_->acknowledged_step;
+}
+
+status writer::flush() { return body_->flush(); }
+
+result<std::string> writer::publish() {
+  if (body_->ended) return usage("the recording has ended", "commit_run signs a closed run");
+  if (status flushed = body_->flush(); !flushed) return flushed.why();
+  const std::lock_guard lock(body_->mutex);
+  return sign_run_note(body_->job_id, body_->position.tree.size(), body_->position.tree.root(),
+                       std::nullopt, body_->key);
+}
+
+status writer::close() {
+  if (body_->ended) return usage("the recording has ended", "");
+  if (!body_->position.has_initial) return usage("the initial state comes first", "append_initial");
+  if (status flushed = body_->flush(); !flushed) return flushed;
+  const result<digest> telemetry = telemetry_digest(body_->options.directory);
+  if (!telemetry) return telemetry.why();
+  if (status queued = body_->enqueue(
+          close_record{body_->job_id, body_->position.step, {}, *telemetry}, std::nullopt, false);
+      !queued) {
+    return queued;
+  }
+  body_->ended = true;
+  return body_->stop();
+}
+
+status writer::abandon() {
+  body_->ended = true;
+  return body_->stop();
+}
+
+}  // namespace potl::transcript

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two threads behind a writer: one hashes states, stores checkpoints and appends frames in order;
+// one syncs the log and moves the acknowledged step on. They share a queue and the first error.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <potl/core/file.hpp>
+#include <potl/crypto/merkle.hpp>
+#include <potl/transcript/writer.hpp>
+
+#include "transcript/log.hpp"
+
+namespace potl::transcript {
+
+/// Where a log stands; what recovery hands to the writer.
+struct log_position {
+  digest chain;
+  merkle_frontier tree;
+  std::uint64_t step = 0;  ///< last step of the effective history
+  digest state;            ///< after it
+  bool has_initial = false;
+  std::uint64_t branch = 0;  ///< resumes so far
+  bool resumed = false;      ///< the next step is the first after a resume
+};
+
+struct writer::body {
+  body(const writer_options& options, const job& agreed, const signing_key& key);
+  ~body();
+
+  /// Opens the log and starts the threads.
+  status start(log_position position);
+  /// Appends and counts `what` as the next leaf. `after` fills in its digest; with `checkpoint`, it
+  /// is stored first.
+  status enqueue(record what, std::optional<state> after, bool checkpoint);
+  status flush();
+  /// Waits for the queue, then ends both threads.
+  status stop();
+  status failure();
+
+  writer_options options;
+  digest job_id;
+  const signing_key& key;
+  log_position position;  // of what was enqueued; only its `chain`, `tree` and `state` belong to
+                          // the append thread
+  bool ended = false;     // closed or abandoned
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::uint64_t acknowledged_step = 0;
+
+ private:
+  struct item {
+    record what;
+    std::optional<state> after;
+    bool checkpoint = false;
+  };
+  void append_loop();
+  void sync_loop();
+  status append(item& next);
+  status store(const item& next, std::uint64_t step);
+  void fail(error why);
+
+  std::deque<item> queue;
+  std::size_t states = 0;      // captured states that the writer still holds
+  std::uint64_t enqueued = 0;  // records
+  std::uint64_t appended = 0;
+  std::uint64_t synced = 0;
+  std::uint64_t appended_step = 0;
+  std::optional<error> failed;
+  bool stopping = false;
+  std::vector<std::uint8_t> frame;  // reused
+  std::optional<append_file> log;
+  std::optional<append_file>
+      log_to_sync;  // its own descriptor: the two threads share nothing unlocked
+  std::thread appender, syncer;
+};
+
+/// What a recording is called in its header.
+std::string limited_software(const std::string& text);
+
+}  // namespace potl::transcript
