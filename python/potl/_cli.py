@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line. Importing it imports neither torch nor the C++ module, so that `potl doctor`
+can say what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from . import _cli_files, _cli_result
+
+app = typer.Typer(
+    name="potl",
+    help="Check that somebody else trained a model as agreed: "
+    "record a run, commit to it, verify it.",
+    epilog="Exit codes: 0 success or accepted, 1 rejected, 2 usage, 3 inconclusive or an error, "
+    "4 unreadable input, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+_cli_files.add_to(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from ._core import version
+
+        print(f"potl {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns its exit code."""
+    try:
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        value = typer.main.get_command(app).main(
+            args=given, prog_name="potl", standalone_mode=False
+        )
+        code = value if isinstance(value, int) else 0
+        sys.stdout.flush()
+    except _cli_result.UsageProblem as error:
+        with contextlib.suppress(OSError):
+            error.show()  # type: ignore[attr-defined]
+        return _cli_result.USAGE
+    except BrokenPipeError:
+        # The interpreter flushes once more at exit and would complain.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _cli_result.FAILED
+    except BaseException as error:
+        message, remedy = _cli_result.describe(error)
+        with contextlib.suppress(OSError):
+            print(f"potl: {message} ({remedy})" if remedy else f"potl: {message}", file=sys.stderr)
+        return _cli_result.exit_code_of(error)
+    return code
+
+
+def main() -> NoReturn:
+    """Entry point of the `potl` command."""
+    sys.exit(run())

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that work on files and need no torch: keygen, inspect, prune."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ._cli_result import Debug, Json, Result, command
+from ._printable import number, printable, size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+RunPath = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The run directory.", show_default=False)
+]
+
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands to the application."""
+    command(app, "keygen", examples="  potl keygen trainer        # trainer.pem and trainer.pub")(
+        _keygen
+    )
+    command(
+        app,
+        "inspect",
+        examples="  potl inspect runs/1\n\n  potl inspect runs/1 --json",
+    )(_inspect)
+    command(
+        app,
+        "prune",
+        examples="  potl prune runs/1 --max-bytes 2GiB --dry-run\n\n"
+        "  potl prune runs/1 --max-bytes 500MB",
+    )(_prune)
+
+
+def parse_size(text: str) -> int:
+    """ "500MB", "2GiB", "4096" -> bytes.
+
+    Raises:
+        typer.BadParameter: Not a size.
+    """
+    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?\s*", text, re.IGNORECASE)
+    if match is None or (match[3] and not match[2]):
+        raise typer.BadParameter(f'"{text}" is not a size; write for example 500MB or 2GiB')
+    unit = _UNITS[match[2].lower()]
+    if match[3]:
+        unit = 1024 ** (len(str(unit)) // 3)
+    return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+
+
+def _keygen(
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="NAME", help="Writes NAME.pem and NAME.pub.", show_default=False),
+    ],
+    *,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Make a key pair that a trainer signs commitments with.
+
+    NAME.pem is the private key: whoever has it can sign as this trainer. NAME.pub goes into the job
+    (--trainer), which pins who trains. Existing files are never replaced.
+    """
+    from ._keygen import write_pair
+
+    private, public, key_id = write_pair(path)
+    document = {"private": str(private), "public": str(public), "key_id": key_id}
+
+    def show(console: Console) -> None:
+        console.print(f"{printable(private)}  private: keep it secret, keep a copy")
+        console.print(
+            f"{printable(public)}  public: give it to the client (potl job create --trainer)"
+        )
+        console.print(f"key id {key_id}")
+
+    return Result(document=document, show=show)
+
+
+def _inspect(run: RunPath, *, json: Json = False, debug: Debug = False) -> Result:
+    """Show what a run directory holds: steps, checkpoints, sizes, losses, gaps, resumes, damage.
+
+    Needs neither the job nor the task and proves nothing: `potl verify` does that. A damaged run is
+    shown as far as it can be read, and still ends with exit code 0.
+    """
+    from . import _core, _inspect
+    from ._errors import UsageError
+
+    if not run.is_dir():
+        raise UsageError(f"there is no run directory {run}", "")
+    facts = _core.inspect_run(str(run))
+    return Result(document=facts, show=lambda console: _inspect.show(facts, console))
+
+
+def _prune(
+    run: RunPath,
+    *,
+    max_bytes: Annotated[
+        str, typer.Option(help="Disk budget, for example 500MB or 2GiB.", show_default=False)
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+    ] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Remove checkpoints so that a run fits a disk budget and stays verifiable.
+
+    Never removes more than the job's longest allowed segment permits: a run that cannot be made
+    small enough stays as it is, and the command says so.
+    """
+    from . import _core
+    from ._errors import UsageError
+
+    if not run.is_dir():
+        raise UsageError(f"there is no run directory {run}", "")
+    plan = _core.prune_plan(str(run), max_bytes=parse_size(max_bytes))
+    removed = [_inside(run, name) for name in plan["remove"]]
+    if not dry_run:
+        for path in removed:
+            path.unlink()
+    document = {**plan, "removed": not dry_run}
+
+    def show(console: Console) -> None:
+        _show_plan(plan, console, dry_run=dry_run)
+
+    return Result(document=document, show=show)
+
+
+def _inside(run: Path, name: str) -> Path:
+    path = run / name
+    if path.resolve().parent.parent != run.resolve() or path.is_symlink():
+        from ._errors import InternalError
+
+        raise InternalError(
+            f"the plan names {printable(name)}, which is no checkpoint of {run}", ""
+        )
+    return path
+
+
+def _show_plan(plan: dict[str, Any], console: Console, *, dry_run: bool) -> None:
+    verb = "would remove" if dry_run else "removed"
+    for name in plan["remove"]:
+        console.print(f"{verb} {printable(name)}")
+    console.print(
+        f"{verb} {number(len(plan['remove']))} checkpoints, kept {number(len(plan['keep']))}: "
+        f"{size(plan['bytes'])}, longest segment {number(plan['segment'])} steps"
+    )

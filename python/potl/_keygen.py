@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A new signing key on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from . import _core
+from ._errors import UsageError
+
+
+def write_pair(path: Path) -> tuple[Path, Path, str]:
+    """Writes NAME.pem (mode 0600) and NAME.pub, and returns both paths and the key id.
+
+    Raises:
+        UsageError: One of the files exists.
+    """
+    name = path.with_suffix("") if path.suffix in (".pem", ".pub") else path
+    private, public = name.with_name(name.name + ".pem"), name.with_name(name.name + ".pub")
+    for existing in (private, public):
+        if existing.exists():
+            raise UsageError(f"{existing} exists and is not replaced", "choose another name")
+    name.parent.mkdir(parents=True, exist_ok=True)
+    key = _core.SigningKey.generate()
+    _write_new(private, key.to_pem(), mode=0o600)
+    _write_new(public, key.public_key.to_pem(), mode=0o644)
+    return private, public, key.public_key.key_id
+
+
+def _write_new(path: Path, text: str, *, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report as one self-contained page: no scripts, nothing loaded from elsewhere, everything
+escaped."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from . import _report_charts as charts
+from . import _report_model as model
+from ._printable import as_float, duration, number, percent, printable
+
+# More rows than this are folded away; the worst are shown.
+_SHOWN_REPLAYS = 24
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("potl", "_templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(
+        number=number, percent=percent, duration=duration, printable=printable
+    )
+    return environment
+
+
+def render_report(document: Mapping[str, Any]) -> str:
+    """The page of one report."""
+    page = _environment().get_template("report.html.j2")
+    return page.render(view=view_of(document, prefix="r"))
+
+
+def render_demo(
+    rows: Sequence[Mapping[str, Any]], documents: Sequence[Mapping[str, Any] | None]
+) -> str:
+    """One table over several verifications, and each report below it."""
+    entries = []
+    for index, (row, document) in enumerate(zip(rows, documents, strict=True)):
+        view = None if document is None else view_of(document, prefix=f"r{index}")
+        entries.append((f"report-{index}", _demo_row(row), view))
+    unexpected = sum(not row["expected"] for _, row, _ in entries)
+    page = _environment().get_template("demo.html.j2")
+    return page.render(entries=entries, unexpected=unexpected)
+
+
+def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
+    """What the templates show of one report; element ids start with `prefix`."""
+    verdict = str(document["verdict"])
+    if verdict not in model.VERDICT_WORDS:
+        verdict = "inconclusive"
+    findings = model.findings_of(document)
+    replays = model.replays_of(document)
+    strength = model.strength_of(document)
+    quoted = model.usual_strength(strength)
+    shown = sorted(replays, key=_badness)[:_SHOWN_REPLAYS]
+    return {
+        "prefix": prefix,
+        "verdict": verdict,
+        "word": model.VERDICT_WORDS[verdict],
+        "sign": model.VERDICT_SIGNS[verdict],
+        "meaning": model.VERDICT_MEANINGS[verdict],
+        "sentence": printable(document.get("sentence") or ""),
+        "job": _short(model.section_of(document, "job").get("id")),
+        "facts": _facts(document),
+        "deciding": [row for row in findings if row.result in _deciding(verdict)],
+        "findings": findings,
+        "timeline": _both(charts.timeline, document, f"{prefix}-timeline"),
+        "replays": sorted(shown, key=lambda row: row.start),
+        "replay_count": len(replays),
+        "glance": _glance(document, replays, strength),
+        "strength": strength,
+        "strength_sentence": quoted.sentence if quoted is not None else "",
+        "strength_chart": _both(charts.strength, strength, f"{prefix}-strength"),
+        "segments": model.section_of(document, "strength").get("segments"),
+        "sampled": model.section_of(document, "strength").get("sampled"),
+        "cost": model.section_of(document, "cost"),
+        "costs": model.costs_of(document),
+        "limits": _limits(document),
+        "nonce": printable(document.get("nonce") or ""),
+        "reproduce": printable(document.get("reproduce") or ""),
+        "software": printable(document.get("software") or ""),
+    }
+
+
+def _both(draw: Any, what: Any, name: str) -> Markup:
+    wide = draw(what, width=charts.WIDE, name=f"{name}-wide")
+    return Markup(wide + draw(what, width=charts.NARROW, name=f"{name}-narrow"))
+
+
+def _badness(row: model.ReplayRow) -> tuple[bool, float]:
+    return row.good, -(row.ratio if row.ratio is not None else 0.0)
+
+
+def _deciding(verdict: str) -> tuple[str, ...]:
+    return {"rejected": ("reject",), "inconclusive": ("inconclusive",)}.get(verdict, ())
+
+
+def _short(digest: object) -> str:
+    return printable(digest or "", limit=200)[:12]
+
+
+def _glance(
+    document: Mapping[str, Any],
+    replays: Sequence[model.ReplayRow],
+    strength: Sequence[model.StrengthRow],
+) -> list[tuple[str, str]]:
+    """The few numbers that a reader wants first."""
+    bad = sum(not row.good for row in replays)
+    segments = model.section_of(document, "strength").get("segments")
+    fit = f", {number(bad)} do not fit" if bad else ", all fit" if replays else ""
+    out = [("Replayed", f"{number(len(replays))} of {number(segments)} segments{fit}")]
+    quoted = model.usual_strength(strength)
+    if quoted is not None:
+        name = f"A cheat in {percent(quoted.fraction)} of the segments"
+        out.append((name, f"seen with probability {percent(quoted.probability)}"))
+    cost = model.section_of(document, "cost")
+    share = cost.get("fraction")
+    spent = duration(cost.get("seconds"))
+    out.append(("Cost", spent if share is None else f"{spent}, {percent(share)} of training"))
+    return out
+
+
+def _limits(document: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    groups: dict[str, list[str]] = {}
+    for entry in model.rows_of(document, "limits"):
+        groups.setdefault(printable(entry.get("check", "")), []).append(
+            printable(entry.get("text", ""))
+        )
+    return list(groups.items())
+
+
+def _facts(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """(name, value, explanation) of what the verdict speaks about."""
+    job = model.section_of(document, "job")
+    commitment = model.section_of(document, "commitment")
+    delivered = model.section_of(document, "model")
+    facts = [
+        (
+            "Job",
+            printable(job.get("id") or "none"),
+            "The verifier's own copy of what was agreed."
+            if job.get("own")
+            else "Taken from the run directory: what was agreed is only the prover's word.",
+        ),
+        (
+            "Trainer",
+            printable(job.get("trainer") or "not pinned"),
+            "The job pins this public key."
+            if job.get("trainer")
+            else "The job names no key, so who trained is not proven.",
+        ),
+        (
+            "Commitment",
+            printable(commitment.get("root") or "none"),
+            f"Root over {number(commitment.get('size'))} records, signed before the challenge."
+            if commitment.get("root")
+            else "Nothing was committed, so the record could still be changed.",
+        ),
+        (
+            "Model",
+            printable(delivered.get("digest") or "none"),
+            "The delivered file was compared with this last committed state."
+            if delivered.get("delivered")
+            else "No file was given: the report speaks only about the model with this digest.",
+        ),
+    ]
+    size = [
+        f"{number(job[name])} {word}"
+        for name, word in (("steps", "steps"), ("epochs", "epochs"), ("samples", "samples"))
+        if job.get(name) is not None
+    ]
+    if size:
+        facts.insert(1, ("Training", ", ".join(size), "As agreed in the job."))
+    return facts
+
+
+def _demo_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    verdict = str(row.get("verdict", ""))
+    return {
+        "who": printable(row.get("who", "")),
+        "how": printable(row.get("how", "")),
+        "verdict": verdict if verdict in (*model.VERDICT_WORDS, "refused") else "inconclusive",
+        "word": {**model.VERDICT_WORDS, "refused": "Refused"}.get(verdict, "Inconclusive"),
+        "sign": model.VERDICT_SIGNS.get(verdict, "\u2717"),
+        "decided_by": printable(row.get("decided_by", "")),
+        "reason": printable(row.get("reason", "")),
+        "cost": percent(as_float(row.get("cost"))),
+        "expected_rule": printable(row.get("expected_rule", "")),
+        "expected": bool(row.get("as_expected")),
+    }

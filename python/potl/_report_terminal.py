@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ._printable import duration, number, percent, printable
+from ._report_model import (
+    VERDICT_SIGNS,
+    VERDICT_WORDS,
+    FindingRow,
+    costs_of,
+    findings_of,
+    replays_of,
+    rows_of,
+    section_of,
+    strength_of,
+    usual_strength,
+)
+
+_STYLES = {"accepted": "bold green", "rejected": "bold red", "inconclusive": "bold yellow"}
+_RESULT_STYLES = {"reject": "red", "inconclusive": "yellow", "pass": "green", "note": "dim"}
+
+
+def render(document: Mapping[str, Any], console: Console) -> None:
+    """Prints the verdict, the findings, what was replayed, strength, cost and limits."""
+    verdict = str(document["verdict"])
+    headline = Text(
+        f"{VERDICT_SIGNS.get(verdict, '?')} {VERDICT_WORDS.get(verdict, 'Inconclusive')}"
+    )
+    headline.stylize(_STYLES.get(verdict, "bold yellow"))
+    headline.append("  " + printable(document.get("sentence") or ""), style="not bold default")
+    console.print(headline)
+    console.print()
+    console.print(_findings(findings_of(document)))
+    console.print()
+    _summary(document, console)
+
+
+def _findings(rows: list[FindingRow]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("")
+    table.add_column("check")
+    table.add_column("where")
+    table.add_column("finding", overflow="fold", ratio=1)
+    table.add_column("rule", overflow="fold")
+    for row in rows:
+        sign = Text(f"{row.sign} {row.word}", style=_RESULT_STYLES[row.result])
+        table.add_row(
+            sign, Text(row.check), Text(row.where), Text(row.reason), Text(row.rule, style="dim")
+        )
+    return table
+
+
+def _summary(document: Mapping[str, Any], console: Console) -> None:
+    def line(name: str, text: str) -> None:
+        console.print(Text.assemble((f"{name:<10}", "dim"), text))
+
+    replays = replays_of(document)
+    if replays:
+        bad = sum(not row.good for row in replays)
+        ratios = [row.ratio for row in replays if row.ratio is not None]
+        worst = f"; the farthest is at {percent(max(ratios))} of its tolerance" if ratios else ""
+        line("replayed", f"{number(len(replays))} segments, {number(bad)} do not fit{worst}")
+    quoted = usual_strength(strength_of(document))
+    if quoted is not None:
+        line("strength", quoted.sentence)
+    cost = section_of(document, "cost")
+    share = cost.get("fraction")
+    parts = ", ".join(f"{row.name} {row.seconds_text}" for row in costs_of(document))
+    total = duration(cost.get("seconds")) + (
+        "" if share is None else f", {percent(share)} of training"
+    )
+    line("cost", f"{total} ({parts})" if parts else total)
+    for entry in rows_of(document, "limits"):
+        line("unseen", f"{printable(entry.get('check', ''))}: {printable(entry.get('text', ''))}")
+    line("nonce", printable(document.get("nonce") or "none"))
+    line("again", printable(document.get("reproduce") or ""))

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports as values, for tests of what is shown: one per verdict."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+_STEPS, _EVERY = 600, 10
+
+
+def _loss(step: int) -> float:
+    return (
+        2.3 * math.exp(-step / 140) + 0.05 + 0.04 * math.sin(step * 12.9898) * math.cos(step * 0.37)
+    )
+
+
+def _finding(check: str, rule: str, result: str, reason: str, **more: Any) -> dict[str, Any]:
+    return {"check": check, "rule": rule, "result": result, "reason": reason, **more}
+
+
+def accepted() -> dict[str, Any]:
+    """An honest run, verified with the defaults."""
+    starts = (0, 40, 70, 150, 220, 230, 290, 340, 410, 450, 520, 560)
+    replays = [
+        {
+            "start": start,
+            "end": start + _EVERY,
+            "why": "random",
+            "status": "ok",
+            "equal": index % 3 != 0,
+            "ratio": 0.0 if index % 3 else 0.004 * (index + 1),
+        }
+        for index, start in enumerate(starts)
+    ]
+    replays += [
+        {"start": 10, "end": 20, "why": "top-q", "status": "ok", "equal": False, "ratio": 0.21},
+        {"start": 590, "end": 600, "why": "final", "status": "ok", "equal": True, "ratio": 0.0},
+    ]
+    return {
+        "format": "potl-report-v1",
+        "software": "potl 0.1.0",
+        "verdict": "accepted",
+        "sentence": "12 of 60 segments drawn at random, and 2 more, replay to the recorded states; "
+        "nothing contradicts the job.",
+        "job": {
+            "id": "3f" * 32,
+            "own": True,
+            "trainer": "a1" * 32,
+            "steps": _STEPS,
+            "epochs": 10,
+            "samples": 1797,
+        },
+        "commitment": {"root": "7c" * 32, "size": 603},
+        "model": {"digest": "9b" * 32, "delivered": True},
+        "nonce": "5e" * 32,
+        "checks": [{"check": "replay", "options": {"samples": 12}}],
+        "findings": [
+            _finding(
+                "transcript", "transcript.chain", "pass", "603 records hash to the committed root"
+            ),
+            _finding(
+                "transcript", "agreed.step_count", "pass", "600 of 600 agreed steps are there"
+            ),
+            _finding(
+                "model", "model.delivered", "pass", "the delivered file is the last committed state"
+            ),
+            _finding(
+                "replay",
+                "replay.parameters",
+                "pass",
+                "14 segments replay within tolerance; the worst reaches 0.21 of it",
+                statistic=0.21,
+                threshold=1.0,
+                error_probability=1e-6,
+            ),
+            _finding(
+                "pev",
+                "loss.recomputed",
+                "pass",
+                "60 of 60 recomputed losses equal the logged ones",
+                statistic=0.0,
+                threshold=1e-6,
+                details={"largest difference": "0"},
+            ),
+            _finding("telemetry", "", "note", "no GPU was seen; utilisation is of the processor"),
+        ],
+        "strength": {
+            "segments": 60,
+            "sampled": 12,
+            "table": [
+                {"cheat_fraction": 0.01, "bad_segments": 1, "probability": 0.2},
+                {"cheat_fraction": 0.05, "bad_segments": 3, "probability": 0.495},
+                {"cheat_fraction": 0.1, "bad_segments": 6, "probability": 0.755},
+                {"cheat_fraction": 0.2, "bad_segments": 12, "probability": 0.951},
+                {"cheat_fraction": 0.5, "bad_segments": 30, "probability": 0.99994},
+            ],
+        },
+        "replays": replays,
+        "timeline": {
+            "step": list(range(1, _STEPS + 1)),
+            "loss": [_loss(s) for s in range(1, _STEPS + 1)],
+        },
+        "cost": {
+            "seconds": 1.93,
+            "training_seconds": 14.2,
+            "fraction": 0.136,
+            "checks": [
+                {"check": "transcript", "seconds": 0.021, "fraction": 0.0015},
+                {"check": "replay", "seconds": 1.51, "fraction": 0.106},
+                {"check": "pev", "seconds": 0.39, "fraction": 0.027},
+                {"check": "telemetry", "seconds": 0.0008, "fraction": 0.00006},
+            ],
+        },
+        "limits": [
+            {"check": "replay", "text": "Segments that were not drawn were not looked at."},
+            {"check": "replay", "text": "A bias below the tolerance on every step is not seen."},
+            {
+                "check": "pev",
+                "text": "Losses say nothing about what the optimizer did with the gradients.",
+            },
+            {
+                "check": "telemetry",
+                "text": "Readings can be invented: they never accept or reject.",
+            },
+        ],
+        "reproduce": "potl verify runs/1 --job job.json --commitment runs/1/commitment "
+        "--task trainer:build --check telemetry --check pev --pev-fraction 0.1 --check replay "
+        "--replay-samples 12 --nonce " + "5e" * 32,
+    }
+
+
+def rejected() -> dict[str, Any]:
+    """An interpolation towards a bought model."""
+    report = copy.deepcopy(accepted())
+    report["verdict"] = "rejected"
+    report["sentence"] = (
+        "The state recorded after step 160 is 43 tolerances away from what steps 151-160 lead "
+        "to: the parameters were not produced by the agreed training."
+    )
+    report["model"]["delivered"] = False
+    report["job"]["trainer"] = None
+    for index in (3, 7, 9):
+        report["replays"][index].update(equal=False, ratio=43.0 / (index - 2))
+    report["replays"][5] = {
+        "start": 230,
+        "end": 240,
+        "why": "random",
+        "status": "withheld",
+        "ratio": None,
+    }
+    report["timeline"]["loss"][299] = None
+    report["findings"][3] = _finding(
+        "replay",
+        "replay.parameters",
+        "reject",
+        "steps 151-160: the replayed parameters differ by 43 tolerances",
+        first_step=151,
+        last_step=160,
+        statistic=43.0,
+        threshold=1.0,
+        details={"worst tensor": "model/0.weight"},
+    )
+    report["findings"].append(
+        _finding(
+            "transcript",
+            "transcript.withheld",
+            "reject",
+            "the checkpoint at step 240 was not opened",
+            first_step=240,
+        )
+    )
+    return report
+
+
+def inconclusive() -> dict[str, Any]:
+    """Nothing was replayed: the verifier had no task."""
+    report = copy.deepcopy(accepted())
+    report["verdict"] = "inconclusive"
+    report["sentence"] = (
+        "No segment was replayed at random, so nothing shows that the recorded training happened."
+    )
+    report["replays"] = []
+    report["strength"] = {"segments": 60, "sampled": 0, "table": []}
+    report["job"]["own"] = False
+    report["findings"][3] = _finding(
+        "verifier",
+        "replay.random_segments",
+        "inconclusive",
+        "no task was given, so nothing could be replayed",
+    )
+    report["cost"]["fraction"] = None
+    return report
+
+
+ALL: dict[str, Callable[[], dict[str, Any]]] = {
+    "accepted": accepted,
+    "rejected": rejected,
+    "inconclusive": inconclusive,
+}
+
+
+@pytest.fixture
+def reports() -> dict[str, dict[str, Any]]:
+    """A fresh report per verdict."""
+    return {verdict: make() for verdict, make in ALL.items()}

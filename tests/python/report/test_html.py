@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the page says, and that nothing written by somebody else becomes markup."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+from typing import Any
+
+import pytest
+
+from potl import _report
+
+Reports = dict[str, dict[str, Any]]
+
+VERDICTS = ("accepted", "rejected", "inconclusive")
+_VOID = {"meta", "link", "br", "img", "hr", "input"}
+
+
+class Page(html.parser.HTMLParser):
+    """Elements, ids and text of a page; fails on tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.text.append(data)
+
+    @property
+    def ids(self) -> list[str]:
+        return [str(attributes["id"]) for _, attributes in self.tags if "id" in attributes]
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_the_page_says_the_verdict_and_why_in_one_sentence(reports: Reports, verdict: str) -> None:
+    page = Page(_report.render_html(reports[verdict]))
+    assert verdict.capitalize() in page.words
+    assert reports[verdict]["sentence"] in page.words
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_ids_are_unique_and_every_reference_has_its_target(reports: Reports, verdict: str) -> None:
+    page = Page(_report.render_html(reports[verdict]))
+    assert len(page.ids) == len(set(page.ids))
+    for _, attributes in page.tags:
+        targets = (attributes.get("aria-labelledby") or "").split()
+        link = attributes.get("href") or ""
+        targets += [link[1:]] if link.startswith("#") else []
+        assert set(targets) <= set(page.ids)
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_the_page_loads_nothing_and_runs_nothing(reports: Reports, verdict: str) -> None:
+    text = _report.render_html(reports[verdict])
+    page = Page(text)
+    assert {"script", "iframe", "object", "embed", "img"}.isdisjoint(tag for tag, _ in page.tags)
+    for _, attributes in page.tags:
+        assert not any(name.startswith("on") for name in attributes)
+        for name in ("src", "href", "action", "data"):
+            assert re.match(r"#|data:,$", attributes.get(name) or "#")
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_every_table_has_a_caption_and_column_headers(reports: Reports) -> None:
+    text = _report.render_html(reports["rejected"])
+    for table in re.findall(r"<table.*?</table>", text, re.DOTALL):
+        assert "<caption>" in table
+        assert '<th scope="col"' in table
+
+
+def test_each_rejecting_finding_names_its_rule_and_the_meaning(reports: Reports) -> None:
+    words = Page(_report.render_html(reports["rejected"])).words
+    assert "the replayed parameters differ by 43 tolerances" in words
+    assert "replayed parameters equal the recorded ones within tolerance" in words
+
+
+def test_the_strength_for_the_worst_placement_is_a_sentence(reports: Reports) -> None:
+    words = Page(_report.render_html(reports["accepted"])).words
+    expected = (
+        "A cheat packed into 5 % of the segments (3 of them) would be seen with probability 49.5 %."
+    )
+    assert expected in words
+
+
+def test_limits_cost_nonce_and_the_command_are_on_the_page(reports: Reports) -> None:
+    report = reports["accepted"]
+    words = Page(_report.render_html(report)).words
+    for limit in report["limits"]:
+        assert limit["text"] in words
+    assert "13.6 % of the 14.2 s that the recorded training took" in words
+    assert report["nonce"] in words
+    assert report["reproduce"] in words
+
+
+def test_what_does_not_fit_is_said_in_words_not_by_colour_alone(reports: Reports) -> None:
+    words = Page(_report.render_html(reports["rejected"])).words
+    assert "43 times the tolerance" in words
+    assert "withheld: the prover did not open it" in words
+
+
+def test_a_report_without_replays_says_so(reports: Reports) -> None:
+    assert "Nothing was replayed." in Page(_report.render_html(reports["inconclusive"])).words
+
+
+HOSTILE = (
+    "</style></title><script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}"
+    "\x1b[2J\u202e\x00"
+)
+
+
+def poisoned(value: Any, key: str = "") -> Any:
+    """`value` with every text in it, and every name of a detail, replaced."""
+    if isinstance(value, dict):
+        return {
+            (HOSTILE if key == "details" else name): poisoned(entry, name)
+            for name, entry in value.items()
+        }
+    if isinstance(value, list):
+        return [poisoned(entry, key) for entry in value]
+    return HOSTILE if isinstance(value, str) and key not in ("verdict", "result") else value
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_hostile_text_stays_text(reports: Reports, verdict: str) -> None:
+    report = poisoned(reports[verdict])
+    text = _report.render_html(report)
+    page = Page(text)
+    assert {"script", "img"}.isdisjoint(tag for tag, _ in page.tags)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "\x00" not in text
+    assert "{{ 7*7 }}" in page.words
+
+
+def test_numbers_beyond_every_scale_are_drawn(reports: Reports) -> None:
+    report = reports["rejected"]
+    report["timeline"]["loss"][:6] = [1e308, -1e308, 0, 1e-320, None, "inf"]
+    report["replays"][0]["ratio"] = 1e300
+    report["replays"][1]["ratio"] = "nan"
+    report["replays"][4].update(ratio=5e-324, equal=False)
+    text = _report.render_html(report)
+    assert re.search(r'="-?(nan|inf)', text) is None
+
+
+def test_a_job_that_promises_far_more_than_was_recorded_does_not_squeeze_the_picture(
+    reports: Reports,
+) -> None:
+    report = reports["accepted"]
+    report["job"]["steps"] = 10**12
+    assert "1,000,000,000,000" not in re.sub(
+        r"<dl.*?</dl>", "", _report.render_html(report), flags=re.DOTALL
+    )
+
+
+def test_a_page_of_a_long_run_stays_small(reports: Reports) -> None:
+    report = reports["accepted"]
+    report["timeline"] = {
+        "step": list(range(1, 100_001)),
+        "loss": [1 / (1 + n) for n in range(100_000)],
+    }
+    report["replays"] = [
+        {"start": n, "end": n + 10, "why": "random", "status": "ok", "ratio": 0.1}
+        for n in range(0, 5000, 10)
+    ]
+    assert len(_report.render_html(report)) < 600_000
+
+
+def row(who: str, verdict: str, *, expected: bool = True) -> dict[str, Any]:
+    return {
+        "who": who,
+        "how": f"how {who} works",
+        "verdict": verdict,
+        "decided_by": "replay.parameters",
+        "reason": "because",
+        "cost": 0.12,
+        "expected_rule": "replay.parameters",
+        "as_expected": expected,
+    }
+
+
+def test_the_demo_links_each_row_to_its_report(reports: Reports) -> None:
+    rows = [row("honest", "accepted"), row("A3", "rejected"), row("A32", "refused")]
+    page = Page(
+        _report.render_demo_html(rows, [reports["accepted"], json.dumps(reports["rejected"]), None])
+    )
+    assert len(page.ids) == len(set(page.ids))
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+    assert {"#report-0", "#report-1", "#report-2"} <= set(links)
+    assert "Every verdict is the expected one" in page.words
+
+
+def test_the_demo_says_when_a_row_is_not_as_expected(reports: Reports) -> None:
+    rows = [row("honest", "accepted"), row("A3", "accepted", expected=False)]
+    page = Page(_report.render_demo_html(rows, [reports["accepted"], reports["accepted"]]))
+    assert "1 of 2 are not as expected" in page.words

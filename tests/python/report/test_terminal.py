@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report on a terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from potl import _report
+from potl._inspect import show, sparkline
+
+Reports = dict[str, dict[str, Any]]
+
+
+def printed(report: dict[str, Any], width: int = 120) -> str:
+    out = io.StringIO()
+    _report.render_terminal(report, Console(file=out, width=width, color_system=None))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("verdict", ["accepted", "rejected", "inconclusive"])
+def test_the_verdict_comes_first(reports: Reports, verdict: str) -> None:
+    assert verdict.capitalize() in printed(reports[verdict]).splitlines()[0]
+
+
+def test_findings_that_decide_come_before_the_others(reports: Reports) -> None:
+    text = printed(reports["rejected"])
+    assert text.index("transcript.withheld") < text.index("transcript.chain")
+
+
+def test_text_of_the_prover_cannot_move_the_cursor_or_style_the_output(reports: Reports) -> None:
+    report = reports["rejected"]
+    report["findings"][3]["reason"] = "\x1b]0;owned\x07[bold red]x[/] \u202e"
+    text = printed(report)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "\u202e" not in text
+    assert "[bold red]x[/]" in text
+
+
+def test_a_narrow_terminal_keeps_every_reason(reports: Reports) -> None:
+    words = printed(reports["accepted"], width=60).split()
+    assert {"delivered", "committed", "recomputed", "utilisation"} <= set(words)
+
+
+def test_a_sparkline_shows_where_a_loss_is_not_finite() -> None:
+    assert sparkline([3.0, 2.0, float("nan"), 1.0]) == "\u2588\u2585x\u2581"
+
+
+def test_a_sparkline_of_many_values_is_as_wide_as_asked() -> None:
+    assert len(sparkline([float(n) for n in range(1000)], width=40)) == 40
+
+
+def test_a_sparkline_survives_values_whose_difference_is_infinite() -> None:
+    assert sparkline([1.7e308, -1.7e308]) == "\u2588\u2581"
+
+
+def test_damage_is_shown_with_control_characters_spelled_out() -> None:
+    out = io.StringIO()
+    show({"damage": ["bad \x1b[2J record"]}, Console(file=out, width=100, color_system=None))
+    assert "bad \\u001b[2J record" in out.getvalue()
