@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exceptions. Every one derives from `PotlError` and carries a `message` and, where there is one, a `remedy`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ._core import (
+    InternalError,
+    LimitError,
+    MalformedError,
+    MismatchError,
+    MissingError,
+    PotlError,
+    StorageError,
+    UnsupportedError,
+    UsageError,
+)
+
+__all__ = [
+    "InternalError",
+    "JobMismatch",
+    "LimitError",
+    "MalformedError",
+    "MismatchError",
+    "MissingError",
+    "NotReplayable",
+    "PotlError",
+    "Problem",
+    "StorageError",
+    "UnsupportedError",
+    "UsageError",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Something in a task that cannot be replayed."""
+
+    what: str
+    """What is wrong, in one sentence."""
+    where: str
+    """The object or path, for example "model/buffers/running"."""
+    remedy: str
+    """What to do about it."""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what} ({self.remedy})"
+
+
+class NotReplayable(UsageError):
+    """A task that nobody could replay.
+
+    Attributes:
+        problems: Everything that was found, each with its remedy.
+    """
+
+    problems: tuple[Problem, ...]
+
+    def __init__(self, problems: Sequence[Problem] | Problem) -> None:
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
+
+    def __reduce__(self) -> tuple[type[NotReplayable], tuple[tuple[Problem, ...]]]:
+        return type(self), (self.problems,)
+
+
+class JobMismatch(UsageError):
+    """A task that is not the one of its job.
+
+    Attributes:
+        differences: One sentence per difference.
+    """
+
+    differences: tuple[str, ...]
+
+    def __init__(self, differences: Sequence[str] | str) -> None:
+        self.differences = (differences,) if isinstance(differences, str) else tuple(differences)
+        super().__init__("the task is not the job's: " + "; ".join(self.differences))
+
+    def __reduce__(self) -> tuple[type[JobMismatch], tuple[tuple[str, ...]]]:
+        return type(self), (self.differences,)

@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One task under one job's randomness: capture, restore and run steps, the same way for training and for replay."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import _core, _noise, _random
+from ._capture import TreeBuilder
+from ._data import Planned, Reader, batches, check_dataset
+from ._errors import JobMismatch, MismatchError, NotReplayable, Problem, UsageError
+from ._restore import restore_task
+from ._schedule import Schedule, end_epoch_metric, rates_of, set_rates
+from ._task import Task, to_device
+from ._weights import load_weights
+
+if TYPE_CHECKING:
+    from ._job import Job
+
+Build = Callable[[], Task]
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step did."""
+
+    loss: float
+    """Mean loss of the batch before the update."""
+    rates: list[float]
+    """Learning rate of every parameter group of every optimizer, as used."""
+    random_draws: int
+    """Random operators drawn by the step."""
+    skipped: bool
+    """Whether the scaler skipped the update."""
+    non_finite: bool
+    """Whether the loss or a gradient was NaN or infinite."""
+    gradient_norm: float
+    """l2 norm of the gradients that the optimizers used; 0 for a skipped update."""
+
+
+class Session:
+    """A task that was built under a job's seed.
+
+    All of a session's work happens under potl's randomness; the user's generators are as before when a method returns.
+    Loops hold `active()` so that they are saved and restored once.
+
+    Example:
+        >>> with Session.open(build, seed=7) as session:  # doctest: +SKIP
+        ...     for step, ids, batch in session.batches(1, 10):
+        ...         print(session.run_step(step, batch).loss)
+    """
+
+    def __init__(self, task: Task, schedule: Schedule, reader: Reader) -> None:
+        self.task = task
+        self._schedule = schedule
+        self._reader = reader
+        self._builder = TreeBuilder(task)
+        self._step = 0
+        self._running = 0
+        self._epoch_loss = 0.0
+        self._noise: _noise.Noise | None = None
+        self._squared_norm = 0.0
+        self._hooks = [o.register_step_pre_hook(self._before_update) for o in task.optimizers]
+        self._drew = False
+        task._before_micro_batch = self._before_micro_batch
+        _random.install()
+        self._finalizer = weakref.finalize(self, _random.uninstall)
+
+    @classmethod
+    def open(cls, build: Build, *, seed: int, job: Job | _core.Job | None = None) -> Session:
+        """Builds the task with every random number generator seeded from the job.
+
+        Args:
+            build: Returns the `Task`; called once.
+            seed: The job's seed.
+            job: What was agreed. Without it the schedule is the task's own, and learning rates are not pinned.
+
+        Raises:
+            UsageError: `build` does not return a usable task, or the job has another seed.
+            JobMismatch: The task has another number of steps, samples or micro-batches than the job.
+        """
+        core: _core.Job | None = getattr(job, "core", job)
+        if core is not None and core.seed != seed:
+            raise UsageError(f"seed={seed}, but the job's seed is {core.seed}", "pass job.seed")
+        with _random.scope():
+            task = build_task(build, seed)
+            if core is None:
+                schedule = Schedule.of_task(task, seed=seed)
+            else:
+                schedule = Schedule.of_job(core)
+                _require_same_schedule(schedule, task)
+            reader = Reader(
+                task.dataset,
+                seed=seed,
+                transform=task.transform,
+                collate_fn=task.collate_fn,
+                seeded_reads=schedule.seeded_reads,
+            )
+            session = cls(task, schedule, reader)
+            initial = getattr(job, "initial", None)
+            if initial is not None:
+                session.restore(initial)
+            return session
+
+    # ------------------------------------------------------------------ state
+
+    def capture(self) -> _core.State:
+        """A copy of the whole training state.
+
+        Raises:
+            NotReplayable: Something cannot be part of a state; its path is named.
+        """
+        return _core.State.capture(self.tree())
+
+    def tree(self) -> dict[str, Any]:
+        """The training state, described but not copied."""
+        counters: dict[str, int | float] = {
+            "step": self._step,
+            "epoch": self._step // self._schedule.steps_per_epoch,
+        }
+        if end_epoch_metric(self.task):
+            counters["epoch_loss"] = self._epoch_loss
+        return self._builder.tree(counters)
+
+    def restore(self, state: _core.State) -> None:
+        """Makes the task hold `state`, bit for bit.
+
+        Raises:
+            MismatchError: The state is not one of this task: the first differing path is named.
+        """
+        tree = state.tree()
+        if not isinstance(tree, dict) or not isinstance(tree.get("counters"), dict):
+            raise MismatchError("the state is not a training state: it has no counters")
+        try:
+            restore_task(self.task, tree)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise MismatchError(f"the state has not the form of this task's: {error!r}") from error
+        counters = tree["counters"]
+        step = counters.get("step")
+        if type(step) is not int or not 0 <= step <= self._schedule.steps:
+            raise MismatchError(f"counters/step: {step!r} is no step of the job")
+        if counters.get("epoch") != step // self._schedule.steps_per_epoch:
+            raise MismatchError(f"counters/epoch: {counters.get('epoch')!r} at step {step}")
+        self._step = step
+        self._epoch_loss = float(counters.get("epoch_loss", 0.0))
+
+    @property
+    def step(self) -> int:
+        """Updates done so far, as counted by the state."""
+        return self._step
+
+    # ------------------------------------------------------------------ batches
+
+    def sample_ids(self, step: int) -> list[int]:
+        """The agreed samples of a step, in batch order."""
+        return self._schedule.sample_ids(step)
+
+    def batch(self, step: int, ids: Sequence[int]) -> Any:
+        """The collated batch of a step, with these samples."""
+        return self._reader(step, self._schedule.epoch_of(step), list(ids))
+
+    def batches(self, first: int, last: int) -> Iterator[tuple[int, list[int], Any]]:
+        """The agreed batches of steps `first` to `last`: step, sample ids, collated batch."""
+
+        def plan() -> Iterator[Planned]:
+            for step in range(first, last + 1):
+                yield step, self._schedule.epoch_of(step), self._schedule.sample_ids(step)
+
+        for (step, _, ids), batch in batches(
+            self._reader, plan, num_workers=self.task.num_workers if last > first else 0
+        ):
+            yield step, ids, batch
+
+    # ------------------------------------------------------------------ steps
+
+    def run_step(self, step: int, batch: Any) -> StepResult:
+        """Runs one step with the step's own randomness and the agreed learning rates.
+
+        Args:
+            step: 1-based.
+            batch: A collated batch, or a list of sample ids.
+        """
+        with _random.scope(), torch.enable_grad():
+            task, schedule = self.task, self._schedule
+            batch = self._on_device(step, batch)
+            set_rates(task, schedule.rates_at(step))
+            rates = rates_of(task)
+            scale = None if task.scaler is None else task.scaler.get_scale()
+            self._squared_norm = 0.0
+            self._running = step
+            if type(task).step is not Task.step:
+                self._before_micro_batch(0)
+            drawn = _random.draws()
+            loss = _as_number(task.step(batch))
+            drawn = _random.draws() - drawn
+            self._step = step
+            self._end_step(step, loss)
+            skipped = task.scaler is not None and task.scaler.get_scale() < scale
+            norm = math.sqrt(self._squared_norm)
+            self._drew = self._drew or drawn > 0
+            return StepResult(
+                loss=loss,
+                rates=rates,
+                random_draws=drawn,
+                skipped=skipped,
+                non_finite=skipped or not (math.isfinite(loss) and math.isfinite(norm)),
+                gradient_norm=norm,
+            )
+
+    def loss_at(self, step: int, batch: Any) -> float:
+        """The loss that step `step` would report from the state as it is: train mode, the step's own randomness.
+
+        Nothing changes: buffers that the forward pass updates are restored.
+
+        Args:
+            step: 1-based.
+            batch: A collated batch, or a list of sample ids.
+        """
+        with _random.scope(), torch.enable_grad(), self._unchanged():
+            batch = self._on_device(step, batch)
+            self._running = step
+            whole: torch.Tensor | None = None
+            for part, share in self.task.micro_batches(batch):
+                loss = self.task.compute_loss(part, "mean").detach()
+                scaled = loss if share == 1.0 else loss * share
+                whole = scaled if whole is None else whole + scaled
+            return _as_number(whole)
+
+    def subset_loss(self, ids: Sequence[int]) -> tuple[float, float]:
+        """Mean and standard deviation of the per-sample losses of `ids` at the state as it is, in train mode."""
+        epoch = min(self._step // self._schedule.steps_per_epoch, self.task.epochs - 1)
+        losses: list[torch.Tensor] = []
+        with _random.scope(), torch.no_grad(), self._unchanged():
+            for number, first in enumerate(range(0, len(ids), self.task.batch_size)):
+                part = list(ids[first : first + self.task.batch_size])
+                batch = to_device(self._reader(number, epoch, part), self.task.device)
+                _random.seed_torch(_core.derive_key(self._schedule.seed, "subset", self._step, number))
+                each = self.task.compute_loss(batch, "none").detach()
+                losses.append(each.reshape(len(part), -1).double().mean(1).cpu())
+        values = torch.cat(losses)
+        return float(values.mean()), float(values.std(correction=0))
+
+    def rates(self) -> list[float]:
+        """The present learning rate of every parameter group of every optimizer."""
+        return rates_of(self.task)
+
+    # ------------------------------------------------------------------ noise
+
+    def perturb(self, kind: str = "replay", index: int = 0) -> contextlib.AbstractContextManager[None]:
+        """Runs steps with other rounding than usual, as honest hardware might: for calibration.
+
+        Args:
+            kind: "threads" (another number of threads), "order" (the samples of a batch permuted), "jitter"
+                (gradients changed by about one rounding error), or "replay" for all that apply to this task.
+            index: Which of many variations.
+
+        Raises:
+            UsageError: An unknown kind, or "order" for a task in which the order of samples has a meaning.
+        """
+        return self._perturbed(_noise.make(kind, index, order_free=self._order_free))
+
+    @contextlib.contextmanager
+    def _perturbed(self, noise: _noise.Noise) -> Iterator[None]:
+        threads = torch.get_num_threads()
+        before, self._noise = self._noise, noise
+        try:
+            if noise.threads is not None:
+                torch.set_num_threads(noise.threads)
+            yield
+        finally:
+            self._noise = before
+            torch.set_num_threads(threads)
+
+    @property
+    def _order_free(self) -> bool:
+        # Dropout masks go to positions in a batch, and micro-batches to parts of it.
+        return self._reader.order_free and self.task.accumulate == 1 and not self._drew
+
+    # ------------------------------------------------------------------ scopes
+
+    def active(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps potl's randomness in force for a whole loop."""
+        return _random.scope()
+
+    @contextlib.contextmanager
+    def user_code(self) -> Iterator[None]:
+        """Inside `active()`: a block of the user's code, with the user's generators; train flags are restored after."""
+        flags = [(module, module.training) for module in self.task.model.modules()]
+        try:
+            with _random.suspended():
+                yield
+        finally:
+            for module, flag in flags:
+                module.training = flag
+
+    def close(self) -> None:
+        """Lets go of torch's operators. The task stays usable."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        self.task._before_micro_batch = _no_seed
+        self._finalizer()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ inside a step
+
+    def _on_device(self, step: int, batch: Any) -> Any:
+        if isinstance(batch, (list, tuple)) and batch and type(batch[0]) is int:
+            batch = self.batch(step, batch)
+        if self._noise is not None:
+            batch = self._noise.reorder(batch)
+        return to_device(batch, self.task.device)
+
+    def _before_micro_batch(self, index: int) -> None:
+        _random.seed_all(_core.derive_key(self._schedule.seed, "step", self._running, index))
+
+    def _before_update(self, optimizer: torch.optim.Optimizer, *arguments: Any) -> None:
+        gradients = [
+            p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None
+        ]
+        if self._noise is not None:
+            self._noise.disturb(gradients, self._step)
+        if gradients:
+            dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
+            norm = float(torch.nn.utils.get_total_norm(dense))
+            self._squared_norm += norm * norm
+
+    def _end_step(self, step: int, loss: float) -> None:
+        task, schedule = self.task, self._schedule
+        last_of_epoch = step % schedule.steps_per_epoch == 0
+        if end_epoch_metric(task):
+            self._epoch_loss += loss
+        if task.scheduler_interval == "epoch" and task.schedulers and last_of_epoch:
+            task.advance_schedulers(self._epoch_loss / schedule.steps_per_epoch)
+        if last_of_epoch:
+            self._epoch_loss = 0.0
+        set_rates(task, schedule.rates_at(min(step + 1, schedule.steps)))
+
+    @contextlib.contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Restores buffers (and disturbed parameters) at the end."""
+        kept = [b for b in self.task.model.buffers() if b.numel()]
+        if self._noise is not None:
+            kept += [p.detach() for p in self.task.model.parameters()]
+        saved = [tensor.detach().clone() for tensor in kept]
+        try:
+            if self._noise is not None:
+                self._noise.disturb([p.detach() for p in self.task.model.parameters()], self._step)
+            yield
+        finally:
+            with torch.no_grad():
+                for tensor, value in zip(kept, saved, strict=True):
+                    tensor.copy_(value)
+
+
+def build_task(build: Build, seed: int) -> Task:
+    """Calls `build` under the job's randomness and loads `init`. Inside a scope."""
+    _random.seed_all(_core.derive_key(seed, "init"))
+    task = build()
+    if not isinstance(task, Task):
+        raise UsageError(
+            f"build returned a {type(task).__name__}", "return potl.Task(model=..., optimizer=..., ...)"
+        )
+    problems = check_dataset(task.dataset)
+    if problems:
+        raise NotReplayable(problems)
+    if task.steps == 0:
+        raise UsageError(
+            f"an epoch of {len(task.dataset)} samples has no batch of {task.batch_size}",
+            "use a smaller batch_size, or drop_last=False",
+        )
+    if task.init is not None:
+        load_weights(task.model, task.init)
+    return task
+
+
+def _require_same_schedule(schedule: Schedule, task: Task) -> None:
+    own = Schedule.of_task(task, seed=schedule.seed)
+    differences = [
+        f"{name} is {getattr(own, name)}, agreed was {getattr(schedule, name)}"
+        for name in ("samples", "batch_size", "accumulate", "drop_last", "steps_per_epoch")
+        if getattr(own, name) != getattr(schedule, name)
+    ]
+    if differences:
+        raise JobMismatch(differences)
+
+
+def _as_number(loss: Any) -> float:
+    if isinstance(loss, (float, torch.Tensor)):
+        if isinstance(loss, float) or loss.numel() == 1:
+            return float(loss)
+    raise UsageError(
+        f"step returned {type(loss).__name__}", "return the mean loss of the batch from Task.step"
+    )
+
+
+def _no_seed(index: int) -> None:
+    pass

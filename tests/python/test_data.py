@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data root covers everything, and batches are a function of the job."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import (
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+)
+
+from potl import _core
+from potl._data import Reader, batches, scan
+from potl._errors import NotReplayable
+from potl._sample_bytes import sample_bytes
+
+
+class Listed(Dataset):
+    """Whatever it is given."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+class Augmented(Dataset):
+    """Augments while reading, with all three global generators."""
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        return torch.full((3,), float(index)) + torch.rand(3) + random.random() + np.random.rand()
+
+
+class Batched(Listed):
+    def __getitems__(self, indices):
+        return [self.items[i] for i in indices]
+
+
+def tensors(count=20):
+    generator = torch.Generator().manual_seed(0)
+    return TensorDataset(torch.randn(count, 4, generator=generator), torch.arange(count))
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and a.stride() == b.stride() and torch.equal(a, b)
+    return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+
+
+# ---------------------------------------------------------------------- canonical bytes
+
+SAMPLES = [
+    None, True, False, 1, 0, -1, 1.0, -0.0, 0.0, float("nan"), "", "1", b"", b"1", (), [], {}, (1,), [1], ((1,),),
+    (1, 2), ((1, 2),), {"a": 1}, {"a": 2}, {"b": 1}, {1: "a"}, 10**30,
+    torch.zeros(2), torch.zeros(2, dtype=torch.float64), torch.zeros(1, 2), torch.zeros(2, 1), torch.zeros(0),
+    torch.zeros(0, 3), torch.zeros(2, dtype=torch.int32), torch.tensor(0.0), torch.tensor([1.0, 0.0]),
+    torch.zeros(2, dtype=torch.bfloat16), torch.zeros(4, dtype=torch.bool),
+    np.zeros(2), np.zeros(2, dtype=np.float32), np.float32(0), np.zeros((2, 1)),
+]  # fmt: skip
+
+
+def test_different_samples_have_different_bytes():
+    seen = {}
+    for sample in SAMPLES:
+        data = sample_bytes(sample)
+        assert data not in seen, (sample, seen.get(data))
+        seen[data] = sample
+
+
+def test_bytes_follow_the_logical_order_of_elements():
+    matrix = torch.arange(6.0).view(2, 3)
+    assert sample_bytes(matrix.t()) == sample_bytes(matrix.t().contiguous())
+    assert sample_bytes(np.asfortranarray(matrix.numpy())) == sample_bytes(matrix.numpy())
+    assert sample_bytes(matrix.numpy().astype(">f4")) == sample_bytes(matrix.numpy())
+
+
+def test_the_order_of_insertion_into_a_dict_does_not_matter():
+    assert sample_bytes({"a": 1, "b": 2}) == sample_bytes({"b": 2, "a": 1})
+
+
+def test_images_are_hashed_by_mode_size_and_pixels():
+    image = pytest.importorskip("PIL.Image")
+    one = image.new("L", (2, 3), 7)
+    assert sample_bytes(one) == sample_bytes(image.new("L", (2, 3), 7))
+    for other in (image.new("L", (3, 2), 7), image.new("L", (2, 3), 8), image.new("P", (2, 3), 7)):
+        assert sample_bytes(one) != sample_bytes(other)
+
+
+@pytest.mark.parametrize("sample", [object(), {1, 2}, (1, object()), np.array([object()]), 1j])
+def test_a_sample_without_canonical_bytes_is_refused_with_its_type(sample):
+    with pytest.raises(NotReplayable, match="has no canonical bytes"):
+        sample_bytes(sample)
+
+
+# ---------------------------------------------------------------------- data root
+
+
+def test_the_root_changes_with_every_element_label_and_order():
+    roots = {scan(tensors()).root}
+    for change in (
+        lambda d: d.tensors[0][3, 2].add_(1e-6),
+        lambda d: d.tensors[1][19].add_(1),
+        lambda d: d.tensors[0].copy_(d.tensors[0].flip(0)),
+    ):
+        dataset = tensors()
+        change(dataset)
+        roots.add(scan(dataset).root)
+    roots.add(scan(tensors(19)).root)
+    assert len(roots) == 5
+
+
+def test_the_root_of_plain_tensors_is_the_root_of_their_samples():
+    dataset = tensors()
+    assert scan(dataset) == scan(Listed([dataset[i] for i in range(20)]))
+    tree = _core.MerkleTree()
+    for i in range(20):
+        tree.append(_core.leaf_hash(sample_bytes(dataset[i])))
+    assert scan(dataset).root == tree.root()
+
+
+def test_reads_that_draw_random_numbers_are_noticed_and_hashed_under_a_fixed_randomness():
+    facts = scan(Augmented())
+    torch.manual_seed(99)
+    assert facts.seeded_reads and facts == scan(Augmented())
+    assert not scan(tensors()).seeded_reads
+
+
+def test_scanning_leaves_the_users_generators_alone():
+    torch.manual_seed(3)
+    scan(Augmented())
+    after = torch.rand(2)
+    torch.manual_seed(3)
+    assert torch.equal(after, torch.rand(2))
+
+
+def test_two_different_reads_of_one_sample_are_refused():
+    class Private(Listed):
+        generator = np.random.default_rng(0)
+
+        def __getitem__(self, index):
+            return float(self.generator.random())
+
+    with pytest.raises(NotReplayable, match="differs between two reads"):
+        scan(Private(range(5)))
+
+
+def test_a_batch_reader_that_disagrees_with_the_sample_reader_is_refused():
+    class Twisted(Batched):
+        def __getitems__(self, indices):
+            return [self.items[i] + 1 for i in indices]
+
+    with pytest.raises(NotReplayable, match="__getitems__"):
+        scan(Twisted(list(range(5))))
+
+
+def test_an_iterable_dataset_is_refused_by_name():
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter(range(3))
+
+    with pytest.raises(NotReplayable, match="Stream is an IterableDataset") as refusal:
+        scan(Stream())
+    assert "map-style" in refusal.value.problems[0].remedy
+
+
+def test_an_empty_dataset_is_refused():
+    with pytest.raises(NotReplayable, match="empty"):
+        scan(Listed([]))
+
+
+# ---------------------------------------------------------------------- batches
+
+
+def read(dataset, step=3, epoch=1, ids=(4, 2, 9), **options):
+    return Reader(dataset, seed=7, **options)(step, epoch, list(ids))
+
+
+def test_the_fast_path_of_plain_tensors_equals_the_general_one():
+    dataset = tensors()
+    plain = Listed([dataset[i] for i in range(20)])
+    assert same(read(dataset), read(plain, seeded_reads=False))
+    assert same(read(dataset), default_collate([dataset[i] for i in (4, 2, 9)]))
+
+
+def test_a_sample_is_augmented_by_seed_epoch_and_index_alone():
+    base = read(Augmented())
+    assert same(base, read(Augmented(), step=77))
+    assert same(base.flip(0).contiguous(), read(Augmented(), ids=(9, 2, 4)))
+    assert not same(base, read(Augmented(), epoch=2))
+    assert not same(base, Reader(Augmented(), seed=8)(3, 1, [4, 2, 9]))
+
+
+def test_a_transform_is_random_by_epoch_and_index():
+    def transform(sample):
+        return sample[0] + torch.rand(4), sample[1]
+
+    base = read(tensors(), transform=transform)
+    assert same(base, read(tensors(), transform=transform, step=5))
+    assert not same(base, read(tensors(), transform=transform, epoch=2))
+    assert not same(base, read(tensors()))
+
+
+def mixup(samples):
+    x, y = default_collate(samples)
+    share = float(np.random.beta(0.4, 0.4))
+    other = torch.randperm(len(y))
+    return [share * x + (1 - share) * x[other], y]
+
+
+def test_a_collate_function_is_random_by_step():
+    base = read(tensors(), collate_fn=mixup)
+    assert same(base, read(tensors(), collate_fn=mixup, epoch=2))
+    assert not same(base, read(tensors(), collate_fn=mixup, step=4))
+
+
+def test_batch_reads_give_what_sample_reads_give():
+    items = [(torch.full((2,), float(i)), i) for i in range(20)]
+    assert same(read(Batched(items), seeded_reads=False), read(Listed(items)))
+    assert same(read(Subset(Listed(items), range(20)), seeded_reads=False), read(Listed(items)))
+    assert same(read(Subset(Augmented(), range(20))), read(Augmented()))
+
+
+def augment(sample):
+    return sample + torch.rand(3)
+
+
+PLAN = [(step, step // 3, [(step * 5 + k) % 20 for k in range(4)]) for step in range(1, 8)]
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_batches_do_not_depend_on_the_number_of_workers(workers):
+    reader = Reader(
+        ConcatDataset([Augmented(), Augmented()]),
+        seed=7,
+        transform=augment,
+        collate_fn=lambda s: mixup([(x, torch.tensor(i)) for i, x in enumerate(s)]),
+    )
+    alone = list(batches(reader, lambda: iter(PLAN), num_workers=0))
+    helped = list(batches(reader, lambda: iter(PLAN), num_workers=workers))
+    assert [one for one, _ in alone] == [one for one, _ in helped] == PLAN
+    assert all(same(a, b) for (_, a), (_, b) in zip(alone, helped, strict=True))
+
+
+def test_an_error_in_a_worker_reaches_the_caller():
+    with pytest.raises(IndexError):
+        list(batches(Reader(Listed([1]), seed=7), lambda: iter(PLAN), num_workers=1))

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""potl's randomness under torch: a function of the key, and of nothing else."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from potl import _core, _random
+from potl._errors import UsageError
+
+KEY = _core.derive_key(7, "test")
+
+
+def seeded(make, key=KEY):
+    with _random.scope():
+        _random.seed_all(key)
+        return make()
+
+
+DRAWS = {
+    "normal_": lambda: torch.randn(100),
+    "uniform_": lambda: torch.rand(100),
+    "exponential_": lambda: torch.empty(100).exponential_(2.0),
+    "bernoulli_": lambda: torch.empty(100).bernoulli_(0.3),
+    "bernoulli of a tensor": lambda: torch.bernoulli(torch.full((100,), 0.3)),
+    "normal of tensors": lambda: torch.normal(torch.zeros(100), torch.ones(100)),
+    "randperm": lambda: torch.randperm(100),
+    "randint": lambda: torch.randint(0, 1000, (100,)),
+    "multinomial": lambda: torch.multinomial(torch.rand(100), 10),
+    "dropout": lambda: F.dropout(torch.ones(100), 0.5),
+    "dropout2d": lambda: F.dropout2d(torch.ones(2, 50, 2, 2), 0.5),
+    "alpha_dropout": lambda: F.alpha_dropout(torch.ones(100), 0.5, training=True),
+    "rrelu": lambda: F.rrelu(-torch.ones(100), training=True),
+    "gumbel_softmax": lambda: F.gumbel_softmax(torch.zeros(100)),
+    "attention dropout": lambda: F.scaled_dot_product_attention(
+        torch.ones(1, 4, 8), torch.ones(1, 4, 8), torch.ones(1, 4, 8), dropout_p=0.5
+    ),
+    "half": lambda: torch.randn(100, dtype=torch.float16),
+    "complex": lambda: torch.randn(100, dtype=torch.complex64),
+    "int bernoulli": lambda: torch.empty(100, dtype=torch.int32).bernoulli_(0.5),
+    "cauchy_": lambda: torch.empty(100).cauchy_(),
+    "geometric_": lambda: torch.empty(100).geometric_(0.2),
+    "log_normal_": lambda: torch.empty(100).log_normal_(),
+    "random": lambda: torch.tensor([random.random() for _ in range(10)]),
+    "numpy": lambda: torch.from_numpy(np.random.rand(10)),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_equal_keys_draw_equal_values_and_other_keys_do_not(name):
+    assert torch.equal(seeded(DRAWS[name]), seeded(DRAWS[name]))
+    assert not torch.equal(seeded(DRAWS[name]), seeded(DRAWS[name], _core.derive_key(8, "test")))
+
+
+@pytest.mark.parametrize(
+    ("make", "mean", "deviation"),
+    [
+        (lambda: torch.empty(200_000).normal_(3, 2), 3, 2),
+        (lambda: torch.empty(200_000).uniform_(-1, 3), 1, 4 / 12**0.5),
+        (lambda: torch.empty(200_000).exponential_(2), 0.5, 0.5),
+        (lambda: torch.empty(200_000).bernoulli_(0.3), 0.3, 0.21**0.5),
+        (lambda: torch.empty(200_000).bernoulli_(torch.full((200_000,), 0.3)), 0.3, 0.21**0.5),
+        (lambda: torch.empty(200_000).geometric_(0.25), 4, 12**0.5),
+        (lambda: torch.normal(torch.full((200_000,), 3.0), 2.0), 3, 2),
+        (lambda: torch.empty(200_000).log_normal_(0, 0.5), 1.1331, 0.6039),
+        (lambda: nn.init.trunc_normal_(torch.empty(200_000)), 0, 0.8796),
+    ],
+)
+def test_moments_are_those_of_the_distribution(make, mean, deviation):
+    # Fixed key, so this never alarms by chance; six standard errors would be a 2e-9 event for a fresh one.
+    values = seeded(make).double()
+    error = deviation / values.numel() ** 0.5
+    assert abs(float(values.mean()) - mean) < 6 * error
+    assert abs(float(values.std()) - deviation) < 0.05 * deviation
+
+
+def test_a_non_contiguous_target_gets_the_values_of_its_logical_order():
+    def strided():
+        out = torch.zeros(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+        return out.normal_()
+
+    assert torch.equal(seeded(strided).contiguous(), seeded(lambda: torch.zeros(2, 3, 4, 5).normal_()))
+
+
+def test_a_parameter_can_be_initialised():
+    layer = seeded(lambda: nn.Linear(3, 4))
+    assert layer.weight.requires_grad and float(layer.weight.detach().std()) > 0
+
+
+def test_an_empty_target_draws_nothing():
+    with _random.scope():
+        before = _random.draws()
+        torch.rand(0)
+        assert _random.draws() == before
+        torch.rand(1)
+        assert _random.draws() == before + 1
+
+
+def test_a_generator_of_the_caller_is_used_and_advanced():
+    with _random.scope():
+        one, two = torch.Generator().manual_seed(1), torch.Generator().manual_seed(1)
+        first = torch.randn(5, generator=one)
+        assert torch.equal(first, torch.randn(5, generator=two))
+        assert not torch.equal(first, torch.randn(5, generator=one))
+
+
+def test_wrong_parameters_are_refused_as_torch_refuses_them():
+    with _random.scope():
+        for call in (
+            lambda: torch.empty(2).normal_(0, -1),
+            lambda: torch.empty(2).uniform_(1, 0),
+            lambda: torch.empty(2).exponential_(0),
+            lambda: torch.empty(2).bernoulli_(1.5),
+            lambda: torch.empty(2).geometric_(1.0),
+            lambda: torch.bernoulli(torch.tensor([2.0])),
+        ):
+            with pytest.raises(RuntimeError):
+                call()
+
+
+def test_checkpointed_activations_repeat_their_dropout():
+    def run(use):
+        with _random.scope():
+            _random.seed_all(KEY)
+            x = torch.ones(64, requires_grad=True)
+            y = checkpoint(lambda v: F.dropout(v * v), x, use_reentrant=False) if use else F.dropout(x * x)
+            F.dropout(y).sum().backward()
+            return x.grad
+
+    assert torch.equal(run(True), run(False))
+
+
+def test_the_users_generators_are_restored():
+    torch.manual_seed(1), random.seed(1), np.random.seed(1)
+    expected = torch.randn(3), random.random(), np.random.rand()
+    torch.manual_seed(1), random.seed(1), np.random.seed(1)
+    seeded(lambda: (torch.randn(9), random.random(), np.random.rand()))
+    got = torch.randn(3), random.random(), np.random.rand()
+    assert torch.equal(expected[0], got[0]) and expected[1:] == got[1:]
+
+
+def test_the_users_generators_are_restored_after_an_exception():
+    torch.manual_seed(1)
+    with pytest.raises(ZeroDivisionError):
+        seeded(lambda: 1 / 0)
+    after = torch.randn(3)
+    torch.manual_seed(1)
+    assert torch.equal(after, torch.randn(3))
+
+
+def test_suspended_code_runs_with_the_users_generators_and_disturbs_nothing():
+    torch.manual_seed(1)
+    expected = torch.randn(3), torch.randn(3)
+    torch.manual_seed(1)
+    with _random.scope():
+        _random.seed_all(KEY)
+        with _random.suspended():
+            first = torch.randn(3)
+        drawn = torch.randn(4)
+    assert torch.equal(first, expected[0]) and torch.equal(torch.randn(3), expected[1])
+    assert torch.equal(drawn, seeded(lambda: torch.randn(4)))
+
+
+def test_other_threads_keep_torchs_own_operators():
+    torch.manual_seed(1)
+    expected = torch.randn(4, generator=torch.Generator().manual_seed(5))
+    got = []
+    with _random.scope():
+        thread = threading.Thread(
+            target=lambda: got.append(torch.randn(4, generator=torch.Generator().manual_seed(5)))
+        )
+        thread.start()
+        thread.join()
+    assert torch.equal(got[0], expected)
+
+
+def test_two_threads_cannot_be_in_a_scope_at_once():
+    errors = []
+
+    def enter():
+        try:
+            with _random.scope():
+                pass
+        except UsageError as error:
+            errors.append(error)
+
+    with _random.scope():
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+    assert len(errors) == 1 and "processes" in errors[0].remedy
+
+
+SCRIPT = """
+import hashlib, torch
+from torch import nn
+from potl import _core, _random
+with _random.scope():
+    _random.seed_all(_core.derive_key(7, "init"))
+    layers = [nn.Linear(50, 30), nn.Conv2d(3, 8, 3), nn.Embedding(20, 9), nn.LSTM(8, 8), nn.MultiheadAttention(8, 2)]
+    tensors = [p.detach() for m in layers for p in m.parameters()]
+    tensors += [nn.init.trunc_normal_(torch.empty(999), std=0.02), nn.init.kaiming_normal_(torch.empty(30, 20)),
+                nn.init.trunc_normal_(torch.empty(999), 0, 1, 2, 3), torch.randperm(50).float(),
+                torch.nn.functional.dropout(torch.ones(999), 0.3), (torch.rand(99) * 2 - 1).erfinv_(),
+                torch.rand(99, dtype=torch.bfloat16).float(), torch.empty(99).exponential_(), torch.empty(99).cauchy_()]
+    digest = hashlib.sha256(b"".join(t.numpy().tobytes() for t in tensors)).hexdigest()
+print(torch.backends.cpu.get_cpu_capability(), digest)
+"""
+
+
+def test_initial_weights_have_the_same_bits_under_every_instruction_set():
+    seen = {}
+    for capability in ("default", "avx2", "avx512"):
+        environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability, "OMP_NUM_THREADS": "1"}
+        out = subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
+        )
+        name, digest = out.stdout.split()
+        seen[name] = digest
+    if len(seen) < 2:
+        pytest.skip(f"this processor has one instruction set for torch: {list(seen)}")
+    assert len(set(seen.values())) == 1, seen
