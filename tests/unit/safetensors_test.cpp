@@ -123,6 +123,15 @@ TEST_CASE("a negative zero is no size") {
   REQUIRE_FALSE(parse(file_of(R"({"t":{"dtype":"U8","shape":[-0],"data_offsets":[0,0]}})", "")));
 }
 
+TEST_CASE("a field that occurs twice is refused even where both agree") {
+  for (const char* twice : {R"("dtype":"U8")", R"("shape":[])", R"("data_offsets":[0,1])"}) {
+    INFO(twice);
+    REQUIRE_FALSE(parse(file_of(
+        std::string("{\"t\":{") + twice + R"(,"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+        "x")));
+  }
+}
+
 TEST_CASE("empty tensors may share a place, also the last") {
   REQUIRE(parse(file_of(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[1,1]},)"
                         R"("b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
