@@ -143,4 +143,5 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   potl::python::bind_parsers(module);
   potl::python::bind_state(module);
   potl::python::bind_transcript(module);
+  potl::python::bind_evidence(module);
 }

@@ -65,11 +65,10 @@ class walker {
     const auto keep = std::upper_bound(
         out_.steps.begin(), out_.steps.end(), what.from_step,
         [](std::uint64_t step, const step_record& other) { return step < other.step; });
-    const auto count = keep - out_.steps.begin();
-    out_.ranges.push_back({out_.branches.back(), what.from_step, last});
-    out_.superseded.insert(out_.superseded.end(), keep, out_.steps.end());
-    out_.steps.erase(keep, out_.steps.end());
-    out_.branches.erase(out_.branches.begin() + count, out_.branches.end());
+    const auto first = static_cast<std::size_t>(keep - out_.steps.begin());
+    for (std::size_t i = first; i < out_.steps.size(); ++i) supersede(i);
+    out_.steps.resize(first);
+    out_.branches.resize(first);
   }
 
   void operator()(const close_record& what) {
@@ -85,6 +84,22 @@ class walker {
   void push(const step_record& what) {
     out_.steps.push_back(what);
     out_.branches.push_back(branch_);
+  }
+
+  // Moves an effective step to the superseded ones; neighbours of one branch share a range.
+  void supersede(std::size_t at) {
+    const std::uint64_t step = out_.steps[at].step;
+    const std::uint64_t branch = out_.branches[at];
+    const std::uint64_t before = at == 0 ? 0 : out_.branches[at - 1];
+    const bool goes_on = !out_.ranges.empty() && out_.ranges.back().branch == branch &&
+                         out_.ranges.back().last_step + 1 == step;
+    if (goes_on) {
+      out_.ranges.back().last_step = step;
+    } else {
+      out_.ranges.push_back({branch, step - 1, step, before});
+    }
+    out_.superseded.push_back(std::move(out_.steps[at]));
+    out_.superseded_branches.push_back(branch);
   }
 
   void check_job(const digest& id) {
@@ -141,6 +156,16 @@ const digest* history::state_at(std::uint64_t step) const {
   if (step == 0) return initial ? &initial->state : nullptr;
   const auto at = find(step);
   return at ? &steps[*at].state : nullptr;
+}
+
+const digest* history::state_in(std::uint64_t step, std::uint64_t branch) const {
+  if (step == 0) return branch == 0 ? state_at(0) : nullptr;
+  const auto at = find(step);
+  if (at && branches[*at] == branch) return &steps[*at].state;
+  for (std::size_t i = 0; i < superseded.size(); ++i) {
+    if (superseded[i].step == step && superseded_branches[i] == branch) return &superseded[i].state;
+  }
+  return nullptr;
 }
 
 std::optional<std::size_t> history::find(std::uint64_t step) const {

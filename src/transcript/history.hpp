@@ -42,6 +42,7 @@ struct history {
   std::vector<step_record> steps;
   std::vector<std::uint64_t> branches;
   std::vector<step_record> superseded;
+  std::vector<std::uint64_t> superseded_branches;  // parallel to superseded
   std::vector<superseded_range> ranges;
   std::vector<resume_record> resumes;
 
@@ -58,6 +59,8 @@ struct history {
 
   /// The state digest that the log binds to `step` (0: the initial one), or null.
   const digest* state_at(std::uint64_t step) const;
+  /// The same for a step of a branch, superseded or not.
+  const digest* state_in(std::uint64_t step, std::uint64_t branch) const;
   /// Index into steps, or nothing.
   std::optional<std::size_t> find(std::uint64_t step) const;
   std::uint64_t last_step() const { return steps.empty() ? 0 : steps.back().step; }

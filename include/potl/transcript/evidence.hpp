@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evidence: a run directory after the structural audit, the only view of a run that checks have. Opening it reads the
-// log once, recomputes the Merkle root, follows resumes and compares every record with the client's job. What is wrong
-// becomes findings (report.hpp); only unreadable input and I/O are errors.
+// Evidence: a run directory after the structural audit, the only view of a run that checks have.
+// Opening it reads the log once, recomputes the Merkle root, follows resumes and compares every
+// record with the client's job. What is wrong becomes findings (report.hpp); only unreadable input
+// and I/O are errors.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <potl/core/digest.hpp>
@@ -27,17 +29,20 @@ struct checkpoint_info {
   std::uint64_t file_bytes = 0;
 };
 
-/// Steps that a resume replaced: from_step + 1 .. last_step of `branch`, which started at the checkpoint from_step.
+/// Steps that a resume replaced: from_step + 1 .. last_step, all recorded in `branch`. The state at
+/// from_step was recorded in `start_branch`: evidence::load_state(from_step, start_branch), if it
+/// is a checkpoint.
 struct superseded_range {
   std::uint64_t branch = 0;
   std::uint64_t from_step = 0;
   std::uint64_t last_step = 0;
+  std::uint64_t start_branch = 0;
 };
 
 struct evidence_options {
   std::string directory;
-  std::optional<job> client_job;    ///< the verifier's own; absent: the run's, and never "accepted"
-  std::string commitment;           ///< signed note; empty: never "accepted"
+  std::optional<job> client_job;  ///< the verifier's own; absent: the run's, and never "accepted"
+  std::string commitment;         ///< signed note; empty: never "accepted"
   std::vector<std::string> published;  ///< earlier signed notes that the commitment must extend
   std::vector<std::string> other_commitments;  ///< commitments seen for the same job
   std::uint64_t max_checkpoint_bytes = std::uint64_t{64} << 30;
@@ -64,11 +69,18 @@ class evidence {
   const std::vector<std::uint8_t>& telemetry() const;
   std::uint64_t log_bytes() const;
 
-  /// The state stored at `step`, checked against its leaf. missing: withheld; mismatch: tampered; io: own trouble.
+  /// Digest that the log binds to the state after `step` of the effective history (0: before the
+  /// first), or null.
+  const digest* state_digest(std::uint64_t step) const;
+  /// The state stored at `step`, checked against its leaf. missing: withheld; mismatch: tampered;
+  /// io, limit: the verifier's own trouble.
   result<state> load_state(std::uint64_t step) const;
+  /// The same in a branch, superseded or not.
+  result<state> load_state(std::uint64_t step, std::uint64_t branch) const;
 
  private:
   struct body;
+  explicit evidence(std::shared_ptr<const body> content) : body_(std::move(content)) {}
   std::shared_ptr<const body> body_;
 };
 

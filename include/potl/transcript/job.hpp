@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job: what client and prover agreed before step 0 (SOUNDNESS rule 2). It is canonical JSON (RFC 8785); its id
-// is SHA-256("potl.job.v1" 0x00 bytes). What a check needs without running Python is a field here; the rest of the
-// recipe (classes, options, code digest) is the free-form object "task", compared as a whole.
+// The job: what client and prover agreed before step 0 (SOUNDNESS rule 2). It is canonical JSON
+// (RFC 8785); its id is SHA-256("potl.job.v1" 0x00 bytes). What a check needs without running
+// Python is a field here; the rest of the recipe (classes, options, code digest) is the free-form
+// object "task", compared as a whole.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@
 
 namespace potl::transcript {
 
-/// The learning rates of all parameter groups (of all optimizers, in order) during `steps` consecutive steps.
+/// The learning rates of all parameter groups (of all optimizers, in order) during `steps`
+/// consecutive steps.
 struct rate_run {
   std::uint64_t steps = 0;
   std::vector<double> rates;
@@ -30,28 +32,30 @@ struct job {
   std::uint64_t accumulate = 1;        ///< micro-batches per step
   bool drop_last = false;              ///< whether the last, smaller batch of an epoch is left out
   std::uint64_t checkpoint_every = 0;  ///< steps between checkpoints
-  std::uint64_t max_segment = 0;       ///< longest allowed distance between stored checkpoints, in steps
-  std::uint64_t data_count = 0;        ///< samples
-  digest data_root;                    ///< Merkle root over the samples' canonical bytes
-  digest initial_state;                ///< state digest at step 0
-  bool initial_state_from_seed = true;  ///< false: the digest of a published file
-  std::vector<rate_run> rates;          ///< empty: metric-driven, the rates are replayed state
+  std::uint64_t max_segment = 0;  ///< longest allowed distance between stored checkpoints, in steps
+  std::uint64_t data_count = 0;   ///< samples
+  digest data_root;               ///< Merkle root over the samples' canonical bytes
+  digest initial_state;           ///< state digest at step 0
+  bool initial_state_from_seed = true;   ///< false: the digest of a published file
+  std::vector<rate_run> rates;           ///< empty: metric-driven, the rates are replayed state
   std::vector<std::uint64_t> rate_ends;  ///< last step of each of `rates`; filled by parse_job
-  std::string arithmetic = "stock";     ///< mode id, NUMERICS.md
-  double tolerance_cap = 0.1;           ///< largest calibrated tolerance as a share of a segment's update
+  std::string arithmetic = "stock";      ///< mode id, NUMERICS.md
+  double tolerance_cap = 0.1;  ///< largest calibrated tolerance as a share of a segment's update
   std::uint64_t max_resumes = 0;
   std::uint64_t max_superseded = 0;  ///< steps recorded twice because of resumes, in all
   std::optional<digest> trainer;     ///< raw Ed25519 public key; absent: who trained is not proven
   std::string text;                  ///< the canonical bytes that were parsed
 
   digest id() const;
-  std::uint64_t steps_per_epoch() const;          ///< batches per epoch
+  std::uint64_t steps_per_epoch() const;             ///< batches per epoch
   std::uint64_t epoch_of(std::uint64_t step) const;  ///< 0-based epoch of 1-based step
-  /// Sample ids of step (1-based), in batch order: a slice of the epoch's permutation PRF(seed, epoch).
+  /// Sample ids of step (1-based), in batch order: a slice of the epoch's permutation PRF(seed,
+  /// epoch).
   std::vector<std::int64_t> sample_ids(std::uint64_t step) const;
   /// Rates agreed for a step, or nothing when they are replayed state.
   const std::vector<double>* rates_at(std::uint64_t step) const;
-  /// Whether a checkpoint belongs to this step: 0, the last, and every multiple of checkpoint_every.
+  /// Whether a checkpoint belongs to this step: 0, the last, and every multiple of
+  /// checkpoint_every.
   bool is_checkpoint(std::uint64_t step) const;
 };
 
@@ -61,8 +65,9 @@ result<job> parse_job(bytes_view text);
 /// What step_record::sample_ids holds: SHA-256 over the ids as little-endian int64.
 digest digest_of_ids(std::span<const std::int64_t> ids);
 
-/// Canonical JSON of the fields, for trainers without Python: `task` and `environment` are JSON objects that describe
-/// the rest of the recipe. usage when parse_job would refuse the result.
-result<std::string> format_job(const job& what, std::string_view task = "{}", std::string_view environment = "{}");
+/// Canonical JSON of the fields, for trainers without Python: `task` and `environment` are JSON
+/// objects that describe the rest of the recipe. usage when parse_job would refuse the result.
+result<std::string> format_job(const job& what, std::string_view task = "{}",
+                               std::string_view environment = "{}");
 
 }  // namespace potl::transcript

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of a transcript. Each is a leaf of the Merkle tree that the commitment signs. docs/format.md has the bytes.
+// Records of a transcript. Each is a leaf of the Merkle tree that the commitment signs.
+// docs/format.md has the bytes.
 #pragma once
 
 #include <array>
@@ -43,10 +44,10 @@ struct initial_record {
 
 struct step_record {
   digest job_id;
-  std::uint64_t step = 0;   ///< 1-based: the number of updates after it
-  std::uint64_t epoch = 0;  ///< 0-based
-  digest sample_ids;        ///< SHA-256 over the little-endian int64 ids in batch order
-  double loss = 0;          ///< mean loss of the batch before the update; its bits are bound
+  std::uint64_t step = 0;          ///< 1-based: the number of updates after it
+  std::uint64_t epoch = 0;         ///< 0-based
+  digest sample_ids;               ///< SHA-256 over the little-endian int64 ids in batch order
+  double loss = 0;                 ///< mean loss of the batch before the update; its bits are bound
   std::vector<double> rates;       ///< learning rate of every parameter group used in this step
   std::uint64_t random_draws = 0;  ///< random operations drawn by the forward passes of this step
   std::uint32_t flags = 0;         ///< step_flag bits
@@ -81,7 +82,8 @@ using record =
 std::vector<std::uint8_t> encode(const record& what);
 /// encode(), appended to `out`.
 void encode_into(const record& what, std::vector<std::uint8_t>& out);
-/// What resume_record::signature signs: the domain, a zero byte, the encoding without the signature.
+/// What resume_record::signature signs: the domain, a zero byte, the encoding without the
+/// signature.
 std::vector<std::uint8_t> resume_message(const resume_record& what);
 /// Strict inverse: exactly one encoding per record; malformed otherwise.
 result<record> decode(bytes_view bytes);

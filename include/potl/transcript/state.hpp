@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state is a typed tree: absent differs from zero, floats are bits, an int is not a float, tensors are in logical
-// order with their memory format beside them, and tensors that share memory (tied weights) appear once with aliases.
-// The state digest is SHA-256("potl.state.v1" 0x00 encoding), where a tensor is encoded as dtype, memory format, dims
-// and the content root of its bytes (crypto/tensor_digest.hpp), so the bytes can be hashed on many threads.
-// docs/format.md specifies encoding and checkpoint file.
+// A state is a typed tree: absent differs from zero, floats are bits, an int is not a float,
+// tensors are in logical order with their memory format beside them, and tensors that share memory
+// (tied weights) appear once with aliases. The state digest is SHA-256("potl.state.v1" 0x00
+// encoding), where a tensor is encoded as dtype, memory format, dims and the content root of its
+// bytes (crypto/tensor_digest.hpp), so the bytes can be hashed on many threads. docs/format.md
+// specifies encoding and checkpoint file.
 //
-// What comes from a file is bounded: nodes, depth, lengths and tensors are checked against what is there before memory
-// is taken, and a checkpoint is accepted only if it is, byte for byte, what save_checkpoint writes for its contents.
+// What comes from a file is bounded: nodes, depth, lengths and tensors are checked against what is
+// there before memory is taken, and a checkpoint is accepted only if it is, byte for byte, what
+// save_checkpoint writes for its contents.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +34,8 @@ struct state_tensor {
   std::string memory_format;  ///< "contiguous", "channels_last", "channels_last_3d"
   std::vector<std::uint64_t> dims;
   bytes_view bytes;  ///< logical (row-major) order, little-endian; owned by the state
-  std::string path;  ///< e.g. "model/parameters/0.weight"; key in the checkpoint file; set by state::make
+  std::string
+      path;  ///< e.g. "model/parameters/0.weight"; key in the checkpoint file; set by state::make
 };
 
 struct state_value;
@@ -65,13 +68,15 @@ class state {
   /// Computed on first use and kept; `threads` as in content_root.
   const digest& state_digest(unsigned threads = 1) const;
 
-  /// Bytes whose SHA-256 after the domain is the state digest; stored in the checkpoint as "potl.state".
+  /// Bytes whose SHA-256 after the domain is the state digest; stored in the checkpoint as
+  /// "potl.state".
   const std::vector<std::uint8_t>& encoding(unsigned threads = 1) const;
 
-  /// Takes ownership of `memory`, into which the tensors' spans point, and computes the paths. malformed or limit when
-  /// the tree is not canonical: text that is not UTF-8, unsorted keys, spans that do not fit their dims, aliases of
-  /// nothing, a path that a checkpoint file cannot carry. `roots` are the tensors' content roots in encoding order,
-  /// when they are known; else they are computed on first use.
+  /// Takes ownership of `memory`, into which the tensors' spans point, and computes the paths.
+  /// malformed or limit when the tree is not canonical: text that is not UTF-8, unsorted keys,
+  /// spans that do not fit their dims, aliases of nothing, a path that a checkpoint file cannot
+  /// carry. `roots` are the tensors' content roots in encoding order, when they are known; else
+  /// they are computed on first use.
   static result<state> make(state_value root, std::shared_ptr<const void> memory,
                             const std::vector<digest>* roots = nullptr);
 
@@ -80,7 +85,8 @@ class state {
   std::shared_ptr<body> body_;
 };
 
-/// Writes step-N.safetensors: every tensor under its path, the tree in the U8 tensor "potl.state". Atomic, durable.
+/// Writes step-N.safetensors: every tensor under its path, the tree in the U8 tensor "potl.state".
+/// Atomic, durable.
 status save_checkpoint(const std::string& path, const state& what);
 /// Reads, parses and hashes the same buffer. mismatch when the digest differs from `expected`.
 result<state> load_checkpoint(const std::string& path, const digest& expected,

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evidence for Python: steps as columns, findings as dictionaries.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <potl/transcript/evidence.hpp>
+
+#include "finding.hpp"
+#include "transcript.hpp"
+
+namespace potl::python {
+namespace {
+
+using namespace potl::transcript;
+
+template <class Get>
+py::list column(const std::vector<step_record>& steps, Get get) {
+  py::list out(steps.size());
+  for (std::size_t i = 0; i < steps.size(); ++i) out[i] = get(steps[i]);
+  return out;
+}
+
+py::dict columns(const std::vector<step_record>& steps) {
+  py::dict out;
+  out["step"] = column(steps, [](const step_record& one) { return py::int_(one.step); });
+  out["epoch"] = column(steps, [](const step_record& one) { return py::int_(one.epoch); });
+  out["loss"] = column(steps, [](const step_record& one) { return py::float_(one.loss); });
+  out["rates"] = column(steps, [](const step_record& one) { return py::cast(one.rates); });
+  out["flags"] = column(steps, [](const step_record& one) { return py::int_(one.flags); });
+  out["duration_ns"] =
+      column(steps, [](const step_record& one) { return py::int_(one.duration_ns); });
+  out["random_draws"] =
+      column(steps, [](const step_record& one) { return py::int_(one.random_draws); });
+  out["state"] = column(steps, [](const step_record& one) { return to_bytes(one.state); });
+  return out;
+}
+
+py::list checkpoint_list(const evidence& self) {
+  py::list out;
+  for (const checkpoint_info& one : self.checkpoints()) {
+    py::dict row;
+    row["step"] = one.step;
+    row["branch"] = one.branch;
+    row["state"] = to_bytes(one.state);
+    row["file_bytes"] = one.file_bytes;
+    out.append(row);
+  }
+  return out;
+}
+
+py::list superseded_list(const evidence& self) {
+  py::list out;
+  for (const superseded_range& one : self.superseded()) {
+    py::dict row;
+    row["branch"] = one.branch;
+    row["from_step"] = one.from_step;
+    row["last_step"] = one.last_step;
+    row["start_branch"] = one.start_branch;
+    out.append(row);
+  }
+  return out;
+}
+
+py::bytes digest_at(const evidence& self, std::uint64_t step) {
+  const digest* out = self.state_digest(step);
+  if (out == nullptr) {
+    throw exception({errc::missing, "step " + std::to_string(step) + " is not in the log", ""});
+  }
+  return to_bytes(*out);
+}
+
+evidence open_evidence(const std::string& directory, const job_handle* own,
+                       std::optional<std::string> commitment, std::vector<std::string> published,
+                       std::vector<std::string> others) {
+  evidence_options options;
+  options.directory = directory;
+  if (own != nullptr) options.client_job = *own->agreed;
+  if (commitment && commitment->empty()) {
+    throw exception({errc::malformed, "note: the commitment is empty", ""});
+  }
+  if (commitment) options.commitment = std::move(*commitment);
+  options.published = std::move(published);
+  options.other_commitments = std::move(others);
+  py::gil_scoped_release released;
+  return evidence::open(options).value();
+}
+
+state load(const evidence& self, std::uint64_t step, std::optional<std::uint64_t> branch) {
+  py::gil_scoped_release released;
+  return branch ? self.load_state(step, *branch).value() : self.load_state(step).value();
+}
+
+}  // namespace
+
+void bind_evidence(py::module_& module) {
+  py::class_<evidence>(module, "Evidence", py::module_local())
+      .def_static("open", &open_evidence, py::arg("directory"), py::kw_only(),
+                  py::arg("job").none(true), py::arg("commitment").none(true),
+                  py::arg("published") = std::vector<std::string>{},
+                  py::arg("other_commitments") = std::vector<std::string>{})
+      .def_property_readonly("job", [](const evidence& self) { return job_handle(self.agreed()); })
+      .def_property_readonly("job_is_own", &evidence::job_is_own)
+      .def_property_readonly("committed", &evidence::committed)
+      .def_property_readonly(
+          "commitment_digest",
+          [](const evidence& self) { return to_bytes(self.commitment_digest()); })
+      .def_property_readonly("log_bytes", &evidence::log_bytes)
+      .def("findings", [](const evidence& self) { return to_python(self.findings()); })
+      .def("steps", [](const evidence& self) { return columns(self.steps()); })
+      .def("superseded_steps",
+           [](const evidence& self) { return columns(self.superseded_steps()); })
+      .def("superseded", &superseded_list)
+      .def("checkpoints", &checkpoint_list)
+      .def("telemetry", [](const evidence& self) { return to_bytes(self.telemetry()); })
+      .def("load_state", &load, py::arg("step"), py::arg("branch") = py::none())
+      .def("state_digest", &digest_at, py::arg("step"));
+}
+
+}  // namespace potl::python

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+
+#include <potl/core/file.hpp>
+#include <potl/crypto/hasher.hpp>
+
+#include "transcript/audit.hpp"
+
+namespace potl::transcript {
+namespace {
+
+enum class presence { there, missing, unknown };
+
+presence look(const std::string& path, std::uint64_t& bytes) {
+  std::error_code failed;
+  const std::filesystem::file_status about = std::filesystem::symlink_status(path, failed);
+  if (about.type() == std::filesystem::file_type::not_found) return presence::missing;
+  if (failed) return presence::unknown;
+  // A link or a directory is no checkpoint; a read would refuse it.
+  if (about.type() != std::filesystem::file_type::regular) return presence::missing;
+  bytes = std::filesystem::file_size(path, failed);
+  return failed ? presence::unknown : presence::there;
+}
+
+struct stored_checkpoints {
+  std::vector<checkpoint_info> there;
+  bool readable = true;
+};
+
+stored_checkpoints find_checkpoints(const std::string& directory, const history& run) {
+  stored_checkpoints out;
+  const auto add = [&](std::uint64_t step, std::uint64_t branch, const digest& state) {
+    checkpoint_info info{step, branch, state, 0};
+    const presence found = look(directory + "/" + checkpoint_entry(step, branch), info.file_bytes);
+    if (found == presence::there) out.there.push_back(info);
+    if (found == presence::unknown) out.readable = false;
+  };
+  if (run.initial) add(0, 0, run.initial->state);
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    const step_record& one = run.steps[i];
+    if ((one.flags & static_cast<std::uint32_t>(step_flag::checkpoint)) == 0) continue;
+    add(one.step, run.branches[i], one.state);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<checkpoint_info> audit_checkpoints(const std::string& directory, const audit_input& in,
+                                               audit_log& log) {
+  constexpr std::string_view rule = "transcript.withheld";
+  stored_checkpoints stored = find_checkpoints(directory, in.run);
+  if (!stored.readable) {
+    log.inconclusive(rule, "checkpoints cannot be looked up: the system refuses it");
+    return std::move(stored.there);
+  }
+  const auto missing = [&](const std::string& reason, std::uint64_t step) {
+    log.reject(rule, reason, step);
+  };
+  if (stored.there.empty() || stored.there.front().step != 0) {
+    missing("the checkpoint of step 0 is not there", 0);
+  }
+  std::uint64_t before = 0;
+  const auto check_gap = [&](std::uint64_t step) {
+    if (step - before > in.agreed.max_segment) {
+      missing("no checkpoint between steps " + std::to_string(before) + " and " +
+                  std::to_string(step) + "; at most " + std::to_string(in.agreed.max_segment) +
+                  " steps are agreed",
+              step);
+    }
+    before = step;
+  };
+  for (const checkpoint_info& one : stored.there) check_gap(one.step);
+  const std::uint64_t last = in.run.last_step();
+  if (in.run.close && before != last) {
+    missing("the checkpoint of the last step, " + std::to_string(last) + ", is not there", last);
+  }
+  log.pass(rule, std::to_string(stored.there.size()) + " checkpoints are there, at most " +
+                     std::to_string(in.agreed.max_segment) + " steps apart");
+  return std::move(stored.there);
+}
+
+std::vector<std::uint8_t> audit_telemetry(const std::string& directory, const audit_input& in,
+                                          audit_log& log) {
+  if (!in.run.close) return {};
+  const digest& bound = in.run.close->telemetry;
+  result<std::vector<std::uint8_t>> file =
+      read_entry(directory, telemetry_name, max_telemetry_bytes);
+  if (bound == digest{}) {
+    if (file) log.note("telemetry.log is not bound by the close record: it is ignored");
+    return {};
+  }
+  if (file) {
+    if (sha256_of(*file) == bound) return std::move(*file);
+    log.reject("transcript.chain", "telemetry.log is not the one that the close record binds");
+  } else if (file.why().code == errc::io) {
+    log.inconclusive("transcript.withheld", file.why().message);
+  } else {
+    log.reject("transcript.withheld", "telemetry.log, which the close record binds, is not there");
+  }
+  return {};
+}
+
+}  // namespace potl::transcript

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/transcript/evidence.hpp>
+
+#include <algorithm>
+
+#include <potl/core/file.hpp>
+
+#include "transcript/audit.hpp"
+
+namespace potl::transcript {
+
+struct evidence::body {
+  evidence_options options;
+  job agreed;
+  bool committed = false;
+  history run;
+  std::vector<checkpoint_info> checkpoints;
+  std::vector<std::uint8_t> telemetry;
+  std::vector<finding> findings;
+};
+
+namespace {
+
+constexpr std::uint64_t max_job_bytes = std::uint64_t{16} << 20;
+
+result<job> job_of_run(const std::string& directory) {
+  const auto text = read_entry(directory, job_name, max_job_bytes);
+  if (!text) return text.why();
+  return parse_job(*text);
+}
+
+struct notes {
+  std::optional<run_note> commitment;
+  std::vector<run_note> published;
+  std::vector<run_note> others;
+};
+
+status parse_all(const std::vector<std::string>& texts, std::vector<run_note>& out) {
+  for (const std::string& text : texts) {
+    result<run_note> note = parse_run_note(text);
+    if (!note) return note.why();
+    out.push_back(std::move(*note));
+  }
+  return unit{};
+}
+
+result<notes> parse_notes(const evidence_options& options) {
+  notes out;
+  if (!options.commitment.empty()) {
+    result<run_note> note = parse_run_note(options.commitment);
+    if (!note) return note.why();
+    out.commitment = std::move(*note);
+  }
+  if (status parsed = parse_all(options.published, out.published); !parsed) return parsed.why();
+  if (status parsed = parse_all(options.other_commitments, out.others); !parsed) {
+    return parsed.why();
+  }
+  return out;
+}
+
+// The header's key, if there is one, without keeping the whole history.
+std::optional<public_key> key_in(bytes_view log, chain_rule chain) {
+  result<log_reader> reader = log_reader::open(log, chain);
+  if (!reader) return std::nullopt;
+  const std::optional<record> first = reader->next();
+  const auto* header = first ? std::get_if<header_record>(&*first) : nullptr;
+  if (header == nullptr) return std::nullopt;
+  const result<public_key> key = public_key::from_raw(header->trainer);
+  return key ? std::optional(*key) : std::nullopt;
+}
+
+std::optional<digest> job_id_in(bytes_view log, chain_rule chain) {
+  result<log_reader> reader = log_reader::open(log, chain);
+  if (!reader) return std::nullopt;
+  const std::optional<record> first = reader->next();
+  if (!first) return std::nullopt;
+  return std::visit([](const auto& one) { return one.job_id; }, *first);
+}
+
+// What was agreed is the client's job. Only with rule agreed.job off is the prover's word taken.
+result<job> agreed_job(const evidence_options& options, bytes_view log, chain_rule chain) {
+  if (!options.client_job) return job_of_run(options.directory);
+  if (in_force("agreed.job")) return *options.client_job;
+  const std::optional<digest> claimed = job_id_in(log, chain);
+  result<job> own = job_of_run(options.directory);
+  if (own && claimed && own->id() == *claimed) return own;
+  return *options.client_job;
+}
+
+}  // namespace
+
+result<evidence> evidence::open(const evidence_options& options) {
+  const result<notes> given = parse_notes(options);
+  if (!given) return given.why();
+  const auto log = read_entry(options.directory, log_name, max_log_bytes);
+  if (!log) return log.why();
+
+  history_options reading;
+  reading.chain = in_force("transcript.chain") ? chain_rule::required : chain_rule::ignored;
+  result<job> agreed = agreed_job(options, *log, reading.chain);
+  if (!agreed) return agreed.why();
+  if (agreed->trainer && in_force("agreed.trainer_key")) {
+    const result<public_key> pinned = public_key::from_raw(*agreed->trainer);
+    if (pinned) reading.key = *pinned;
+  } else {
+    reading.key = key_in(*log, reading.chain);
+  }
+  // More resumes than agreed are a finding by their number: their signatures need no look.
+  reading.max_signatures = std::min<std::uint64_t>(agreed->max_resumes + 1, 4096);
+  for (const run_note& note : given->published) reading.roots_at.push_back(note.note.note.size);
+  result<history> run = read_history(*log, reading);
+  if (!run) return run.why();
+
+  auto content = std::make_shared<body>();
+  content->options = options;
+  content->agreed = std::move(*agreed);
+  content->committed = given->commitment.has_value();
+  content->run = std::move(*run);
+  audit_log findings(content->findings);
+  const audit_input input{content->agreed,  options.client_job.has_value(),
+                          content->run,     given->commitment,
+                          given->published, given->others,
+                          reading.key};
+  audit_identity(input, findings);
+  audit_structure(input, findings);
+  audit_history(input, findings);
+  audit_recipe(input, findings);
+  audit_finite(input, findings);
+  content->checkpoints = audit_checkpoints(options.directory, input, findings);
+  content->telemetry = audit_telemetry(options.directory, input, findings);
+  return evidence(std::move(content));
+}
+
+const job& evidence::agreed() const { return body_->agreed; }
+bool evidence::job_is_own() const { return body_->options.client_job.has_value(); }
+bool evidence::committed() const { return body_->committed; }
+const digest& evidence::commitment_digest() const { return body_->run.root; }
+const std::vector<finding>& evidence::findings() const { return body_->findings; }
+const std::vector<step_record>& evidence::steps() const { return body_->run.steps; }
+const initial_record* evidence::initial() const {
+  return body_->run.initial ? &*body_->run.initial : nullptr;
+}
+const std::vector<checkpoint_info>& evidence::checkpoints() const { return body_->checkpoints; }
+const std::vector<superseded_range>& evidence::superseded() const { return body_->run.ranges; }
+const std::vector<step_record>& evidence::superseded_steps() const { return body_->run.superseded; }
+const std::vector<std::uint8_t>& evidence::telemetry() const { return body_->telemetry; }
+std::uint64_t evidence::log_bytes() const { return body_->run.bytes; }
+
+const digest* evidence::state_digest(std::uint64_t step) const { return body_->run.state_at(step); }
+
+result<state> evidence::load_state(std::uint64_t step) const {
+  const auto at = step == 0 ? std::optional<std::size_t>() : body_->run.find(step);
+  if (step != 0 && !at) {
+    return error{errc::missing, "step " + std::to_string(step) + " is not in the log", ""};
+  }
+  return load_state(step, step == 0 ? 0 : body_->run.branches[*at]);
+}
+
+result<state> evidence::load_state(std::uint64_t step, std::uint64_t branch) const {
+  const digest* expected = body_->run.state_in(step, branch);
+  const std::string name = checkpoint_entry(step, branch);
+  if (expected == nullptr) {
+    return error{errc::missing, name + " belongs to no record of the log", ""};
+  }
+  auto file = read_entry(body_->options.directory, name, body_->options.max_checkpoint_bytes);
+  if (!file) {
+    // A link or a directory in its place is the prover's doing, not the verifier's trouble.
+    error why = file.why();
+    if (why.code == errc::malformed) why.code = errc::mismatch;
+    return why;
+  }
+  result<state> out =
+      parse_checkpoint(std::move(*file), in_force("transcript.checkpoint") ? expected : nullptr);
+  if (out) return out;
+  error why = out.why();
+  if (why.code == errc::malformed || why.code == errc::limit) why.code = errc::mismatch;
+  why.message = name + ": " + why.message;
+  return why;
+}
+
+}  // namespace potl::transcript
