@@ -16,7 +16,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._calibrate import Calibration as Calibration
+    from ._calibrate import Noise as Noise
+    from ._calibrate import calibrate as calibrate
     from ._check import check as check
+    from ._checks import PEV as PEV
+    from ._checks import Policy as Policy
+    from ._checks import Replay as Replay
+    from ._checks import Telemetry as Telemetry
+    from ._errors import Inconclusive as Inconclusive
     from ._errors import (
         InternalError as InternalError,
     )
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
     from ._errors import (
         Problem as Problem,
     )
+    from ._errors import Rejected as Rejected
     from ._errors import (
         StorageError as StorageError,
     )
@@ -54,13 +63,24 @@ if TYPE_CHECKING:
         UsageError as UsageError,
     )
     from ._job import Job as Job
+    from ._prover import Prover as Prover
+    from ._prover import Step as Step
+    from ._record import record as record
+    from ._report_value import Finding as Finding
+    from ._report_value import Report as Report
+    from ._run import Commitment as Commitment
+    from ._run import Run as Run
     from ._session import Session as Session
     from ._session import StepResult as StepResult
     from ._task import Task as Task
+    from ._verify import verify as verify
 
 # Public name -> private module that defines it.
 _EXPORTS = {
-    "Commitment": "_record",
+    "Calibration": "_calibrate",
+    "Commitment": "_run",
+    "Finding": "_report_value",
+    "Inconclusive": "_errors",
     "InternalError": "_errors",
     "Job": "_job",
     "JobMismatch": "_errors",
@@ -68,16 +88,19 @@ _EXPORTS = {
     "MalformedError": "_errors",
     "MismatchError": "_errors",
     "MissingError": "_errors",
+    "Noise": "_calibrate",
     "NotReplayable": "_errors",
     "PEV": "_checks",
     "Policy": "_checks",
     "PotlError": "_errors",
     "Problem": "_errors",
     "Prover": "_prover",
+    "Rejected": "_errors",
     "Replay": "_checks",
     "Report": "_report_value",
-    "Run": "_record",
+    "Run": "_run",
     "Session": "_session",
+    "Step": "_prover",
     "StepResult": "_session",
     "StorageError": "_errors",
     "Task": "_task",
@@ -90,7 +113,7 @@ _EXPORTS = {
     "verify": "_verify",
 }
 
-__all__ = [*sorted(_EXPORTS), "__version__"]  # noqa: PLE0604
+__all__ = [*sorted(_EXPORTS), "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,7 @@ from ._core import (
 )
 
 __all__ = [
+    "Inconclusive",
     "InternalError",
     "JobMismatch",
     "LimitError",
@@ -28,6 +29,7 @@ __all__ = [
     "NotReplayable",
     "PotlError",
     "Problem",
+    "Rejected",
     "StorageError",
     "UnsupportedError",
     "UsageError",
@@ -81,3 +83,11 @@ class JobMismatch(UsageError):
 
     def __reduce__(self) -> tuple[type[JobMismatch], tuple[tuple[str, ...]]]:
         return type(self), (self.differences,)
+
+
+class Rejected(PotlError):
+    """A report that says: rejected. `Report.raise_for_verdict` raises it."""
+
+
+class Inconclusive(PotlError):
+    """A report that says: inconclusive. `Report.raise_for_verdict` raises it."""

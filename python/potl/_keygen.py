@@ -23,9 +23,14 @@ def write_pair(path: Path) -> tuple[Path, Path, str]:
             raise UsageError(f"{existing} exists and is not replaced", "choose another name")
     name.parent.mkdir(parents=True, exist_ok=True)
     key = _core.SigningKey.generate()
-    _write_new(private, key.to_pem(), mode=0o600)
+    write_private(private, key)
     _write_new(public, key.public_key.to_pem(), mode=0o644)
     return private, public, key.public_key.key_id
+
+
+def write_private(path: Path, key: _core.SigningKey) -> None:
+    """Writes a PEM file that only its owner can read. It must not exist."""
+    _write_new(path, key.to_pem(), mode=0o600)
 
 
 def _write_new(path: Path, text: str, *, mode: int) -> None:

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Worker processes for replays: which executors are fit for it, and potl's own pool.
+
+Workers are spawned, never forked: a process that has run torch owns threads that a fork does not
+copy, and the child waits for them for ever. Threads are refused because they share torch's random
+number generators.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import multiprocessing
+import multiprocessing.context
+import sys
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
+
+from ._errors import UsageError
+
+
+def check_executor(executor: Executor) -> None:
+    """Raises UsageError for an executor whose workers would give wrong answers or hang."""
+    if isinstance(executor, ThreadPoolExecutor):
+        raise UsageError(
+            "a thread pool cannot replay: its threads share torch's random number generators",
+            "pass workers=n, or a ProcessPoolExecutor whose mp_context is "
+            'multiprocessing.get_context("spawn")',
+        )
+    if isinstance(executor, ProcessPoolExecutor):
+        context: Any = getattr(executor, "_mp_context", None) or multiprocessing.get_context()
+        if context.get_start_method() == "fork":
+            raise UsageError(
+                "a process pool that forks cannot replay: forking after torch has started threads "
+                "hangs",
+                'pass workers=n, or mp_context=multiprocessing.get_context("spawn")',
+            )
+
+
+def task_name(task: object) -> str:
+    """The "module:function" of a task for workers; UsageError says why something cannot have
+    one.
+    """
+    if isinstance(task, str):
+        return task
+    module = getattr(task, "__module__", None)
+    name = getattr(task, "__qualname__", "")
+    if module in (None, "__main__", "__mp_main__") or "<" in name or not name:
+        shown = name or repr(task)
+        raise UsageError(
+            f"worker processes cannot import the task {shown} of {module or 'no module'}",
+            'put build() into a module and pass task="module:build", or leave workers=0',
+        )
+    return f"{module}:{name}"
+
+
+def load_task(name: str) -> Callable[[], Any]:
+    """Imports "module:function".
+
+    Raises:
+        UsageError: There is no such module or function.
+    """
+    module_name, colon, path = name.partition(":")
+    if not colon or not module_name or not path:
+        raise UsageError(f'a task is named "module:function", not "{name}"', "")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and not module_name.startswith(error.name):
+            raise
+        raise UsageError(
+            f'there is no module "{module_name}" for the task "{name}"',
+            "run from the folder that holds it, or set PYTHONPATH",
+        ) from error
+    for part in path.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            raise UsageError(f'module "{module_name}" has no "{path}"', "")
+    if not callable(found):
+        raise UsageError(f'"{name}" is not a function', "")
+    function: Callable[[], Any] = found
+    return function
+
+
+def new_pool(workers: int) -> ProcessPoolExecutor:
+    """A pool of `workers` spawned processes that do not run the parent's script again."""
+    return ProcessPoolExecutor(max_workers=workers, mp_context=_SpawnContext())
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    # A spawned child normally imports the parent's script, which an unguarded script does not
+    # survive. Workers need no more than the module of the task.
+    real = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = real
+
+
+class _SpawnProcess(multiprocessing.context.SpawnProcess):
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - multiprocessing calls it so
+        with _without_main():
+            return multiprocessing.context.SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]
+
+
+class _SpawnContext(multiprocessing.context.SpawnContext):
+    Process = _SpawnProcess

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fulfils the requests of checks: restores recorded states, runs agreed steps, measures. It decides
+nothing.
+
+Whose fault an exception is decides between a rejection and "inconclusive", so it is found out by
+experiment: the step that failed is run again from the verifier's own initial state. Only when that
+works, and the recorded state fails a second time in the same way, does the recorded state carry the
+blame. What the data pipeline, memory, files or clocks do wrong is always the verifier's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+
+if TYPE_CHECKING:
+    from ._session import Session, StepResult
+
+Measurement = dict[str, Any]
+
+# How often a failing request is tried before its failure counts as reproducible.
+_ATTEMPTS = 2
+
+
+class _FailedError(Exception):
+    """A request could not be fulfilled, and why: one of the states of `measured` in
+    checks/request.hpp.
+    """
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _SuspectError(Exception):
+    """Restoring or running a recorded state failed; whether it is to blame must still be found
+    out.
+    """
+
+    def __init__(self, cause: Exception, control: Callable[[], None]) -> None:
+        super().__init__(describe(cause))
+        self.cause = cause
+        self.control = control
+
+
+class Replayer:
+    """One task under one job, and the evidence whose requests it fulfils.
+
+    Args:
+        session: Freshly opened: its present state is the honest initial state of control
+            experiments.
+        evidence: Where recorded states come from.
+        timeout: Seconds that one request may take, looked at between steps; None for no limit.
+    """
+
+    def __init__(
+        self, session: Session, evidence: _core.Evidence, *, timeout: float | None = None
+    ) -> None:
+        self._session = session
+        self._evidence = evidence
+        self._timeout = timeout
+        self._initial = session.capture()
+        self._kept: tuple[int, _core.State] | None = None
+
+    def fulfil(self, request: Mapping[str, Any]) -> Measurement:
+        """The measurement that answers `request`. Interrupts propagate; every other exception
+        becomes a status.
+        """
+        measure = {
+            "segment": self._segment,
+            "loss": self._loss,
+            "subset_loss": self._subset_loss,
+        }[request["kind"]]
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        status, message = "verifier_error", ""
+        kinds: list[type[Exception]] = []
+        for _ in range(_ATTEMPTS):
+            try:
+                return {"request": dict(request), "status": "ok", **measure(request, deadline)}
+            except _FailedError as failure:
+                status, message = failure.status, str(failure)
+                break
+            except _SuspectError as suspect:
+                message = str(suspect)
+                kinds.append(type(suspect.cause))
+                if is_own_trouble(suspect.cause) or not self._passes(suspect.control):
+                    break
+                if kinds == [kinds[0]] * _ATTEMPTS:
+                    status = "prover_error"
+            except Exception as error:
+                message = describe(error)
+                break
+        return {"request": dict(request), "status": status, "message": message}
+
+    # ------------------------------------------------------------------ the three kinds of request
+
+    def _segment(self, request: Mapping[str, Any], deadline: float | None) -> Measurement:
+        start, end = int(request["start"]), int(request["end"])
+        begin = time.perf_counter()
+        recorded_start = self._load(start)
+        load_seconds = time.perf_counter() - begin
+
+        begin = time.perf_counter()
+        results = self._run(recorded_start, start, end, deadline)
+        replayed = self._session.capture()
+        superseded = bool(request.get("superseded", False))
+        expected = self._digest(end, request)
+        equal = replayed.digest() == expected
+        answer: Measurement = {
+            "digest_equal": equal,
+            "losses": [float(result.loss) for result in results],
+            "rates": [list(result.rates) for result in results],
+            "skipped": [bool(result.skipped) for result in results],
+            "gradient_norm_mean": sum(r.gradient_norm for r in results) / max(1, len(results)),
+            "replay_seconds": time.perf_counter() - begin,
+        }
+        if not equal and not superseded:
+            begin = time.perf_counter()
+            recorded_end = self._load(end)
+            load_seconds += time.perf_counter() - begin
+            answer["distances"] = _core.compare_states(recorded_start, recorded_end, replayed)
+        if not equal:
+            begin = time.perf_counter()
+            answer["first_differing_step"] = self._first_difference(
+                recorded_start, request, deadline
+            )
+            answer |= self._noise(request, recorded_start, replayed, deadline)
+            answer["noise_seconds"] = time.perf_counter() - begin
+        answer["load_seconds"] = load_seconds
+        return answer
+
+    def _noise(
+        self,
+        request: Mapping[str, Any],
+        recorded_start: _core.State,
+        replayed: _core.State,
+        deadline: float | None,
+    ) -> Measurement:
+        start, end = int(request["start"]), int(request["end"])
+        distances: list[list[dict[str, Any]]] = []
+        losses: list[list[float]] = []
+        for index in range(int(request.get("noise_repeats", 0))):
+            with self._session.perturb("replay", index):
+                results = self._run(recorded_start, start, end, deadline)
+            perturbed = self._session.capture()
+            distances.append(_core.compare_states(recorded_start, replayed, perturbed))
+            losses.append([float(result.loss) for result in results])
+        return {"noise": distances, "noise_losses": losses}
+
+    def _loss(self, request: Mapping[str, Any], deadline: float | None) -> Measurement:
+        step = int(request["step"])
+        begin = time.perf_counter()
+        state = self._load(step - 1)
+        ids = self._session.sample_ids(step)
+
+        def once() -> float:
+            _check(deadline)
+            self._restore(state, step)
+            return float(self._guarded(step, lambda: self._session.loss_at(step, ids)))
+
+        loss = once()
+        noise = []
+        for index in range(int(request.get("noise_repeats", 0))):
+            with self._session.perturb("replay", index):
+                noise.append(once())
+        return {"loss": loss, "noise": noise, "seconds": time.perf_counter() - begin}
+
+    def _subset_loss(self, request: Mapping[str, Any], deadline: float | None) -> Measurement:
+        step = int(request["step"])
+        begin = time.perf_counter()
+        state = self._load(step)
+        _check(deadline)
+        self._restore(state, step)
+        ids = list(request["sample_ids"])
+        mean, deviation = self._guarded(step, lambda: self._session.subset_loss(ids))
+        return {
+            "mean": float(mean),
+            "standard_deviation": float(deviation),
+            "seconds": time.perf_counter() - begin,
+        }
+
+    # ------------------------------------------------------------------ running
+
+    def _run(
+        self, state: _core.State, start: int, end: int, deadline: float | None
+    ) -> list[StepResult]:
+        return [result for result, _ in self._steps(state, start, end, deadline)]
+
+    def _steps(
+        self, state: _core.State, start: int, end: int, deadline: float | None
+    ) -> Iterator[tuple[StepResult, int]]:
+        _check(deadline)
+        self._restore(state, start)
+        for step, _, batch in self._session.batches(start + 1, end):
+            _check(deadline)
+            try:
+                result = self._session.run_step(step, batch)
+            except Exception as error:
+                raise _SuspectError(error, self._control(step, batch)) from error
+            yield result, step
+
+    def _first_difference(
+        self, state: _core.State, request: Mapping[str, Any], deadline: float | None
+    ) -> int | None:
+        for _, step in self._steps(state, int(request["start"]), int(request["end"]), deadline):
+            if self._session.capture().digest() != self._digest(step, request):
+                return step
+        return None
+
+    def _digest(self, step: int, request: Mapping[str, Any]) -> bytes | None:
+        """The recorded digest after a step, on the branch that the request is about."""
+        if not request.get("superseded", False):
+            return self._evidence.state_digest(step)
+        replaced = self._evidence.superseded_steps()
+        for at, branch, digest in zip(
+            replaced["step"], replaced["branch"], replaced["state"], strict=True
+        ):
+            if at == step and branch == request["branch"]:
+                return bytes(digest)
+        return None
+
+    def _load(self, step: int) -> _core.State:
+        # A loss and the segment after it start from the same state.
+        if self._kept is not None and self._kept[0] == step:
+            return self._kept[1]
+        self._kept = None
+        try:
+            state = self._evidence.load_state(step)
+        except _core.MissingError as error:
+            raise _FailedError("withheld", str(error)) from error
+        except (_core.MismatchError, _core.MalformedError) as error:
+            raise _FailedError("tampered", str(error)) from error
+        self._kept = (step, state)
+        return state
+
+    def _restore(self, state: _core.State, step: int) -> None:
+        try:
+            self._session.restore(state)
+        except Exception as error:
+            raise _SuspectError(error, lambda: self._session.restore(self._initial)) from error
+
+    def _guarded(self, step: int, what: Callable[[], Any]) -> Any:
+        def control() -> None:
+            self._session.restore(self._initial)
+            what()
+
+        try:
+            return what()
+        except Exception as error:
+            raise _SuspectError(error, control) from error
+
+    def _control(self, step: int, batch: Any) -> Callable[[], None]:
+        def run() -> None:
+            self._session.restore(self._initial)
+            self._session.run_step(step, batch)
+
+        return run
+
+    @staticmethod
+    def _passes(control: Callable[[], None]) -> bool:
+        try:
+            control()
+        except Exception:
+            return False
+        return True
+
+
+def describe(error: BaseException) -> str:
+    """One line about an exception."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def is_own_trouble(error: BaseException) -> bool:
+    """Whether an exception speaks of this machine, whatever the recorded state holds."""
+    if isinstance(error, (MemoryError, OSError, TimeoutError, _core.StorageError)):
+        return True
+    # torch reports memory as RuntimeError on the CPU and as its subclass OutOfMemoryError on a GPU.
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in str(error) or "can't allocate memory" in str(error)
+    )
+
+
+def _check(deadline: float | None) -> None:
+    if deadline is not None and time.monotonic() > deadline:
+        raise _FailedError(
+            "verifier_error", "TimeoutError: the request took longer than its time limit"
+        )

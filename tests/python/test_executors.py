@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which executors replay, and how a task reaches them."""
+
+import multiprocessing
+import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import driver_tasks
+import pytest
+
+from potl import UsageError, _executors
+
+
+def test_thread_pools_are_refused_with_the_remedy() -> None:
+    with ThreadPoolExecutor(1) as pool, pytest.raises(UsageError, match="workers=n"):
+        _executors.check_executor(pool)
+
+
+def test_forking_pools_are_refused_with_the_remedy() -> None:
+    forking = multiprocessing.get_context("fork")
+    with (
+        ProcessPoolExecutor(1, mp_context=forking) as pool,
+        pytest.raises(UsageError, match="spawn"),
+    ):
+        _executors.check_executor(pool)
+
+
+def test_spawning_pools_are_taken() -> None:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        _executors.check_executor(pool)
+
+
+def test_a_function_of_a_module_has_a_name_for_workers() -> None:
+    assert _executors.task_name(driver_tasks.build) == "driver_tasks:build"
+    assert _executors.load_task("driver_tasks:build") is driver_tasks.build
+
+
+def test_a_lambda_is_refused_with_the_remedy() -> None:
+    with pytest.raises(UsageError, match="module:build"):
+        _executors.task_name(lambda: None)
+
+
+def test_a_function_of_the_running_script_is_refused_with_the_remedy() -> None:
+    def build() -> None: ...
+
+    build.__module__, build.__qualname__ = "__main__", "build"
+    with pytest.raises(UsageError, match="into a module"):
+        _executors.task_name(build)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "build", ":build", "driver_tasks:", "no_such_module:build", "driver_tasks:nothing"]
+)
+def test_a_name_without_a_function_is_a_usage_error(name: str) -> None:
+    with pytest.raises(UsageError):
+        _executors.load_task(name)
+
+
+def test_a_module_that_misses_a_dependency_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "needs_more.py").write_text("import no_such_dependency\n")
+    with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
+        _executors.load_task("needs_more:build")
+
+
+def test_workers_do_not_run_the_parents_script() -> None:
+    with _executors.new_pool(1) as pool:
+        loaded = pool.submit(driver_tasks.main_file).result(timeout=60)
+    assert loaded is None
+    assert "__main__" in sys.modules

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose fault an error is, with a session and evidence that fail on command."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from potl import MismatchError, MissingError, StorageError
+from potl._fulfil import Replayer
+
+SEGMENT = {"kind": "segment", "start": 4, "end": 8, "noise_repeats": 2, "superseded": False}
+LOSS = {"kind": "loss", "step": 5, "noise_repeats": 1}
+
+
+class State:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def digest(self, threads: int = 1) -> bytes:
+        return self.name.encode()
+
+
+class Session:
+    """Restores and runs names of states; `on_step`, `on_restore` and `on_batch` may raise."""
+
+    def __init__(self) -> None:
+        self.now = "own"
+        self.on_step: Callable[[str, int], None] = lambda state, step: None
+        self.on_restore: Callable[[str], None] = lambda state: None
+        self.on_batch: Callable[[int], None] = lambda step: None
+        self.perturbed: list[int] = []
+
+    def capture(self) -> State:
+        return State(self.now)
+
+    def restore(self, state: State) -> None:
+        self.on_restore(state.name)
+        self.now = state.name
+
+    def sample_ids(self, step: int) -> list[int]:
+        return [step]
+
+    def batches(self, first: int, last: int) -> Iterator[tuple[int, list[int], int]]:
+        for step in range(first, last + 1):
+            self.on_batch(step)
+            yield step, [step], step
+
+    def run_step(self, step: int, batch: int) -> Any:
+        self.on_step(self.now, step)
+        self.now = f"{self.now}+"
+        return SimpleNamespace(
+            loss=1.0,
+            rates=[0.1],
+            random_draws=0,
+            skipped=False,
+            non_finite=False,
+            gradient_norm=2.0,
+        )
+
+    def loss_at(self, step: int, ids: list[int]) -> float:
+        self.on_step(self.now, step)
+        return 0.5
+
+    @contextlib.contextmanager
+    def perturb(self, kind: str, index: int) -> Iterator[None]:
+        self.perturbed.append(index)
+        yield
+
+
+class Evidence:
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def load_state(self, step: int) -> State:
+        if self.error is not None:
+            raise self.error
+        return State(f"s{step}")
+
+    def state_digest(self, step: int) -> bytes:
+        return b"s4" + b"+" * (step - 4)
+
+
+def replayer(session: Session, evidence: "Evidence | None" = None, **options: Any) -> Replayer:
+    return Replayer(session, evidence or Evidence(), **options)  # type: ignore[arg-type]
+
+
+def test_a_replay_that_ends_in_the_recorded_state_needs_no_noise() -> None:
+    session = Session()
+    answer = replayer(session).fulfil(SEGMENT)
+    assert answer["status"] == "ok" and answer["digest_equal"]
+    assert answer["losses"] == [1.0] * 4 and answer["gradient_norm_mean"] == 2.0
+    assert session.perturbed == []
+
+
+def test_losses_are_repeated_under_perturbation() -> None:
+    session = Session()
+    answer = replayer(session).fulfil(LOSS)
+    assert (answer["loss"], answer["noise"]) == (0.5, [0.5])
+    assert session.perturbed == [0]
+
+
+def test_a_state_that_is_not_there_is_withheld() -> None:
+    evidence = Evidence()
+    evidence.error = MissingError("no step-4.safetensors")
+    assert replayer(Session(), evidence).fulfil(SEGMENT)["status"] == "withheld"
+
+
+def test_a_state_with_another_digest_is_tampered() -> None:
+    evidence = Evidence()
+    evidence.error = MismatchError("step-4.safetensors")
+    assert replayer(Session(), evidence).fulfil(SEGMENT)["status"] == "tampered"
+
+
+@pytest.mark.parametrize("error", [StorageError("read error"), OSError("gone"), MemoryError()])
+def test_trouble_with_the_verifiers_own_disk_or_memory_is_its_own(error: Exception) -> None:
+    evidence = Evidence()
+    evidence.error = error
+    assert replayer(Session(), evidence).fulfil(SEGMENT)["status"] == "verifier_error"
+
+
+def test_a_step_that_always_fails_is_the_verifiers_error() -> None:
+    session = Session()
+
+    def fail(state: str, step: int) -> None:
+        raise RuntimeError("no such operator")
+
+    session.on_step = fail
+    answer = replayer(session).fulfil(SEGMENT)
+    assert answer["status"] == "verifier_error"
+    assert "no such operator" in answer["message"]
+
+
+def test_a_step_that_fails_only_on_the_recorded_state_is_the_provers() -> None:
+    session = Session()
+
+    def fail(state: str, step: int) -> None:
+        if state.startswith("s4"):
+            raise RuntimeError("index out of range")
+
+    session.on_step = fail
+    assert replayer(session).fulfil(SEGMENT)["status"] == "prover_error"
+    assert replayer(session).fulfil(LOSS)["status"] == "prover_error"
+
+
+def test_a_failure_that_does_not_come_again_is_forgotten() -> None:
+    session = Session()
+    failures = [RuntimeError("once")]
+
+    def fail(state: str, step: int) -> None:
+        if state.startswith("s4") and failures:
+            raise failures.pop()
+
+    session.on_step = fail
+    assert replayer(session).fulfil(SEGMENT)["status"] == "ok"
+
+
+def test_a_state_that_cannot_be_restored_is_the_provers() -> None:
+    session = Session()
+
+    def fail(state: str) -> None:
+        if state == "s4":
+            raise ValueError("unexpected tensor")
+
+    session.on_restore = fail
+    assert replayer(session).fulfil(SEGMENT)["status"] == "prover_error"
+
+
+def test_memory_running_out_in_a_step_is_the_verifiers_error() -> None:
+    session = Session()
+
+    def fail(state: str, step: int) -> None:
+        if state.startswith("s4"):
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    session.on_step = fail
+    assert replayer(session).fulfil(SEGMENT)["status"] == "verifier_error"
+
+
+def test_data_that_cannot_be_read_is_the_verifiers_error() -> None:
+    session = Session()
+
+    def fail(step: int) -> None:
+        if step == 6:
+            raise KeyError("image 6")
+
+    session.on_batch = fail
+    assert replayer(session).fulfil(SEGMENT)["status"] == "verifier_error"
+
+
+def test_a_replay_beyond_its_time_limit_is_the_verifiers_error() -> None:
+    answer = replayer(Session(), timeout=-1.0).fulfil(SEGMENT)
+    assert answer["status"] == "verifier_error" and "time limit" in answer["message"]
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_interrupts_are_passed_on(interrupt: type[BaseException]) -> None:
+    session = Session()
+
+    def fail(state: str, step: int) -> None:
+        raise interrupt
+
+    session.on_step = fail
+    with pytest.raises(interrupt):
+        replayer(session).fulfil(SEGMENT)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a prover's key comes from."""
+
+import logging
+import stat
+from pathlib import Path
+
+import pytest
+
+from potl import MalformedError, UsageError, _core, _keys
+
+
+def test_a_new_key_is_private_announced_and_has_its_public_half_beside_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "new" / "trainer.pem"
+    with caplog.at_level(logging.WARNING, logger="potl"):
+        key = _keys.load_or_create(path)
+    assert str(path) in caplog.text
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    public = _core.PublicKey.from_pem(path.with_suffix(".pub").read_text())
+    assert public == key.public_key
+
+
+def test_an_existing_key_is_used_silently(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = _keys.load_or_create(tmp_path / "trainer.pem")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="potl"):
+        again = _keys.load_or_create(tmp_path / "trainer.pem")
+    assert again.public_key == made.public_key
+    assert caplog.text == ""
+
+
+def test_a_lost_private_key_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "trainer.pub").write_text(_core.SigningKey.generate().public_key.to_pem())
+    with pytest.raises(UsageError, match="restore"):
+        _keys.load_or_create(tmp_path / "trainer.pem")
+
+
+def test_a_public_key_does_not_sign(tmp_path: Path) -> None:
+    _keys.load_or_create(tmp_path / "trainer.pem")
+    with pytest.raises(MalformedError):
+        _keys.load_or_create(tmp_path / "trainer.pub")
+    with pytest.raises(UsageError, match=r"NAME\.pem"):
+        _keys.load_or_create(tmp_path / "other.pub")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"not a key"])
+def test_a_file_that_is_no_key_is_malformed(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "trainer.pem").write_bytes(content)
+    with pytest.raises(MalformedError):
+        _keys.load_or_create(tmp_path / "trainer.pem")
+
+
+def test_a_run_without_a_key_keeps_its_own(tmp_path: Path) -> None:
+    key = _keys.for_run(None, tmp_path / "run")
+    assert stat.S_IMODE((tmp_path / "run" / "key.pem").stat().st_mode) == 0o600
+    assert _keys.for_run(None, tmp_path / "run").public_key == key.public_key
+
+
+def test_a_key_object_is_taken_as_it_is(tmp_path: Path) -> None:
+    key = _core.SigningKey.generate()
+    assert _keys.for_run(key, tmp_path) is key

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verifier remembers about a job."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from potl import UsageError, _ledger
+
+JOB = bytes(range(32))
+
+
+def challenge(nonce: int = 1, samples: int = 12) -> _ledger.Challenge:
+    return _ledger.new_challenge(bytes([nonce]) * 32, [("replay", {"samples": samples})])
+
+
+def add(
+    path: Path, *, note: "str | None" = "a\n", nonce: int = 1, job: bytes = JOB
+) -> _ledger.Memory:
+    return _ledger.remember(path, job_id=job, commitment=note, challenge=challenge(nonce))
+
+
+def test_what_is_remembered_is_known_next_time(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "ledger.json"
+    assert add(path) == _ledger.Memory()
+    known = _ledger.recall(path, job_id=JOB)
+    assert known.commitments == ("a\n",)
+    assert [c.nonce for c in known.challenges] == ["01" * 32]
+    assert known.challenges[0].checks == (("replay", {"samples": 12}),)
+
+
+def test_the_same_challenge_is_kept_once(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    for nonce in (1, 2, 1):
+        add(path, nonce=nonce)
+    assert [c.nonce[:2] for c in _ledger.recall(path, job_id=JOB).challenges] == ["01", "02"]
+
+
+def test_every_commitment_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    for note in ("a\n", "b\n", "a\n"):
+        add(path, note=note)
+    assert _ledger.recall(path, job_id=JOB).commitments == ("a\n", "b\n")
+
+
+def test_the_ledger_of_another_job_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    add(path)
+    with pytest.raises(UsageError, match="another job"):
+        add(path, job=bytes(32))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "job": 3}', "\x00"])
+def test_a_damaged_ledger_is_an_error_and_not_an_empty_memory(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "ledger.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"not a ledger|another job"):
+        _ledger.recall(path, job_id=JOB)
+
+
+def test_a_ledger_with_a_nonce_that_is_no_number_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    add(path)
+    document = json.loads(path.read_text())
+    document["challenges"][0]["nonce"] = "xyz"
+    path.write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="not a ledger"):
+        _ledger.recall(path, job_id=JOB)
+
+
+def test_the_default_path_follows_the_state_directory_and_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert _ledger.default_path(JOB) == tmp_path / "potl" / "jobs" / f"{JOB.hex()}.json"
