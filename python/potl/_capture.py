@@ -184,7 +184,9 @@ class TreeBuilder:
         dtype = DTYPES.get(tensor.dtype)
         problem = _problem_of(tensor, dtype)
         if problem is not None:
-            raise NotReplayable(Problem(what=problem[0], where=path or "optimizer state", remedy=problem[1]))
+            raise NotReplayable(
+                Problem(what=problem[0], where=path or "optimizer state", remedy=problem[1])
+            )
         plain = tensor.detach()
         shape = tuple(plain.shape)
         layout = memory_format(plain)
@@ -195,9 +197,7 @@ class TreeBuilder:
             and not plain.is_neg()
         )
         if in_place:
-            described = _core.Tensor(
-                dtype, shape, layout, plain.data_ptr(), plain.nbytes, plain
-            )
+            described = _core.Tensor(dtype, shape, layout, plain.data_ptr(), plain.nbytes, plain)
             self._used[id(tensor)] = (
                 tensor,
                 tensor.data_ptr(),
@@ -254,7 +254,10 @@ def _problem_of(tensor: torch.Tensor, dtype: str | None) -> tuple[str, str] | No
             "run one batch through the model in build(), or give the sizes",
         )
     if tensor.is_meta:
-        return ("a meta tensor has no values", "materialise the model in build() (to_empty, then initialise)")
+        return (
+            "a meta tensor has no values",
+            "materialise the model in build() (to_empty, then initialise)",
+        )
     if type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
         name = type(tensor).__name__
         return (f"a {name} keeps its values elsewhere", "keep plain tensors in the training state")

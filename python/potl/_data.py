@@ -133,7 +133,13 @@ def _compare_second_read(dataset: Any, index: int, leaf: bytes, seeded: bool) ->
 def _generators() -> tuple[Any, ...]:
     """The state of every global generator that reading a sample might draw from."""
     kind, words, *rest = np.random.get_state(legacy=True)
-    return (torch.get_rng_state().numpy().tobytes(), random.getstate(), kind, words.tobytes(), *rest)
+    return (
+        torch.get_rng_state().numpy().tobytes(),
+        random.getstate(),
+        kind,
+        words.tobytes(),
+        *rest,
+    )
 
 
 def _is_plain(dataset: Any) -> bool:
@@ -185,9 +191,7 @@ class Reader:
         self._transform = transform
         self._collate = default_collate if collate_fn is None else collate_fn
         self._seeded_collate = self._collate is not default_collate
-        self._plain = (
-            _is_plain(dataset) and transform is None and not self._seeded_collate
-        )
+        self._plain = _is_plain(dataset) and transform is None and not self._seeded_collate
         self._seeded_reads = seeded_reads and not _is_plain(dataset)
 
     @property

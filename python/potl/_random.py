@@ -228,12 +228,17 @@ def _require(condition: bool, message: str) -> None:
 def _uniform_(
     self: torch.Tensor, low: float = 0.0, high: float = 1.0, generator: Generator = None
 ) -> torch.Tensor:
-    _require(low <= high, f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
+    _require(
+        low <= high,
+        f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}",
+    )
     if self.numel() == 0:
         return self
     key = _subkey(generator)
     if self.is_complex():
-        torch.view_as_real(self).copy_(_filled((*self.shape, 2), key, _core.fill_uniform, low, high))
+        torch.view_as_real(self).copy_(
+            _filled((*self.shape, 2), key, _core.fill_uniform, low, high)
+        )
         return self
     return _fill(self, lambda out: _core.fill_uniform(out, key, 0, low, high))
 

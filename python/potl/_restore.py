@@ -30,7 +30,11 @@ def restore_task(task: Task, tree: Tree) -> None:
     placed: Placed = {}
     with torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given buffer is not writable")
-        _same_names(tree, ("model", "optimizers", "schedulers", "scaler", "ema", "state", "counters"), "state")
+        _same_names(
+            tree,
+            ("model", "optimizers", "schedulers", "scaler", "ema", "state", "counters"),
+            "state",
+        )
         # In the order of the state's paths, because an alias refers to the first of its tensors.
         _restore_average(task, tree["ema"], placed)
         _restore_module(task.model, tree["model"], "model", placed)
@@ -136,7 +140,9 @@ def _restore_optimizer(optimizer: Optimizer, tree: Tree, path: str, placed: Plac
     _same_count(tree["param_groups"], optimizer.param_groups, f"{path}/param_groups")
     numbers: dict[int, int] = {}
     owners: dict[int, torch.Tensor] = {}
-    for i, (group, saved) in enumerate(zip(optimizer.param_groups, tree["param_groups"], strict=True)):
+    for i, (group, saved) in enumerate(
+        zip(optimizer.param_groups, tree["param_groups"], strict=True)
+    ):
         own = [numbers.setdefault(id(p), len(numbers)) for p in group["params"]]
         owners.update(zip(own, group["params"], strict=True))
         if own != saved["params"]:
@@ -161,7 +167,9 @@ def _restore_optimizer(optimizer: Optimizer, tree: Tree, path: str, placed: Plac
         if isinstance(saved, dict) and isinstance(owner, torch.Tensor):
             known = kept if isinstance(kept, dict) else {}
             optimizer.state[owner] = {
-                key: _optimizer_value(optimizer, owner, key, value, known.get(key), placed, f"{place}/{key}")
+                key: _optimizer_value(
+                    optimizer, owner, key, value, known.get(key), placed, f"{place}/{key}"
+                )
                 for key, value in saved.items()
             }
         else:

@@ -14,6 +14,10 @@ from . import _core
 from ._task import Task, is_metric_driven
 
 
+# Relative: some hundred thousand units in the last place, far below any rate that somebody would choose.
+_ROUNDING = 1e-10
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """The sizes of a training, the order of its samples and its learning rates."""
@@ -65,6 +69,8 @@ class Schedule:
 
     def sample_ids(self, step: int) -> list[int]:
         """Samples of a step, in batch order."""
+        if self.job is not None:
+            return self.job.sample_ids(step)
         epoch = self.epoch_of(step)
         order = self._order.get(epoch)
         if order is None:
@@ -88,20 +94,25 @@ def rates_of(task: Task) -> list[float]:
 
 
 def set_rates(task: Task, rates: Sequence[float] | None) -> None:
-    """Puts agreed rates in the place of what schedulers computed, with whatever mathematical library, for them."""
+    """Puts agreed rates in the place of what schedulers computed for them with whatever mathematical library.
+
+    A rate that differs by more than rounding is left as it is: it is not for a replay to correct another recipe.
+    """
     if rates is None:
         return
     groups = [group for o in task.optimizers for group in o.param_groups]
+    if len(groups) != len(rates):
+        return
     changed = False
     for group, rate in zip(groups, rates, strict=True):
-        own = group["lr"]
-        if isinstance(own, torch.Tensor):
-            if float(own) != rate:
-                own.fill_(rate)
-                changed = True
-        elif own != rate:
+        own = float(group["lr"])
+        if own == rate or not abs(own - rate) <= _ROUNDING * abs(rate):
+            continue
+        changed = True
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
             group["lr"] = rate
-            changed = True
     if changed:
         for scheduler in task.schedulers:
             _renew_last_rates(scheduler)

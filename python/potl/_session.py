@@ -15,10 +15,10 @@ import torch
 from . import _core, _noise, _random
 from ._capture import TreeBuilder
 from ._data import Planned, Reader, batches, check_dataset
-from ._errors import JobMismatch, MismatchError, NotReplayable, Problem, UsageError
+from ._errors import MismatchError, NotReplayable, Problem, UsageError
 from ._restore import restore_task
 from ._schedule import Schedule, end_epoch_metric, rates_of, set_rates
-from ._task import Task, to_device
+from ._task import Task, overrides_step, to_device
 from ._weights import load_weights
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ class Session:
         ...         print(session.run_step(step, batch).loss)
     """
 
-    def __init__(self, task: Task, schedule: Schedule, reader: Reader) -> None:
+    def __init__(self, task: Task, schedule: Schedule, reader: Reader, build: Build) -> None:
         self.task = task
+        self.build = build
         self._schedule = schedule
         self._reader = reader
         self._builder = TreeBuilder(task)
@@ -83,8 +84,8 @@ class Session:
             job: What was agreed. Without it the schedule is the task's own, and learning rates are not pinned.
 
         Raises:
-            UsageError: `build` does not return a usable task, or the job has another seed.
-            JobMismatch: The task has another number of steps, samples or micro-batches than the job.
+            UsageError: `build` does not return a usable task, or the job has another seed. Whether the task is the
+                job's is another question: `difference` of `_job` answers it.
         """
         core: _core.Job | None = getattr(job, "core", job)
         if core is not None and core.seed != seed:
@@ -95,7 +96,6 @@ class Session:
                 schedule = Schedule.of_task(task, seed=seed)
             else:
                 schedule = Schedule.of_job(core)
-                _require_same_schedule(schedule, task)
             reader = Reader(
                 task.dataset,
                 seed=seed,
@@ -103,7 +103,7 @@ class Session:
                 collate_fn=task.collate_fn,
                 seeded_reads=schedule.seeded_reads,
             )
-            session = cls(task, schedule, reader)
+            session = cls(task, schedule, reader, build)
             initial = getattr(job, "initial", None)
             if initial is not None:
                 session.restore(initial)
@@ -195,7 +195,7 @@ class Session:
             scale = None if task.scaler is None else task.scaler.get_scale()
             self._squared_norm = 0.0
             self._running = step
-            if type(task).step is not Task.step:
+            if overrides_step(task):
                 self._before_micro_batch(0)
             drawn = _random.draws()
             loss = _as_number(task.step(batch))
@@ -241,7 +241,9 @@ class Session:
             for number, first in enumerate(range(0, len(ids), self.task.batch_size)):
                 part = list(ids[first : first + self.task.batch_size])
                 batch = to_device(self._reader(number, epoch, part), self.task.device)
-                _random.seed_torch(_core.derive_key(self._schedule.seed, "subset", self._step, number))
+                _random.seed_torch(
+                    _core.derive_key(self._schedule.seed, "subset", self._step, number)
+                )
                 each = self.task.compute_loss(batch, "none").detach()
                 losses.append(each.reshape(len(part), -1).double().mean(1).cpu())
         values = torch.cat(losses)
@@ -253,7 +255,9 @@ class Session:
 
     # ------------------------------------------------------------------ noise
 
-    def perturb(self, kind: str = "replay", index: int = 0) -> contextlib.AbstractContextManager[None]:
+    def perturb(
+        self, kind: str = "replay", index: int = 0
+    ) -> contextlib.AbstractContextManager[None]:
         """Runs steps with other rounding than usual, as honest hardware might: for calibration.
 
         Args:
@@ -328,7 +332,10 @@ class Session:
 
     def _before_update(self, optimizer: torch.optim.Optimizer, *arguments: Any) -> None:
         gradients = [
-            p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None
+            p.grad
+            for group in optimizer.param_groups
+            for p in group["params"]
+            if p.grad is not None
         ]
         if self._noise is not None:
             self._noise.disturb(gradients, self._step)
@@ -371,7 +378,8 @@ def build_task(build: Build, seed: int) -> Task:
     task = build()
     if not isinstance(task, Task):
         raise UsageError(
-            f"build returned a {type(task).__name__}", "return potl.Task(model=..., optimizer=..., ...)"
+            f"build returned a {type(task).__name__}",
+            "return potl.Task(model=..., optimizer=..., ...)",
         )
     problems = check_dataset(task.dataset)
     if problems:
@@ -384,17 +392,6 @@ def build_task(build: Build, seed: int) -> Task:
     if task.init is not None:
         load_weights(task.model, task.init)
     return task
-
-
-def _require_same_schedule(schedule: Schedule, task: Task) -> None:
-    own = Schedule.of_task(task, seed=schedule.seed)
-    differences = [
-        f"{name} is {getattr(own, name)}, agreed was {getattr(schedule, name)}"
-        for name in ("samples", "batch_size", "accumulate", "drop_last", "steps_per_epoch")
-        if getattr(own, name) != getattr(schedule, name)
-    ]
-    if differences:
-        raise JobMismatch(differences)
 
 
 def _as_number(loss: Any) -> float:

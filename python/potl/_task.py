@@ -170,7 +170,10 @@ class Task:
                 for optimizer in self.optimizers:
                     self.scaler.unscale_(optimizer)
             parameters = [
-                p for optimizer in self.optimizers for g in optimizer.param_groups for p in g["params"]
+                p
+                for optimizer in self.optimizers
+                for g in optimizer.param_groups
+                for p in g["params"]
             ]
             torch.nn.utils.clip_grad_norm_(parameters, self.grad_clip)
         for optimizer in self.optimizers:
@@ -286,6 +289,11 @@ class Task:
 def is_metric_driven(scheduler: Scheduler) -> bool:
     """Whether `scheduler.step` needs a metric, so that its rates depend on the training."""
     return isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
+
+
+def overrides_step(task: Task) -> bool:
+    """Whether the task has a step of its own, about which nothing is known."""
+    return type(task).step is not Task.step or "step" in vars(task)
 
 
 def batch_length(batch: Any) -> int:

@@ -88,7 +88,9 @@ def test_a_non_contiguous_target_gets_the_values_of_its_logical_order():
         out = torch.zeros(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
         return out.normal_()
 
-    assert torch.equal(seeded(strided).contiguous(), seeded(lambda: torch.zeros(2, 3, 4, 5).normal_()))
+    assert torch.equal(
+        seeded(strided).contiguous(), seeded(lambda: torch.zeros(2, 3, 4, 5).normal_())
+    )
 
 
 def test_a_parameter_can_be_initialised():
@@ -132,7 +134,11 @@ def test_checkpointed_activations_repeat_their_dropout():
         with _random.scope():
             _random.seed_all(KEY)
             x = torch.ones(64, requires_grad=True)
-            y = checkpoint(lambda v: F.dropout(v * v), x, use_reentrant=False) if use else F.dropout(x * x)
+            y = (
+                checkpoint(lambda v: F.dropout(v * v), x, use_reentrant=False)
+                if use
+                else F.dropout(x * x)
+            )
             F.dropout(y).sum().backward()
             return x.grad
 
@@ -222,7 +228,11 @@ def test_initial_weights_have_the_same_bits_under_every_instruction_set():
     for capability in ("default", "avx2", "avx512"):
         environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability, "OMP_NUM_THREADS": "1"}
         out = subprocess.run(
-            [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", SCRIPT],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         name, digest = out.stdout.split()
         seen[name] = digest

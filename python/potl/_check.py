@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds what cannot be replayed before anything is trained."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from . import _core
+from ._errors import NotReplayable, Problem
+from ._session import Build, Session
+from ._task import Task, overrides_step
+
+_DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel")
+
+# Two forward passes of the same step may round differently on a GPU.
+_CLOSE = 1e-3
+
+
+def check(build: Build, *, seed: int = 0) -> list[Problem]:
+    """Lists everything in a task that cannot be replayed, each with its remedy.
+
+    Trains two steps, restores the state between them into a freshly built task, and compares: what differs is state
+    that no checkpoint would hold. Nothing that the caller holds is changed unless `build` shares it.
+
+    Args:
+        build: Returns the `potl.Task`; called several times.
+        seed: Of the randomness.
+
+    Returns:
+        The problems; empty when the task can be recorded and verified.
+
+    Raises:
+        UsageError: `build` does not return a usable task at all.
+    """
+    return find_problems(build, seed=seed)
+
+
+def find_problems(build: Build, *, seed: int) -> list[Problem]:
+    """See `check`."""
+    try:
+        with Session.open(build, seed=seed) as first:
+            problems = list(_visible(first.task))
+            if problems:
+                return problems
+            with Session.open(build, seed=seed) as second:
+                return list(_probe(first, second, build, seed))
+    except NotReplayable as error:
+        return list(error.problems)
+
+
+# ---------------------------------------------------------------------- what can be seen
+
+
+def _visible(task: Task) -> Iterator[Problem]:
+    for name, module in task.model.named_modules():
+        kinds = {kind.__name__ for kind in type(module).__mro__}
+        for refused in _DISTRIBUTED:
+            if refused in kinds:
+                yield Problem(
+                    what=f"{refused} is not supported",
+                    where=f"model.{name}" if name else "model",
+                    remedy="train on one device, with the plain module",
+                )
+    if overrides_step(task):
+        return
+    for index, optimizer in enumerate(task.optimizers):
+        closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+        needed = closure is not None and closure.default is inspect.Parameter.empty
+        if needed or isinstance(optimizer, torch.optim.LBFGS):
+            yield Problem(
+                what=f"{type(optimizer).__name__} calls a closure, which the default step does not give it",
+                where=f"optimizers/{index}",
+                remedy="use an optimizer without closure, or override Task.step",
+            )
+
+
+# ---------------------------------------------------------------------- what only a trial shows
+
+
+def _probe(first: Session, second: Session, build: Build, seed: int) -> Iterator[Problem]:
+    if _shares(first.task, second.task):
+        yield Problem(
+            what="two calls of build return the same model",
+            where="build",
+            remedy="make model and optimizer inside of build",
+        )
+        return
+    start = first.capture()
+    place = first_difference(start.tree(), second.capture().tree())
+    if place is not None:
+        yield Problem(
+            what=f"two calls of build differ at {place}",
+            where="build",
+            remedy="draw from torch, random or numpy.random inside of build: potl seeds them",
+        )
+        return
+    steps = (1, 2) if first.task.steps > 1 else (1, 1)
+    middle, end, losses = _two_steps(first, steps)
+    with Session.open(build, seed=seed) as fresh:
+        again = _two_steps(fresh, steps)
+    place = first_difference(end.tree(), again[1].tree())
+    if place is not None and not _all_close(losses, again[2]):
+        yield Problem(
+            what=f"two trainings from the same seed differ at {place}",
+            where="Task.step",
+            remedy="draw random numbers from torch, random or numpy.random only, and use no clock",
+        )
+        return
+    second.restore(middle)
+    recomputed = second.loss_at(steps[1], second.sample_ids(steps[1]))
+    moved = first_difference(middle.tree(), second.capture().tree())
+    if moved is not None:
+        yield Problem(
+            what=f"compute_loss changes the training state at {moved}",
+            where="Task.compute_loss",
+            remedy="move the update to Task.step",
+        )
+        second.restore(middle)
+    result = second.run_step(steps[1], second.sample_ids(steps[1]))
+    hidden = first_difference(end.tree(), second.capture().tree())
+    if place is None and (hidden is not None or not _same(result.loss, losses[1])):
+        yield Problem(
+            what="a step from a restored state differs from the same step in one go"
+            + (f" at {hidden}" if hidden else " in its loss"),
+            where="Task",
+            remedy="something keeps state that a checkpoint does not hold, such as a Python attribute: make it a "
+            "buffer, or pass the object in state={name: object with state_dict and load_state_dict}",
+        )
+    elif not _all_close([recomputed], [losses[1]]):
+        yield Problem(
+            what=f"compute_loss gives {recomputed!r} where step reports {losses[1]!r}",
+            where="Task.compute_loss",
+            remedy="override compute_loss too, so that it returns the loss that step returns",
+        )
+
+
+def _two_steps(
+    session: Session, steps: tuple[int, int]
+) -> tuple[_core.State, _core.State, list[float]]:
+    losses = [session.run_step(steps[0], session.sample_ids(steps[0])).loss]
+    middle = session.capture()
+    losses.append(session.run_step(steps[1], session.sample_ids(steps[1])).loss)
+    return middle, session.capture(), losses
+
+
+def _shares(a: Task, b: Task) -> bool:
+    own = {p.data_ptr() for p in a.model.parameters() if p.numel()}
+    return any(p.data_ptr() in own for p in b.model.parameters() if p.numel())
+
+
+def first_difference(a: Any, b: Any, path: str = "") -> str | None:
+    """The path of the first value in which two trees of a state differ, bit for bit."""
+    if type(a) is not type(b):
+        return path or "the root"
+    if isinstance(a, dict):
+        if a.keys() != b.keys():
+            return f"{path}/{sorted(map(str, a.keys() ^ b.keys()))[0]}".lstrip("/")
+        pairs = [(f"{path}/{key}".lstrip("/"), a[key], b[key]) for key in a]
+    elif isinstance(a, (list, tuple)):
+        if len(a) != len(b):
+            return path
+        pairs = [(f"{path}/{i}", x, y) for i, (x, y) in enumerate(zip(a, b, strict=True))]
+    elif isinstance(a, _core.TensorView):
+        same = (a.dtype, a.shape, a.memory_format) == (b.dtype, b.shape, b.memory_format)
+        return None if same and a.data == b.data else path
+    elif isinstance(a, _core.Alias):
+        return None if a.path == b.path else path
+    elif isinstance(a, float):
+        return None if _same(a, b) else path
+    else:
+        return None if a == b else path
+    for place, x, y in pairs:
+        found = first_difference(x, y, place)
+        if found is not None:
+            return found
+    return None
+
+
+def _same(a: float, b: float) -> bool:
+    return a.hex() == b.hex() or (math.isnan(a) and math.isnan(b))
+
+
+def _all_close(a: list[float], b: list[float]) -> bool:
+    return all(
+        _same(x, y) or abs(x - y) <= _CLOSE * max(abs(x), abs(y)) for x, y in zip(a, b, strict=True)
+    )

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job: what client and prover agree before the first step."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import _core
+from ._errors import NotReplayable, UsageError
+
+_INITIAL_SUFFIX = ".initial.safetensors"
+
+
+class Job:
+    """An immutable, agreed job. Make one with `create`, or read what the other side was given.
+
+    Attributes:
+        core: The parsed document (`potl._core.Job`).
+        initial: The state at step 0, for jobs whose initial weights cannot be derived from the seed on every machine.
+
+    Example:
+        >>> job = Job.create(build, seed=7, checkpoint_every=20)  # doctest: +SKIP
+        >>> job.write("job.json")  # doctest: +SKIP
+        >>> Job.read("job.json").id == job.id  # doctest: +SKIP
+        True
+    """
+
+    def __init__(self, core: _core.Job, *, initial: _core.State | None = None) -> None:
+        self.core = core
+        self.initial = initial
+
+    @classmethod
+    def create(
+        cls,
+        build: Callable[[], Any],
+        *,
+        seed: int,
+        checkpoint_every: int | str,
+        trainer: str | os.PathLike[str] | _core.PublicKey | None = None,
+        max_segment: int | None = None,
+        arithmetic: str = "stock",
+        tolerance_cap: float = 0.1,
+        max_resumes: int = 16,
+        check: bool = True,
+    ) -> Job:
+        """Builds the task, hashes its data and initial state, and writes down what was found.
+
+        Args:
+            build: Returns the `potl.Task`; called several times.
+            seed: Everything random follows from it: initial weights, batch order, dropout, augmentation.
+            checkpoint_every: Steps between stored states, or "epoch".
+            trainer: The public key (PEM file or key) that must sign the run; None leaves open who trains.
+            max_segment: Longest distance between stored checkpoints that a pruned run may have, in steps; None for
+                `checkpoint_every`.
+            arithmetic: "stock": torch's own kernels.
+            tolerance_cap: Largest tolerance of a replay, as a share of the segment's update.
+            max_resumes: How often recording may be resumed after a crash.
+            check: Whether to look first for what cannot be replayed.
+
+        Raises:
+            NotReplayable: Something in the task cannot be replayed; every problem names its remedy.
+            UsageError: An argument out of range.
+        """
+        from ._check import find_problems
+        from ._draft import draft
+
+        if arithmetic != "stock":
+            raise UsageError(f"arithmetic {arithmetic!r} is not known", 'use "stock"')
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**53:
+            raise UsageError(f"seed is {seed!r}", "use a whole number from 0 to 2**53 - 1")
+        key = None if trainer is None else _public_key(trainer).raw
+        if check:
+            problems = find_problems(build, seed=seed)
+            if problems:
+                raise NotReplayable(problems)
+        found = draft(build, seed=seed)
+        every = _steps(checkpoint_every, found.steps_per_epoch)
+        longest = every if max_segment is None else max_segment
+        if longest < every:
+            raise UsageError(
+                f"max_segment={longest} is smaller than checkpoint_every={every}",
+                "checkpoints are never closer than checkpoint_every",
+            )
+        document = {
+            "format": "potl-job-v1",
+            "seed": seed,
+            "steps": found.steps_per_epoch * found.epochs,
+            "epochs": found.epochs,
+            "batch_size": found.batch_size,
+            "accumulate": found.accumulate,
+            "drop_last": found.drop_last,
+            "checkpoint_every": every,
+            "max_segment": longest,
+            "data": {"count": found.data.count, "root": found.data.root.hex()},
+            "initial_state": {
+                "digest": found.initial.digest().hex(),
+                "source": "file" if found.unportable else "seed",
+            },
+            "learning_rates": None
+            if found.rates is None
+            else [
+                {"steps": steps, "rates": [struct.pack(">d", rate).hex() for rate in rates]}
+                for steps, rates in found.rates
+            ],
+            "arithmetic": arithmetic,
+            "tolerance_cap": tolerance_cap,
+            "limits": {"max_resumes": max_resumes, "max_superseded": max_resumes * longest},
+            "trainer": None if key is None else key.hex(),
+            "task": found.task,
+            "environment": found.environment,
+        }
+        core = _core.Job.parse(_core.canonical_json(document))
+        return cls(core, initial=found.initial if found.unportable else None)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Job:
+        """Reads a job, and the initial state beside it (`job.initial.safetensors` for `job.json`) where there is one.
+
+        Raises:
+            MalformedError: Not a job.
+            MismatchError: The initial state is not the job's.
+        """
+        core = _core.Job.parse(Path(path).read_bytes())
+        beside = _beside(path)
+        initial = None
+        if core.fields()["initial_state"]["source"] == "file" and beside.exists():
+            initial = _core.State.load(str(beside), core.initial_state)
+        return cls(core, initial=initial)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes the canonical document, and beside it the initial state if the seed does not determine it."""
+        if self.initial is not None:
+            self.initial.save(str(_beside(path)))
+        temporary = Path(f"{os.fspath(path)}.part")
+        temporary.write_bytes(self.core.text)
+        temporary.replace(path)
+
+    def replace(self, **fields: Any) -> Job:
+        """Another job that differs in these fields of the document."""
+        document = {**self.core.fields(), **fields}
+        core = _core.Job.parse(_core.canonical_json(document))
+        keep = self.initial is not None and core.initial_state == self.core.initial_state
+        return Job(core, initial=self.initial if keep else None)
+
+    @property
+    def id(self) -> bytes:
+        """SHA-256 of the document, which every message of a run names."""
+        return self.core.id
+
+    @property
+    def seed(self) -> int:
+        """What everything random follows from."""
+        return self.core.seed
+
+    @property
+    def steps(self) -> int:
+        """Optimizer updates in all."""
+        return self.core.steps
+
+    @property
+    def epochs(self) -> int:
+        """Passes over the data."""
+        return self.core.epochs
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Steps between stored states."""
+        return self.core.checkpoint_every
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"Job({self.id.hex()[:16]}, seed={self.seed}, steps={self.steps})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _job_of_text, (self.core.text,)
+
+
+def difference(job: Job | _core.Job, session: Any, *, data: bool = True) -> list[str]:
+    """How the task of a session differs from what was agreed: one sentence each, empty when it does not.
+
+    The environment is not compared: other versions may round differently, which the tolerances are for.
+
+    Args:
+        job: What was agreed.
+        session: A `Session`, as opened: nothing has been trained yet.
+        data: Whether to hash the data set as well, which reads all of it.
+    """
+    from ._data import scan
+    from ._recipe import describe, differences
+
+    core: _core.Job = getattr(job, "core", job)
+    task = session.task
+    sizes = {
+        "batch_size": task.batch_size,
+        "accumulate": task.accumulate,
+        "epochs": task.epochs,
+        "steps": task.steps,
+    }
+    found = [
+        f"{name} is {own}, agreed was {getattr(core, name)}"
+        for name, own in sizes.items()
+        if getattr(core, name) != own
+    ]
+    fields = core.fields()
+    if fields["drop_last"] != task.drop_last:
+        found.append(f"drop_last is {task.drop_last}, agreed was {fields['drop_last']}")
+    own = describe(task, session.build)
+    agreed = {key: value for key, value in fields["task"].items() if key in own}
+    found += list(differences(agreed, own))
+    if data:
+        facts = scan(task.dataset)
+        if facts.count != core.data_count:
+            found.append(f"the data set has {facts.count} samples, agreed were {core.data_count}")
+        elif facts.root != core.data_root:
+            found.append("the data set holds other samples or labels than agreed")
+    if session.step == 0 and session.capture().digest() != core.initial_state:
+        found.append(
+            "the initial state is another than agreed"
+            if fields["initial_state"]["source"] == "seed"
+            else "the initial state is another than agreed: the seed does not determine it on every machine, so pass "
+            "the job as read with Job.read, with its .initial.safetensors file beside it"
+        )
+    return found
+
+
+def _steps(checkpoint_every: int | str, steps_per_epoch: int) -> int:
+    if checkpoint_every == "epoch":
+        return steps_per_epoch
+    if (
+        isinstance(checkpoint_every, (bool, str))
+        or not isinstance(checkpoint_every, int)
+        or checkpoint_every < 1
+    ):
+        raise UsageError(
+            f"checkpoint_every is {checkpoint_every!r}", 'pass a number of steps, or "epoch"'
+        )
+    return checkpoint_every
+
+
+def _public_key(trainer: str | os.PathLike[str] | _core.PublicKey) -> _core.PublicKey:
+    if isinstance(trainer, (str, os.PathLike)):
+        return _core.PublicKey.from_pem(Path(trainer).read_text())
+    return trainer
+
+
+def _beside(path: str | os.PathLike[str]) -> Path:
+    return Path(path).with_suffix(_INITIAL_SUFFIX)
+
+
+def _job_of_text(text: bytes) -> Job:
+    return Job(_core.Job.parse(text))
