@@ -192,7 +192,13 @@ def commit_run(directory: str, key: SigningKey) -> str:
     """The signed note over a closed run; also written to <directory>/commitment. Refuses a second, different one."""
 
 def inspect_run(directory: str) -> dict[str, Any]:
-    """What a run directory holds, for people: steps, checkpoints, sizes, losses, gaps, resumes, damage. Needs no job."""
+    """What a run directory holds, for people; a JSON document. Damage is shown, not refused.
+
+    "job", "trainer", "root" (hex), "software", "agreed_steps", "steps", "superseded_steps", "records", "log_bytes",
+    "telemetry_bytes", "checkpoint_bytes", "closed", "committed", "seconds", "checkpoints" (name, step, branch, bytes),
+    "unused" (files of a crash), "losses" (at most 512 means, None where not finite), "gaps" (first_step, last_step),
+    "resumes" (from_step, last_step), "damage" (sentences).
+    """
 
 def prune_plan(directory: str, *, max_bytes: int) -> dict[str, Any]:
     """Which checkpoints can go so that the run stays verifiable (job.max_segment): "remove", "keep", "bytes", "segment"."""

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inspection and pruning for Python, as dictionaries that are JSON documents.
+#include <string>
+#include <vector>
+
+#include <potl/transcript/inspect.hpp>
+
+#include "bindings.hpp"
+
+namespace potl::python {
+namespace {
+
+using namespace potl::transcript;
+
+py::object hex_or_none(const std::optional<digest>& value) {
+  return value ? py::object(py::str(value->hex())) : py::none();
+}
+
+py::list to_list(const std::vector<step_range>& ranges, const char* first, const char* last) {
+  py::list out;
+  for (const step_range& one : ranges) {
+    py::dict row;
+    row[first] = one.first_step;
+    row[last] = one.last_step;
+    out.append(row);
+  }
+  return out;
+}
+
+py::list to_list(const std::vector<stored_file>& files) {
+  py::list out;
+  for (const stored_file& one : files) {
+    py::dict row;
+    row["name"] = one.name;
+    row["step"] = one.step;
+    row["branch"] = one.branch;
+    row["bytes"] = one.bytes;
+    out.append(row);
+  }
+  return out;
+}
+
+py::dict inspect(const std::string& directory) {
+  const run_facts facts = [&] {
+    py::gil_scoped_release released;
+    return inspect_run(directory).value();
+  }();
+  py::dict out;
+  out["job"] = hex_or_none(facts.job_id);
+  out["trainer"] = hex_or_none(facts.trainer);
+  out["software"] = facts.software;
+  out["agreed_steps"] = facts.agreed_steps ? py::cast(*facts.agreed_steps) : py::none();
+  out["steps"] = facts.steps;
+  out["superseded_steps"] = facts.superseded_steps;
+  out["records"] = facts.records;
+  out["root"] = facts.root.hex();
+  out["log_bytes"] = facts.log_bytes;
+  out["telemetry_bytes"] = facts.telemetry_bytes;
+  out["checkpoint_bytes"] = facts.checkpoint_bytes;
+  out["closed"] = facts.closed;
+  out["committed"] = facts.committed;
+  out["seconds"] = facts.seconds;
+  out["checkpoints"] = to_list(facts.checkpoints);
+  out["unused"] = facts.unused;
+  out["losses"] = facts.losses;
+  out["gaps"] = to_list(facts.gaps, "first_step", "last_step");
+  out["resumes"] = to_list(facts.resumes, "from_step", "last_step");
+  out["damage"] = facts.damage;
+  return out;
+}
+
+py::dict prune(const std::string& directory, std::uint64_t max_bytes) {
+  const prune_plan plan = [&] {
+    py::gil_scoped_release released;
+    return plan_prune(directory, max_bytes).value();
+  }();
+  py::dict out;
+  out["remove"] = plan.remove;
+  out["keep"] = plan.keep;
+  out["bytes"] = plan.bytes;
+  out["segment"] = plan.segment;
+  return out;
+}
+
+}  // namespace
+
+void bind_inspect(py::module_& module) {
+  module.def("inspect_run", &inspect, py::arg("directory"));
+  module.def("prune_plan", &prune, py::arg("directory"), py::kw_only(), py::arg("max_bytes"));
+}
+
+}  // namespace potl::python
