@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Enforces the layers of docs/architecture.md and the rules every file keeps.
+
+C++: an include may only point to the own layer or one below; checks do not know each other; torch is included under
+libtorch/ alone; OpenSSL, nlohmann-json and Eigen stay out of public headers. Python: modules are private. Every
+source file has an SPDX line, is ASCII without tabs, has at most 25 KB, and names no path of somebody's machine.
+
+Prints one line per problem. Exit status 1 when there is one.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+MAX_BYTES = 25 * 1024
+SKIPPED = {".git", ".venv", "build", "dist", "runs", "__pycache__", "corpus"}
+CPP = {".cpp", ".hpp", ".cu", ".cuh"}
+SOURCES = CPP | {".py", ".pyi", ".cmake", ".in", ".sh", ".toml"}
+TEXTS = SOURCES | {".md", ".json", ".txt", ".html", ".css", ".js", ".yml"}
+SPDX = "SPDX-License-Identifier: Apache-2.0"
+MACHINE_PATH = re.compile(r"(?<![\w.<}])/(?:work|root|home|Users)/[\w.]")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.MULTILINE)
+
+CORE, CRYPTO, NUMERIC, TRANSCRIPT, CHECKS = "core", "crypto", "numeric", "transcript", "checks"
+BELOW_CHECKS = {CORE, CRYPTO, NUMERIC, TRANSCRIPT}
+# Layer -> layers it may include. "top" is verify, policy, report and the umbrella header.
+ALLOWED = {
+    CORE: {CORE},
+    CRYPTO: {CORE, CRYPTO},
+    NUMERIC: {CORE, CRYPTO, NUMERIC},
+    TRANSCRIPT: BELOW_CHECKS,
+    CHECKS: BELOW_CHECKS | {CHECKS},
+    "dispute": BELOW_CHECKS | {CHECKS, "dispute", "top"},
+    "top": BELOW_CHECKS | {CHECKS, "dispute", "top"},
+    "libtorch": BELOW_CHECKS | {CHECKS, "dispute", "top", "libtorch"},
+    "gpu": BELOW_CHECKS | {CHECKS, "dispute", "top", "gpu"},
+}
+CHECK_STEMS = ("telemetry", "pev", "replay", "exact_replay", "spot_check", "extra_task")
+# First part of a library's include path -> layers whose sources may include it.
+LIBRARIES = {
+    "openssl": {CRYPTO},
+    "nlohmann": {TRANSCRIPT, CHECKS, "dispute", "top"},
+    "Eigen": {NUMERIC, CHECKS, "dispute", "top"},
+    "torch": {"libtorch"},
+    "ATen": {"libtorch"},
+    "c10": {"libtorch"},
+}
+KEPT_OUT_OF_HEADERS = {"openssl", "nlohmann", "Eigen"}
+
+
+def layer_of(path: str) -> str | None:
+    """The layer of a file named relative to the repository, None outside the library."""
+    parts = path.split("/")
+    if parts[0] == "kernels":
+        return "gpu"
+    if parts[:2] == ["include", "potl"]:
+        inner = parts[2:]
+    elif parts[0] == "src":
+        inner = parts[1:]
+    else:
+        return None
+    return inner[0] if len(inner) > 1 and inner[0] in ALLOWED else "top"
+
+
+def check_of(path: str) -> str | None:
+    """The check that a file under checks/ belongs to; None for what all checks share."""
+    inner = path.split("/checks/", 1)[1]
+    name = inner.split("/")[0].removesuffix(".hpp").removesuffix(".cpp")
+    owners = [stem for stem in CHECK_STEMS if name == stem or name.startswith(stem + "_")]
+    return max(owners, key=len, default=None)
+
+
+def included_file(root: Path, path: str, quoted: bool, name: str) -> str | None:
+    """The repository's file behind an include, None when it is not one of ours."""
+    if name.startswith("potl/"):
+        return "include/" + name
+    if not quoted:
+        return None
+    for folder in (Path(path).parent, Path("src")):
+        if (root / folder / name).is_file():
+            return os.path.normpath(folder / name)
+    return None
+
+
+def include_problems(root: Path, path: str, text: str) -> Iterator[str]:
+    layer = layer_of(path)
+    if layer is None:
+        return
+    public = path.startswith("include/")
+    for match in INCLUDE.finditer(text):
+        where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
+        name = match[2]
+        target = included_file(root, path, match[1] == '"', name)
+        if target is None:
+            library = name.split("/")[0]
+            if public and library in KEPT_OUT_OF_HEADERS:
+                yield f"{where}: a public header must not include <{name}>"
+            elif layer not in LIBRARIES.get(library, {layer}):
+                yield f"{where}: {layer} must not include <{name}>"
+            continue
+        below = layer_of(target)
+        if below is not None and below not in ALLOWED[layer]:
+            yield f"{where}: {layer} must not include {below} ({name})"
+        if public and target.startswith("src/"):
+            yield f"{where}: a public header must not include a private one ({name})"
+        if layer == CHECKS and below == CHECKS and check_of(target) not in (None, check_of(path)):
+            yield f"{where}: checks do not know each other ({name})"
+
+
+def text_problems(path: str, data: bytes) -> Iterator[str]:
+    suffix = Path(path).suffix
+    text = data.decode("utf-8", "replace")
+    is_source = suffix in SOURCES or text.startswith("#!") or Path(path).name == "CMakeLists.txt"
+    if len(data) > MAX_BYTES and suffix != ".json":
+        yield f"{path}: {len(data)} bytes, more than {MAX_BYTES}: split it"
+    for number, line in enumerate(text.splitlines(), 1):
+        if MACHINE_PATH.search(line):
+            yield f"{path}:{number}: names a path of one machine"
+        if is_source and not line.isascii():
+            yield f"{path}:{number}: sources are ASCII"
+        if is_source and "\t" in line:
+            yield f"{path}:{number}: tab"
+    if is_source and data and SPDX not in "\n".join(text.splitlines()[:3]):
+        yield f"{path}: no line '{SPDX}' at its top"
+
+
+def python_problems(path: str) -> Iterator[str]:
+    if not path.startswith("python/potl/") or not path.endswith(".py"):
+        return
+    for part in Path(path).relative_to("python/potl").parts:
+        if not part.startswith("_"):
+            yield f"{path}: modules of the package are private; call it _{part}"
+
+
+def files(root: Path) -> Iterator[str]:
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in SKIPPED
+            and not name.startswith("build-")
+            and not name.endswith(("_cache", ".egg-info"))
+            and name != ".hypothesis"
+        )
+        for name in sorted(names):
+            path = Path(folder, name)
+            known = path.suffix in TEXTS or name in ("Makefile", "run") or not path.suffix
+            if known and not path.is_symlink():
+                yield path.relative_to(root).as_posix()
+
+
+def problems(root: Path) -> list[str]:
+    """Everything wrong below a repository's root, as lines `path:line: what`."""
+    found: list[str] = []
+    for path in files(root):
+        data = (root / path).read_bytes()
+        if path in ("LICENSE", ".git"):
+            continue
+        found += text_problems(path, data)
+        found += python_problems(path)
+        if Path(path).suffix in CPP:
+            found += include_problems(root, path, data.decode("utf-8", "replace"))
+    return found
+
+
+def main() -> int:
+    found = problems(Path(__file__).resolve().parent.parent)
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

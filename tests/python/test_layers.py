@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/check_layers.py: this repository keeps its rules, and each rule is seen to bite."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SPDX = "SPDX-License-Identifier: Apache-2.0\n"
+
+
+@pytest.fixture(scope="module")
+def layers() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("check_layers", ROOT / "scripts/check_layers.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_this_repository_keeps_its_rules(layers: ModuleType) -> None:
+    assert layers.problems(ROOT) == []
+
+
+def test_the_files_of_this_repository_are_looked_at(layers: ModuleType) -> None:
+    seen = set(layers.files(ROOT))
+    assert {"CMakeLists.txt", "scripts/test", "tests/python/test_layers.py"} <= seen
+    assert "include/potl/core/result.hpp" in seen
+
+
+@pytest.mark.parametrize(
+    ("path", "include", "problem"),
+    [
+        ("include/potl/core/a.hpp", "<potl/crypto/b.hpp>", "core must not include crypto"),
+        ("src/crypto/a.cpp", "<potl/numeric/b.hpp>", "crypto must not include numeric"),
+        ("src/numeric/a.cpp", "<potl/transcript/b.hpp>", "numeric must not include transcript"),
+        ("src/transcript/a.cpp", "<potl/checks/b.hpp>", "transcript must not include checks"),
+        ("include/potl/checks/a.hpp", "<potl/verify.hpp>", "checks must not include top"),
+        ("include/potl/checks/pev.hpp", "<potl/checks/replay.hpp>", "do not know each other"),
+        ("src/checks/replay_a.cpp", '"pev.hpp"', "do not know each other"),
+        ("src/verify.cpp", "<potl/libtorch/b.hpp>", "top must not include libtorch"),
+        ("src/report/a.cpp", "<torch/torch.h>", "top must not include <torch/torch.h>"),
+        ("src/numeric/a.cpp", "<openssl/evp.h>", "numeric must not include <openssl/evp.h>"),
+        ("include/potl/crypto/a.hpp", "<openssl/evp.h>", "a public header must not include"),
+        ("include/potl/transcript/a.hpp", "<nlohmann/json.hpp>", "a public header must not"),
+        ("include/potl/numeric/a.hpp", "<Eigen/Dense>", "a public header must not include"),
+        ("include/potl/core/a.hpp", '"../../../src/core/b.hpp"', "must not include a private"),
+        ("src/core/a.cpp", '"crypto/b.hpp"', "core must not include crypto"),
+    ],
+)
+def test_an_include_against_the_arrows_is_named(
+    layers: ModuleType, tmp_path: Path, path: str, include: str, problem: str
+) -> None:
+    for other in ("src/checks/pev.hpp", "src/core/b.hpp", "src/crypto/b.hpp"):
+        (tmp_path / other).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / other).write_text("// " + SPDX)
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"// {SPDX}#  include {include}\n")
+    found = layers.problems(tmp_path)
+    assert len(found) == 1
+    assert found[0].startswith(f"{path}:2: ")
+    assert problem in found[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "include"),
+    [
+        ("src/crypto/a.cpp", "<openssl/evp.h>"),
+        ("src/checks/replay_plan.cpp", "<potl/checks/replay.hpp>"),
+        ("src/checks/exact_replay.cpp", "<potl/checks/exact_replay.hpp>"),
+        ("include/potl/checks/replay.hpp", "<potl/checks/request.hpp>"),
+        ("include/potl/libtorch/a.hpp", "<torch/torch.h>"),
+        ("include/potl/potl.hpp", "<potl/checks/replay.hpp>"),
+        ("src/core/a.cpp", "<fcntl.h>"),
+    ],
+)
+def test_an_include_along_the_arrows_is_fine(
+    layers: ModuleType, tmp_path: Path, path: str, include: str
+) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_text(f"// {SPDX}#include {include}\n")
+    assert layers.problems(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "problem"),
+    [
+        ("src/core/a.cpp", "int a;\n", "src/core/a.cpp: no line 'SPDX"),
+        ("scripts/a", "#!/bin/sh\n", "scripts/a: no line 'SPDX"),
+        ("a.py", f"# {SPDX}\n# \u00e4\n", "a.py:3: sources are ASCII"),
+        ("a.py", f"# {SPDX}\tx = 1\n", "a.py:2: tab"),
+        ("docs/a.md", "x" * 25601, "docs/a.md: 25601 bytes"),
+        ("docs/a.md", "cd /ro" + "ot/potl\n", "docs/a.md:1: names a path of one machine"),
+        ("python/potl/stem.py", f"# {SPDX}", "call it _stem.py"),
+        ("python/potl/part/_a.py", f"# {SPDX}", "call it _part"),
+    ],
+)
+def test_a_file_against_the_rules_is_named(
+    layers: ModuleType, tmp_path: Path, path: str, text: str, problem: str
+) -> None:
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text(text, encoding="utf-8")
+    found = layers.problems(tmp_path)
+    assert len(found) == 1
+    assert problem in found[0]
+
+
+def test_build_folders_and_seeds_are_not_looked_at(layers: ModuleType, tmp_path: Path) -> None:
+    for folder in ("build", "build-asan", ".venv", "tests/fuzz/corpus", ".mypy_cache"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "a.py").write_text("no licence")
+    assert layers.problems(tmp_path) == []
