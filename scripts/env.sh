@@ -7,3 +7,9 @@ venv=${VIRTUAL_ENV:-$root/.venv}
 python=$venv/bin/python
 jobs=$(nproc)
 say() { printf '\n== %s\n' "$*"; }
+# Configures build/PRESET; what CMake says is shown when it fails.
+configure() {
+  mkdir -p build
+  cmake --preset "$1" -DPython_EXECUTABLE="$python" >"build/$1-configure.log" 2>&1 ||
+    { cat "build/$1-configure.log"; return 1; }
+}
