@@ -20,9 +20,13 @@
 #include <potl/crypto/signed_note.hpp>
 #include <potl/crypto/tensor_digest.hpp>
 #include <potl/numeric/random.hpp>
+#include <potl/transcript/batch_order.hpp>
+#include <potl/transcript/commitment.hpp>
 #include <potl/transcript/evidence.hpp>
 #include <potl/transcript/job.hpp>
 #include <potl/transcript/json.hpp>
 #include <potl/transcript/record.hpp>
 #include <potl/transcript/safetensors.hpp>
+#include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/state.hpp>
+#include <potl/transcript/writer.hpp>
