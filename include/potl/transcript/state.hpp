@@ -39,11 +39,12 @@ struct state_tensor {
 };
 
 struct state_value;
+struct state_entry;
 using state_list = std::vector<state_value>;
 /// Integer keys (optimizer state) and string keys are distinct kinds.
 using state_key = std::variant<std::int64_t, std::string>;
 /// Sorted by key (integers first, then strings bytewise), unique.
-using state_map = std::vector<std::pair<state_key, state_value>>;
+using state_map = std::vector<state_entry>;
 struct state_alias {
   std::string path;  ///< path of the first tensor with the same memory, dtype, dims
 };
@@ -57,6 +58,11 @@ struct state_value {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, state_bytes, state_list,
                state_tuple, state_map, state_tensor, state_alias>
       content;
+};
+/// What std::pair would be, which clang 14 cannot complete within a recursive variant.
+struct state_entry {
+  state_key first;
+  state_value second;
 };
 
 /// One state in memory that owns its tensors' bytes. Immutable after construction.
