@@ -145,4 +145,5 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   potl::python::bind_transcript(module);
   potl::python::bind_evidence(module);
   potl::python::bind_inspect(module);
+  potl::python::bind_environment(module);
 }

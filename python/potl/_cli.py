@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from . import _cli_files, _cli_result
+from . import _cli_files, _cli_result, _cli_run, _cli_system, _cli_verify
 
 app = typer.Typer(
     name="potl",
@@ -26,7 +26,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+_cli_run.add_to(app)
+_cli_verify.add_to(app)
 _cli_files.add_to(app)
+_cli_system.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:

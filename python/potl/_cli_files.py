@@ -119,9 +119,10 @@ def _prune(
     from . import _core
     from ._errors import UsageError
 
+    budget = parse_size(max_bytes)
     if not run.is_dir():
         raise UsageError(f"there is no run directory {run}", "")
-    plan = _core.prune_plan(str(run), max_bytes=parse_size(max_bytes))
+    plan = _core.prune_plan(str(run), max_bytes=budget)
     removed = [_inside(run, name) for name in plan["remove"]]
     if not dry_run:
         for path in removed:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import json as json_module
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TextIO, get_type_hints
 
 import typer
 
@@ -51,9 +52,10 @@ class Result:
 
 
 def command(
-    app: typer.Typer, name: str, *, examples: str
+    app: typer.Typer, name: str, *, examples: str, extra: Sequence[inspect.Parameter] = ()
 ) -> Callable[[Callable[P, Result]], Callable[P, int]]:
-    """Adds a function to `app`. Its parameters `json` and `debug` are obeyed here."""
+    """Adds a function to `app`. Its parameters `json` and `debug` are obeyed here; `extra` are
+    parameters that it takes as `**options`."""
 
     def decorate(function: Callable[P, Result]) -> Callable[P, int]:
         @functools.wraps(function)
@@ -64,6 +66,16 @@ def command(
                 debug=bool(kwargs["debug"]),
             )
 
+        if extra:
+            hints = get_type_hints(function, include_extras=True)
+            known = [
+                one.replace(annotation=hints[one.name])
+                for one in inspect.signature(function).parameters.values()
+                if one.kind is not inspect.Parameter.VAR_KEYWORD
+            ]
+            # typer reads the flags from here.
+            run.__signature__ = inspect.Signature([*known, *extra])  # type: ignore[attr-defined]
+            run.__annotations__ = {one.name: one.annotation for one in (*known, *extra)}
         app.command(name, epilog="Examples:\n\n" + examples)(run)
         return run
 

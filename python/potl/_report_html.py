@@ -73,6 +73,7 @@ def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
         "job": _short(model.section_of(document, "job").get("id")),
         "facts": _facts(document),
         "deciding": [row for row in findings if row.result in _deciding(verdict)],
+        "reasons": [printable(reason) for reason in document.get("reasons") or []],
         "findings": findings,
         "timeline": _both(charts.timeline, document, f"{prefix}-timeline"),
         "replays": sorted(shown, key=lambda row: row.start),
@@ -162,7 +163,7 @@ def _facts(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         (
             "Commitment",
             printable(commitment.get("root") or "none"),
-            f"Root over {number(commitment.get('size'))} records, signed before the challenge."
+            "Root over all records, signed before the challenge was drawn."
             if commitment.get("root")
             else "Nothing was committed, so the record could still be changed.",
         ),

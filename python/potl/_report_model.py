@@ -87,8 +87,7 @@ class FindingRow:
 
 @dataclass(frozen=True)
 class ReplayRow:
-    """One replayed segment. `ratio` is distance / tolerance; 0 when bit for bit equal, None when
-    not measured."""
+    """One replayed segment. `ratio` is distance / tolerance, None when not measured."""
 
     start: int
     end: int
@@ -114,9 +113,9 @@ class ReplayRow:
         if self.status != "ok":
             return _FAILED.get(self.status, printable(self.status))
         if self.equal:
-            return "bit for bit equal"
+            return "bit for bit equal" + ("" if self.good else ", but see the findings")
         if self.ratio is None:
-            return "only the losses were compared"
+            return "only the losses were compared" if self.good else "see the findings"
         if not math.isfinite(self.ratio):
             return "not finite"
         if self.ratio > 1:
@@ -206,8 +205,7 @@ def replays_of(document: Mapping[str, Any]) -> list[ReplayRow]:
             continue
         status = str(entry.get("status", "ok"))
         ratio = as_float(entry.get("ratio"))
-        equal = bool(entry.get("equal")) or ratio == 0
-        judged = ratio is None or ratio <= 1
+        fits = bool(entry.get("fits"))
         out.append(
             ReplayRow(
                 start=int(start),
@@ -215,8 +213,8 @@ def replays_of(document: Mapping[str, Any]) -> list[ReplayRow]:
                 why=str(entry.get("why", "")),
                 status=status,
                 ratio=ratio,
-                equal=equal,
-                good=status == "ok" and (equal or judged),
+                equal=bool(entry.get("equal")),
+                good=fits,
             )
         )
     return sorted(out, key=lambda row: (row.start, row.end))

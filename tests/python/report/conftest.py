@@ -20,7 +20,18 @@ def _loss(step: int) -> float:
 
 
 def _finding(check: str, rule: str, result: str, reason: str, **more: Any) -> dict[str, Any]:
-    return {"check": check, "rule": rule, "result": result, "reason": reason, **more}
+    empty = dict.fromkeys(
+        ("first_step", "last_step", "statistic", "threshold", "error_probability")
+    )
+    return {
+        "check": check,
+        "rule": rule,
+        "result": result,
+        "reason": reason,
+        **empty,
+        "details": {},
+        **more,
+    }
 
 
 def accepted() -> dict[str, Any]:
@@ -33,29 +44,49 @@ def accepted() -> dict[str, Any]:
             "why": "random",
             "status": "ok",
             "equal": index % 3 != 0,
+            "fits": True,
             "ratio": 0.0 if index % 3 else 0.004 * (index + 1),
         }
         for index, start in enumerate(starts)
     ]
     replays += [
-        {"start": 10, "end": 20, "why": "top-q", "status": "ok", "equal": False, "ratio": 0.21},
-        {"start": 590, "end": 600, "why": "final", "status": "ok", "equal": True, "ratio": 0.0},
+        {
+            "start": 10,
+            "end": 20,
+            "why": "top-q",
+            "status": "ok",
+            "equal": False,
+            "fits": True,
+            "ratio": 0.21,
+        },
+        {
+            "start": 590,
+            "end": 600,
+            "why": "final",
+            "status": "ok",
+            "equal": True,
+            "fits": True,
+            "ratio": 0.0,
+        },
     ]
     return {
         "format": "potl-report-v1",
         "software": "potl 0.1.0",
         "verdict": "accepted",
+        "exit_code": 0,
+        "reasons": [],
         "sentence": "12 of 60 segments drawn at random, and 2 more, replay to the recorded states; "
         "nothing contradicts the job.",
         "job": {
             "id": "3f" * 32,
             "own": True,
+            "arithmetic": "stock",
             "trainer": "a1" * 32,
             "steps": _STEPS,
             "epochs": 10,
             "samples": 1797,
         },
-        "commitment": {"root": "7c" * 32, "size": 603},
+        "commitment": {"root": "7c" * 32},
         "model": {"digest": "9b" * 32, "delivered": True},
         "nonce": "5e" * 32,
         "checks": [{"check": "replay", "options": {"samples": 12}}],
@@ -91,6 +122,7 @@ def accepted() -> dict[str, Any]:
         ],
         "strength": {
             "segments": 60,
+            "drawn_from": 58,
             "sampled": 12,
             "table": [
                 {"cheat_fraction": 0.01, "bad_segments": 1, "probability": 0.2},
@@ -138,6 +170,7 @@ def rejected() -> dict[str, Any]:
     """An interpolation towards a bought model."""
     report = copy.deepcopy(accepted())
     report["verdict"] = "rejected"
+    report["exit_code"] = 1
     report["sentence"] = (
         "The state recorded after step 160 is 43 tolerances away from what steps 151-160 lead "
         "to: the parameters were not produced by the agreed training."
@@ -145,12 +178,14 @@ def rejected() -> dict[str, Any]:
     report["model"]["delivered"] = False
     report["job"]["trainer"] = None
     for index in (3, 7, 9):
-        report["replays"][index].update(equal=False, ratio=43.0 / (index - 2))
+        report["replays"][index].update(equal=False, fits=False, ratio=43.0 / (index - 2))
     report["replays"][5] = {
         "start": 230,
         "end": 240,
         "why": "random",
         "status": "withheld",
+        "equal": False,
+        "fits": False,
         "ratio": None,
     }
     report["timeline"]["loss"][299] = None
@@ -181,11 +216,13 @@ def inconclusive() -> dict[str, Any]:
     """Nothing was replayed: the verifier had no task."""
     report = copy.deepcopy(accepted())
     report["verdict"] = "inconclusive"
+    report["exit_code"] = 3
+    report["reasons"] = ["no task was given, so nothing could be replayed"]
     report["sentence"] = (
         "No segment was replayed at random, so nothing shows that the recorded training happened."
     )
     report["replays"] = []
-    report["strength"] = {"segments": 60, "sampled": 0, "table": []}
+    report["strength"] = {"segments": 60, "drawn_from": 58, "sampled": 0, "table": []}
     report["job"]["own"] = False
     report["findings"][3] = _finding(
         "verifier",

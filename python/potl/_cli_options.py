@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags of the checks, made from their field tables in C++: "samples" of replay is
+--replay-samples."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ._printable import number
+
+if TYPE_CHECKING:
+    from ._checks import Check
+
+CHECKS = ("telemetry", "pev", "replay")
+
+_TYPES: dict[str, Any] = {
+    "boolean": bool | None,
+    "integer": int | None,
+    "number": float | None,
+    "optional number": float | None,
+    "string": str | None,
+    "strings": list[str] | None,
+}
+
+
+def parameters() -> list[inspect.Parameter]:
+    """One parameter per option of every check. All default to None, which means: not given.
+
+    Empty where the C++ module does not load, so that other commands still work.
+    """
+    try:
+        from . import _core
+
+        tables = {check: _core.check_fields(check) for check in CHECKS}
+    except (ImportError, AttributeError):
+        return []
+    return [_parameter(check, field) for check, fields in tables.items() for field in fields]
+
+
+def _parameter(check: str, field: Mapping[str, Any]) -> inspect.Parameter:
+    flag = f"--{check}-{field['name'].replace('_', '-')}"
+    names = f"{flag}/--no-{flag[2:]}" if field["type"] == "boolean" else flag
+    option = typer.Option(names, help=help_of(field), show_default=_default_of(field))
+    return inspect.Parameter(
+        f"{check}_{field['name']}",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[_TYPES[field["type"]], option],
+    )
+
+
+def help_of(field: Mapping[str, Any]) -> str:
+    """What an option means and which values it takes."""
+    text = str(field["doc"])
+    if field.get("choices"):
+        text += f" One of {', '.join(field['choices'])}."
+    low, high = field.get("low"), field.get("high")
+    if low is not None and high is not None:
+        text += f" From {number(low)} to {number(high)}."
+    elif low is not None:
+        text += f" At least {number(low)}."
+    return text
+
+
+def _default_of(field: Mapping[str, Any]) -> str | bool:
+    default = field["default"]
+    if default is None or default in ("", []):
+        return False
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def chosen(names: Sequence[str], given: Mapping[str, Any]) -> list[Check] | None:
+    """The checks that were named or have a flag; None when there are none.
+
+    Raises:
+        typer.BadParameter: A check that does not exist.
+    """
+    options: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for key, value in given.items():
+        if value is None or value == []:
+            continue
+        check, _, field = key.partition("_")
+        options.setdefault(check, {})[field] = value
+    for name in options:
+        if name not in CHECKS:
+            raise typer.BadParameter(f'there is no check "{name}", only {", ".join(CHECKS)}')
+    if not options:
+        return None
+    from . import _checks
+
+    classes = {"telemetry": _checks.Telemetry, "pev": _checks.PEV, "replay": _checks.Replay}
+    return [classes[name](**options[name]) for name in CHECKS if name in options]

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that work with a task: job, record, commit, check, calibrate."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ._cli_files import RunPath
+from ._cli_result import FAILED, Debug, Json, Result, command
+from ._cli_task import TaskArgument, load
+from ._printable import number, printable, size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+KeyPath = Annotated[
+    Path | None,
+    typer.Option(help="The signing key; created when there is none. Default: one in RUN."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands to the application."""
+    job = typer.Typer(
+        help="Create a job, which is what client and trainer agree on, or show one.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    app.add_typer(job, name="job")
+    command(
+        job,
+        "create",
+        examples="  potl job create trainer:build job.json --seed 7 --checkpoint-every 20 "
+        "--trainer trainer.pub",
+    )(_job_create)
+    command(job, "show", examples="  potl job show job.json")(_job_show)
+    command(
+        app,
+        "record",
+        examples="  potl record trainer:build runs/1 --job job.json --key trainer.pem\n\n"
+        "  potl record trainer:build runs/2 --seed 7 --checkpoint-every 20",
+    )(_record)
+    command(
+        app,
+        "commit",
+        examples="  potl commit runs/1 --key trainer.pem > note.txt",
+    )(_commit)
+    command(app, "check", examples="  potl check trainer:build")(_check)
+    command(
+        app,
+        "calibrate",
+        examples="  potl calibrate trainer:build --steps 50",
+    )(_calibrate)
+
+
+def parse_interval(text: str) -> int | str:
+    """ "20" or "epoch".
+
+    Raises:
+        typer.BadParameter: Neither.
+    """
+    if text == "epoch":
+        return text
+    if not text.isascii() or not text.isdigit():
+        raise typer.BadParameter(f'"{text}" is neither a number of steps nor "epoch"')
+    return int(text)
+
+
+def _job_create(
+    task: TaskArgument,
+    out: Annotated[Path, typer.Argument(metavar="JOB", help="The file to write.")],
+    *,
+    seed: Annotated[int, typer.Option(help="Seed of everything random in the run.")],
+    checkpoint_every: Annotated[
+        str, typer.Option(metavar="STEPS", help='Steps between stored states, or "epoch".')
+    ],
+    trainer: Annotated[
+        Path | None, typer.Option(help="Public key that pins who trains: NAME.pub.")
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Write down what is agreed: data, recipe, seed, first state, and who trains.
+
+    Needs the data set and builds the task once. Refuses a task that cannot be replayed, and says
+    what to change.
+    """
+    from ._errors import UsageError
+    from ._job import Job
+
+    if out.exists():
+        raise UsageError(f"{out} exists and is not replaced", "choose another name")
+    job = Job.create(
+        load(task), seed=seed, checkpoint_every=parse_interval(checkpoint_every), trainer=trainer
+    )
+    job.write(out)
+    return _job_result(job.core, str(out))
+
+
+def _job_show(
+    path: Annotated[Path, typer.Argument(metavar="JOB", help="A job file.")],
+    *,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Show what a job says."""
+    from ._inputs import as_job
+
+    return _job_result(as_job(path), str(path))
+
+
+def _job_result(job: Any, path: str) -> Result:
+    document = {"path": path, "id": job.id.hex(), "job": job.fields()}
+
+    def show(console: Console) -> None:
+        rows = (
+            ("job", job.id.hex()),
+            ("trainer", job.trainer.hex() if job.trainer else "not pinned"),
+            ("seed", str(job.seed)),
+            ("steps", f"{number(job.steps)} in {number(job.epochs)} epochs"),
+            ("batch", f"{number(job.batch_size)} of {number(job.data_count)} samples"),
+            ("data", job.data_root.hex()),
+            ("first state", job.initial_state.hex()),
+            ("checkpoint", f"every {number(job.checkpoint_every)} steps"),
+            ("arithmetic", printable(job.arithmetic)),
+        )
+        for name, value in rows:
+            console.print(f"{name:<12}{value}")
+
+    return Result(document=document, show=show)
+
+
+def _record(
+    task: TaskArgument,
+    run: RunPath,
+    *,
+    job: Annotated[
+        Path | None,
+        typer.Option(help="What was agreed. Without it, --seed and --checkpoint-every."),
+    ] = None,
+    key: KeyPath = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of a job made here.")] = None,
+    checkpoint_every: Annotated[
+        str | None,
+        typer.Option(metavar="STEPS", help='Steps between stored states, or "epoch".'),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Train a task and keep the evidence.
+
+    An interrupted recording goes on where it stopped when the same command is given again; the
+    record says so.
+    """
+    from ._record import record
+
+    made = record(
+        load(task),
+        run,
+        job=job,
+        key=key,
+        seed=seed,
+        checkpoint_every=None if checkpoint_every is None else parse_interval(checkpoint_every),
+    )
+    facts = made.inspect()
+
+    def show(console: Console) -> None:
+        from ._inspect import show as show_run
+
+        show_run(facts, console)
+        console.print(f"next: potl commit {printable(run)}")
+
+    return Result(document=facts, show=show)
+
+
+def _commit(
+    run: RunPath,
+    *,
+    key: KeyPath = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the note to this file.")] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Sign a finished run: from here its story cannot change. Give the printed note to the client.
+
+    The note is also kept in the run directory. A run has one commitment: a second, different one
+    is refused.
+    """
+    from ._run import Run
+
+    commitment = Run(run, key=key).commit()
+    if out is not None:
+        commitment.write(out)
+    text = str(commitment)
+    document = {"note": text, "root": commitment.root.hex(), "size": commitment.size}
+    return Result(document=document, show=lambda console: console.out(text, end=""))
+
+
+def _check(task: TaskArgument, *, json: Json = False, debug: Debug = False) -> Result:
+    """List everything in a task that cannot be replayed, each with its remedy.
+
+    Ends with 0 when there is nothing, else with 3.
+    """
+    from ._check import check
+
+    problems = check(load(task))
+    document = {
+        "replayable": not problems,
+        "problems": [
+            {"where": one.where, "what": one.what, "remedy": one.remedy} for one in problems
+        ],
+    }
+
+    def show(console: Console) -> None:
+        for one in problems:
+            console.print(f"{printable(one.where)}: {printable(one.what)}")
+            console.print(f"    {printable(one.remedy)}")
+        console.print("the task can be replayed" if not problems else f"{len(problems)} problems")
+
+    return Result(document=document, show=show, exit_code=FAILED if problems else 0)
+
+
+def _calibrate(
+    task: TaskArgument,
+    *,
+    seed: Annotated[int, typer.Option(help="Seed of the job that is tried.")] = 0,
+    steps: Annotated[int, typer.Option(help="Longest segment to look at.")] = 100,
+    repeats: Annotated[int, typer.Option(help="Perturbed replays.")] = 4,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Measure how far honest replays drift on this machine, to choose --checkpoint-every."""
+    from ._calibrate import calibrate
+
+    found = calibrate(load(task), seed=seed, steps=steps, repeats=repeats)
+    document = json_module.loads(found.json())
+
+    def show(console: Console) -> None:
+        console.print(found.table())
+        console.print(f"{size(found.checkpoint_bytes)} per stored state")
+
+    return Result(document=document, show=show)

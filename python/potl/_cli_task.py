@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks on the command line: "module:function", importable from the current directory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ._task import Task
+
+TaskName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:FUNCTION",
+        help="Your own build function; the current directory is importable. Without it nothing "
+        "can be replayed.",
+    ),
+]
+TaskArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:FUNCTION",
+        help="The function that builds the task; the current directory is importable.",
+    ),
+]
+
+
+def make_importable() -> None:
+    """Lets modules of the current directory be imported, as `python -m` does."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def load(name: str) -> Callable[[], Task]:
+    """The build function of that name.
+
+    Raises:
+        UsageError: There is no such module or function.
+    """
+    from ._executors import load_task
+
+    make_importable()
+    return load_task(name)

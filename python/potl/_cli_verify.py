@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of the client: verify, plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ._cli_options import CHECKS, chosen, parameters
+from ._cli_result import Debug, Json, Result, command
+from ._cli_task import TaskName, make_importable
+from ._printable import number, percent
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands to the application."""
+    command(
+        app,
+        "verify",
+        examples="  potl verify runs/1 --job job.json --commitment runs/1/commitment "
+        "--task trainer:build --html report.html\n\n"
+        "  potl verify runs/1 --job job.json --commitment note.txt --task trainer:build "
+        "--model delivered.safetensors --check replay --replay-samples 20 --json",
+        extra=parameters(),
+    )(_verify)
+    command(
+        app,
+        "plan",
+        examples="  potl plan --segments 250 --cheat-fraction 0.05 --probability 0.95\n\n"
+        "  potl plan --segments 250 --cheat-fraction 0.05 --samples 12",
+    )(_plan)
+
+
+def _verify(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
+    *,
+    job: Annotated[
+        Path | None, typer.Option(help="Your own copy of the job. Without it: never accepted.")
+    ] = None,
+    commitment: Annotated[
+        Path | None, typer.Option(help="The prover's commitment. Without it: never accepted.")
+    ] = None,
+    task: TaskName = None,
+    model: Annotated[
+        Path | None, typer.Option(help="The delivered safetensors file, compared bit for bit.")
+    ] = None,
+    check: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"A check: {', '.join(CHECKS)}. Repeatable; a flag of a check selects it too. "
+            "None: as the policy needs.",
+        ),
+    ] = None,
+    probability: Annotated[
+        float | None, typer.Option(help="Policy: see a cheat with this probability ...")
+    ] = None,
+    cheat_fraction: Annotated[
+        float | None, typer.Option(help="... when it is in this share of the segments.")
+    ] = None,
+    published: Annotated[
+        list[Path] | None,
+        typer.Option(help="A note published during training, to be extended. Repeatable."),
+    ] = None,
+    nonce: Annotated[
+        str | None, typer.Option(help="64 hexadecimal digits: repeat an earlier challenge.")
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Where your challenges of this job are remembered.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes that replay in parallel.")] = 0,
+    timeout: Annotated[float | None, typer.Option(help="Seconds that one replay may take.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit XML.")] = None,
+    json: Json = False,
+    debug: Debug = False,
+    **options: Any,
+) -> Result:
+    """Check that a run was trained as agreed.
+
+    Ends with 0 when the run is accepted, 1 when it is rejected and 3 when it could not be judged;
+    only a computed verdict ends with 0 or 1. The challenge is drawn now, so the commitment has to
+    be in your hands before.
+    """
+    from . import _checks
+    from ._report import render_html, render_junit, render_terminal
+    from ._verify import verify
+
+    checks = chosen(check or [], options)
+    if (probability is None) != (cheat_fraction is None):
+        raise typer.BadParameter("--probability and --cheat-fraction belong together")
+    policy = None
+    if probability is not None and cheat_fraction is not None:
+        policy = _checks.Policy.for_detection(
+            probability=probability, cheat_fraction=cheat_fraction
+        )
+    make_importable()
+    report = verify(
+        run,
+        job=job,
+        commitment=commitment,
+        task=task,
+        model=model,
+        checks=checks,
+        policy=policy,
+        nonce=nonce,
+        published=[path.read_text(encoding="utf-8") for path in published or []],
+        ledger=ledger,
+        workers=workers,
+        timeout=timeout,
+    )
+    document = report.document
+    if html is not None:
+        html.write_text(render_html(document), encoding="utf-8")
+    if junit is not None:
+        junit.write_text(render_junit(document), encoding="utf-8")
+    return Result(
+        document=report.json().encode(),
+        show=lambda console: render_terminal(document, console),
+        exit_code=report.exit_code,
+    )
+
+
+def _plan(
+    *,
+    segments: Annotated[int, typer.Option(help="Segments of the run: steps / checkpoint_every.")],
+    cheat_fraction: Annotated[
+        float, typer.Option(help="Share of the segments that a cheat is packed into.")
+    ] = 0.05,
+    probability: Annotated[
+        float | None, typer.Option(help="Probability of seeing it that is wanted.")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Instead: the probability that so many samples give.")
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Say how many segments to replay for a goal, or what a number of replays can see.
+
+    The numbers hold for the worst placement: a cheat packed into as few segments as possible.
+    """
+    from . import _core
+
+    if (probability is None) == (samples is None):
+        raise typer.BadParameter("give either --probability or --samples")
+    if samples is None:
+        samples = _core.samples_for(
+            segments, probability=float(probability or 0), cheat_fraction=cheat_fraction
+        )
+    reached = _core.strength(segments, samples, cheat_fraction)
+    document = {
+        "segments": segments,
+        "cheat_fraction": cheat_fraction,
+        "samples": samples,
+        "probability": reached,
+    }
+
+    def show(console: Console) -> None:
+        console.print(
+            f"{number(samples)} of {number(segments)} segments see a cheat packed into "
+            f"{percent(cheat_fraction)} of them with probability {percent(reached)}"
+        )
+
+    return Result(document=document, show=show)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command line ends with. Only a computed verdict may end `verify` with 0 or 1."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+from potl import _cli, _cli_result, _errors
+from potl._cli_result import Result, exit_code_of, perform
+
+
+def fails_with(error: BaseException) -> Callable[[], Result]:
+    def work() -> Result:
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (_errors.UsageError("x", ""), 2),
+        (_errors.JobMismatch("x"), 2),
+        (typer.BadParameter("x"), 2),
+        (_errors.MalformedError("x", ""), 4),
+        (_errors.LimitError("x", ""), 4),
+        (_errors.MismatchError("x", ""), 4),
+        (_errors.StorageError("x", ""), 3),
+        (_errors.MissingError("x", ""), 3),
+        (_errors.InternalError("x", ""), 3),
+        (RuntimeError("x"), 3),
+        (MemoryError(), 3),
+        (RecursionError("x"), 3),
+        (FileNotFoundError("x"), 3),
+        (ImportError("x"), 3),
+        (BrokenPipeError(), 3),
+        (SystemExit(0), 3),
+        (SystemExit(1), 3),
+        (typer.Exit(0), 3),
+        (typer.Exit(1), 3),
+        (typer.Abort(), 3),
+        (GeneratorExit(), 3),
+        (KeyboardInterrupt(), 130),
+    ],
+    ids=repr,
+)
+def test_an_error_has_its_exit_code(
+    error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code_of(error) == code
+    assert perform(fails_with(error), json=False, debug=False) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+
+
+def test_the_line_says_the_cause_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    perform(fails_with(_errors.StorageError("disk full", "free some")), json=False, debug=False)
+    assert capsys.readouterr().err == "potl: disk full (free some)\n"
+
+
+def test_an_error_of_many_lines_with_control_characters_stays_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    perform(fails_with(ValueError("a\nb\x1b[2J")), json=False, debug=False)
+    assert capsys.readouterr().err == "potl: ValueError: a b\\u001b[2J\n"
+
+
+def test_debug_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) -> None:
+    perform(fails_with(ValueError("x")), json=False, debug=True)
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_with_json_an_error_is_a_document(capsys: pytest.CaptureFixture[str]) -> None:
+    error = _errors.MalformedError("torn", "ask again")
+    assert perform(fails_with(error), json=True, debug=False) == 4
+    assert json.loads(capsys.readouterr().out) == {
+        "error": {"kind": "MalformedError", "message": "torn", "remedy": "ask again"},
+        "exit_code": 4,
+    }
+
+
+def test_with_json_what_a_task_prints_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> Result:
+        print("epoch 1")
+        return Result(document={"fine": True}, show=lambda console: None)
+
+    assert perform(work, json=True, debug=False) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"fine": True}
+    assert err == "epoch 1\n"
+
+
+def test_a_result_that_cannot_be_printed_is_no_verdict() -> None:
+    def broken(console: object) -> None:
+        raise OSError("no space left")
+
+    for code in (0, 1):
+        result = Result(document={}, show=broken, exit_code=code)
+        assert perform(lambda result=result: result, json=False, debug=False) == 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--version"], 0),
+        (["--help"], 0),
+        (["verify", "--help"], 0),
+        ([], 2),
+        (["no-such-command"], 2),
+        (["inspect"], 2),
+        (["inspect", "no/such/run"], 2),
+        (["verify", "no/such/run", "--no-such-flag"], 2),
+        (["prune", ".", "--max-bytes", "many"], 2),
+        (["plan", "--segments", "x"], 2),
+        (["plan", "--segments", "10"], 2),
+    ],
+    ids=str,
+)
+def test_a_command_line_has_its_exit_code(
+    arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _cli.run(arguments) == code
+
+
+def command_line(*arguments: str, patch: str = "pass", cwd: Path | None = None) -> list[str]:
+    """A fresh process that runs `patch` before the command line."""
+    script = (
+        f"import sys, potl._cli, potl._cli_result\n{patch}\nsys.argv = {['potl', *arguments]!r}"
+    )
+    return [sys.executable, "-c", script + "\npotl._cli.main()"]
+
+
+def run(*arguments: str, patch: str = "pass") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command_line(*arguments, patch=patch), capture_output=True, text=True, timeout=120
+    )
+
+
+def test_an_interrupt_ends_the_process_with_130() -> None:
+    patch = "def _raise(): raise KeyboardInterrupt\nimport potl._core\npotl._core.version = _raise"
+    done = run("--version", patch=patch)
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_success() -> None:
+    script = command_line("--help")
+    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=60) == 3
+
+
+def test_without_the_module_a_command_names_doctor() -> None:
+    patch = "sys.modules['potl._core'] = None"
+    done = run("inspect", ".", patch=patch)
+    assert done.returncode == 3
+    assert "potl doctor" in done.stderr
+
+
+def test_the_command_line_does_not_import_torch() -> None:
+    done = run(
+        "--version", patch="import atexit; atexit.register(lambda: print('torch' in sys.modules))"
+    )
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_even_c_code_cannot_print_into_json(tmp_path: Path) -> None:
+    patch = (
+        "import os, potl._keygen\nreal = potl._keygen.write_pair\n"
+        "def noisy(path):\n    os.write(1, b'noise from C')\n    return real(path)\n"
+        "potl._keygen.write_pair = noisy"
+    )
+    done = run("keygen", str(tmp_path / "k"), "--json", patch=patch)
+    assert json.loads(done.stdout)["public"].endswith("k.pub")
+    assert "noise from C" in done.stderr
+
+
+def test_the_parser_of_the_installed_typer_raises_what_the_command_line_expects() -> None:
+    with pytest.raises(_cli_result.UsageProblem):
+        typer.main.get_command(_cli.app).main(args=["nope"], standalone_mode=False)

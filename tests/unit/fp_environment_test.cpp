@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <string>
+#include <vector>
+
+#include <potl/numeric/fp_environment.hpp>
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+namespace {
+
+std::vector<std::string> failing() {
+  std::vector<std::string> names;
+  for (const potl::fp_check& check : potl::fp_environment()) {
+    REQUIRE(check.ok == check.cause.empty());
+    if (!check.ok) names.emplace_back(check.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("the arithmetic of this process is IEEE arithmetic") {
+  REQUIRE(failing() == std::vector<std::string>{});
+}
+
+#if defined(__SSE2__)
+
+namespace {
+
+/// Sets bits of the control register while it lives.
+class with_control {
+ public:
+  explicit with_control(unsigned set, unsigned clear = 0) : before_(_mm_getcsr()) {
+    _mm_setcsr((before_ | set) & ~clear);
+  }
+  ~with_control() { _mm_setcsr(before_); }
+  with_control(const with_control&) = delete;
+  with_control& operator=(const with_control&) = delete;
+
+ private:
+  unsigned before_;
+};
+
+std::vector<std::string> failing_with(unsigned set) {
+  std::vector<potl::fp_check> checks;
+  {
+    const with_control changed(set);
+    checks = potl::fp_environment();
+  }
+  std::vector<std::string> names;
+  for (const potl::fp_check& check : checks) {
+    if (!check.ok) names.emplace_back(check.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("flush-to-zero is seen") {
+  REQUIRE(failing_with(0x8000) == std::vector<std::string>{"underflow"});
+}
+
+TEST_CASE("denormals-are-zero is seen") {
+  REQUIRE(failing_with(0x0040) == std::vector<std::string>{"subnormal_inputs"});
+}
+
+TEST_CASE("every other rounding direction is seen") {
+  for (const unsigned direction : {0x2000U, 0x4000U, 0x6000U}) {
+    const auto names = failing_with(direction);
+    REQUIRE_FALSE(names.empty());
+    REQUIRE(names.front() == "rounding");
+  }
+}
+
+TEST_CASE("unmasked exceptions are seen without raising one") {
+  std::vector<potl::fp_check> checks;
+  {
+    const with_control changed(0, 0x0200);  // division by zero
+    checks = potl::fp_environment();
+  }
+  REQUIRE(checks.back().name == "traps");
+  REQUIRE_FALSE(checks.back().ok);
+}
+
+#endif
