@@ -147,6 +147,11 @@ def _restore_optimizer(optimizer: Optimizer, tree: Tree, path: str, placed: Plac
         owners.update(zip(own, group["params"], strict=True))
         if own != saved["params"]:
             raise MismatchError(f"{path}/param_groups/{i}: it steps other parameters")
+        missing = sorted(optimizer.defaults.keys() - saved.keys())
+        if missing:
+            raise MismatchError(
+                f"{path}/param_groups/{i}/{missing[0]}: the state does not have it"
+            )
         for key in [key for key in group if key not in saved]:
             del group[key]
         for key, value in saved.items():

@@ -31,6 +31,8 @@ class Schedule:
     steps: int
     seeded_reads: bool
     job: _core.Job | None = None
+    varying: dict[str, list[list[str]]] | None = None
+    """What of the recipe schedulers change; None where only the training can tell."""
     _order: dict[int, Any] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -61,6 +63,7 @@ class Schedule:
             steps=job.steps,
             seeded_reads=bool(fields["task"].get("seeded_reads", True)),
             job=job,
+            varying=fields["task"].get("varying"),
         )
 
     def epoch_of(self, step: int) -> int:

@@ -19,6 +19,7 @@ from ._errors import MismatchError, NotReplayable, Problem, UsageError
 from ._restore import restore_task
 from ._schedule import Schedule, end_epoch_metric, rates_of, set_rates
 from ._task import Task, overrides_step, to_device
+from ._trees import first_difference, fixed_part
 from ._weights import load_weights
 
 if TYPE_CHECKING:
@@ -69,7 +70,10 @@ class Session:
         self._noise: _noise.Noise | None = None
         self._squared_norm = 0.0
         self._hooks = [o.register_step_pre_hook(self._before_update) for o in task.optimizers]
-        self._drew = False
+        self._drew: bool | None = None
+        self._fixed: dict[str, Any] | None = None
+        if schedule.varying is not None:
+            self._fixed = fixed_part(self.tree(), schedule.varying)
         task._before_micro_batch = self._before_micro_batch
         _random.install()
         self._finalizer = weakref.finalize(self, _random.uninstall)
@@ -117,7 +121,10 @@ class Session:
         Raises:
             NotReplayable: Something cannot be part of a state; its path is named.
         """
-        return _core.State.capture(self.tree())
+        tree = self.tree()
+        if self._fixed is not None:
+            self._require_flags(tree)
+        return _core.State.capture(tree)
 
     def tree(self) -> dict[str, Any]:
         """The training state, described but not copied."""
@@ -139,8 +146,9 @@ class Session:
         if not isinstance(tree, dict) or not isinstance(tree.get("counters"), dict):
             raise MismatchError("the state is not a training state: it has no counters")
         try:
+            self._require_recipe(tree)
             restore_task(self.task, tree)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             raise MismatchError(f"the state has not the form of this task's: {error!r}") from error
         counters = tree["counters"]
         step = counters.get("step")
@@ -150,6 +158,27 @@ class Session:
             raise MismatchError(f"counters/epoch: {counters.get('epoch')!r} at step {step}")
         self._step = step
         self._epoch_loss = float(counters.get("epoch_loss", 0.0))
+
+    def _require_recipe(self, tree: dict[str, Any]) -> None:
+        if self._fixed is None or self._schedule.varying is None:
+            return
+        place = first_difference(self._fixed, fixed_part(tree, self._schedule.varying))
+        if place is not None:
+            raise MismatchError(f"{place}: the state has another value than the agreed task")
+
+    def _require_flags(self, tree: dict[str, Any]) -> None:
+        assert self._fixed is not None
+        for name in ("training", "requires_grad"):
+            if tree["model"][name] != self._fixed["model"][name]:
+                place = first_difference(self._fixed["model"][name], tree["model"][name])
+                raise NotReplayable(
+                    Problem(
+                        what=f"the flag {name} changed during training",
+                        where=f"model/{name}/{place}",
+                        remedy="set flags in build(), or change them in an overridden Task.step, which makes them "
+                        "part of what is trained",
+                    )
+                )
 
     @property
     def step(self) -> int:
@@ -204,7 +233,7 @@ class Session:
             self._end_step(step, loss)
             skipped = task.scaler is not None and task.scaler.get_scale() < scale
             norm = math.sqrt(self._squared_norm)
-            self._drew = self._drew or drawn > 0
+            self._drew = bool(self._drew) or drawn > 0
             return StepResult(
                 loss=loss,
                 rates=rates,
@@ -226,11 +255,13 @@ class Session:
         with _random.scope(), torch.enable_grad(), self._unchanged():
             batch = self._on_device(step, batch)
             self._running = step
+            drawn = _random.draws()
             whole: torch.Tensor | None = None
             for part, share in self.task.micro_batches(batch):
                 loss = self.task.compute_loss(part, "mean").detach()
                 scaled = loss if share == 1.0 else loss * share
                 whole = scaled if whole is None else whole + scaled
+            self._drew = bool(self._drew) or _random.draws() > drawn
             return _as_number(whole)
 
     def subset_loss(self, ids: Sequence[int]) -> tuple[float, float]:
@@ -284,8 +315,9 @@ class Session:
 
     @property
     def _order_free(self) -> bool:
-        # Dropout masks go to positions in a batch, and micro-batches to parts of it.
-        return self._reader.order_free and self.task.accumulate == 1 and not self._drew
+        # Dropout masks go to positions in a batch, and micro-batches to parts of it. Before the first step nobody knows
+        # whether the model draws.
+        return self._reader.order_free and self.task.accumulate == 1 and self._drew is False
 
     # ------------------------------------------------------------------ scopes
 
@@ -357,19 +389,14 @@ class Session:
 
     @contextlib.contextmanager
     def _unchanged(self) -> Iterator[None]:
-        """Restores buffers (and disturbed parameters) at the end."""
-        kept = [b for b in self.task.model.buffers() if b.numel()]
+        """Puts back what a forward pass changes (buffers, extra state), and parameters that noise disturbed."""
+        before = self.capture()
         if self._noise is not None:
-            kept += [p.detach() for p in self.task.model.parameters()]
-        saved = [tensor.detach().clone() for tensor in kept]
+            self._noise.disturb([p.detach() for p in self.task.model.parameters()], self._step)
         try:
-            if self._noise is not None:
-                self._noise.disturb([p.detach() for p in self.task.model.parameters()], self._step)
             yield
         finally:
-            with torch.no_grad():
-                for tensor, value in zip(kept, saved, strict=True):
-                    tensor.copy_(value)
+            self.restore(before)
 
 
 def build_task(build: Build, seed: int) -> Task:

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comparing the trees of states, and the part of a state that training cannot change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from . import _core
+
+# What a gradient scaler changes; the rest are its options.
+_SCALER_CHANGES = frozenset(("scale", "_growth_tracker"))
+
+
+def first_difference(a: Any, b: Any, path: str = "") -> str | None:
+    """The path of the first value in which two trees of a state differ, bit for bit."""
+    if type(a) is not type(b):
+        return path or "the root"
+    if isinstance(a, dict):
+        if a.keys() != b.keys():
+            return f"{path}/{sorted(map(str, a.keys() ^ b.keys()))[0]}".lstrip("/")
+        pairs = [(f"{path}/{key}".lstrip("/"), a[key], b[key]) for key in a]
+    elif isinstance(a, (list, tuple)):
+        if len(a) != len(b):
+            return path
+        pairs = [(f"{path}/{i}", x, y) for i, (x, y) in enumerate(zip(a, b, strict=True))]
+    elif isinstance(a, _core.TensorView):
+        same = (a.dtype, a.shape, a.memory_format) == (b.dtype, b.shape, b.memory_format)
+        return None if same and a.data == b.data else path
+    elif isinstance(a, _core.Alias):
+        return None if a.path == b.path else path
+    elif isinstance(a, float):
+        return None if same_float(a, b) else path
+    else:
+        return None if a == b else path
+    for place, x, y in pairs:
+        found = first_difference(x, y, place)
+        if found is not None:
+            return found
+    return None
+
+
+def same_float(a: float, b: float) -> bool:
+    """Whether two floats have the same bits, or are both NaN."""
+    return a.hex() == b.hex() or (math.isnan(a) and math.isnan(b))
+
+
+
+
+def fixed_part(tree: Mapping[str, Any], varying: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a state that belong to the recipe: flags, options of optimizers, schedulers and scaler.
+
+    A task with the default step never changes them, so they are the agreed ones in every honest state. Whoever could
+    choose them in a checkpoint could change the recipe there and have every later segment replay to it.
+
+    Args:
+        tree: A state.
+        varying: Names of what the schedulers change, from the job.
+    """
+    fixed: dict[str, Any] = {
+        "optimizers": [
+            [
+                {k: v for k, v in group.items() if k not in names and _is_option(v)}
+                for group in optimizer.get("param_groups", ())
+            ]
+            for optimizer, names in zip(tree["optimizers"], varying["optimizers"], strict=True)
+        ],
+        "schedulers": [
+            {k: v for k, v in scheduler.items() if k not in names and _is_option(v)}
+            for scheduler, names in zip(tree["schedulers"], varying["schedulers"], strict=True)
+        ],
+    }
+    if tree["scaler"] is not None:
+        fixed["scaler"] = {k: v for k, v in tree["scaler"].items() if k not in _SCALER_CHANGES}
+    for name in ("model", "ema"):
+        part = tree[name]
+        if isinstance(part, dict) and "training" in part:
+            fixed[name] = {"training": part["training"], "requires_grad": part["requires_grad"]}
+    return fixed
+
+
+def _is_option(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_option, value))
+    return value is None or isinstance(value, (bool, int, float, str))
