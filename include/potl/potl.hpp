@@ -2,7 +2,13 @@
 // Everything that a program without PyTorch can use. scripts/umbrella.py writes this file.
 #pragma once
 
+#include <potl/checks/field.hpp>
+#include <potl/checks/model.hpp>
+#include <potl/checks/pev.hpp>
+#include <potl/checks/replay.hpp>
 #include <potl/checks/request.hpp>
+#include <potl/checks/run_view.hpp>
+#include <potl/checks/state_distance.hpp>
 #include <potl/core/digest.hpp>
 #include <potl/core/dtype.hpp>
 #include <potl/core/error.hpp>
@@ -19,10 +25,17 @@
 #include <potl/crypto/signature.hpp>
 #include <potl/crypto/signed_note.hpp>
 #include <potl/crypto/tensor_digest.hpp>
+#include <potl/numeric/binomial.hpp>
+#include <potl/numeric/distance.hpp>
+#include <potl/numeric/fp_environment.hpp>
 #include <potl/numeric/random.hpp>
+#include <potl/numeric/soundness.hpp>
+#include <potl/policy.hpp>
+#include <potl/report.hpp>
 #include <potl/transcript/batch_order.hpp>
 #include <potl/transcript/commitment.hpp>
 #include <potl/transcript/evidence.hpp>
+#include <potl/transcript/inspect.hpp>
 #include <potl/transcript/job.hpp>
 #include <potl/transcript/json.hpp>
 #include <potl/transcript/record.hpp>

@@ -35,6 +35,7 @@ void bind_transcript(py::module_& module);
 void bind_evidence(py::module_& module);
 void bind_inspect(py::module_& module);
 void bind_environment(py::module_& module);
+void bind_checks(py::module_& module);
 
 /// A contiguous Python buffer as bytes, held while this object lives. The element type is ignored.
 class readable_buffer {

@@ -146,4 +146,5 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   potl::python::bind_evidence(module);
   potl::python::bind_inspect(module);
   potl::python::bind_environment(module);
+  potl::python::bind_checks(module);
 }

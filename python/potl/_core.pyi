@@ -244,13 +244,17 @@ class Evidence:
 # ---------------------------------------------------------------------------- checks
 
 def check_fields(check: str) -> list[dict[str, Any]]:
-    """The field table of a check ("telemetry", "pev", "replay"): name, type, default, range, doc."""
+    """The field table of a check ("telemetry", "pev", "replay") or of "policy": rows of "name", "type" ("boolean",
+    "integer", "number", "optional number", "string", "strings"), "default", "low", "high", "choices", "doc"."""
 
 def compare_states(start: State, recorded: State, replayed: State) -> list[dict[str, Any]]:
-    """group_distance values (include/potl/checks/request.hpp) per group of tensors."""
+    """group_distance values (include/potl/checks/request.hpp) of "parameters", "buffers", "optimizer" and "other";
+    "tensors" is a dict of path to relative distance."""
 
 def plan_check(check: str, evidence: Evidence, options: dict[str, Any], nonce: bytes) -> list[dict[str, Any]]:
-    """Requests of a check: {"kind": "segment"|"loss"|"subset_loss", ...fields of request.hpp}."""
+    """Requests of a check: {"kind": "segment"|"loss"|"subset_loss", ...fields of request.hpp}.
+
+    A superseded segment starts from the state of branch "start_branch"."""
 
 def judge_check(
     check: str, evidence: Evidence, options: dict[str, Any], nonce: bytes, measurements: Sequence[dict[str, Any]]
@@ -258,18 +262,24 @@ def judge_check(
     """Findings of a check from the measurements ({"request": {...}, "status": "ok", ...})."""
 
 def judge_model(evidence: Evidence, path: str | None) -> list[dict[str, Any]]:
-    """Compares a delivered safetensors file with the last leaf's parameters and buffers, bit for bit."""
+    """Compares a delivered safetensors file with the last leaf's parameters and buffers, bit for bit.
+
+    Without a file: a note with the digest of the only model that the report vouches for."""
 
 def conclude(
     evidence: Evidence | None, findings: Sequence[dict[str, Any]], *, policy: dict[str, Any], context: dict[str, Any]
 ) -> bytes:
-    """The report as canonical JSON (schema in docs/report.schema.json): verdict, one sentence, strength, cost."""
+    """The report as canonical JSON (schema in docs/report.schema.json): verdict, one sentence, strength, cost.
+
+    `policy`: check_fields("policy"). `context` (all optional): "nonce" (hexadecimal), "reproduce" (the command line),
+    "software", "seconds" (in all), "costs" ({check: seconds}), "checks" ([{"check", "options"}])."""
 
 def strength(segments: int, sampled: int, cheat_fraction: float) -> float:
     """Probability that `sampled` of `segments`, drawn without replacement, hit a cheat packed into
-    ceil(cheat_fraction * segments) segments (the worst placement)."""
+    max(1, floor(cheat_fraction * segments)) segments (the worst placement)."""
 
-def samples_for(segments: int, *, probability: float, cheat_fraction: float) -> int: ...
+def samples_for(segments: int, *, probability: float, cheat_fraction: float) -> int:
+    """The smallest sample with that strength."""
 
 class TelemetrySampler:
     """A thread that appends one line per interval to telemetry.log: NVML when there is a GPU, /proc otherwise."""

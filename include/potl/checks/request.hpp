@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What checks ask for and what drivers answer, as plain values. A driver (the Python loop, a process pool, a LibTorch
-// trainer) fulfils requests; it decides nothing. Every number in a measurement comes from numeric/distance.hpp or from
-// the workload itself.
+// What checks ask for and what drivers answer, as plain values. A driver (the Python loop, a
+// process pool, a LibTorch trainer) fulfils requests; it decides nothing. Every number in a
+// measurement comes from numeric/distance.hpp or from the workload itself.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,21 @@
 
 namespace potl::checks {
 
-/// Restore the state at `start`, run steps start+1 .. end with the agreed recipe and samples, report.
+/// Restore the state at `start`, run steps start+1 .. end with the agreed recipe and samples,
+/// report.
 struct segment_request {
   std::uint64_t start = 0;
   std::uint64_t end = 0;
-  std::string why;         ///< "random", "top-q", "final", "first", "superseded", "earlier challenge"
-  std::uint64_t branch = 0;     ///< != 0 or superseded: which recorded steps to compare with
-  bool superseded = false;      ///< compare losses (and digests) only: there is no end checkpoint
-  std::uint32_t noise_repeats = 0;  ///< perturbed honest replays to run if the end digest differs (rule 12)
+  std::string why;  ///< "random", "top-q", "final", "first", "superseded", "earlier challenge"
+  std::uint64_t branch = 0;        ///< != 0 or superseded: which recorded steps to compare with
+  std::uint64_t start_branch = 0;  ///< which recording of `start` to restore, when superseded
+  bool superseded = false;  ///< compare losses (and digests) only: there is no end checkpoint
+  std::uint32_t noise_repeats =
+      0;  ///< perturbed honest replays to run if the end digest differs (rule 12)
 };
 
-/// Restore the state at `step` - 1, recompute the loss of step `step`'s recorded batch: train mode, same randomness.
+/// Restore the state at `step` - 1, recompute the loss of step `step`'s recorded batch: train mode,
+/// same randomness.
 struct loss_request {
   std::uint64_t step = 0;
   std::uint32_t noise_repeats = 0;
@@ -33,17 +37,25 @@ struct subset_loss_request {
   std::vector<std::int64_t> sample_ids;
 };
 
+/// How far one tensor (or float of the tree) is off, against what the segment did to it.
+struct tensor_distance {
+  std::string path;
+  double relative = 0;  ///< see numeric/distance.hpp; NaN when it cannot be told
+};
+
 /// Distances of one group of tensors ("parameters", "buffers", "optimizer", "other").
 struct group_distance {
   std::string group;
   double l1 = 0, l2 = 0, linf = 0;  ///< norms of replayed - recorded
-  double cosine = 1;                ///< of (replayed - start) and (recorded - start); 1 when both are zero
-  double update_l2 = 0;             ///< |recorded - start|
-  double replayed_update_l2 = 0;    ///< |replayed - start|
-  double weight_l2 = 0;             ///< |recorded|
-  bool finite = true;               ///< every compared element, and every norm, is finite
-  bool structure_equal = true;      ///< same tree, dtypes, shapes, and every non-float value equal
-  double worst_relative = 0;  ///< largest over the tensors of |replayed - recorded| / max(|recorded - start|, floor)
+  double cosine = 1;     ///< of (replayed - start) and (recorded - start); 1 when both are zero
+  double update_l2 = 0;  ///< |recorded - start|
+  double replayed_update_l2 = 0;  ///< |replayed - start|
+  double weight_l2 = 0;           ///< |recorded|
+  bool finite = true;             ///< every compared element, and every norm, is finite
+  bool structure_equal = true;    ///< same tree, dtypes, shapes, and every non-float value equal
+  double rounding_l2 = 0;         ///< norm of one unit roundoff of every recorded element
+  std::vector<tensor_distance> tensors;  ///< those that are not zero, so that none hides in a norm
+  double worst_relative = 0;             ///< the largest of them
   std::string worst_tensor;
 };
 
@@ -52,23 +64,26 @@ enum class measured {
   withheld,        ///< a healthy store does not have what was asked for
   tampered,        ///< what is stored does not hash to its leaf
   verifier_error,  ///< out of memory, time-out, an exception that is ours: never a rejection
-  prover_error,    ///< restoring or running the recorded state failed because of what the state holds
+  prover_error,  ///< restoring or running the recorded state failed because of what the state holds
 };
 
 struct segment_measurement {
   segment_request request;
   measured status = measured::ok;
-  std::string message;               ///< of the error
-  bool digest_equal = false;         ///< replayed end state == the leaf's digest: then nothing below is needed
-  std::optional<std::uint64_t> first_differing_step;  ///< from per-step digests; meaningful in exact modes
-  std::vector<double> losses;        ///< one per step, recomputed
+  std::string message;  ///< of the error
+  bool digest_equal =
+      false;  ///< replayed end state == the leaf's digest: then nothing below is needed
+  std::optional<std::uint64_t>
+      first_differing_step;                ///< from per-step digests; meaningful in exact modes
+  std::vector<double> losses;              ///< one per step, recomputed
   std::vector<std::vector<double>> rates;  ///< used by the replay, one row per step
-  std::vector<bool> skipped;         ///< scaler skips seen by the replay
+  std::vector<bool> skipped;               ///< scaler skips seen by the replay
   std::vector<group_distance> distances;   ///< replayed against recorded; empty when digest_equal
   /// Each perturbed replay against the unperturbed replay: the verifier's own noise.
   std::vector<std::vector<group_distance>> noise;
   std::vector<std::vector<double>> noise_losses;
-  double gradient_norm_mean = 0;     ///< mean l2 norm of the gradients over the segment's steps (Lab Apex VMO)
+  double gradient_norm_mean =
+      0;  ///< mean l2 norm of the gradients over the segment's steps (Lab Apex VMO)
   double load_seconds = 0, replay_seconds = 0, noise_seconds = 0;
 };
 

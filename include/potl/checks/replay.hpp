@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replay (proof-of-learning): repeat recorded segments and compare losses and the state at the end.
+//
+// Claims: the challenged segments were computed by the agreed recipe from the committed states, as
+// far as the tolerance resolves; `samples` of them were drawn at random, and the first, the last
+// and every superseded one were looked at beside them.
+// Assumes: a nonce that the prover could not predict; the verifier's own job, data and code; that
+// the verifier's repeats vary like another honest machine.
+// Cost: one training step per replayed step, times 1 + noise_repeats where the end state differs by
+// a bit; `top_q` loads every checkpoint once to rank the updates.
+// Cannot detect: a cheat in segments that were not drawn; differences below the tolerance; what
+// the agreed recipe itself does wrong.
+// Source: H. Jia et al., Proof-of-Learning (2103.05633), sections IV and V; Lab Apex (VMO) for
+// mean_grad_norm; SOUNDNESS rules 3, 6, 7, 8, 12 and 14.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <potl/checks/field.hpp>
+#include <potl/checks/request.hpp>
+#include <potl/checks/run_view.hpp>
+#include <potl/core/finding.hpp>
+
+namespace potl::checks {
+
+struct replay_options {
+  std::uint64_t samples = 12;
+  std::uint64_t top_q = 0;
+  std::string tolerance = "auto";
+  std::uint64_t noise_repeats = 3;
+  double safety = 8;
+  double floor_ulp = 4;
+  double loss_floor = 1e-5;
+  double loss_cap = 0.05;
+  double tensor_looseness = 10;
+  std::optional<double> d_ref;
+  std::vector<std::string> repeat;
+
+  static std::span<const field<replay_options>> fields();
+  static result<replay_options> parse(const json_value& from);
+};
+
+/// Which segments to replay. Reads checkpoints only when top_q asks for a ranking; usage when
+/// `repeat` is not a list of nonces.
+result<std::vector<segment_request>> plan_replay(const run_view& run, const replay_options& options,
+                                                 const digest& nonce);
+
+/// Findings of the measurements. Each requested segment that is missing among them is inconclusive.
+/// One finding per segment carries its tolerance ratio (details "segment"); one more, of rule
+/// replay.random_segments, says how many random segments were judged.
+result<std::vector<finding>> judge_replay(const run_view& run, const replay_options& options,
+                                          const digest& nonce,
+                                          std::span<const segment_measurement> measurements);
+
+}  // namespace potl::checks

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a check may see of a run, as plain values: tests write one by hand, evidence converts to
+// one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <potl/core/digest.hpp>
+#include <potl/core/result.hpp>
+#include <potl/transcript/evidence.hpp>
+
+namespace potl::checks {
+
+struct run_view {
+  transcript::job agreed;
+  digest job_id;
+  bool job_is_own = false;
+  bool committed = false;
+  digest commitment;  ///< input of every challenge
+  /// Effective history in log order.
+  std::span<const transcript::step_record> steps;
+  std::span<const transcript::checkpoint_info> checkpoints;  ///< that exist, by step
+  std::span<const transcript::superseded_range> superseded;
+  /// The replaced steps, range after range.
+  std::span<const transcript::step_record> superseded_steps;
+  bytes_view telemetry;
+  /// |W_to - W_from| over the parameters of two stored checkpoints; loads both.
+  std::function<result<double>(std::uint64_t from, std::uint64_t to)> parameter_distance;
+
+  std::uint64_t last_step() const noexcept { return steps.empty() ? 0 : steps.back().step; }
+  /// The record of `step`, or null.
+  const transcript::step_record* step(std::uint64_t step) const noexcept;
+  /// The superseded record of `step` on `branch`, or null.
+  const transcript::step_record* superseded_step(std::uint64_t branch,
+                                                 std::uint64_t step) const noexcept;
+  /// Whether the agreement puts a checkpoint at `step` of this run.
+  bool expects_checkpoint(std::uint64_t step) const noexcept;
+};
+
+/// The view of `run`, which must outlive it.
+run_view view_of(const transcript::evidence& run);
+
+/// A stretch between two neighbouring checkpoints.
+struct segment {
+  std::uint64_t start = 0;
+  std::uint64_t end = 0;
+  friend bool operator==(const segment&, const segment&) = default;
+};
+
+/// Segments between neighbouring checkpoints, in order, without gap. Where stored checkpoints lie
+/// farther apart than the job allows, the missing ones count: asking for them shows that they are
+/// withheld.
+std::vector<segment> segments_of(const run_view& run);
+
+}  // namespace potl::checks

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Norms of what lies between three versions of one tensor: start, recorded, replayed.
+//
+// Claims: accumulated in double in a fixed order, so that the same bits give the same numbers
+// everywhere. A NaN anywhere, or an infinity that was not in `start` already, makes `finite` false,
+// and no comparison with such a number is true.
+// Cost: one pass, about a nanosecond per element; no copies.
+// Cannot detect: differences of 64-bit integers beyond 2^53 (callers compare integers exactly).
+// Source: H. Jia et al., Proof-of-Learning (2103.05633), section IV-B; SOUNDNESS rules 6 and 7.
+#pragma once
+
+#include <potl/core/digest.hpp>
+#include <potl/core/dtype.hpp>
+
+namespace potl::numeric {
+
+/// Norms over the elements of one tensor.
+struct norms {
+  double l1 = 0, l2 = 0, linf = 0;  ///< of replayed - recorded
+  double dot = 0;                   ///< (replayed - start) . (recorded - start)
+  double update_l2 = 0, replayed_update_l2 = 0, weight_l2 = 0;
+  bool finite = true;
+};
+
+/// `start` may be empty, which stands for zeros. Precondition: equal sizes, multiples of the
+/// element size.
+norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed);
+
+/// Distance of two adjacent representable numbers near 1, halved: 2^-24 for f32. 0 for integers.
+double unit_roundoff(dtype type) noexcept;
+
+}  // namespace potl::numeric

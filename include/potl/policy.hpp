@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// How strong evidence must be before a run can be accepted, and what findings amount to.
+//
+// Claims: a verdict follows from findings alone, by SOUNDNESS rules 7, 10, 11 and 13. Rejected:
+// some finding rejects, telemetry aside. Accepted: the verifier has its own job and a valid
+// commitment, nothing in transcript, replay, model or the verifier itself is inconclusive, and
+// random replay was judged at the strength of the policy. Everything else is inconclusive. Assumes
+// that findings come from the judges of this library. Cost: none. Cannot detect: what no check
+// looked at. The report lists that.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <potl/checks/field.hpp>
+#include <potl/core/finding.hpp>
+
+namespace potl {
+
+struct policy {
+  std::uint64_t min_random_segments = 1;
+  std::optional<double> probability;
+  std::optional<double> cheat_fraction;
+
+  static std::span<const checks::field<policy>> fields();
+  static result<policy> parse(const json_value& from);
+  /// See a cheat in this share of the segments, at the worst placement, with this probability.
+  static policy for_detection(double probability, double cheat_fraction);
+
+  /// Random segments of a run with this many to draw from.
+  std::uint64_t samples(std::uint64_t segments) const noexcept;
+};
+
+/// What random replay amounted to.
+struct replay_strength {
+  std::uint64_t segments = 0;  ///< of the run
+  std::uint64_t pool = 0;      ///< of these, not replayed anyway (first, last)
+  std::uint64_t sampled = 0;   ///< judged at random
+  /// Probability of seeing a cheat in this share of the segments, at the worst placement.
+  double probability(double cheat_fraction) const noexcept;
+};
+
+/// From the judges' findings; all zero when nothing was replayed at random.
+replay_strength strength_of(std::span<const finding> findings);
+
+/// What the verifier held when it looked.
+struct standing {
+  bool has_run = false;
+  bool job_is_own = false;
+  bool committed = false;
+};
+
+struct judgement {
+  verdict result = verdict::inconclusive;
+  std::string sentence;              ///< the verdict and why, for somebody who does not know potl
+  std::vector<std::string> reasons;  ///< why it is inconclusive, all of them
+};
+
+judgement judge(std::span<const finding> findings, const standing& where, const policy& wanted);
+
+/// Telemetry that fails becomes a note that says "suspicious": alone it decides nothing.
+std::vector<finding> weigh_telemetry(std::vector<finding> findings);
+
+/// What a command exits with: 0 accepted, 1 rejected, 3 inconclusive.
+int exit_code(verdict what) noexcept;
+
+}  // namespace potl

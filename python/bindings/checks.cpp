@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks, verdicts and reports for Python: plan and judge as functions on values.
+#include <potl/checks/model.hpp>
+#include <potl/checks/pev.hpp>
+#include <potl/checks/replay.hpp>
+#include <potl/checks/state_distance.hpp>
+#include <potl/numeric/soundness.hpp>
+#include <potl/report.hpp>
+#include <potl/transcript/evidence.hpp>
+
+#include "bindings.hpp"
+#include "values.hpp"
+
+namespace potl::python {
+namespace {
+
+using checks::run_view;
+
+[[noreturn]] void no_such_check(const std::string& name) {
+  throw exception(
+      {errc::usage, "there is no check \"" + name + "\"", "checks are telemetry, pev and replay"});
+}
+
+py::list rows_of(const std::vector<checks::field_info>& rows) {
+  py::list out;
+  for (const checks::field_info& row : rows) {
+    py::dict one;
+    one["name"] = row.name;
+    one["type"] = row.type;
+    one["default"] = object_of(row.value);
+    one["low"] = row.low;
+    one["high"] = row.high;
+    one["choices"] = row.choices;
+    one["doc"] = row.doc;
+    out.append(one);
+  }
+  return out;
+}
+
+py::list check_fields(const std::string& name) {
+  if (name == "replay") return rows_of(checks::describe(checks::replay_options::fields()));
+  if (name == "pev") return rows_of(checks::describe(checks::pev_options::fields()));
+  if (name == "policy") return rows_of(checks::describe(policy::fields()));
+  no_such_check(name);
+}
+
+template <class Requests>
+void append_all(py::list& out, const Requests& requests) {
+  for (const auto& one : requests) out.append(dict_of(one));
+}
+
+py::list plan_check(const std::string& name, const transcript::evidence& evidence,
+                    const py::dict& options, const py::object& nonce) {
+  const json_value given = json_of(options);
+  const digest drawn = to_digest(nonce);
+  const run_view run = checks::view_of(evidence);
+  py::list out;
+  if (name == "replay") {
+    const auto parsed = checks::replay_options::parse(given).value();
+    std::vector<checks::segment_request> plan;
+    {
+      const py::gil_scoped_release release;
+      plan = checks::plan_replay(run, parsed, drawn).value();
+    }
+    append_all(out, plan);
+  } else if (name == "pev") {
+    const auto plan =
+        checks::plan_pev(run, checks::pev_options::parse(given).value(), drawn).value();
+    append_all(out, plan.losses);
+    append_all(out, plan.subsets);
+  } else {
+    no_such_check(name);
+  }
+  return out;
+}
+
+py::list judge_check(const std::string& name, const transcript::evidence& evidence,
+                     const py::dict& options, const py::object& nonce,
+                     const py::iterable& measured) {
+  const json_value given = json_of(options);
+  const digest drawn = to_digest(nonce);
+  const measurements all = measurements_of(measured);
+  const run_view run = checks::view_of(evidence);
+  if (name == "replay") {
+    const auto parsed = checks::replay_options::parse(given).value();
+    std::vector<finding> found;
+    {
+      const py::gil_scoped_release release;
+      found = checks::judge_replay(run, parsed, drawn, all.segments).value();
+    }
+    return to_python(found);
+  }
+  if (name == "pev") {
+    const auto parsed = checks::pev_options::parse(given).value();
+    return to_python(checks::judge_pev(run, parsed, drawn, all.losses, all.subsets).value());
+  }
+  no_such_check(name);
+}
+
+py::bytes conclude(const transcript::evidence* evidence, const py::iterable& findings,
+                   const py::dict& wanted, const py::dict& context) {
+  const policy strength = policy::parse(json_of(wanted)).value();
+  const report_context known = report_context::parse(json_of(context)).value();
+  std::optional<run_view> run;
+  if (evidence != nullptr) run = checks::view_of(*evidence);
+  const json_value report =
+      make_report(run ? &*run : nullptr, findings_of(findings), strength, known);
+  return to_bytes(as_bytes_view(canonical_json(report)));
+}
+
+void bind_statistics(py::module_& module) {
+  module.def("strength", &numeric::strength, py::arg("segments"), py::arg("sampled"),
+             py::arg("cheat_fraction"));
+  module.def(
+      "samples_for",
+      [](std::uint64_t segments, double probability, double cheat_fraction) {
+        return numeric::samples_for(segments, probability, cheat_fraction);
+      },
+      py::arg("segments"), py::kw_only(), py::arg("probability"), py::arg("cheat_fraction"));
+}
+
+}  // namespace
+
+void bind_checks(py::module_& module) {
+  bind_statistics(module);
+  module.def("check_fields", &check_fields, py::arg("check"));
+  module.def(
+      "compare_states",
+      [](const transcript::state& start, const transcript::state& recorded,
+         const transcript::state& replayed) {
+        std::vector<checks::group_distance> groups;
+        {
+          const py::gil_scoped_release release;
+          groups = checks::compare_states(start.root(), recorded.root(), replayed.root());
+        }
+        py::list out;
+        append_all(out, groups);
+        return out;
+      },
+      py::arg("start"), py::arg("recorded"), py::arg("replayed"));
+  module.def("plan_check", &plan_check, py::arg("check"), py::arg("evidence"), py::arg("options"),
+             py::arg("nonce"));
+  module.def("judge_check", &judge_check, py::arg("check"), py::arg("evidence"), py::arg("options"),
+             py::arg("nonce"), py::arg("measurements"));
+  module.def(
+      "judge_model",
+      [](const transcript::evidence& evidence, const std::optional<std::string>& path) {
+        std::vector<finding> found;
+        {
+          const py::gil_scoped_release release;
+          found = checks::judge_model(evidence, path);
+        }
+        return to_python(found);
+      },
+      py::arg("evidence"), py::arg("path"));
+  module.def("conclude", &conclude, py::arg("evidence").none(true), py::arg("findings"),
+             py::kw_only(), py::arg("policy"), py::arg("context"));
+}
+
+}  // namespace potl::python

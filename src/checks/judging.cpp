@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judging.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <potl/core/rules.hpp>
+
+namespace potl::checks {
+
+finding make_finding(std::string_view check, std::string_view rule, outcome result,
+                     std::string reason) {
+  finding out;
+  out.check = check;
+  out.rule = rule;
+  out.result = result;
+  out.reason = std::move(reason);
+  return out;
+}
+
+std::optional<finding> finding_of(measured status, std::string_view check, std::string_view what,
+                                  const std::string& message) {
+  const std::string where(what);
+  const std::string why = message.empty() ? "" : ": " + message;
+  const auto reject = [&](std::string_view rule, const std::string& reason) {
+    return rule_enabled(rule)
+               ? std::optional(make_finding(check, rule, outcome::reject, reason + why))
+               : std::nullopt;
+  };
+  switch (status) {
+    case measured::ok: break;
+    case measured::withheld:
+      return reject("transcript.withheld", where + " was challenged and is withheld");
+    case measured::tampered:
+      return reject("transcript.checkpoint",
+                    "the checkpoint for " + where + " does not hash to its leaf");
+    case measured::prover_error:
+      return reject("transcript.checkpoint",
+                    "the recorded state for " + where + " cannot be restored");
+    case measured::verifier_error:
+      return make_finding(check, "", outcome::inconclusive,
+                          where + " could not be recomputed here" + why);
+  }
+  return std::nullopt;
+}
+
+finding finding_of_missing(std::string_view check, std::string_view what) {
+  return make_finding(check, "", outcome::inconclusive,
+                      std::string(what) + " was to be recomputed and was not");
+}
+
+bool looked_at(measured status) noexcept {
+  switch (status) {
+    case measured::ok: return true;
+    case measured::withheld: return !rule_enabled("transcript.withheld");
+    case measured::tampered:
+    case measured::prover_error: return !rule_enabled("transcript.checkpoint");
+    case measured::verifier_error: return false;
+  }
+  return false;
+}
+
+loss_comparison compare_loss(double recorded, double recomputed, double noise,
+                             const loss_limits& limits) {
+  loss_comparison out;
+  out.difference = std::fabs(recomputed - recorded);
+  const double size = 1 + std::fabs(recorded);
+  const double raw = std::max(limits.floor * size, limits.safety * noise);
+  out.tolerance = std::min(raw, std::max(limits.cap, limits.floor) * size);
+  out.finite = std::isfinite(recorded) && std::isfinite(recomputed);
+  if (!out.finite) {
+    out.result = rule_enabled("transcript.finite") ? outcome::reject : outcome::pass;
+  } else if (!(out.difference <= out.tolerance)) {
+    out.result = out.difference <= raw ? outcome::inconclusive : outcome::reject;
+  }
+  return out;
+}
+
+}  // namespace potl::checks

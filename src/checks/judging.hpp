@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the judges share: findings from a driver's status, and the comparison of one loss.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <potl/checks/request.hpp>
+#include <potl/core/finding.hpp>
+
+namespace potl::checks {
+
+finding make_finding(std::string_view check, std::string_view rule, outcome result,
+                     std::string reason);
+
+/// The finding of a request that was not fulfilled, or nothing when the rule against it is off.
+/// Precondition: status is not ok.
+std::optional<finding> finding_of(measured status, std::string_view check, std::string_view what,
+                                  const std::string& message);
+
+/// The finding of a request for which the driver gave no measurement.
+finding finding_of_missing(std::string_view check, std::string_view what);
+
+/// Whether a request counts as looked at: it was fulfilled, or a switched-off rule excuses it.
+bool looked_at(measured status) noexcept;
+
+struct loss_limits {
+  double floor = 0, cap = 0, safety = 1;
+};
+
+struct loss_comparison {
+  outcome result = outcome::pass;
+  bool finite = true;
+  double difference = 0, tolerance = 0;
+};
+
+/// `noise`: the largest distance among the verifier's own repeats. A loss that is not finite fails
+/// under rule transcript.finite, and passes every comparison when that rule is off.
+loss_comparison compare_loss(double recorded, double recomputed, double noise,
+                             const loss_limits& limits);
+
+}  // namespace potl::checks

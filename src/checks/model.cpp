@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/checks/model.hpp>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <potl/core/file.hpp>
+#include <potl/core/rules.hpp>
+#include <potl/crypto/hasher.hpp>
+#include <potl/crypto/tensor_digest.hpp>
+
+#include "judging.hpp"
+
+namespace potl::checks {
+namespace {
+
+using transcript::state_map;
+using transcript::state_tensor;
+using transcript::state_value;
+
+constexpr std::uint64_t largest_model = std::uint64_t{64} << 30;
+
+const state_value* member(const state_value& of, std::string_view name) {
+  const auto* map = std::get_if<state_map>(&of.content);
+  if (map == nullptr) return nullptr;
+  for (const auto& [key, value] : *map) {
+    const auto* text = std::get_if<std::string>(&key);
+    if (text != nullptr && *text == name) return &value;
+  }
+  return nullptr;
+}
+
+struct entry {
+  const state_tensor* tensor = nullptr;
+  bool alias = false;
+  bool buffer = false;
+};
+
+// Names as in state_dict(), each with the tensor it stands for.
+std::map<std::string, entry> tensors_of(const state_value& state) {
+  std::map<std::string, entry> out;
+  std::map<std::string, const state_tensor*> by_path;
+  std::vector<std::pair<std::string, std::string>> aliases;
+  const state_value* model = member(state, "model");
+  if (model == nullptr) return out;
+  for (const char* group : {"parameters", "buffers"}) {
+    const state_value* tree = member(*model, group);
+    const auto* map = tree == nullptr ? nullptr : std::get_if<state_map>(&tree->content);
+    if (map == nullptr) continue;
+    for (const auto& [key, value] : *map) {
+      const auto* name = std::get_if<std::string>(&key);
+      if (name == nullptr) continue;
+      entry one;
+      one.buffer = std::string_view(group) == "buffers";
+      if (const auto* tensor = std::get_if<state_tensor>(&value.content)) {
+        one.tensor = tensor;
+        by_path.emplace(std::string("model/") + group + "/" + *name, tensor);
+      } else if (const auto* alias = std::get_if<transcript::state_alias>(&value.content)) {
+        one.alias = true;
+        aliases.emplace_back(*name, alias->path);
+      } else {
+        continue;
+      }
+      out.emplace(*name, one);
+    }
+  }
+  for (const auto& [name, path] : aliases) {
+    const auto at = by_path.find(path);
+    if (at != by_path.end()) out[name].tensor = at->second;
+  }
+  return out;
+}
+
+std::array<std::uint8_t, 8> little_endian(std::uint64_t value) {
+  std::array<std::uint8_t, 8> out{};
+  for (std::size_t i = 0; i < 8; ++i) out[i] = static_cast<std::uint8_t>(value >> (8 * i));
+  return out;
+}
+
+void add_text(sha256& hash, std::string_view text) {
+  hash.update(little_endian(text.size())).update(as_bytes_view(text));
+}
+
+std::string what_differs(const state_tensor& recorded, const safetensors_tensor& delivered) {
+  if (recorded.type != delivered.type) return "dtype";
+  if (recorded.dims != delivered.dims) return "shape";
+  const bool equal = std::equal(recorded.bytes.begin(), recorded.bytes.end(),
+                                delivered.data.begin(), delivered.data.end());
+  return equal ? "" : "values";
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (std::size_t i = 0; i < names.size() && i < 5; ++i) out += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > 5 ? out + ", ..." : out;
+}
+
+}  // namespace
+
+digest model_digest(const state_value& state) {
+  sha256 hash;
+  hash.update(as_bytes_view(std::string_view("potl.model.v1\0", 14)));
+  for (const auto& [name, one] : tensors_of(state)) {
+    if (one.tensor == nullptr) continue;
+    add_text(hash, name);
+    add_text(hash, info(one.tensor->type).name);
+    hash.update(little_endian(one.tensor->dims.size()));
+    for (const std::uint64_t dim : one.tensor->dims) hash.update(little_endian(dim));
+    hash.update(content_root(one.tensor->bytes));
+  }
+  return hash.finish();
+}
+
+finding compare_model(const state_value& state, const safetensors_view& delivered) {
+  const auto recorded = tensors_of(state);
+  std::vector<std::string> absent_buffers, problems;
+  for (const safetensors_tensor& tensor : delivered.tensors) {
+    const auto at = recorded.find(tensor.name);
+    if (at == recorded.end() || at->second.tensor == nullptr) {
+      problems.push_back("\"" + tensor.name + "\" is not in the last committed state");
+      continue;
+    }
+    const std::string differs = what_differs(*at->second.tensor, tensor);
+    if (!differs.empty()) problems.push_back("\"" + tensor.name + "\" has other " + differs);
+  }
+  for (const auto& [name, one] : recorded) {
+    if (one.alias || delivered.find(name) != nullptr) continue;
+    if (one.buffer) {
+      absent_buffers.push_back(name);
+      continue;
+    }
+    // A tied weight may be delivered under any of its names.
+    const bool elsewhere = std::any_of(recorded.begin(), recorded.end(), [&](const auto& other) {
+      return other.second.alias && other.second.tensor == one.tensor &&
+             delivered.find(other.first) != nullptr;
+    });
+    if (!elsewhere) problems.push_back("\"" + name + "\" is missing");
+  }
+  finding out;
+  if (problems.empty()) {
+    out = make_finding("model", "model.delivered", outcome::pass,
+                       "the delivered model is the last committed state, bit for bit");
+    if (!absent_buffers.empty()) {
+      out.reason += " (buffers " + joined(absent_buffers) + " are not in the file)";
+    }
+  } else {
+    out = make_finding("model", "model.delivered", outcome::reject,
+                       "the delivered model is not the last committed state: " + problems.front() +
+                           (problems.size() > 1 ? " (and " + std::to_string(problems.size() - 1) +
+                                                      " more differences)"
+                                                : ""));
+  }
+  out.statistic = static_cast<double>(problems.size());
+  out.threshold = 0;
+  out.details.emplace_back("delivered", "true");
+  return out;
+}
+
+std::vector<finding> judge_model(const transcript::evidence& run,
+                                 const std::optional<std::string>& path) {
+  if (run.steps().empty()) return {};
+  const auto last = run.load_state(run.steps().back().step);
+  if (!last) {
+    // That the last state is withheld or damaged is found where it is replayed.
+    if (!path || !rule_enabled("model.delivered")) return {};
+    return {
+        make_finding("model", "", outcome::inconclusive,
+                     "the delivered model has nothing to be compared with: " + last.why().message)};
+  }
+  const std::string vouched = model_digest(last->root()).hex();
+  if (!path) {
+    finding note = make_finding("model", "", outcome::note,
+                                "no delivered model was given: what is said here is about the "
+                                "model with digest " +
+                                    vouched + " alone");
+    note.details.emplace_back("model_digest", vouched);
+    return {note};
+  }
+  if (!rule_enabled("model.delivered")) return {};
+  const auto bytes = read_file(*path, largest_model, links::follow);
+  if (!bytes) {
+    if (bytes.why().code == errc::missing) throw exception(bytes.why());
+    return {make_finding("model", "", outcome::inconclusive,
+                         "the delivered model cannot be read: " + bytes.why().message)};
+  }
+  const auto parsed = parse_safetensors(bytes.value());
+  finding out = parsed ? compare_model(last->root(), parsed.value())
+                       : make_finding("model", "model.delivered", outcome::reject,
+                                      "the delivered model is no valid safetensors file: " +
+                                          parsed.why().message);
+  out.details.emplace_back("model_digest", vouched);
+  return {out};
+}
+
+}  // namespace potl::checks

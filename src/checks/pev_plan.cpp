@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include <potl/checks/pev.hpp>
+#include <potl/crypto/challenge.hpp>
+
+namespace potl::checks {
+namespace {
+
+std::uint64_t share_of(std::size_t count, double fraction) {
+  return static_cast<std::uint64_t>(std::ceil(fraction * static_cast<double>(count) * (1 - 1e-12)));
+}
+
+// The checkpoints whose next step was recorded, by the epoch of that step.
+std::map<std::uint64_t, std::vector<std::uint64_t>> starts_by_epoch(const run_view& run) {
+  std::map<std::uint64_t, std::vector<std::uint64_t>> out;
+  for (const segment& one : segments_of(run)) {
+    const auto* next = run.step(one.start + 1);
+    if (next != nullptr) out[next->epoch].push_back(one.start);
+  }
+  return out;
+}
+
+result<pev_plan> plan_default(const run_view& run, const pev_options& options,
+                              const digest& nonce) {
+  pev_plan out;
+  for (const auto& [epoch, starts] : starts_by_epoch(run)) {
+    const std::uint64_t wanted =
+        std::max(options.per_epoch, share_of(starts.size(), options.fraction));
+    const auto seed = challenge_seed(nonce, run.commitment, "pev epoch " + std::to_string(epoch));
+    const auto drawn =
+        draw_sorted(seed, starts.size(), std::min<std::uint64_t>(wanted, starts.size()));
+    if (!drawn) return drawn.why();
+    for (const std::uint64_t index : drawn.value()) {
+      out.losses.push_back({starts[index] + 1, static_cast<std::uint32_t>(options.noise_repeats)});
+    }
+  }
+  return out;
+}
+
+result<pev_plan> plan_apex(const run_view& run, const pev_options& options, const digest& nonce) {
+  pev_plan out;
+  std::map<std::uint64_t, std::uint64_t> ends;  // last checkpoint inside each epoch
+  for (const segment& one : segments_of(run)) {
+    const auto* record = run.step(one.end);
+    if (record != nullptr) ends[record->epoch] = one.end;
+  }
+  for (const auto& [epoch, step] : ends) {
+    const std::uint64_t count = run.agreed.data_count;
+    const auto seed = challenge_seed(nonce, run.commitment, "pev subset " + std::to_string(epoch));
+    const auto wanted = static_cast<std::uint64_t>(
+        std::ceil(options.fraction * static_cast<double>(count) * (1 - 1e-12)));
+    const auto drawn = draw_sorted(seed, count, std::min(wanted, count));
+    if (!drawn) return drawn.why();
+    subset_loss_request request;
+    request.step = step;
+    for (const std::uint64_t id : drawn.value()) {
+      request.sample_ids.push_back(static_cast<std::int64_t>(id));
+    }
+    out.subsets.push_back(std::move(request));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::span<const field<pev_options>> pev_options::fields() {
+  using row = field<pev_options>;
+  using options = pev_options;
+  // clang-format off
+  static const std::array table{
+      row{"mode", &options::mode, -unbounded, unbounded, "default apex",
+          "default: recorded batches at committed weights; apex: the published comparison of epoch means"},
+      row{"fraction", &options::fraction, 1e-6, 1, "",
+          "share of the checkpoints (apex: of the data, N in percent) looked at in each epoch"},
+      row{"per_epoch", &options::per_epoch, 1, 1e6, "",
+          "checkpoints looked at in each epoch, at least, when it has that many"},
+      row{"noise_repeats", &options::noise_repeats, 0, 1000, "",
+          "perturbed recomputations of each loss"},
+      row{"safety", &options::safety, 1, 1000, "",
+          "tolerance over the largest difference among those repeats"},
+      row{"loss_floor", &options::loss_floor, 0, 1, "",
+          "smallest tolerance, relative to 1 + |loss|"},
+      row{"loss_cap", &options::loss_cap, 0, 1, "",
+          "largest tolerance, relative to 1 + |loss|"},
+  };
+  // clang-format on
+  return table;
+}
+
+result<pev_options> pev_options::parse(const json_value& from) {
+  return parse_options("pev", fields(), from);
+}
+
+result<pev_plan> plan_pev(const run_view& run, const pev_options& options, const digest& nonce) {
+  return options.mode == "apex" ? plan_apex(run, options, nonce)
+                                : plan_default(run, options, nonce);
+}
+
+}  // namespace potl::checks

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/checks/state_distance.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include <potl/numeric/distance.hpp>
+
+namespace potl::checks {
+namespace {
+
+using numeric::norms;
+using transcript::state_alias;
+using transcript::state_bytes;
+using transcript::state_key;
+using transcript::state_list;
+using transcript::state_map;
+using transcript::state_tensor;
+using transcript::state_tuple;
+using transcript::state_value;
+
+enum group : std::size_t { parameters, buffers, optimizer, other, group_count };
+constexpr std::array<const char*, group_count> group_names{"parameters", "buffers", "optimizer",
+                                                           "other"};
+
+bool begins(std::string_view path, std::string_view with) {
+  return path.substr(0, with.size()) == with;
+}
+
+group group_of(std::string_view path) {
+  if (begins(path, "model/parameters")) return parameters;
+  if (begins(path, "model/buffers")) return buffers;
+  for (const char* name : {"optimizers", "schedulers", "scaler", "ema"}) {
+    if (begins(path, name)) return optimizer;
+  }
+  return other;
+}
+
+struct tensor_sums {
+  std::string path;
+  norms of;
+  double count = 0;
+  double roundoff = 0;
+  bool scalar = false;
+};
+
+struct group_sums {
+  std::vector<tensor_sums> tensors;
+  bool structure_equal = true;
+};
+
+const state_value* item(const state_list* list, std::size_t i) {
+  return list != nullptr && i < list->size() ? &(*list)[i] : nullptr;
+}
+
+const state_value* item(const state_map* map, const state_key& key) {
+  if (map == nullptr) return nullptr;
+  const auto at = std::lower_bound(
+      map->begin(), map->end(), key,
+      [](const auto& member, const state_key& wanted) { return member.first < wanted; });
+  return at != map->end() && at->first == key ? &at->second : nullptr;
+}
+
+std::string key_text(const state_key& key) {
+  if (const auto* number = std::get_if<std::int64_t>(&key)) return std::to_string(*number);
+  return std::get<std::string>(key);
+}
+
+template <class Kind>
+const Kind* as(const state_value* value) {
+  return value == nullptr ? nullptr : std::get_if<Kind>(&value->content);
+}
+
+class walker {
+ public:
+  void walk(const state_value* start, const state_value& recorded, const state_value& replayed,
+            const std::string& path) {
+    if (recorded.content.index() != replayed.content.index()) return differ(path);
+    if (const auto* map = as<state_map>(&recorded)) {
+      const auto& again = *as<state_map>(&replayed);
+      compare_maps(as<state_map>(start), *map, again, path);
+    } else if (const auto* list = as<state_list>(&recorded)) {
+      compare_lists(as<state_list>(start), *list, *as<state_list>(&replayed), path);
+    } else if (const auto* tuple = as<state_tuple>(&recorded)) {
+      const auto* before = as<state_tuple>(start);
+      compare_lists(before == nullptr ? nullptr : &before->items, tuple->items,
+                    as<state_tuple>(&replayed)->items, path);
+    } else if (const auto* tensor = as<state_tensor>(&recorded)) {
+      compare_tensors(as<state_tensor>(start), *tensor, *as<state_tensor>(&replayed), path);
+    } else if (const auto* number = as<double>(&recorded)) {
+      compare_floats(as<double>(start), *number, *as<double>(&replayed), path);
+    } else if (const auto* bytes = as<state_bytes>(&recorded)) {
+      if (bytes->bytes != as<state_bytes>(&replayed)->bytes) differ(path);
+    } else if (const auto* alias = as<state_alias>(&recorded)) {
+      if (alias->path != as<state_alias>(&replayed)->path) differ(path);
+    } else if (!equal_plain(recorded, replayed)) {
+      differ(path);
+    }
+  }
+
+  std::array<group_sums, group_count> groups;
+
+ private:
+  void differ(const std::string& path) {
+    // A difference above the groups belongs to all of them.
+    if (path.empty() || path == "model") {
+      for (group_sums& one : groups) one.structure_equal = false;
+    } else {
+      groups[group_of(path)].structure_equal = false;
+    }
+  }
+
+  static bool equal_plain(const state_value& a, const state_value& b) {
+    if (const auto* flag = as<bool>(&a)) return *flag == *as<bool>(&b);
+    if (const auto* number = as<std::int64_t>(&a)) return *number == *as<std::int64_t>(&b);
+    if (const auto* text = as<std::string>(&a)) return *text == *as<std::string>(&b);
+    return true;
+  }
+
+  static std::string child(const std::string& path, const std::string& name) {
+    return path.empty() ? name : path + "/" + name;
+  }
+
+  void compare_lists(const state_list* start, const state_list& recorded,
+                     const state_list& replayed, const std::string& path) {
+    if (recorded.size() != replayed.size()) return differ(path);
+    for (std::size_t i = 0; i < recorded.size(); ++i) {
+      walk(item(start, i), recorded[i], replayed[i], child(path, std::to_string(i)));
+    }
+  }
+
+  void compare_maps(const state_map* start, const state_map& recorded, const state_map& replayed,
+                    const std::string& path) {
+    // Keys are sorted: walk both, and charge what only one side has to that key's own group.
+    std::size_t i = 0, k = 0;
+    while (i < recorded.size() || k < replayed.size()) {
+      const bool left =
+          k == replayed.size() || (i < recorded.size() && recorded[i].first < replayed[k].first);
+      const bool right =
+          i == recorded.size() || (k < replayed.size() && replayed[k].first < recorded[i].first);
+      if (left) {
+        differ(child(path, key_text(recorded[i++].first)));
+      } else if (right) {
+        differ(child(path, key_text(replayed[k++].first)));
+      } else {
+        const state_key& key = recorded[i].first;
+        walk(item(start, key), recorded[i].second, replayed[k].second, child(path, key_text(key)));
+        ++i;
+        ++k;
+      }
+    }
+  }
+
+  void compare_tensors(const state_tensor* start, const state_tensor& recorded,
+                       const state_tensor& replayed, const std::string& path) {
+    if (recorded.type != replayed.type || recorded.dims != replayed.dims ||
+        recorded.bytes.size() != replayed.bytes.size()) {
+      return differ(path);
+    }
+    if (!info(recorded.type).floating) {
+      if (!std::equal(recorded.bytes.begin(), recorded.bytes.end(), replayed.bytes.begin())) {
+        differ(path);
+      }
+      return;
+    }
+    bytes_view before;
+    if (start != nullptr && start->type == recorded.type &&
+        start->bytes.size() == recorded.bytes.size()) {
+      before = start->bytes;
+    }
+    add(path, recorded.type, recorded.dims.empty(),
+        numeric::tensor_norms(recorded.type, before, recorded.bytes, replayed.bytes),
+        recorded.bytes.size() / info(recorded.type).size);
+  }
+
+  void compare_floats(const double* start, double recorded, double replayed,
+                      const std::string& path) {
+    if (std::bit_cast<std::uint64_t>(recorded) == std::bit_cast<std::uint64_t>(replayed) &&
+        std::isinf(recorded)) {
+      return;  // for example the best metric before there is one
+    }
+    const auto bytes = [](const double& value) {
+      return bytes_view{reinterpret_cast<const std::uint8_t*>(&value), sizeof value};
+    };
+    add(path, dtype::f64, true,
+        numeric::tensor_norms(dtype::f64, start == nullptr ? bytes_view{} : bytes(*start),
+                              bytes(recorded), bytes(replayed)),
+        1);
+  }
+
+  void add(const std::string& path, dtype type, bool scalar, const norms& of, std::size_t count) {
+    groups[group_of(path)].tensors.push_back(
+        {path, of, static_cast<double>(count), numeric::unit_roundoff(type), scalar});
+  }
+};
+
+double relative_of(const tensor_sums& tensor, double quiet) {
+  const norms& of = tensor.of;
+  if (!of.finite) return std::numeric_limits<double>::quiet_NaN();
+  const double rounding = rounding_allowance * tensor.roundoff * of.weight_l2;
+  if (of.l2 <= rounding) return 0;
+  const double travelled = std::max({of.update_l2, rounding, quiet * std::sqrt(tensor.count)});
+  return travelled > 0 ? (of.l2 - rounding) / travelled : std::numeric_limits<double>::infinity();
+}
+
+group_distance gather(group which, const group_sums& sums) {
+  group_distance out;
+  out.group = group_names[which];
+  out.structure_equal = sums.structure_equal;
+  double squares = 0, update = 0, replayed = 0, weight = 0, rounding = 0, dot = 0, count = 0;
+  for (const tensor_sums& tensor : sums.tensors) {
+    const norms& of = tensor.of;
+    if (!of.finite) out.finite = false;
+    // Step counters and the like would drown the moments in a norm: each stands for itself below.
+    if (tensor.scalar && which != parameters) {
+      if (of.finite) continue;
+    }
+    out.l1 += of.l1;
+    out.linf = std::isnan(of.linf) || of.linf > out.linf ? of.linf : out.linf;
+    squares += of.l2 * of.l2;
+    update += of.update_l2 * of.update_l2;
+    replayed += of.replayed_update_l2 * of.replayed_update_l2;
+    weight += of.weight_l2 * of.weight_l2;
+    rounding += tensor.roundoff * tensor.roundoff * of.weight_l2 * of.weight_l2;
+    dot += of.dot;
+    count += tensor.count;
+  }
+  out.l2 = std::sqrt(squares);
+  out.update_l2 = std::sqrt(update);
+  out.replayed_update_l2 = std::sqrt(replayed);
+  out.weight_l2 = std::sqrt(weight);
+  out.rounding_l2 = std::sqrt(rounding);
+  const double scale = out.update_l2 * out.replayed_update_l2;
+  if (std::isnan(scale)) {
+    out.cosine = scale;
+  } else if (scale > 0) {
+    out.cosine = std::clamp(dot / scale, -1.0, 1.0);
+  } else {
+    out.cosine = update == replayed ? 1 : 0;
+  }
+  const double quiet =
+      which == parameters && count > 0 ? quiet_share * out.update_l2 / std::sqrt(count) : 0;
+  for (const tensor_sums& tensor : sums.tensors) {
+    const double relative = relative_of(tensor, quiet);
+    if (relative == 0) continue;
+    out.tensors.push_back({tensor.path, relative});
+    if (!(relative <= out.worst_relative)) {
+      out.worst_relative = relative;
+      out.worst_tensor = tensor.path;
+    }
+    if (std::isnan(relative)) break;  // nothing is worse
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<group_distance> compare_states(const state_value& start, const state_value& recorded,
+                                           const state_value& replayed) {
+  walker all;
+  all.walk(&start, recorded, replayed, "");
+  std::vector<group_distance> out;
+  for (std::size_t i = 0; i < group_count; ++i) {
+    out.push_back(gather(static_cast<group>(i), all.groups[i]));
+  }
+  return out;
+}
+
+}  // namespace potl::checks

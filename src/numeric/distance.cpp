@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <potl/numeric/distance.hpp>
+
+#include "widen.hpp"
+
+namespace potl::numeric {
+namespace {
+
+constexpr std::size_t block = 512;
+constexpr std::size_t lanes = 8;  // independent sums, so that the compiler may use vectors
+
+struct sums {
+  double l1 = 0, l2 = 0, linf = 0, dot = 0, update = 0, replayed = 0, weight = 0;
+
+  void add(const sums& other) noexcept {
+    l1 += other.l1;
+    l2 += other.l2;
+    linf = std::max(linf, other.linf);
+    dot += other.dot;
+    update += other.update;
+    replayed += other.replayed;
+    weight += other.weight;
+  }
+  // The norms of the update are left out: the start may hold infinities that are gone afterwards.
+  bool is_finite() const noexcept {
+    return std::isfinite(l2) && std::isfinite(update) && std::isfinite(replayed) &&
+           std::isfinite(weight) && std::isfinite(dot);
+  }
+};
+
+struct values {
+  std::array<double, block> start, recorded, replayed;
+};
+
+// Every sum is NaN or infinite if one of its terms is.
+sums add_up(const values& v) noexcept {
+  std::array<double, lanes> l1{}, l2{}, linf{}, dot{}, update{}, replayed{}, weight{};
+  for (std::size_t i = 0; i < block; i += lanes) {
+    for (std::size_t k = 0; k < lanes; ++k) {
+      const double off = v.replayed[i + k] - v.recorded[i + k];
+      const double by = v.recorded[i + k] - v.start[i + k];
+      const double again = v.replayed[i + k] - v.start[i + k];
+      const double size = std::fabs(off);
+      l1[k] += size;
+      l2[k] += off * off;
+      linf[k] = size > linf[k] ? size : linf[k];
+      dot[k] += by * again;
+      update[k] += by * by;
+      replayed[k] += again * again;
+      weight[k] += v.recorded[i + k] * v.recorded[i + k];
+    }
+  }
+  sums out;
+  for (std::size_t k = 0; k < lanes; ++k) {
+    out.add({l1[k], l2[k], linf[k], dot[k], update[k], replayed[k], weight[k]});
+  }
+  return out;
+}
+
+// An infinity that stays where it was (a mask) is no news, and one that went away is only left out
+// of the update's norm; everything else that is not finite is reported.
+bool settle(values& v, std::size_t count) noexcept {
+  bool finite = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    double &a = v.start[i], &b = v.recorded[i], &c = v.replayed[i];
+    if (std::isfinite(b) && std::isfinite(c)) {
+      if (std::isinf(a)) a = b;
+      if (std::isnan(a)) finite = false;
+    } else if (std::isinf(a) && a == b && a == c) {
+      a = b = c = 0;
+    } else {
+      finite = false;
+    }
+  }
+  return finite;
+}
+
+}  // namespace
+
+double unit_roundoff(dtype type) noexcept {
+  switch (type) {
+    case dtype::f64: return 0x1p-53;
+    case dtype::f32:
+    case dtype::c64: return 0x1p-24;
+    case dtype::f16: return 0x1p-11;
+    case dtype::bf16: return 0x1p-8;
+    case dtype::f8_e4m3: return 0x1p-4;
+    case dtype::f8_e5m2: return 0x1p-3;
+    default: return 0;
+  }
+}
+
+norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed) {
+  const std::size_t size = info(type).size / lanes_of(type);
+  const std::size_t total = recorded.size() / size;
+  values v;
+  sums all;
+  norms out;
+  for (std::size_t at = 0; at < total; at += block) {
+    const std::size_t count = std::min(block, total - at);
+    if (start.empty()) {
+      v.start.fill(0);
+    } else {
+      widen(type, start.data() + at * size, count, v.start.data());
+    }
+    widen(type, recorded.data() + at * size, count, v.recorded.data());
+    widen(type, replayed.data() + at * size, count, v.replayed.data());
+    for (auto* row : {&v.start, &v.recorded, &v.replayed}) {
+      std::fill(row->begin() + static_cast<std::ptrdiff_t>(count), row->end(), 0.0);
+    }
+    sums some = add_up(v);
+    if (!some.is_finite()) {
+      if (!settle(v, count)) out.finite = false;
+      some = add_up(v);
+    }
+    all.add(some);
+  }
+  out.l1 = all.l1;
+  out.l2 = std::sqrt(all.l2);
+  out.linf = std::isnan(all.l1) ? all.l1 : all.linf;
+  out.dot = all.dot;
+  out.update_l2 = std::sqrt(all.update);
+  out.replayed_update_l2 = std::sqrt(all.replayed);
+  out.weight_l2 = std::sqrt(all.weight);
+  if (!all.is_finite()) out.finite = false;
+  return out;
+}
+
+}  // namespace potl::numeric

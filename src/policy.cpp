@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/policy.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include <potl/core/rules.hpp>
+#include <potl/numeric/soundness.hpp>
+
+#include "checks/text.hpp"
+
+namespace potl {
+namespace {
+
+using checks::percent;
+using checks::text;
+
+std::uint64_t detail_of(const finding& one, std::string_view name) {
+  for (const auto& [key, value] : one.details) {
+    std::uint64_t number = 0;
+    if (key == name &&
+        std::from_chars(value.data(), value.data() + value.size(), number).ec == std::errc()) {
+      return number;
+    }
+  }
+  return 0;
+}
+
+bool is_random_summary(const finding& one) {
+  return one.check == "replay" && one.rule == "replay.random_segments";
+}
+
+bool mandatory(const finding& one) { return one.check != "telemetry" && one.check != "pev"; }
+
+// What a reader should hear first: broken records explain everything behind them.
+int rank(const finding& one) {
+  if (one.rule.starts_with("transcript.chain")) return 0;
+  if (one.rule.starts_with("agreed.")) return 1;
+  if (one.check == "transcript") return 2;
+  if (one.check == "replay") return 3;
+  if (one.check == "model") return 4;
+  return 5;
+}
+
+const finding* first_rejection(std::span<const finding> findings) {
+  const finding* out = nullptr;
+  for (const finding& one : findings) {
+    if (one.result != outcome::reject || one.check == "telemetry") continue;
+    if (out == nullptr || rank(one) < rank(*out)) out = &one;
+  }
+  return out;
+}
+
+std::string capitalised(std::string sentence) {
+  if (!sentence.empty() && sentence[0] >= 'a' && sentence[0] <= 'z') {
+    sentence[0] = static_cast<char>(sentence[0] - 'a' + 'A');
+  }
+  return sentence;
+}
+
+std::vector<std::string> obstacles(std::span<const finding> findings, const standing& where,
+                                   const policy& wanted) {
+  std::vector<std::string> out;
+  if (!where.has_run) out.emplace_back("the run could not be read");
+  if (!where.job_is_own) {
+    out.emplace_back(
+        "no job of the verifier's own was given, so what was agreed is only the "
+        "prover's word");
+  }
+  if (!where.committed) {
+    out.emplace_back("there is no valid commitment, so the record could still be changed");
+  }
+  for (const finding& one : findings) {
+    if (one.result == outcome::inconclusive && mandatory(one)) out.push_back(one.reason);
+  }
+  if (!rule_enabled("replay.random_segments")) return out;
+  const bool replayed = std::any_of(findings.begin(), findings.end(), is_random_summary);
+  if (!replayed) {
+    out.emplace_back(
+        "no segment was replayed at random, so nothing shows that the recorded "
+        "training happened");
+    return out;
+  }
+  const replay_strength reached = strength_of(findings);
+  const std::uint64_t needed = wanted.samples(reached.pool);
+  if (reached.sampled >= reached.pool || reached.sampled >= needed) return out;
+  std::string few =
+      text(reached.sampled) + " random segments were judged, the policy asks for " + text(needed);
+  if (wanted.probability && wanted.cheat_fraction) {
+    few += " (to see a cheat in " + percent(*wanted.cheat_fraction) +
+           " of the segments with probability " + text(*wanted.probability) + ")";
+  }
+  out.push_back(std::move(few));
+  return out;
+}
+
+std::string accepted_sentence(std::span<const finding> findings) {
+  const replay_strength reached = strength_of(findings);
+  std::string out =
+      "The run was trained as agreed, as far as was looked: " + text(reached.sampled) + " of " +
+      text(reached.segments) +
+      " segments were drawn at random and replayed, beside the first and the last";
+  if (reached.sampled < reached.pool) {
+    out += "; a cheat packed into 5 % of the segments would have been seen with probability " +
+           text(reached.probability(0.05));
+  }
+  return out + ".";
+}
+
+}  // namespace
+
+std::span<const checks::field<policy>> policy::fields() {
+  using row = checks::field<policy>;
+  // clang-format off
+  static const std::array table{
+      row{"min_random_segments", &policy::min_random_segments, 0, 1e9, "",
+          "randomly drawn segments that must have been judged, at least"},
+      row{"probability", &policy::probability, 0, 0.999999999, "",
+          "with which a cheat of cheat_fraction must have been seen"},
+      row{"cheat_fraction", &policy::cheat_fraction, 1e-9, 1, "",
+          "share of the segments that such a cheat spoils, at the worst placement"},
+  };
+  // clang-format on
+  return table;
+}
+
+result<policy> policy::parse(const json_value& from) {
+  result<policy> parsed = checks::parse_options("policy", fields(), from);
+  if (parsed && parsed->probability.has_value() != parsed->cheat_fraction.has_value()) {
+    return error{errc::usage, "policy: probability and cheat_fraction belong together",
+                 "give both or neither"};
+  }
+  return parsed;
+}
+
+policy policy::for_detection(double probability, double cheat_fraction) {
+  policy out;
+  out.probability = probability;
+  out.cheat_fraction = cheat_fraction;
+  return out;
+}
+
+std::uint64_t policy::samples(std::uint64_t segments) const noexcept {
+  std::uint64_t out = min_random_segments;
+  if (probability && cheat_fraction) {
+    out = std::max(out, numeric::samples_for(segments, *probability, *cheat_fraction));
+  }
+  return std::min(out, segments);
+}
+
+double replay_strength::probability(double cheat_fraction) const noexcept {
+  return numeric::detection_without_replacement(
+      pool, numeric::packed_units(segments, cheat_fraction), sampled);
+}
+
+replay_strength strength_of(std::span<const finding> findings) {
+  // Repeated earlier challenges have summaries of their own, behind the present one: the strongest
+  // single draw is what the present verdict may claim.
+  replay_strength out;
+  for (const finding& one : findings) {
+    if (!is_random_summary(one)) continue;
+    const std::uint64_t judged = detail_of(one, "judged");
+    if (out.segments != 0 && judged <= out.sampled) continue;
+    out = {detail_of(one, "segments"), detail_of(one, "pool"), judged};
+  }
+  return out;
+}
+
+judgement judge(std::span<const finding> findings, const standing& where, const policy& wanted) {
+  judgement out;
+  if (const finding* bad = first_rejection(findings)) {
+    out.result = verdict::rejected;
+    out.sentence =
+        "There is evidence that this run was not trained as agreed: " + bad->reason + ".";
+    return out;
+  }
+  out.reasons = obstacles(findings, where, wanted);
+  if (out.reasons.empty()) {
+    out.result = verdict::accepted;
+    out.sentence = accepted_sentence(findings);
+  } else {
+    out.sentence = capitalised("the run could not be judged: " + out.reasons.front() + ".");
+  }
+  return out;
+}
+
+std::vector<finding> weigh_telemetry(std::vector<finding> findings) {
+  for (finding& one : findings) {
+    if (one.check != "telemetry" || one.result != outcome::reject) continue;
+    one.result = outcome::note;
+    one.reason = "suspicious: " + one.reason;
+  }
+  return findings;
+}
+
+int exit_code(verdict what) noexcept {
+  switch (what) {
+    case verdict::accepted: return 0;
+    case verdict::rejected: return 1;
+    case verdict::inconclusive: break;
+  }
+  return 3;
+}
+
+}  // namespace potl
