@@ -129,8 +129,6 @@ class TreeBuilder:
             for key, value in group.items():
                 if key == "params":
                     packed[key] = [numbers.setdefault(id(p), len(numbers)) for p in value]
-                elif key == "lr" and type(value) is int:
-                    packed[key] = float(value)
                 elif type(value) in _SIMPLE:
                     packed[key] = value
                 else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
@@ -112,7 +111,6 @@ def _probe(first: Session, second: Session, build: Build, seed: int) -> Iterator
         )
         return
     second.restore(middle)
-    recomputed = second.loss_at(steps[1], second.sample_ids(steps[1]))
     result = second.run_step(steps[1], second.sample_ids(steps[1]))
     hidden = first_difference(end.tree(), second.capture().tree())
     if place is None and (hidden is not None or not same_float(result.loss, losses[1])):
@@ -123,7 +121,11 @@ def _probe(first: Session, second: Session, build: Build, seed: int) -> Iterator
             remedy="something keeps state that a checkpoint does not hold, such as a Python attribute: make it a "
             "buffer, or pass the object in state={name: object with state_dict and load_state_dict}",
         )
-    elif not _all_close([recomputed], [losses[1]]):
+        return
+    # Only now: it calls the model once more, which would hide a count of calls.
+    second.restore(middle)
+    recomputed = second.loss_at(steps[1], second.sample_ids(steps[1]))
+    if not _all_close([recomputed], [losses[1]]):
         yield Problem(
             what=f"compute_loss gives {recomputed!r} where step reports {losses[1]!r}",
             where="Task.compute_loss",
@@ -147,5 +149,6 @@ def _shares(a: Task, b: Task) -> bool:
 
 def _all_close(a: list[float], b: list[float]) -> bool:
     return all(
-        same_float(x, y) or abs(x - y) <= _CLOSE * max(abs(x), abs(y)) for x, y in zip(a, b, strict=True)
+        same_float(x, y) or abs(x - y) <= _CLOSE * max(abs(x), abs(y))
+        for x, y in zip(a, b, strict=True)
     )

@@ -18,11 +18,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 _EXACT = frozenset(
     # creation, copies, views, selection
     """
-    alias arange as_strided bernoulli cat clone constant_pad_nd copy _copy_from _copy_from_and_resize detach diagonal
-    empty empty_like empty_permuted empty_strided expand eye fill flip full full_like gather index index_put index_select
+    alias arange as_strided bernoulli cat clone constant_pad_nd copy _copy_from _copy_from_and_resize detach
+    diagonal empty empty_like empty_permuted empty_strided expand eye fill flip full full_like gather index index_put index_select
     is_same_size item lift lift_fresh _local_scalar_dense masked_fill masked_scatter masked_select narrow new_empty
     new_empty_strided new_full new_ones new_zeros nonzero ones ones_like permute repeat reshape resize roll scalar_tensor
-    scatter select set slice split split_with_sizes squeeze stack t _to_copy transpose tril triu unbind unfold unsqueeze
+    scatter select set slice split split_with_sizes squeeze stack t _to_copy _to transpose tril triu unbind unfold unsqueeze
     unsafe_split _unsafe_view view view_as_real view_as_complex where zero zeros zeros_like _reshape_alias
     """.split()
     # one correctly rounded operation, or none
@@ -59,7 +59,7 @@ class Watcher(TorchDispatchMode):
 
 def _is_exact(name: str, named: dict[str, Any]) -> bool:
     # add(a, b, alpha=c) may or may not be fused to one rounding.
-    return name.rstrip("_") in _EXACT and named.get("alpha", 1) == 1
+    return name.rstrip("_").removesuffix("_copy") in _EXACT and named.get("alpha", 1) == 1
 
 
 def _is_floating(tensor: torch.Tensor) -> bool:

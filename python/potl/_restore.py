@@ -15,9 +15,7 @@ from . import _core
 from ._capture import Tree, is_standard, modules_of
 from ._errors import MismatchError
 from ._task import Task
-from ._values import copy_into, from_tree, tensor_of
-
-Placed = dict[str, torch.Tensor]
+from ._values import Placed, copy_into, from_tree, tensor_of
 
 
 def restore_task(task: Task, tree: Tree) -> None:
@@ -27,7 +25,7 @@ def restore_task(task: Task, tree: Tree) -> None:
         MismatchError: The state is of another task: the path of the first difference is named. The task is then
             partly restored.
     """
-    placed: Placed = {}
+    placed = Placed()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given buffer is not writable")
         _same_names(
@@ -120,6 +118,8 @@ def _place(live: torch.Tensor, value: Any, path: str, placed: Placed) -> None:
         if first is None or first.data_ptr() != live.data_ptr():
             raise MismatchError(f"{path}: tied to {value.path} in the state, not in the task")
     else:
+        if not placed.claim(live):
+            raise MismatchError(f"{path}: tied to another tensor in the task, not in the state")
         copy_into(live, value, path)
         placed[value.path] = live
 
@@ -149,9 +149,7 @@ def _restore_optimizer(optimizer: Optimizer, tree: Tree, path: str, placed: Plac
             raise MismatchError(f"{path}/param_groups/{i}: it steps other parameters")
         missing = sorted(optimizer.defaults.keys() - saved.keys())
         if missing:
-            raise MismatchError(
-                f"{path}/param_groups/{i}/{missing[0]}: the state does not have it"
-            )
+            raise MismatchError(f"{path}/param_groups/{i}/{missing[0]}: the state does not have it")
         for key in [key for key in group if key not in saved]:
             del group[key]
         for key, value in saved.items():

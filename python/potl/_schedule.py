@@ -13,7 +13,6 @@ import torch
 from . import _core
 from ._task import Task, is_metric_driven
 
-
 # Relative: some hundred thousand units in the last place, far below any rate that somebody would choose.
 _ROUNDING = 1e-10
 

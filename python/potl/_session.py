@@ -418,6 +418,10 @@ def build_task(build: Build, seed: int) -> Task:
         )
     if task.init is not None:
         load_weights(task.model, task.init)
+    for optimizer in task.optimizers:
+        for group in optimizer.param_groups:
+            if type(group["lr"]) is int:  # lr=1 is lr=1.0
+                group["lr"] = float(group["lr"])
     return task
 
 

@@ -46,8 +46,6 @@ def same_float(a: float, b: float) -> bool:
     return a.hex() == b.hex() or (math.isnan(a) and math.isnan(b))
 
 
-
-
 def fixed_part(tree: Mapping[str, Any], varying: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a state that belong to the recipe: flags, options of optimizers, schedulers and scaler.
 

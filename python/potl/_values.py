@@ -65,6 +65,22 @@ def refusal(value: Any, path: str) -> NotReplayable:
     )
 
 
+class Placed(dict[str, torch.Tensor]):
+    """Live tensors by their path in the state, for aliases, and which memory has been written already."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written: set[tuple[Any, ...]] = set()
+
+    def claim(self, live: torch.Tensor) -> bool:
+        """Whether nothing has been restored to this tensor's place yet; from now on something has."""
+        place = (live.device, live.data_ptr(), live.dtype, live.shape)
+        if live.numel() and place in self._written:
+            return False
+        self._written.add(place)
+        return True
+
+
 def tensor_of(view: _core.TensorView) -> torch.Tensor:
     """A tensor over the state's own memory: read only, so copy it."""
     dtype = DTYPE_OF[view.dtype]
@@ -88,7 +104,7 @@ def copy_into(live: torch.Tensor, view: _core.TensorView, path: str) -> None:
     live.detach().copy_(tensor_of(view))
 
 
-def from_tree(value: Any, live: Any, placed: dict[str, torch.Tensor], path: str) -> Any:
+def from_tree(value: Any, live: Any, placed: Placed, path: str) -> Any:
     """The Python value of a state value.
 
     Args:
@@ -99,7 +115,7 @@ def from_tree(value: Any, live: Any, placed: dict[str, torch.Tensor], path: str)
         path: For errors.
     """
     if isinstance(value, _core.TensorView):
-        placed[value.path] = tensor = _tensor_like(value, live, path)
+        placed[value.path] = tensor = _tensor_like(value, live, placed, path)
         return tensor
     if isinstance(value, _core.Alias):
         if value.path not in placed:
@@ -125,13 +141,13 @@ def from_tree(value: Any, live: Any, placed: dict[str, torch.Tensor], path: str)
     return value
 
 
-def _tensor_like(view: _core.TensorView, live: Any, path: str) -> torch.Tensor:
+def _tensor_like(view: _core.TensorView, live: Any, placed: Placed, path: str) -> torch.Tensor:
     fits = (
         isinstance(live, torch.Tensor)
         and DTYPES.get(live.dtype) == view.dtype
         and tuple(live.shape) == tuple(view.shape)
     )
-    if fits:
+    if fits and placed.claim(live):
         copy_into(live, view, path)
         return live  # type: ignore[no-any-return]
     made = tensor_of(view).clone()

@@ -189,6 +189,12 @@ def test_a_tied_state_does_not_fit_an_untied_model():
         session.restore(state)
 
 
+def test_an_untied_state_does_not_fit_a_tied_model():
+    state = state_of(untied, 0)
+    with Session.open(tasks.tied, seed=7) as session, pytest.raises(MismatchError, match="tied"):
+        session.restore(state)
+
+
 def change(state, edit):
     """The state with another tree."""
     tree = state.tree()
@@ -448,7 +454,11 @@ def test_trainings_in_other_processes_are_the_same_and_initial_states_under_othe
         environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability}
         script = SCRIPT.format(folder=os.path.dirname(__file__))  # noqa: PTH120
         out = subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", script],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         outputs.append([line.split() for line in out.stdout.splitlines()])
     assert outputs[1] == outputs[2]

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""potl.check: what cannot be replayed is found before it is trained, and named with its remedy."""
+
+import random
+import time
+
+import numpy as np
+import pytest
+import tasks
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import IterableDataset, TensorDataset
+
+from potl import Job, NotReplayable, Task, check
+
+
+class ByCount(nn.Module):
+    """Counts its calls in a Python attribute, and computes by the count."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.calls = tasks.mlp(), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.net(x) * (1 + 0.1 * self.calls)
+
+
+class Stateful(Task):
+    def step(self, batch):
+        self.calls = getattr(self, "calls", 0) + 1
+        x, y = batch
+        return super().step([x * self.calls, y])
+
+
+class LossWithMemory:
+    def __init__(self):
+        self.last = 0.0
+
+    def __call__(self, output, target, reduction="mean"):
+        loss = F.cross_entropy(output, target, reduction=reduction) + 0.1 * self.last
+        self.last = float(loss.mean().detach())
+        return loss
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(range(5))
+
+
+class Closed(torch.optim.SGD):
+    def step(self, closure):
+        loss = closure()
+        super().step()
+        return loss
+
+
+class DistributedDataParallel(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        return self.module(x)
+
+
+class OtherLoss(Task):
+    """Reports a loss that compute_loss does not give."""
+
+    def step(self, batch):
+        return super().step(batch) * 2
+
+
+class Odd:
+    def state_dict(self):
+        return {"names": {"a", "b"}}
+
+    def load_state_dict(self, state):
+        pass
+
+
+_model = tasks.mlp()
+_private = np.random.default_rng(0)
+
+
+def with_optimizer(make):
+    model = tasks.mlp()
+    return tasks.task(model, make(model.parameters()))
+
+
+def own(kind, **options):
+    model = tasks.mlp()
+    return kind(
+        model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        dataset=TensorDataset(tasks.X, tasks.Y), loss=F.cross_entropy, batch_size=12, epochs=3,
+        **options,
+    )  # fmt: skip
+
+
+def shifted_by(number):
+    def build():
+        built = tasks.plain()
+        with torch.no_grad():
+            built.model[0].weight += number()
+        return built
+
+    return build
+
+
+PROBLEMS = {
+    "hidden state of a module": (
+        lambda: tasks.task(ByCount()), "a restored state differs", "state_dict",
+    ),
+    "hidden state of a task": (lambda: own(Stateful), "a restored state differs", "buffer"),
+    "hidden state of a loss": (
+        lambda: tasks.task(tasks.mlp(), loss=LossWithMemory()), "a restored state differs", "state=",
+    ),
+    "an iterable dataset": (
+        lambda: tasks.task(tasks.mlp(), dataset=Stream()), "Stream is an IterableDataset", "map-style",
+    ),
+    "LBFGS": (lambda: with_optimizer(torch.optim.LBFGS), "LBFGS calls a closure", "override"),
+    "an optimizer with a closure": (
+        lambda: with_optimizer(lambda p: Closed(p, lr=0.1)), "Closed calls a closure", "override",
+    ),
+    "DDP": (
+        lambda: tasks.task(DistributedDataParallel(tasks.mlp())), "DistributedDataParallel",
+        "one device",
+    ),
+    "an unknown state type": (lambda: own(Task, state={"odd": Odd()}), "a builtins.set", "dicts"),
+    "a model from outside": (lambda: tasks.task(_model), "return the same model", "inside"),
+    "an unseeded initialiser": (shifted_by(_private.random), "two calls of build differ", "seeds"),
+    "a clock": (shifted_by(lambda: time.time_ns() % 1_000_003), "two calls of build differ", "seeds"),
+    "an unseeded step": (
+        lambda: tasks.task(tasks.mlp(), loss=lambda o, y: F.cross_entropy(o, y) * _private.random()),
+        "two trainings from the same seed differ", "draw random numbers",
+    ),
+    "a step with another loss": (lambda: own(OtherLoss), "compute_loss gives", "override"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_what_cannot_be_replayed_is_found_and_named(name):
+    build, what, remedy = PROBLEMS[name]
+    problems = check(build)
+    assert len(problems) == 1, problems
+    assert what in problems[0].what and remedy in problems[0].remedy and problems[0].where
+    with pytest.raises(NotReplayable) as refusal:
+        Job.create(build, seed=1, checkpoint_every=4)
+    assert what in str(refusal.value)
+
+
+class Legible(ByCount):
+    """The same with its state in view."""
+
+    def get_extra_state(self):
+        return {"calls": self.calls}
+
+    def set_extra_state(self, state):
+        self.calls = state["calls"]
+
+
+class WithClosure(Task):
+    """LBFGS, as its users use it."""
+
+    def step(self, batch):
+        losses = []
+
+        def closure():
+            self.optimizers[0].zero_grad()
+            loss = self.compute_loss(batch)
+            loss.backward()
+            losses.append(loss.detach())
+            return loss
+
+        self.optimizers[0].step(closure)
+        return losses[0]
+
+
+def lbfgs():
+    model = tasks.mlp()
+    return WithClosure(
+        model=model, optimizer=torch.optim.LBFGS(model.parameters(), max_iter=3),
+        dataset=TensorDataset(tasks.X, tasks.Y), loss=F.cross_entropy, batch_size=12, epochs=3,
+    )  # fmt: skip
+
+
+def by_python_random():
+    return tasks.task(
+        tasks.mlp(),
+        loss=lambda o, y: F.cross_entropy(o, y) * (1 + random.random() + np.random.rand()),
+    )
+
+
+def caching():
+    class Caching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.cache = tasks.mlp(), None
+
+        def forward(self, x):
+            if self.cache is None:
+                self.cache = torch.arange(8.0)
+            return self.net(x + self.cache)
+
+    return tasks.task(Caching())
+
+
+@pytest.mark.parametrize("build", [
+    lambda: tasks.task(Legible()),
+    lbfgs,
+    by_python_random,
+    caching,
+    lambda: tasks.task(tasks.mlp(), loss=lambda o, y: F.cross_entropy(o, y)),
+    lambda: tasks.task(tasks.mlp(), batch_size=48, epochs=1),
+])  # fmt: skip
+def test_what_can_be_replayed_is_not_refused(build):
+    assert check(build) == []
+
+
+def test_checking_leaves_the_users_generators_alone():
+    torch.manual_seed(4)
+    check(tasks.dropout)
+    after = torch.rand(2)
+    torch.manual_seed(4)
+    assert torch.equal(after, torch.rand(2))

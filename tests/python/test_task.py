@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks: sensible defaults, and mistakes that are answered with their remedy."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+import tasks
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from potl import Session, Task, UsageError
+from potl._task import split_batch
+
+
+class Listed(nn.Module):
+    pass
+
+
+MISTAKES = {
+    "model is a function": {"model": lambda x: x},
+    "optimizer is a str": {"optimizer": "adam"},
+    "the task has no optimizer": {"optimizer": []},
+    "batch_size is 0": {"batch_size": 0},
+    "batch_size is 2.5": {"batch_size": 2.5},
+    "epochs is True": {"epochs": True},
+    "num_workers is -1": {"num_workers": -1},
+    "cuts a batch of 12 into empty parts": {"accumulate": 13},
+    "scheduler_interval is 'batch'": {"scheduler_interval": "batch"},
+    "grad_clip is 0": {"grad_clip": 0},
+    "the task has no loss": {"loss": None},
+    "without state_dict": {"state": {"x": object()}},
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_a_mistake_is_answered_with_what_to_do(message):
+    model = tasks.mlp()
+    options = {
+        "model": model,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
+        "dataset": TensorDataset(tasks.X, tasks.Y),
+        "loss": F.cross_entropy,
+        "batch_size": 12,
+        "epochs": 3,
+        **MISTAKES[message],
+    }
+    with pytest.raises(UsageError, match=message) as error:
+        Task(**options)
+    assert error.value.remedy
+
+
+def test_an_optimizer_of_other_parameters_is_refused():
+    stranger = torch.optim.SGD(tasks.mlp().parameters(), lr=0.1)
+    with pytest.raises(UsageError, match="not parameters of the model"):
+        tasks.task(tasks.mlp(), stranger)
+
+
+def test_a_build_that_returns_no_task_is_refused():
+    with pytest.raises(UsageError, match="build returned a Sequential"):
+        Session.open(tasks.mlp, seed=1)
+
+
+def test_an_epoch_without_a_batch_is_refused():
+    with pytest.raises(UsageError, match="has no batch of 100"):
+        Session.open(lambda: tasks.task(tasks.mlp(), batch_size=100, drop_last=True), seed=1)
+
+
+@pytest.mark.parametrize(("drop_last", "expected"), [(False, 5), (True, 4)])
+def test_the_last_batch_counts_unless_it_is_dropped(drop_last, expected):
+    built = tasks.task(tasks.mlp(), batch_size=10, drop_last=drop_last)
+    assert built.steps_per_epoch == expected and built.steps == 3 * expected
+
+
+def test_a_loss_of_several_elements_is_refused():
+    def build():
+        return tasks.task(tasks.mlp(), loss=nn.CrossEntropyLoss(reduction="none"))
+
+    with Session.open(build, seed=1) as session, pytest.raises(UsageError, match="one element"):
+        session.run_step(1, session.sample_ids(1))
+
+
+def test_a_batch_of_another_form_asks_for_an_own_compute_loss():
+    class Keyed(torch.utils.data.Dataset):
+        def __len__(self):
+            return 12
+
+        def __getitem__(self, index):
+            return {"x": tasks.X[index], "y": tasks.Y[index]}
+
+    class Own(Task):
+        def compute_loss(self, batch, reduction="mean"):
+            return F.cross_entropy(self.model(batch["x"]), batch["y"], reduction=reduction)
+
+    def build(kind=Task):
+        model = tasks.mlp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        return kind(
+            model=model, optimizer=optimizer, dataset=Keyed(), loss=F.cross_entropy, batch_size=4,
+            epochs=1, accumulate=2,
+        )  # fmt: skip
+
+    with Session.open(build, seed=1) as session, pytest.raises(UsageError, match="compute_loss"):
+        session.run_step(1, session.sample_ids(1))
+    with Session.open(lambda: build(Own), seed=1) as session:
+        assert session.run_step(1, session.sample_ids(1)).loss > 0
+        assert session.subset_loss(range(12))[1] > 0
+
+
+def test_models_with_several_inputs_get_all_but_the_last():
+    class Sum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = tasks.mlp()
+
+        def forward(self, a, b):
+            return self.net(a + b)
+
+    def build():
+        return tasks.task(Sum(), dataset=TensorDataset(tasks.X, tasks.X, tasks.Y))
+
+    with Session.open(build, seed=1) as session:
+        assert session.run_step(1, session.sample_ids(1)).loss > 0
+
+
+def test_a_loss_without_reduction_cannot_be_taken_per_sample():
+    def build():
+        return tasks.task(tasks.mlp(), loss=lambda output, target: F.cross_entropy(output, target))
+
+    with Session.open(build, seed=1) as session:
+        with pytest.raises(UsageError, match="no argument `reduction`"):
+            session.subset_loss([0, 1])
+
+
+def test_a_task_works_without_potl_around_it():
+    built = tasks.accumulated()
+    losses = [float(built.step([tasks.X, tasks.Y])) for _ in range(20)]
+    assert losses[-1] < losses[0]
+
+
+def test_gradients_are_clipped_together():
+    built = tasks.task(tasks.mlp(), grad_clip=1e-3)
+    built.step([tasks.X, tasks.Y])
+    norm = torch.nn.utils.get_total_norm([p.grad for p in built.model.parameters()])
+    assert float(norm) == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_a_batch_is_cut_into_consecutive_parts_whose_shares_add_up():
+    x, labels = torch.arange(10), [f"s{i}" for i in range(10)]
+    parts = split_batch({"x": x, "labels": labels, "temperature": 2.0}, 3)
+    assert [part["x"].tolist() for part, _ in parts] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [part["labels"][0] for part, _ in parts] == ["s0", "s4", "s8"]
+    assert {part["temperature"] for part, _ in parts} == {2.0}
+    assert sum(share for _, share in parts) == pytest.approx(1.0)
+
+
+def test_importing_potl_does_not_import_torch():
+    code = "import sys, potl; assert 'torch' not in sys.modules; potl.PotlError; print(dir(potl))"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert "torch" not in subprocess.run(
+        [sys.executable, "-c", "import potl, sys; potl.UsageError; print([*sys.modules])"],
+        check=True, capture_output=True, text=True,
+    ).stdout.replace("'", "").strip("[]\n").split(", ")  # fmt: skip
+
+
+def test_importing_potl_is_quick():
+    # The bound is 0.3 s on an idle machine; the best of five tries sees through a busy one.
+    code = "import time; a = time.perf_counter(); import potl; print(time.perf_counter() - a)"
+    times = []
+    for _ in range(5):
+        out = subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        )
+        times.append(float(out.stdout))
+        time.sleep(0.05)
+    assert min(times) < 0.3
