@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,9 +14,10 @@ import typer
 from ._printable import number
 
 if TYPE_CHECKING:
-    from ._checks import Check
+    from ._checks import Check, Policy
 
 CHECKS = ("telemetry", "pev", "replay")
+POLICY = "policy"
 
 _TYPES: dict[str, Any] = {
     "boolean": bool | None,
@@ -35,18 +37,23 @@ def parameters() -> list[inspect.Parameter]:
     try:
         from . import _core
 
-        tables = {check: _core.check_fields(check) for check in CHECKS}
-    except (ImportError, AttributeError):
+    except ImportError:
         return []
-    return [_parameter(check, field) for check, fields in tables.items() for field in fields]
+    tables = {}
+    for name in (POLICY, *CHECKS):
+        with contextlib.suppress(_core.UsageError):  # a check that this module does not have
+            tables[name] = _core.check_fields(name)
+    return [_parameter(name, field) for name, fields in tables.items() for field in fields]
 
 
-def _parameter(check: str, field: Mapping[str, Any]) -> inspect.Parameter:
-    flag = f"--{check}-{field['name'].replace('_', '-')}"
+def _parameter(table: str, field: Mapping[str, Any]) -> inspect.Parameter:
+    # What the policy demands is not an option of one check: --probability, not --policy-...
+    prefix = "" if table == POLICY else f"{table}-"
+    flag = f"--{prefix}{field['name'].replace('_', '-')}"
     names = f"{flag}/--no-{flag[2:]}" if field["type"] == "boolean" else flag
     option = typer.Option(names, help=help_of(field), show_default=_default_of(field))
     return inspect.Parameter(
-        f"{check}_{field['name']}",
+        f"{table}_{field['name']}",
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
         annotation=Annotated[_TYPES[field["type"]], option],
@@ -79,12 +86,8 @@ def chosen(names: Sequence[str], given: Mapping[str, Any]) -> list[Check] | None
     Raises:
         typer.BadParameter: A check that does not exist.
     """
-    options: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for key, value in given.items():
-        if value is None or value == []:
-            continue
-        check, _, field = key.partition("_")
-        options.setdefault(check, {})[field] = value
+    options = {name: _given(name, given) for name in (*names, *CHECKS)}
+    options = {name: values for name, values in options.items() if values or name in names}
     for name in options:
         if name not in CHECKS:
             raise typer.BadParameter(f'there is no check "{name}", only {", ".join(CHECKS)}')
@@ -94,3 +97,22 @@ def chosen(names: Sequence[str], given: Mapping[str, Any]) -> list[Check] | None
 
     classes = {"telemetry": _checks.Telemetry, "pev": _checks.PEV, "replay": _checks.Replay}
     return [classes[name](**options[name]) for name in CHECKS if name in options]
+
+
+def policy_of(given: Mapping[str, Any]) -> Policy | None:
+    """The policy whose flags were given; None when there are none."""
+    options = _given(POLICY, given)
+    if not options:
+        return None
+    from . import _checks
+
+    return _checks.Policy(**options)
+
+
+def _given(table: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    prefix = f"{table}_"
+    return {
+        key.removeprefix(prefix): value
+        for key, value in given.items()
+        if key.startswith(prefix) and value is not None and value != []
+    }

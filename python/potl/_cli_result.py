@@ -96,7 +96,9 @@ def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
                 result.show(_console(out))
             out.flush()
             return result.exit_code
-    except BaseException as error:  # printing failed: full disk, closed pipe, interrupt
+    except SystemExit:  # what rich makes of a closed pipe, with the exit code of a rejection
+        return _failed(BrokenPipeError("nobody reads the output"), None, debug=debug)
+    except BaseException as error:  # printing failed: full disk, interrupt
         return _failed(error, None, debug=debug)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._cli_options import CHECKS, chosen, parameters
+from ._cli_options import CHECKS, chosen, parameters, policy_of
 from ._cli_result import Debug, Json, Result, command
 from ._cli_task import TaskName, make_importable
 from ._printable import number, percent
@@ -56,12 +56,6 @@ def _verify(
             "None: as the policy needs.",
         ),
     ] = None,
-    probability: Annotated[
-        float | None, typer.Option(help="Policy: see a cheat with this probability ...")
-    ] = None,
-    cheat_fraction: Annotated[
-        float | None, typer.Option(help="... when it is in this share of the segments.")
-    ] = None,
     published: Annotated[
         list[Path] | None,
         typer.Option(help="A note published during training, to be extended. Repeatable."),
@@ -86,18 +80,11 @@ def _verify(
     only a computed verdict ends with 0 or 1. The challenge is drawn now, so the commitment has to
     be in your hands before.
     """
-    from . import _checks
     from ._report import render_html, render_junit, render_terminal
     from ._verify import verify
 
     checks = chosen(check or [], options)
-    if (probability is None) != (cheat_fraction is None):
-        raise typer.BadParameter("--probability and --cheat-fraction belong together")
-    policy = None
-    if probability is not None and cheat_fraction is not None:
-        policy = _checks.Policy.for_detection(
-            probability=probability, cheat_fraction=cheat_fraction
-        )
+    policy = policy_of(options)
     make_importable()
     report = verify(
         run,

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._printable import as_float, number, printable, size, steps
+from ._printable import as_float, duration, number, printable, size, steps
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,50 +47,46 @@ def show(facts: Mapping[str, Any], console: Console) -> None:
     def line(name: str, text: str, style: str = "") -> None:
         console.print(Text.assemble((f"{name:<12}", "dim"), (text, style)))
 
-    line("job", printable(facts.get("job", "not readable")))
-    line("trainer", printable(facts.get("trainer", "not readable")))
-    if facts.get("software"):
-        line("software", printable(facts["software"]))
-    agreed = facts.get("agreed_steps")
-    line(
-        "steps", number(facts.get("steps", 0)) + (f" of {number(agreed)} agreed" if agreed else "")
-    )
-    losses = facts.get("losses") or []
+    line("job", printable(facts["job"] or "not readable"))
+    line("trainer", printable(facts["trainer"] or "not readable"))
+    line("software", printable(facts["software"] or "not readable"))
+    agreed, again = facts["agreed_steps"], facts["superseded_steps"]
+    text = number(facts["steps"]) + (f" of {number(agreed)} agreed" if agreed is not None else "")
+    text += f", {number(again)} done again after resumes" if again else ""
+    line("steps", f"{text}, trained in {duration(facts['seconds'])}")
+    losses = facts["losses"]
     if losses:
         line("loss", f"{sparkline(losses)}  {number(losses[0])} to {number(losses[-1])}")
-    checkpoints = facts.get("checkpoints") or []
-    total = sum(int(entry.get("bytes", 0)) for entry in checkpoints)
-    line("checkpoints", f"{number(len(checkpoints))}, {size(total)}")
-    line("log", f"{size(facts.get('log_bytes'))}, {number(facts.get('records', 0))} records")
-    line("ended", "closed" if facts.get("closed") else "no: interrupted, or still being recorded")
-    line("committed", "yes" if facts.get("committed") else "no")
-    for entry in _first(facts.get("resumes")):
-        line("resume", printable(entry) if isinstance(entry, str) else _resume(entry))
-    for entry in _first(facts.get("gaps")):
-        line("gap", _gap(entry), "yellow")
-    for entry in _first(facts.get("damage")):
-        line("damage", printable(entry), "red")
-    if not facts.get("damage"):
+    line("checkpoints", f"{number(len(facts['checkpoints']))}, {size(facts['checkpoint_bytes'])}")
+    line("log", f"{number(facts['records'])} records, {size(facts['log_bytes'])}")
+    if facts["telemetry_bytes"]:
+        line("telemetry", size(facts["telemetry_bytes"]))
+    line("ended", "closed" if facts["closed"] else "no: interrupted, or still being recorded")
+    line("committed", "yes" if facts["committed"] else "no")
+    for text in _first(facts["resumes"], _resume):
+        line("resume", text)
+    for text in _first(facts["gaps"], _gap):
+        line("gap", text, "yellow")
+    for text in _first(facts["unused"], printable):
+        line("unused", text, "yellow")
+    for text in _first(facts["damage"], printable):
+        line("damage", text, "red")
+    if not facts["damage"]:
         line("damage", "none seen (potl verify looks closer)")
 
 
-def _first(entries: object) -> list[Any]:
-    listed = list(entries) if isinstance(entries, Sequence) and not isinstance(entries, str) else []
-    if len(listed) <= _SHOWN:
-        return listed
-    return [*listed[:_SHOWN], f"and {number(len(listed) - _SHOWN)} more"]
+def _first(entries: Sequence[Any], describe: Callable[[Any], str]) -> list[str]:
+    listed = [describe(entry) for entry in entries[:_SHOWN]]
+    if len(entries) > _SHOWN:
+        listed.append(f"and {number(len(entries) - _SHOWN)} more")
+    return listed
 
 
 def _resume(entry: Mapping[str, Any]) -> str:
-    replaced = int(entry.get("last_step", 0)) - int(entry.get("from_step", 0))
-    return (
-        f"went on from step {number(entry.get('from_step'))}, {number(replaced)} steps done again"
-    )
+    replaced = entry["last_step"] - entry["from_step"]
+    return f"went on from step {number(entry['from_step'])}, {number(replaced)} steps done again"
 
 
-def _gap(entry: object) -> str:
-    if isinstance(entry, Mapping):
-        return steps(entry.get("first_step"), entry.get("last_step")) or printable(dict(entry))
-    if isinstance(entry, Sequence) and not isinstance(entry, str) and len(entry) == 2:
-        return steps(entry[0], entry[1])
-    return printable(entry)
+def _gap(entry: Mapping[str, Any]) -> str:
+    where = steps(entry["first_step"], entry["last_step"])
+    return f"no checkpoint is stored within {where}"

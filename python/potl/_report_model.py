@@ -173,6 +173,34 @@ def findings_of(document: Mapping[str, Any]) -> list[FindingRow]:
     return sorted(found, key=lambda row: _RESULT_ORDER.index(row.result))
 
 
+@dataclass(frozen=True)
+class FindingGroup:
+    """Findings that say the same of different places, or a single one."""
+
+    rows: tuple[FindingRow, ...]
+
+    @property
+    def first(self) -> FindingRow:
+        """The one that is shown for all."""
+        return self.rows[0]
+
+
+def grouped(rows: Sequence[FindingRow], *, least: int = 4) -> list[FindingGroup]:
+    """Passing findings of one check and rule together, when there are at least `least`."""
+    groups: dict[tuple[str, str], list[FindingRow]] = {}
+    for row in rows:
+        if row.result == "pass" and row.rule:
+            groups.setdefault((row.check, row.rule), []).append(row)
+    out: list[FindingGroup] = []
+    for row in rows:
+        alike = groups.get((row.check, row.rule), []) if row.result == "pass" else []
+        if len(alike) < least:
+            out.append(FindingGroup((row,)))
+        elif alike[0] is row:
+            out.append(FindingGroup(tuple(alike)))
+    return out
+
+
 def _finding(entry: Mapping[str, Any], meanings: Mapping[str, str]) -> FindingRow:
     result = str(entry.get("result"))
     if result not in RESULT_WORDS:

@@ -17,6 +17,7 @@ from ._report_model import (
     FindingRow,
     costs_of,
     findings_of,
+    grouped,
     replays_of,
     rows_of,
     section_of,
@@ -50,11 +51,14 @@ def _findings(rows: list[FindingRow]) -> Table:
     table.add_column("where")
     table.add_column("finding", overflow="fold", ratio=1)
     table.add_column("rule", overflow="fold")
-    for row in rows:
+    for group in grouped(rows):
+        row, more = group.first, len(group.rows) - 1
+        reason = Text(row.reason)
+        if more:
+            reason.append(f" (and {number(more)} more)", style="dim")
         sign = Text(f"{row.sign} {row.word}", style=_RESULT_STYLES[row.result])
-        table.add_row(
-            sign, Text(row.check), Text(row.where), Text(row.reason), Text(row.rule, style="dim")
-        )
+        where = Text("" if more else row.where)
+        table.add_row(sign, Text(row.check), where, reason, Text(row.rule, style="dim"))
     return table
 
 
@@ -67,6 +71,8 @@ def _summary(document: Mapping[str, Any], console: Console) -> None:
         bad = sum(not row.good for row in replays)
         ratios = [row.ratio for row in replays if row.ratio is not None]
         worst = f"; the farthest is at {percent(max(ratios))} of its tolerance" if ratios else ""
+        if all(row.equal for row in replays):
+            worst = ", each bit for bit equal"
         line("replayed", f"{number(len(replays))} segments, {number(bad)} do not fit{worst}")
     quoted = usual_strength(strength_of(document))
     if quoted is not None:

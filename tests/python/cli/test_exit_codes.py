@@ -159,6 +159,22 @@ def test_a_reader_that_goes_away_is_no_success() -> None:
         assert process.wait(timeout=60) == 3
 
 
+def test_a_verdict_that_nobody_reads_is_no_verdict() -> None:
+    patch = (
+        "import potl._cli_files\n"
+        "def show(*a, **k):\n"
+        "    def many(console):\n"
+        "        for n in range(100000): console.print('x' * 70)\n"
+        "    return potl._cli_result.Result(document={}, show=many, exit_code=1)\n"
+        "sys.exit(potl._cli_result.perform(show, json=False, debug=False))"
+    )
+    script = command_line(patch=patch)
+    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=60) == 3
+
+
 def test_without_the_module_a_command_names_doctor() -> None:
     patch = "sys.modules['potl._core'] = None"
     done = run("inspect", ".", patch=patch)

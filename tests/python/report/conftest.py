@@ -245,3 +245,9 @@ ALL: dict[str, Callable[[], dict[str, Any]]] = {
 def reports() -> dict[str, dict[str, Any]]:
     """A fresh report per verdict."""
     return {verdict: make() for verdict, make in ALL.items()}
+
+
+@pytest.fixture(scope="module")
+def all_reports() -> dict[str, dict[str, Any]]:
+    """The same for tests that only read them."""
+    return {verdict: make() for verdict, make in ALL.items()}

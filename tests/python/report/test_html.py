@@ -116,6 +116,21 @@ def test_limits_cost_nonce_and_the_command_are_on_the_page(reports: Reports) -> 
     assert report["reproduce"] in words
 
 
+def test_many_findings_of_one_kind_are_folded_but_all_are_there(reports: Reports) -> None:
+    report = reports["accepted"]
+    extra = [{**report["findings"][3], "reason": f"segment {n} replays"} for n in range(9)]
+    report["findings"][3:4] = extra
+    words = Page(_report.render_html(report)).words
+    assert "8 more of this kind" in words
+    assert all(one["reason"] in words for one in extra)
+
+
+def test_findings_that_reject_are_never_folded(reports: Reports) -> None:
+    report = reports["rejected"]
+    report["findings"] += [report["findings"][3]] * 9
+    assert "more of this kind" not in Page(_report.render_html(report)).words
+
+
 def test_what_does_not_fit_is_said_in_words_not_by_colour_alone(reports: Reports) -> None:
     words = Page(_report.render_html(reports["rejected"])).words
     assert "43 times the tolerance" in words

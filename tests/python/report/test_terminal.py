@@ -58,7 +58,46 @@ def test_a_sparkline_survives_values_whose_difference_is_infinite() -> None:
     assert sparkline([1.7e308, -1.7e308]) == "\u2588\u2581"
 
 
-def test_damage_is_shown_with_control_characters_spelled_out() -> None:
+FACTS: dict[str, Any] = {
+    "job": "3f" * 32,
+    "trainer": None,
+    "software": "potl 0.1.0",
+    "agreed_steps": 600,
+    "steps": 580,
+    "superseded_steps": 7,
+    "seconds": 14.2,
+    "losses": [2.3, None, 0.1],
+    "checkpoints": [{"name": "checkpoints/step-0.safetensors", "bytes": 10}],
+    "checkpoint_bytes": 1 << 20,
+    "records": 590,
+    "log_bytes": 2048,
+    "telemetry_bytes": 100,
+    "closed": False,
+    "committed": False,
+    "resumes": [{"from_step": 20, "last_step": 27}],
+    "gaps": [{"first_step": 40, "last_step": 80}],
+    "unused": [],
+    "damage": [],
+}
+
+
+def inspected(**changes: Any) -> str:
     out = io.StringIO()
-    show({"damage": ["bad \x1b[2J record"]}, Console(file=out, width=100, color_system=None))
-    assert "bad \\u001b[2J record" in out.getvalue()
+    show({**FACTS, **changes}, Console(file=out, width=100, color_system=None))
+    return out.getvalue()
+
+
+def test_a_run_is_shown_with_its_steps_resumes_and_gaps() -> None:
+    text = inspected()
+    assert "580 of 600 agreed, 7 done again after resumes, trained in 14.2 s" in text
+    assert "went on from step 20, 7 steps done again" in text
+    assert "no checkpoint is stored within steps 40\u201380" in text
+    assert "none seen" in text
+
+
+def test_damage_is_shown_with_control_characters_spelled_out() -> None:
+    assert "bad \\u001b[2J record" in inspected(damage=["bad \x1b[2J record"])
+
+
+def test_a_long_list_of_damage_is_cut_and_counted() -> None:
+    assert "and 988 more" in inspected(damage=["torn"] * 1000)

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs in a test page that holds reports in frames of several widths, and writes what it measured
+// into the page. Only tests load it: reports have no scripts.
+function colour(text) {
+  const parts = text.match(/[\d.]+/g).map(Number);
+  return parts.length === 3 ? [...parts, 1] : parts;
+}
+
+function luminance([r, g, b]) {
+  const [x, y, z] = [r, g, b].map((v) => {
+    const c = v / 255;
+    return c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+}
+
+function background(element) {
+  for (let at = element; at; at = at.parentElement) {
+    const found = colour(getComputedStyle(at).backgroundColor);
+    if (found[3] > 0.99) return found;
+  }
+  return [255, 255, 255, 1];
+}
+
+function contrast(element) {
+  const style = getComputedStyle(element);
+  const ink = element.namespaceURI.endsWith('svg') ? style.fill : style.color;
+  const [a, b] = [luminance(colour(ink)), luminance(background(element))];
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+}
+
+function visible(element) {
+  return element.getClientRects().length > 0 && getComputedStyle(element).visibility !== 'hidden';
+}
+
+function measure(frame) {
+  const page = frame.contentDocument;
+  const width = frame.contentWindow.innerWidth;
+  const found = {
+    name: frame.name, width, title: page.title, overflow: [], clipped: [], faint: [],
+    scroll: page.documentElement.scrollWidth, text: page.body.innerText.length,
+    pictures: [...page.querySelectorAll('svg')].filter(visible).length,
+  };
+  for (const element of page.body.querySelectorAll('*')) {
+    if (!visible(element)) continue;
+    const box = element.getBoundingClientRect();
+    const words = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    const name = `${element.tagName} ${element.getAttribute('class')} "${element.textContent.slice(0, 40)}"`;
+    // What is moved off the page on purpose (headers of stacked tables) lies to the left.
+    if (box.right > width + 0.5 && box.left >= 0) found.overflow.push(name);
+    if (!words || box.right < 0) continue;
+    if (!['TITLE', 'DESC', 'title', 'desc'].includes(element.tagName) && contrast(element) < 4.5) {
+      found.faint.push(`${name}: ${contrast(element).toFixed(2)}`);
+    }
+    if (element.tagName === 'text') {
+      const edge = element.closest('svg').getBoundingClientRect();
+      const out = box.left < edge.left - 1 || box.right > edge.right + 1 ||
+        box.top < edge.top - 2 || box.bottom > edge.bottom + 2;
+      if (out) found.clipped.push(name);
+    }
+  }
+  return found;
+}
+
+addEventListener('load', () => {
+  const result = document.createElement('pre');
+  result.id = 'measured';
+  try {
+    result.textContent = JSON.stringify([...document.querySelectorAll('iframe')].map(measure));
+  } catch (error) {
+    result.textContent = JSON.stringify(String(error));
+  }
+  document.body.append(result);
+});

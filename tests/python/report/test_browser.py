@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page in a real browser: nothing overflows, is cut off, too faint, or loaded from
+elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import http.server
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from potl import _report
+
+Reports = dict[str, dict[str, Any]]
+
+WIDTHS = (320, 360, 768, 1400, 1600)
+# Blink's numbers of the media feature prefers-color-scheme.
+SCHEMES = {"light": 1, "dark": 0}
+_CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+
+# Start-up traffic that no page causes.
+_OF_THE_BROWSER_ITSELF = re.compile(r"(google|gstatic|googleapis|gvt1|chromium)\.(com|org)")
+
+pytestmark = pytest.mark.skipif(_CHROMIUM is None, reason="chromium is not installed")
+
+
+def without_policy(page: str) -> str:
+    """The page with its scripts allowed: the measuring one is not the page's own."""
+    stripped, count = re.subn(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
+    assert count == 1
+    return stripped
+
+
+def browse(address: str, folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Opens a page; stdout is its document as the browser has it then."""
+    return subprocess.run(
+        [
+            str(_CHROMIUM),
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-background-networking",
+            f"--user-data-dir={folder / 'profile'}",
+            *flags,
+            "--dump-dom",
+            address,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def in_browser(
+    pages: dict[str, str], folder: Path, scheme: str
+) -> tuple[list[dict[str, Any]], str]:
+    """What measure.js finds for each page and width, and the browser's console."""
+    frames = "".join(
+        f'<iframe name="{name}" style="border:0;width:{width}px;height:900px" '
+        f'srcdoc="{html.escape(without_policy(page))}"></iframe>'
+        for name, page in pages.items()
+        for width in WIDTHS
+    )
+    script = (Path(__file__).parent / "measure.js").read_text()
+    test_page = folder / "measure.html"
+    test_page.write_text(
+        '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,">'
+        f"<script>{script}</script><body>{frames}</body>"
+    )
+    done = browse(
+        test_page.as_uri(),
+        folder,
+        f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}",
+        "--enable-logging=stderr",
+        "--virtual-time-budget=5000",
+    )
+    found = re.search(r'<pre id="measured">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found is not None, done.stderr[-2000:]
+    measured = json.loads(html.unescape(found[1]))
+    assert isinstance(measured, list), measured
+    return measured, done.stderr
+
+
+@contextlib.contextmanager
+def watching_proxy(body: bytes) -> Iterator[tuple[str, list[str]]]:
+    """A proxy that answers everything with `body` and keeps what was asked for."""
+    seen: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            seen.append(f"{self.command} {self.path}")
+            self.send_response(200 if self.command == "GET" else 403)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_GET = do_POST = do_HEAD = do_CONNECT = answer  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", seen
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module", params=list(SCHEMES))
+def looked_at(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, all_reports: Reports
+) -> tuple[list[dict[str, Any]], str]:
+    row = {
+        "who": "A3 interpolation towards a bought model, in steps below the tolerance",
+        "how": "It interpolates.",
+        "verdict": "rejected",
+        "decided_by": "replay.interpolation_guard",
+        "reason": "because",
+        "cost": 0.12,
+        "expected_rule": "replay.interpolation_guard",
+        "as_expected": True,
+    }
+    pages = {verdict: _report.render_html(report) for verdict, report in all_reports.items()}
+    demo = _report.render_demo_html([row, row], [all_reports["rejected"], None])
+    pages["demo"] = demo.replace("<details>", "<details open>")
+    return in_browser(pages, tmp_path_factory.mktemp("browser"), request.param)
+
+
+def test_the_browser_has_nothing_to_complain_about(
+    looked_at: tuple[list[dict[str, Any]], str],
+) -> None:
+    assert "CONSOLE" not in looked_at[1]
+
+
+def test_every_width_was_really_tried(looked_at: tuple[list[dict[str, Any]], str]) -> None:
+    assert {one["width"] for one in looked_at[0]} == set(WIDTHS)
+    assert all(one["text"] > 500 for one in looked_at[0])
+
+
+def test_nothing_is_wider_than_the_window(looked_at: tuple[list[dict[str, Any]], str]) -> None:
+    wide = {(one["name"], one["width"]): one["overflow"] for one in looked_at[0] if one["overflow"]}
+    assert wide == {}
+    assert all(one["scroll"] <= one["width"] for one in looked_at[0])
+
+
+def test_no_label_of_a_picture_is_cut_off(looked_at: tuple[list[dict[str, Any]], str]) -> None:
+    cut = {(one["name"], one["width"]): one["clipped"] for one in looked_at[0] if one["clipped"]}
+    assert cut == {}
+
+
+def test_each_picture_is_shown_once(looked_at: tuple[list[dict[str, Any]], str]) -> None:
+    counts = {(one["name"], one["pictures"]) for one in looked_at[0]}
+    assert counts == {("accepted", 2), ("rejected", 2), ("inconclusive", 1), ("demo", 2)}
+
+
+def test_all_text_stands_out_from_its_background(
+    looked_at: tuple[list[dict[str, Any]], str],
+) -> None:
+    faint = {(one["name"], one["width"]): one["faint"] for one in looked_at[0] if one["faint"]}
+    assert faint == {}
+
+
+def test_nothing_is_requested_even_without_the_policy(reports: Reports, tmp_path: Path) -> None:
+    body = without_policy(_report.render_html(reports["rejected"])).encode()
+    with watching_proxy(body) as (address, seen):
+        browse(
+            "http://report.test/report.html",
+            tmp_path,
+            f"--proxy-server={address}",
+            "--virtual-time-budget=3000",
+        )
+    assert [request for request in seen if not _OF_THE_BROWSER_ITSELF.search(request)] == [
+        "GET http://report.test/report.html"
+    ]
+
+
+def test_the_title_says_the_verdict(looked_at: tuple[list[dict[str, Any]], str]) -> None:
+    for one in looked_at[0]:
+        if one["name"] != "demo":
+            assert one["title"].startswith(one["name"].capitalize())
