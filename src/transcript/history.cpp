@@ -9,6 +9,7 @@ namespace potl::transcript {
 namespace {
 
 constexpr std::size_t max_anomalies = 256;
+constexpr std::size_t max_insertions = 1000;
 
 class walker {
  public:
@@ -48,19 +49,18 @@ class walker {
                what.step);
       return push(what);
     }
-    out_.add("transcript.sequence", "step " + std::to_string(what.step) + " occurs twice",
+    out_.add("transcript.sequence",
+             "step " + std::to_string(what.step) + " comes again, or late, after step " +
+                 std::to_string(last),
              what.step);
-    if (const auto at = out_.find(what.step)) {
-      out_.steps[*at] = what;
-      out_.branches[*at] = branch_;
-    }
+    place(what);
   }
 
   void operator()(const resume_record& what) {
     out_.resumes.push_back(what);
     check_resume(what);
     const std::uint64_t last = out_.last_step();
-    branch_ = what.number;
+    branch_ = out_.resumes.size();
     if (what.from_step >= last) return;
     const auto keep = std::upper_bound(
         out_.steps.begin(), out_.steps.end(), what.from_step,
@@ -84,6 +84,23 @@ class walker {
   void push(const step_record& what) {
     out_.steps.push_back(what);
     out_.branches.push_back(branch_);
+  }
+
+  // A step out of order replaces the one of its number, or goes where it belongs: whoever looks on
+  // with the rule switched off sees ascending steps. Few, because each insertion is linear.
+  void place(const step_record& what) {
+    const auto at = std::lower_bound(
+        out_.steps.begin(), out_.steps.end(), what.step,
+        [](const step_record& other, std::uint64_t wanted) { return other.step < wanted; });
+    const auto index = at - out_.steps.begin();
+    if (at != out_.steps.end() && at->step == what.step) {
+      *at = what;
+      out_.branches[static_cast<std::size_t>(index)] = branch_;
+    } else if (what.step != 0 && inserted_ < max_insertions) {
+      ++inserted_;
+      out_.steps.insert(at, what);
+      out_.branches.insert(out_.branches.begin() + index, branch_);
+    }
   }
 
   // Moves an effective step to the superseded ones; neighbours of one branch share a range.
@@ -148,6 +165,7 @@ class walker {
   const history_options& options_;
   merkle_frontier tree_;
   std::uint64_t branch_ = 0;
+  std::size_t inserted_ = 0;
 };
 
 }  // namespace

@@ -42,9 +42,9 @@ struct writer_options {
 struct step_entry {
   std::uint64_t step = 0;
   std::uint64_t epoch = 0;
-  std::span<const std::int64_t> sample_ids;
+  std::span<const std::int64_t> sample_ids = {};
   double loss = 0;
-  std::span<const double> rates;
+  std::span<const double> rates = {};
   std::uint64_t random_draws = 0;
   std::uint32_t flags = 0;  ///< skipped, non_finite; the writer adds resumed and checkpoint
   std::uint64_t duration_ns = 0;

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <set>
+
+#include <potl/transcript/json.hpp>
+
+#include "run_fixture.hpp"
+
+using namespace potl_test;
+
+namespace {
+
+// The small job with one member replaced, as text.
+std::string with(std::string_view member, json_value value) {
+  const std::string text = small_job().text;
+  json_value document = parse_json(as_bytes_view(text)).value();
+  document.set(member, std::move(value));
+  return canonical_json(document);
+}
+
+bool accepted(const std::string& text) { return parse_job(as_bytes_view(text)).has_value(); }
+
+}  // namespace
+
+TEST_CASE("a job survives being written and read", "[job]") {
+  const job one = small_job();
+  const job again = parse_job(as_bytes_view(one.text)).value();
+  CHECK(again.id() == one.id());
+  CHECK(again.steps_per_epoch() == 3);
+  CHECK(again.rates_at(6)->front() == rate);
+  CHECK(again.rates_at(7) == nullptr);
+  CHECK(again.rates_at(0) == nullptr);
+}
+
+TEST_CASE("an epoch visits every sample once, in an order of its own", "[job]") {
+  const job one = small_job();
+  std::vector<std::vector<std::int64_t>> orders;
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+    std::vector<std::int64_t> order;
+    for (std::uint64_t step = 1; step <= 3; ++step) {
+      const auto ids = one.sample_ids(epoch * 3 + step);
+      CHECK(ids.size() == (step == 3 ? 2 : 4));
+      order.insert(order.end(), ids.begin(), ids.end());
+    }
+    CHECK(std::set<std::int64_t>(order.begin(), order.end()).size() == 10);
+    orders.push_back(order);
+  }
+  CHECK(orders[0] != orders[1]);
+}
+
+TEST_CASE("an epoch without its last batch leaves samples out", "[job]") {
+  const job one = small_job([](job& what) {
+    what.drop_last = true;
+    what.steps = 4;
+    what.rates = {{4, {rate}}};
+  });
+  CHECK(one.steps_per_epoch() == 2);
+  CHECK(one.epoch_of(3) == 1);
+  CHECK(one.sample_ids(2).size() == 4);
+}
+
+TEST_CASE("a step that the job does not have has no samples", "[job]") {
+  CHECK_THROWS_AS(small_job().sample_ids(0), exception);
+  CHECK_THROWS_AS(small_job().sample_ids(7), exception);
+}
+
+TEST_CASE("values out of range are refused and named", "[job]") {
+  const json_value zero = 0;
+  for (const char* member :
+       {"steps", "epochs", "batch_size", "accumulate", "checkpoint_every", "max_segment"}) {
+    const result<job> got = parse_job(as_bytes_view(with(member, zero)));
+    REQUIRE_FALSE(got);
+    CHECK(got.why().message.find(member) != std::string::npos);
+  }
+  CHECK_FALSE(accepted(with("seed", -1)));
+  CHECK(accepted(with("seed", json_max_integer)));
+  CHECK_FALSE(accepted(with("steps", 7)));
+  CHECK_FALSE(accepted(with("accumulate", 5)));
+  CHECK_FALSE(accepted(with("max_segment", 1)));
+  CHECK_FALSE(accepted(with("tolerance_cap", 0)));
+  CHECK_FALSE(accepted(with("tolerance_cap", 1.5)));
+  CHECK_FALSE(accepted(with("trainer", "00")));
+  CHECK_FALSE(accepted(with("task", json_value::array{})));
+  CHECK_FALSE(accepted(with("format", "potl-job-v2")));
+  CHECK_FALSE(accepted(with("surprise", 1)));
+}
+
+TEST_CASE("a job of an unbounded number of samples is refused", "[job]") {
+  const json_value data =
+      json_value::of({{"count", std::int64_t{1} << 41}, {"root", digest{}.hex()}});
+  CHECK_FALSE(accepted(with("data", data)));
+}
+
+TEST_CASE("learning rates cover every step and are finite", "[job]") {
+  const auto table = [](std::uint64_t steps, const char* bits) {
+    return with("learning_rates",
+                json_value::array{json_value::of(
+                    {{"steps", steps}, {"rates", json_value::array{json_value(bits)}}})});
+  };
+  CHECK(accepted(table(6, "3fb999999999999a")));
+  CHECK(accepted(with("learning_rates", nullptr)));
+  CHECK_FALSE(accepted(table(5, "3fb999999999999a")));
+  CHECK_FALSE(accepted(table(7, "3fb999999999999a")));
+  CHECK_FALSE(accepted(table(6, "7ff0000000000000")));
+  CHECK_FALSE(accepted(table(6, "3FB999999999999A")));
+  CHECK_FALSE(accepted(table(6, "3fb9")));
+}
+
+TEST_CASE("a job that is not canonical JSON is refused", "[job]") {
+  const std::string text = small_job().text;
+  CHECK_FALSE(accepted(text + "\n"));
+  CHECK_FALSE(accepted(" " + text));
+  CHECK_FALSE(accepted(text.substr(0, text.size() - 1)));
+}
+
+TEST_CASE("every flipped bit of a job is refused or another job", "[job]") {
+  const job one = small_job();
+  for (std::size_t bit = 0; bit < one.text.size() * 8; ++bit) {
+    std::string changed = one.text;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    const result<job> got = parse_job(as_bytes_view(changed));
+    if (got) CHECK(got->id() != one.id());
+  }
+}
+
+TEST_CASE("checkpoints belong to multiples of the interval, the start and the end", "[job]") {
+  const job one = small_job([](job& what) {
+    what.steps = 5;
+    what.rates = {{5, {rate}}};
+  });
+  std::vector<std::uint64_t> steps;
+  for (std::uint64_t step = 0; step <= 7; ++step) {
+    if (one.is_checkpoint(step)) steps.push_back(step);
+  }
+  CHECK(steps == std::vector<std::uint64_t>{0, 2, 4, 5});
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+
+#include "run_fixture.hpp"
+
+using namespace potl_test;
+
+namespace {
+
+struct workplace {
+  temporary_directory root;
+  std::string path = root.file("run");
+  job agreed = small_job();
+  signing_key key = key_of(1);
+  snapshot_memory memory;
+  writer_options options{path, "test", 2, 1};
+
+  writer start() {
+    writer log = writer::create(options, agreed, key).value();
+    log.append_initial(state_after(0, memory)).value();
+    return log;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a run recorded without Python is found to be in order", "[writer]") {
+  workplace here;
+  const std::string commitment = record_run(here.path, here.agreed);
+  const evidence got = open_run(here.path, here.agreed, commitment).value();
+  for (const finding& one : got.findings()) {
+    INFO(one.reason);
+    CHECK(one.result == outcome::pass);
+  }
+  CHECK(got.steps().size() == 6);
+  CHECK(got.checkpoints().size() == 4);
+  for (const std::uint64_t step : {0u, 2u, 4u, 6u}) {
+    CHECK(got.load_state(step).value().state_digest() == *got.state_digest(step));
+  }
+}
+
+TEST_CASE("a run is interrupted and resumed where it stopped", "[writer]") {
+  workplace here;
+  deviation how;
+  how.resume_after = 5;
+  const std::string commitment = record_run(here.path, here.agreed, how);
+  const evidence got = open_run(here.path, here.agreed, commitment).value();
+  CHECK(rejecting_rules(got).empty());
+  REQUIRE(got.superseded().size() == 1);
+  CHECK(got.superseded()[0].from_step == 4);
+  CHECK(got.superseded()[0].last_step == 5);
+  CHECK(got.superseded_steps().size() == 1);
+  CHECK((got.steps()[4].flags & static_cast<std::uint32_t>(step_flag::resumed)) != 0);
+  CHECK(got.load_state(6).value().state_digest() == *got.state_digest(6));
+}
+
+TEST_CASE("a resumed run ends in the state of one that was not interrupted", "[writer]") {
+  workplace here;
+  workplace there;
+  deviation how;
+  how.resume_after = 3;
+  const std::string first = record_run(here.path, here.agreed);
+  const std::string second = record_run(there.path, there.agreed, how);
+  CHECK(parse_run_note(first)->final_state == parse_run_note(second)->final_state);
+}
+
+TEST_CASE("both branches of a resumed run keep their checkpoints", "[writer]") {
+  workplace here;
+  {
+    writer log = here.start();
+    record_steps(log, here.agreed, 1, 4, here.memory);
+  }
+  std::filesystem::remove(here.path + "/checkpoints/step-4.safetensors");
+  writer::resumed again = writer::resume(here.options, here.agreed, here.key).value();
+  CHECK(again.step == 2);
+  record_steps(again.recorder, here.agreed, 3, 6, here.memory);
+  again.recorder.close().value();
+  CHECK(std::filesystem::exists(here.path + "/checkpoints/step-2.safetensors"));
+  CHECK(std::filesystem::exists(here.path + "/checkpoints/step-4.b1.safetensors"));
+}
+
+TEST_CASE("the newest checkpoint that hashes to its record is restored", "[writer]") {
+  workplace here;
+  {
+    writer log = here.start();
+    record_steps(log, here.agreed, 1, 5, here.memory);
+  }
+  const std::string newest = here.path + "/checkpoints/step-4.safetensors";
+  std::vector<std::uint8_t> bytes = bytes_of(newest);
+  bytes.back() ^= 1;
+  overwrite(newest, bytes);
+  const writer::resumed again = writer::resume(here.options, here.agreed, here.key).value();
+  CHECK(again.step == 2);
+  CHECK(again.at.state_digest() == state_after(2, here.memory).state_digest());
+}
+
+TEST_CASE("a torn record is dropped, what precedes it stays", "[writer]") {
+  workplace here;
+  {
+    writer log = here.start();
+    record_steps(log, here.agreed, 1, 4, here.memory);
+  }
+  const std::string path = here.path + "/transcript.log";
+  std::vector<std::uint8_t> bytes = bytes_of(path);
+  const std::vector<record> before = read_records(here.path);
+  bytes.resize(bytes.size() - 7);
+  overwrite(path, bytes);
+  const writer::resumed again = writer::resume(here.options, here.agreed, here.key).value();
+  CHECK(again.step == 2);
+  const std::vector<record> after = read_records(here.path);
+  REQUIRE(after.size() == before.size());  // one less, and the resume
+  CHECK(std::get<resume_record>(after.back()).last_step == 3);
+}
+
+TEST_CASE("a damaged log is refused and left as it is", "[writer]") {
+  workplace here;
+  {
+    writer log = here.start();
+    record_steps(log, here.agreed, 1, 4, here.memory);
+  }
+  const std::string path = here.path + "/transcript.log";
+  std::vector<std::uint8_t> bytes = bytes_of(path);
+  bytes[bytes.size() / 2] ^= 1;
+  overwrite(path, bytes);
+  CHECK(writer::resume(here.options, here.agreed, here.key).why().code == errc::malformed);
+  CHECK(bytes_of(path) == bytes);
+}
+
+TEST_CASE("a read error is not taken for the end of a log", "[writer]") {
+  workplace here;
+  { writer log = here.start(); }
+  std::filesystem::remove(here.path + "/transcript.log");
+  std::filesystem::create_directory(here.path + "/transcript.log");
+  const auto why = [](const auto& got) { return got.why().code; };
+  CHECK(why(writer::resume(here.options, here.agreed, here.key)) != errc::missing);
+  CHECK(why(writer::create(here.options, here.agreed, here.key)) != errc::missing);
+  CHECK_FALSE(open_run(here.path, here.agreed, ""));
+}
+
+TEST_CASE("a directory that holds a run takes no other", "[writer]") {
+  workplace here;
+  { writer log = here.start(); }
+  CHECK(writer::create(here.options, here.agreed, here.key).why().code == errc::usage);
+  const job other = small_job([](job& what) { what.seed = 8; });
+  CHECK(writer::resume(here.options, other, here.key).why().code == errc::usage);
+  const signing_key stranger = key_of(2);
+  CHECK(writer::resume(here.options, here.agreed, stranger).why().code == errc::usage);
+}
+
+TEST_CASE("what a crash before the first state left is replaced", "[writer]") {
+  workplace here;
+  { writer log = writer::create(here.options, here.agreed, here.key).value(); }
+  writer log = here.start();
+  log.close().value();
+}
+
+TEST_CASE("a closed run is neither resumed nor continued", "[writer]") {
+  workplace here;
+  writer log = here.start();
+  record_steps(log, here.agreed, 1, 6, here.memory);
+  log.close().value();
+  CHECK(writer::resume(here.options, here.agreed, here.key).why().code == errc::usage);
+  CHECK(log.append_step(state_after(7, here.memory), {.step = 7}).why().code == errc::usage);
+  CHECK(log.close().why().code == errc::usage);
+}
+
+TEST_CASE("steps are taken one after the other only", "[writer]") {
+  workplace here;
+  writer log = here.start();
+  CHECK(log.append_step(state_after(2, here.memory), {.step = 2}).why().code == errc::usage);
+  record_steps(log, here.agreed, 1, 1, here.memory);
+  CHECK(log.append_step(state_after(1, here.memory), {.step = 1}).why().code == errc::usage);
+}
+
+TEST_CASE("a flushed step is acknowledged", "[writer]") {
+  workplace here;
+  writer log = here.start();
+  CHECK(log.acknowledged() == 0);
+  record_steps(log, here.agreed, 1, 3, here.memory);
+  log.flush().value();
+  CHECK(log.acknowledged() == 3);
+}
+
+TEST_CASE("the commitment extends what was published", "[writer]") {
+  workplace here;
+  writer log = here.start();
+  record_steps(log, here.agreed, 1, 3, here.memory);
+  const std::string early = log.publish().value();
+  record_steps(log, here.agreed, 4, 6, here.memory);
+  log.close().value();
+  evidence_options options;
+  options.directory = here.path;
+  options.client_job = here.agreed;
+  options.commitment = commit_run(here.path, here.key).value();
+  options.published = {early};
+  CHECK(rejecting_rules(evidence::open(options).value()).empty());
+}
+
+TEST_CASE("committing again gives the same note, another one is refused", "[writer]") {
+  workplace here;
+  const std::string note = record_run(here.path, here.agreed);
+  CHECK(commit_run(here.path, here.key).value() == note);
+  overwrite(here.path + "/commitment", as_bytes_view("something else"));
+  CHECK(commit_run(here.path, here.key).why().code == errc::usage);
+  const signing_key stranger = key_of(2);
+  CHECK(commit_run(here.path, stranger).why().code == errc::usage);
+}
+
+TEST_CASE("an open run cannot be committed to", "[writer]") {
+  workplace here;
+  { writer log = here.start(); }
+  CHECK(commit_run(here.path, here.key).why().code == errc::usage);
+}
+
+TEST_CASE("recording needs memory for two states, however slow the disk", "[writer]") {
+  workplace here;
+  const std::vector<float> weights(250'000, 1.0F);
+  std::size_t one = 0;
+  writer log = here.start();
+  snapshot_memory memory;
+  std::uint64_t step = 0;
+  for (int i = 0; i < 30; ++i) {
+    state copy = capture({tensor_of(weights)}, memory).value();
+    if (one == 0) one = memory.total_bytes();
+    step_entry entry;
+    entry.step = ++step;
+    entry.checkpoint = true;
+    log.append_step(std::move(copy), entry).value();
+    CHECK(memory.total_bytes() <= 2 * one);
+  }
+  log.abandon().value();
+}
