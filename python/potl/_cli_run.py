@@ -110,7 +110,7 @@ def _job_show(
     """Show what a job says."""
     from ._inputs import as_job
 
-    return _job_result(as_job(path), str(path))
+    return _job_result(as_job(path).core, str(path))
 
 
 def _job_result(job: Any, path: str) -> Result:

@@ -96,7 +96,7 @@ def _verify(
         policy=policy,
         nonce=nonce,
         published=[path.read_text(encoding="utf-8") for path in published or []],
-        ledger=ledger,
+        ledger=True if ledger is None else ledger,
         workers=workers,
         timeout=timeout,
     )

@@ -105,7 +105,7 @@ class _SpawnProcess(multiprocessing.context.SpawnProcess):
     @staticmethod
     def _Popen(process_obj: Any) -> Any:  # noqa: N802 - multiprocessing calls it so
         with _without_main():
-            return multiprocessing.context.SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]
+            return multiprocessing.context.SpawnProcess._Popen(process_obj)
 
 
 class _SpawnContext(multiprocessing.context.SpawnContext):

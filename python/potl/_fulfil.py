@@ -10,6 +10,7 @@ blame. What the data pipeline, memory, files or clocks do wrong is always the ve
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ class Replayer:
         self._evidence = evidence
         self._timeout = timeout
         self._initial = session.capture()
-        self._kept: tuple[int, _core.State] | None = None
+        self._kept: tuple[tuple[int, int | None], _core.State] | None = None
 
     def fulfil(self, request: Mapping[str, Any]) -> Measurement:
         """The measurement that answers `request`. Interrupts propagate; every other exception
@@ -100,7 +101,7 @@ class Replayer:
     def _segment(self, request: Mapping[str, Any], deadline: float | None) -> Measurement:
         start, end = int(request["start"]), int(request["end"])
         begin = time.perf_counter()
-        recorded_start = self._load(start)
+        recorded_start = self._load(start, request.get("start_branch"))
         load_seconds = time.perf_counter() - begin
 
         begin = time.perf_counter()
@@ -214,27 +215,30 @@ class Replayer:
         """The recorded digest after a step, on the branch that the request is about."""
         if not request.get("superseded", False):
             return self._evidence.state_digest(step)
-        replaced = self._evidence.superseded_steps()
-        for at, branch, digest in zip(
-            replaced["step"], replaced["branch"], replaced["state"], strict=True
-        ):
-            if at == step and branch == request["branch"]:
-                return bytes(digest)
+        at = 0
+        for part in self._evidence.superseded():
+            if part["branch"] == request["branch"] and part["from_step"] == request["start"]:
+                return bytes(self._replaced["state"][at + step - part["from_step"] - 1])
+            at += part["last_step"] - part["from_step"]
         return None
 
-    def _load(self, step: int) -> _core.State:
+    def _load(self, step: int, branch: int | None = None) -> _core.State:
         # A loss and the segment after it start from the same state.
-        if self._kept is not None and self._kept[0] == step:
+        if self._kept is not None and self._kept[0] == (step, branch):
             return self._kept[1]
         self._kept = None
         try:
-            state = self._evidence.load_state(step)
+            state = self._evidence.load_state(step, branch)
         except _core.MissingError as error:
             raise _FailedError("withheld", str(error)) from error
         except (_core.MismatchError, _core.MalformedError) as error:
             raise _FailedError("tampered", str(error)) from error
-        self._kept = (step, state)
+        self._kept = (step, branch), state
         return state
+
+    @functools.cached_property
+    def _replaced(self) -> dict[str, list[Any]]:
+        return self._evidence.superseded_steps()
 
     def _restore(self, state: _core.State, step: int) -> None:
         try:

@@ -45,3 +45,20 @@ def told(what: Story | None) -> Iterator[None]:
         yield
     finally:
         _story = before
+
+
+def believe_order(session: Any, sample_ids: Callable[[int], Sequence[int]]) -> None:
+    """Makes a session replay the samples of a story."""
+    session._schedule = _ToldSchedule(session._schedule, sample_ids)
+
+
+class _ToldSchedule:
+    def __init__(self, agreed: Any, sample_ids: Callable[[int], Sequence[int]]) -> None:
+        self._agreed = agreed
+        self._sample_ids = sample_ids
+
+    def sample_ids(self, step: int) -> list[int]:
+        return list(self._sample_ids(step))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._agreed, name)

@@ -24,6 +24,9 @@ def data(count: int = 192, shift: float = 0.0) -> TensorDataset:
     return TensorDataset(x, y)
 
 
+DATA, OTHER_DATA = data(), data(shift=0.01)
+
+
 def model(width: int = 16) -> nn.Module:
     return nn.Sequential(
         nn.Linear(16, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(0.1), nn.Linear(width, 4)
@@ -32,11 +35,11 @@ def model(width: int = 16) -> nn.Module:
 
 def options(**changes: Any) -> dict[str, Any]:
     net = changes.pop("model", None) or model()
-    rate = changes.pop("rate", 0.05)
+    momentum = changes.pop("momentum", 0.9)
     chosen: dict[str, Any] = {
         "model": net,
-        "optimizer": torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9),
-        "dataset": data(),
+        "optimizer": torch.optim.SGD(net.parameters(), lr=0.05, momentum=momentum),
+        "dataset": DATA,
         "loss": functional.cross_entropy,
         "batch_size": 16,
         "epochs": 2,
@@ -54,12 +57,12 @@ def build_long() -> potl.Task:
     return potl.Task(**options(epochs=50))
 
 
-def build_slower_rate() -> potl.Task:
-    return potl.Task(**options(rate=0.01))
+def build_less_momentum() -> potl.Task:
+    return potl.Task(**options(momentum=0.5))
 
 
 def build_other_data() -> potl.Task:
-    return potl.Task(**options(dataset=data(shift=0.01)))
+    return potl.Task(**options(dataset=OTHER_DATA))
 
 
 def build_wider() -> potl.Task:

@@ -74,10 +74,19 @@ class Evidence:
     def __init__(self) -> None:
         self.error: Exception | None = None
 
-    def load_state(self, step: int) -> State:
+    def load_state(self, step: int, branch: "int | None" = None) -> State:
         if self.error is not None:
             raise self.error
-        return State(f"s{step}")
+        return State(f"s{step}" if branch is None else f"b{branch}s{step}")
+
+    def superseded(self) -> "list[dict[str, int]]":
+        return [
+            {"branch": 0, "from_step": 2, "last_step": 3, "start_branch": 0},
+            {"branch": 1, "from_step": 4, "last_step": 6, "start_branch": 0},
+        ]
+
+    def superseded_steps(self) -> "dict[str, list[bytes]]":
+        return {"state": [b"b0s2+", b"b0s4+", b"b0s4++"]}
 
     def state_digest(self, step: int) -> bytes:
         return b"s4" + b"+" * (step - 4)
@@ -93,6 +102,13 @@ def test_a_replay_that_ends_in_the_recorded_state_needs_no_noise() -> None:
     assert answer["status"] == "ok" and answer["digest_equal"]
     assert answer["losses"] == [1.0] * 4 and answer["gradient_norm_mean"] == 2.0
     assert session.perturbed == []
+
+
+def test_a_superseded_range_is_compared_with_its_own_records() -> None:
+    request = {**SEGMENT, "end": 6, "branch": 1, "superseded": True, "start_branch": 0}
+    assert replayer(Session()).fulfil(request)["digest_equal"]
+    other = {**request, "branch": 0, "start": 2, "end": 3}
+    assert replayer(Session()).fulfil(other)["digest_equal"]
 
 
 def test_losses_are_repeated_under_perturbation() -> None:

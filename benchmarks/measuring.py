@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared by the Python benchmarks: interleaved blocks, medians with an interval,
+build/bench/STEM.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Median of paired ratios, with the order statistics that hold the median with a probability
+    of about 95 %.
+    """
+
+    value: float
+    low: float
+    high: float
+    seconds: float
+    baseline_seconds: float
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that `work` takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def interleaved(
+    candidate: Callable[[], object], baseline: Callable[[], object], *, rounds: int
+) -> Ratio:
+    """Runs both in turn, in changing order, and compares each candidate with the baseline beside
+    it.
+
+    One round before counts for nothing: it warms caches and thread pools.
+    """
+    pairs = []
+    for number in range(rounds + 1):
+        if number % 2:
+            theirs, ours = timed(baseline), timed(candidate)
+        else:
+            ours, theirs = timed(candidate), timed(baseline)
+        if number:
+            pairs.append((ours, theirs))
+    return of_pairs(pairs)
+
+
+def of_pairs(pairs: Sequence[tuple[float, float]]) -> Ratio:
+    """The ratio of (candidate, baseline) pairs."""
+    ratios = sorted(ours / theirs for ours, theirs in pairs)
+    count = len(ratios)
+    # Sign test: the median lies between these with a probability of about 95 %.
+    reach = int(0.98 * count**0.5)
+    middle = count // 2
+    return Ratio(
+        statistics.median(ratios),
+        ratios[max(0, middle - reach)],
+        ratios[min(count - 1, middle + reach)],
+        statistics.median(ours for ours, _ in pairs),
+        statistics.median(theirs for _, theirs in pairs),
+    )
+
+
+def result(
+    name: str, value: float, unit: str, baseline: str, ratio: Ratio | float, **more: Any
+) -> dict[str, Any]:
+    """One entry of build/bench/STEM.json."""
+    entry: dict[str, Any] = {"name": name, "value": value, "unit": unit, "baseline": baseline}
+    if isinstance(ratio, Ratio):
+        entry |= {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
+    else:
+        entry["ratio"] = ratio
+    return entry | more
+
+
+def write(stem: str, results: Sequence[dict[str, Any]]) -> None:
+    """Prints a table and writes build/bench/STEM.json."""
+    import torch
+
+    machine = {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+    }
+    folder = ROOT / "build" / "bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"machine": machine, "results": list(results)}, indent=1)
+    (folder / f"{stem}.json").write_text(text + "\n")
+    for entry in results:
+        interval = (
+            f" [{entry['ratio_low']:.3f}, {entry['ratio_high']:.3f}]"
+            if "ratio_low" in entry
+            else ""
+        )
+        print(
+            f"{entry['name']:28} {entry['value']:12.6g} {entry['unit']:10} "
+            f"ratio {entry['ratio']:.3f}{interval} to {entry['baseline']}"
+        )
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor()

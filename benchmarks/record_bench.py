@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recording costs: a step under `potl.Prover` against the same step in a plain PyTorch loop
+over a DataLoader.
+
+Both loops run in this process, in turn, in blocks of steps. A recorded block ends with a flush, so
+that hashing and writing on the background thread are paid inside it and do not slow the plain block
+that follows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import measuring
+import torch
+import workloads
+
+import potl
+
+FULL = os.environ.get("FULL") == "1"
+
+
+def plain_steps(task: potl.Task, steps: int) -> Iterator[float]:
+    """The loop that a user would write."""
+    loader = torch.utils.data.DataLoader(
+        task.dataset, batch_size=task.batch_size, shuffle=True, drop_last=task.drop_last
+    )
+    (optimizer,) = task.optimizers
+    done = 0
+    while done < steps:
+        for x, y in loader:
+            optimizer.zero_grad(set_to_none=True)
+            loss = task.loss(task.model(x), y)
+            loss.backward()
+            optimizer.step()
+            yield loss.item()
+            done += 1
+
+
+def overhead(
+    name: str, build: Callable[[int], potl.Task], *, block: int, rounds: int, folder: Path
+) -> dict[str, object]:
+    """Step time recorded / not recorded, a checkpoint every 100 steps."""
+    needed = block * (rounds + 1)
+    probe = build(1)
+    per_epoch = -(-len(probe.dataset) // probe.batch_size)
+    epochs = -(-needed // per_epoch)
+    plain = plain_steps(build(epochs), needed)
+    job = potl.Job.create(lambda: build(epochs), seed=7, checkpoint_every=100)
+    with potl.Prover(lambda: build(epochs), folder / name, job=job) as prover:
+        recorded = prover.steps()
+
+        def ours() -> None:
+            for _ in itertools.islice(recorded, block):
+                pass
+            prover.flush()
+
+        def theirs() -> None:
+            for _ in itertools.islice(plain, block):
+                pass
+
+        ratio = measuring.interleaved(ours, theirs, rounds=rounds)
+        prover_bytes = sum(f.stat().st_size for f in (folder / name).glob("transcript*"))
+        steps = block * (rounds + 1)
+    return measuring.result(
+        f"record.overhead.{name}",
+        ratio.seconds / block * 1e3,
+        "ms/step",
+        "plain PyTorch loop over a DataLoader",
+        ratio,
+        baseline_ms=ratio.baseline_seconds / block * 1e3,
+        steps_per_block=block,
+        rounds=rounds,
+        transcript_bytes_per_step=prover_bytes / steps,
+    )
+
+
+def bytes_per_step(folder: Path) -> dict[str, object]:
+    """Transcript bytes per step, without checkpoints."""
+
+    def build() -> potl.Task:
+        return workloads.mlp_task(epochs=20)
+
+    run = potl.record(build, folder / "bytes", seed=7, checkpoint_every=100)
+    size = sum(
+        file.stat().st_size
+        for file in run.path.rglob("*")
+        if file.is_file() and file.suffix != ".safetensors"
+    )
+    telemetry = (run.path / "telemetry.log").stat().st_size
+    steps = run.job.core.steps
+    per_step = (size - telemetry) / steps
+    return measuring.result(
+        "proof.bytes_per_step",
+        per_step,
+        "bytes",
+        "400 bytes a step",
+        per_step / 400,
+        steps=steps,
+        telemetry_bytes_per_second=telemetry,
+    )
+
+
+def main() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="potl-record-bench-"))
+    try:
+        small = overhead(
+            "mlp", workloads.mlp_task, block=200, rounds=41 if FULL else 15, folder=folder
+        )
+        large = overhead(
+            "resnet20",
+            workloads.resnet20_task,
+            block=10,
+            rounds=21 if FULL else 9,
+            folder=folder,
+        )
+        measuring.write("record", [large, small, bytes_per_step(folder)])
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What replaying costs: a ResNet-20 segment of 100 steps, replayed / trained, build and loading
+apart.
+
+Training is the plain PyTorch loop over a DataLoader, in the same process and in turn with the
+replay.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import measuring
+import workloads
+from record_bench import plain_steps
+
+import potl
+from potl import _core
+from potl._fulfil import Replayer
+
+SEGMENT = 100
+# Training and replay alternate in slices, because a machine's speed drifts within a segment of
+# minutes.
+ROUNDS = 5 if os.environ.get("FULL") == "1" else 2
+
+
+def build() -> potl.Task:
+    return workloads.resnet20_task(epochs=-(-SEGMENT // 20))
+
+
+def main() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="potl-replay-bench-"))
+    try:
+        job = potl.Job.create(build, seed=7, checkpoint_every=SEGMENT)
+        run = potl.record(build, folder / "run", job=job)
+        note = str(run.commit())
+        evidence = _core.Evidence.open(str(run.path), job=job.core, commitment=note)
+        request = {"kind": "segment", "start": 0, "end": SEGMENT, "why": "first"}
+        pairs = []
+        with potl.Session.open(build, seed=job.core.seed, job=job) as session:
+            replayer = Replayer(session, evidence)
+            plain = plain_steps(build(), (ROUNDS + 1) * SEGMENT)
+            for number in range(ROUNDS + 1):
+                trained = measuring.timed(lambda: sum(itertools.islice(plain, SEGMENT)))
+                answer = replayer.fulfil(request)
+                assert answer["status"] == "ok" and answer["digest_equal"], answer
+                if number:
+                    pairs.append((answer["replay_seconds"], trained))
+        ratio = measuring.of_pairs(pairs)
+        measuring.write(
+            "replay",
+            [
+                measuring.result(
+                    "replay.cost",
+                    ratio.seconds / SEGMENT * 1e3,
+                    "ms/step",
+                    "plain PyTorch loop over a DataLoader",
+                    ratio,
+                    steps=SEGMENT,
+                    load_seconds=answer["load_seconds"],
+                )
+            ],
+        )
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

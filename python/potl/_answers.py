@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers plans: turns the requests of all checks into measurements, here or in worker
+processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future, as_completed
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import _core, _executors, _progress
+from ._agreement import job_of, open_for_verifying
+from ._fulfil import Measurement, Replayer, describe
+from ._questions import request_key
+from ._worker import Setup, fulfil
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+    from ._job import Job
+    from ._task import Task
+
+Request = Mapping[str, Any]
+
+
+class Answers:
+    """Owns the verifier's session, and the pool if there is one, for one verification."""
+
+    def __init__(
+        self,
+        directory: Path,
+        evidence: _core.Evidence,
+        *,
+        job: Job | None,
+        note: str | None,
+        task: Callable[[], Task] | str | None,
+        workers: int = 0,
+        executor: Executor | None = None,
+        timeout: float | None = None,
+        progress: _progress.Progress = None,
+    ) -> None:
+        self._evidence = evidence
+        self._timeout = timeout
+        self._progress = progress
+        self._setup: Setup | None = None
+        self._executor = executor
+        self._owned: Executor | None = None
+        if workers < 0:
+            raise _core.UsageError("workers is a number of processes, 0 for none", "")
+        if executor is not None:
+            _executors.check_executor(executor)
+        if task is not None and (workers or executor is not None):
+            self._setup = Setup.of(
+                directory,
+                job=None if job is None else job.core,
+                note=note,
+                task=_executors.task_name(task),
+                timeout=timeout,
+            )
+        build = _executors.load_task(task) if isinstance(task, str) else task
+        agreed = job_of(evidence.job, evidence) if job is None else job
+        self._session = None if build is None else open_for_verifying(build, agreed)
+        if self._setup is not None and executor is None:
+            self._owned = self._executor = _executors.new_pool(workers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._owned is not None:
+            # After an interrupt nobody wants to wait for replays that have not begun.
+            self._owned.shutdown(wait=kind is None, cancel_futures=True)
+        if self._session is not None:
+            self._session.close()
+
+    def to(self, plans: Sequence[Sequence[Request]]) -> list[list[Measurement]]:
+        """Measurements for several plans, in the plans' order. What several plans ask for is done
+        once.
+        """
+        distinct: dict[str, Request] = {}
+        for plan in plans:
+            for request in plan:
+                distinct.setdefault(request_key(request), request)
+        order = sorted(distinct, key=lambda key: _position(distinct[key]))
+        with _progress.track("replaying", len(order), self._progress) as advance:
+            done = self._run({key: distinct[key] for key in order}, advance)
+        return [
+            [{**done[request_key(request)], "request": dict(request)} for request in plan]
+            for plan in plans
+        ]
+
+    def _run(
+        self, requests: Mapping[str, Request], advance: _progress.Advance | None
+    ) -> dict[str, Measurement]:
+        if self._session is None:
+            message = "no task was given to replay with; pass task=build"
+            return {key: _failed(request, message) for key, request in requests.items()}
+        done: dict[str, Measurement] = {}
+        if self._executor is not None and self._setup is not None:
+            futures: dict[Future[Measurement], str] = {}
+            for key, request in requests.items():
+                try:
+                    futures[self._executor.submit(fulfil, self._setup, dict(request))] = key
+                except RuntimeError as error:  # a broken or closed pool
+                    done[key] = _failed(request, describe(error))
+            for future in as_completed(futures):
+                key = futures[future]
+                try:
+                    done[key] = future.result()
+                except Exception as error:
+                    done[key] = _failed(requests[key], f"a worker failed: {describe(error)}")
+                if advance is not None:
+                    advance(len(done))
+            return done
+        replayer = Replayer(self._session, self._evidence, timeout=self._timeout)
+        for key, request in requests.items():
+            done[key] = replayer.fulfil(request)
+            if advance is not None:
+                advance(len(done))
+        return done
+
+
+def _failed(request: Request, message: str) -> Measurement:
+    return {"request": dict(request), "status": "verifier_error", "message": message}
+
+
+def _position(request: Request) -> tuple[int, int]:
+    kind = str(request["kind"])
+    if kind == "segment":
+        return int(request["start"]), 1
+    return int(request["step"]) - (1 if kind == "loss" else 0), 0

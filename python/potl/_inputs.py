@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users pass - objects, text or paths - as the values that the drivers work with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ._errors import UsageError
+
+if TYPE_CHECKING:
+    from ._job import Job
+    from ._run import Commitment, Run
+
+
+def run_directory(run: str | os.PathLike[str] | Run) -> Path:
+    """The directory of a run, which must exist."""
+    path = Path(getattr(run, "path", run))  # type: ignore[arg-type]
+    if not path.is_dir():
+        raise UsageError(f"there is no run directory {path}", "")
+    return path
+
+
+def as_job(job: Job | str | os.PathLike[str]) -> Job:
+    """A `potl.Job` as it is, or the one in a file."""
+    if not isinstance(job, (str, os.PathLike)):
+        return job
+    from ._job import Job
+
+    _require_file(job, "job")
+    return Job.read(job)
+
+
+def as_note(commitment: Commitment | str | os.PathLike[str]) -> str:
+    """The text of a commitment: of the object, of a file, or the text itself (which has line ends,
+    a path has none).
+    """
+    if isinstance(commitment, str) and "\n" in commitment:
+        return commitment
+    if isinstance(commitment, (str, os.PathLike)):
+        # Lossless for whatever bytes there are: the parser of notes refuses what is not one.
+        _require_file(commitment, "commitment")
+        return Path(commitment).read_bytes().decode("utf-8", "surrogateescape")
+    return str(commitment)
+
+
+def _require_file(path: str | os.PathLike[str], what: str) -> None:
+    if not Path(path).is_file():
+        raise UsageError(f"there is no {what} file {os.fspath(path)}", "")

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one verification asks: the present checks and all earlier challenges of the job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from . import _core
+from ._ledger import Memory
+
+
+@dataclass
+class Question:
+    """A check with its options, under one nonce.
+
+    Attributes:
+        check: Name of the check.
+        options: Its options.
+        nonce: What its draw depends on, beside the commitment.
+        plan: Its requests, once it was planned.
+        earlier: Whether it is here only because it was asked before.
+    """
+
+    check: str
+    options: Mapping[str, Any]
+    nonce: bytes
+    plan: list[dict[str, Any]] = field(default_factory=list)
+    earlier: bool = False
+
+
+def with_earlier(asked: Sequence[Question], known: Memory) -> list[Question]:
+    """The questions of now, then those of earlier verifications that they do not contain.
+
+    Segments that were drawn for an earlier replay join the replay of now, so that each is judged
+    once; a check that is not asked now is asked again as it was then.
+    """
+    earlier = [
+        Question(name, options, bytes.fromhex(challenge.nonce), earlier=True)
+        for challenge in known.challenges
+        for name, options in challenge.checks
+    ]
+    questions = list(asked)
+    for old in earlier:
+        if any((q.check, q.options, q.nonce) == (old.check, old.options, old.nonce) for q in asked):
+            continue
+        place = next((i for i, q in enumerate(questions) if q.check == old.check == "replay"), None)
+        if place is None:
+            questions.append(old)
+            continue
+        draw = f"{old.nonce.hex()}:{int(old.options['samples'])}"
+        again = [*questions[place].options.get("repeat", ()), draw]
+        options = {**questions[place].options, "repeat": list(dict.fromkeys(again))}
+        questions[place] = replace(questions[place], options=options)
+    return questions
+
+
+def planned(questions: Sequence[Question], evidence: _core.Evidence) -> list[Question]:
+    """The questions with their requests, without earlier ones that would ask for nothing more."""
+    out = []
+    asked: set[str] = set()
+    for question in questions:
+        requests = _core.plan_check(
+            question.check, evidence, dict(question.options), question.nonce
+        )
+        keys = {request_key(request) for request in requests}
+        if question.earlier and keys <= asked:
+            continue
+        asked |= keys
+        out.append(replace(question, plan=requests))
+    return out
+
+
+def request_key(request: Mapping[str, Any]) -> str:
+    """Equal for requests that ask for the same, whatever their reason."""
+    return json.dumps({k: v for k, v in request.items() if k != "why"}, sort_keys=True)

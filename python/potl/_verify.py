@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`verify`: asks a recorded run for evidence, recomputes, and reports."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _core, _ledger
+from ._answers import Answers
+from ._checks import Check, Policy
+from ._errors import UsageError
+from ._inputs import as_job, as_note, run_directory
+from ._progress import Progress
+from ._questions import Question, planned, with_earlier
+from ._report_value import Report
+
+if TYPE_CHECKING:
+    from ._job import Job
+    from ._run import Commitment, Run
+    from ._task import Task
+
+
+def verify(
+    run: str | os.PathLike[str] | Run,
+    *,
+    job: Job | str | os.PathLike[str] | None = None,
+    commitment: Commitment | str | os.PathLike[str] | None = None,
+    task: Callable[[], Task] | str | None = None,
+    model: str | os.PathLike[str] | None = None,
+    checks: Sequence[Check] | None = None,
+    policy: Policy | None = None,
+    nonce: bytes | str | None = None,
+    published: Sequence[str] = (),
+    other_commitments: Sequence[str] = (),
+    ledger: str | os.PathLike[str] | bool | None = True,
+    workers: int = 0,
+    executor: Executor | None = None,
+    timeout: float | None = None,
+    progress: Progress = None,
+) -> Report:
+    """Checks that a run was trained as agreed.
+
+    Args:
+        run: The run directory as the prover delivered it. Nothing in it is trusted.
+        job: The verifier's own copy of what was agreed. Without it a run is never accepted.
+        commitment: The prover's commitment, received before this call: its text or a file. Without
+            it a run is never accepted.
+        task: The verifier's own `build`, or "module:function". Without it nothing can be replayed.
+        model: The delivered safetensors file; compared with the last committed state, bit for bit.
+        checks: What to look at; None chooses telemetry, PEV and as many replays as the policy
+            needs.
+        policy: How strong the evidence must be before the run can be accepted.
+        nonce: 32 bytes (or their hexadecimal form) that the challenge is drawn from; None draws
+            them now, which is right except for reproducing a report.
+        published: Notes that the prover published during training; the commitment must extend them.
+        other_commitments: Notes that the prover showed elsewhere for this job; a second one
+            rejects.
+        ledger: Where the verifier remembers the challenges of this job, all of which are repeated.
+            True: a file in the user's state directory (`XDG_STATE_HOME`), unless this very process
+            signed the commitment; None: nowhere.
+        workers: Processes that replay in parallel; the task must then be importable. 0 replays in
+            this process.
+        executor: Replays there instead; anything but threads and forked processes.
+        timeout: Seconds that one replay may take; beyond it the verdict is at best inconclusive.
+        progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
+
+    Returns:
+        The report. A bad run is a verdict, not an exception.
+
+    Raises:
+        JobMismatch: The verifier's task is not the one of its own job.
+        UsageError: A nonsensical combination of arguments.
+        MalformedError: The run, the job or the commitment cannot be read at all.
+    """
+    began = time.perf_counter()
+    directory = run_directory(run)
+    agreed = None if job is None else as_job(job)
+    own_job = None if agreed is None else agreed.core
+    note = None if commitment is None else as_note(commitment)
+    policy = Policy() if policy is None else policy
+    memory_path = _ledger_path(ledger, own_job, commitment)
+    known = _known(memory_path, own_job)
+    evidence = _core.Evidence.open(
+        str(directory),
+        job=own_job,
+        commitment=note,
+        published=list(published),
+        other_commitments=[
+            other for other in (*other_commitments, *known.commitments) if other != note
+        ],
+    )
+    chosen = list(policy.checks(evidence.job) if checks is None else checks)
+    with Answers(
+        directory,
+        evidence,
+        job=agreed,
+        note=note,
+        task=task,
+        workers=workers,
+        executor=executor,
+        timeout=timeout,
+        progress=progress,
+    ) as answers:
+        # Drawn only now: the commitment has been read, and nothing of the run can change any more.
+        drawn = _nonce(nonce)
+        asked = [Question(check.name, check.options(), drawn) for check in chosen]
+        if memory_path is not None and own_job is not None and evidence.committed:
+            # Written before anything is asked, so that an aborted verification counts.
+            challenge = _ledger.new_challenge(drawn, [(one.check, one.options) for one in asked])
+            known = _ledger.remember(
+                memory_path, job_id=own_job.id, commitment=note, challenge=challenge
+            )
+        findings = evidence.findings() + _memory_note(memory_path, known)
+        questions = planned(with_earlier(asked, known), evidence)
+        measured = answers.to([question.plan for question in questions])
+    for question, measurements in zip(questions, measured, strict=True):
+        findings += _core.judge_check(
+            question.check, evidence, dict(question.options), question.nonce, measurements
+        )
+    findings += _core.judge_model(evidence, None if model is None else os.fspath(model))
+    context = {
+        "nonce": drawn.hex(),
+        "reproduce": _reproduce(directory, job, commitment, task, model, drawn),
+        "software": f"potl {_core.version()}",
+        "seconds": time.perf_counter() - began,
+        "costs": _costs(questions, measured),
+        "checks": [{"check": one.check, "options": dict(one.options)} for one in questions],
+    }
+    return Report(_core.conclude(evidence, findings, policy=policy.options(), context=context))
+
+
+def _ledger_path(
+    ledger: str | os.PathLike[str] | bool | None,
+    job: _core.Job | None,
+    commitment: Commitment | str | os.PathLike[str] | None,
+) -> Path | None:
+    if ledger is None or ledger is False:
+        return None
+    if ledger is True:
+        # Who trains and verifies in one process tries things out, and may record a job again.
+        tried_out = getattr(commitment, "own", False)
+        return None if job is None or tried_out else _ledger.default_path(job.id)
+    if job is None:
+        raise UsageError("a ledger belongs to a job of the verifier's own", "pass job= as well")
+    return Path(ledger)
+
+
+def _memory_note(path: Path | None, known: _ledger.Memory) -> list[dict[str, Any]]:
+    if path is None or not known.commitments:
+        return []
+    times = len({challenge.nonce for challenge in known.challenges})
+    reason = (
+        f"this job was verified {times} times before; earlier challenges are repeated and earlier "
+        f"commitments compared ({path} remembers them)"
+    )
+    return [{"check": "verifier", "rule": "", "result": "note", "reason": reason}]
+
+
+def _known(path: Path | None, job: _core.Job | None) -> _ledger.Memory:
+    if path is None or job is None:
+        return _ledger.Memory()
+    return _ledger.recall(path, job_id=job.id)
+
+
+def _nonce(nonce: bytes | str | None) -> bytes:
+    if nonce is None:
+        return _core.fresh_nonce()
+    try:
+        raw = bytes.fromhex(nonce) if isinstance(nonce, str) else bytes(nonce)
+    except ValueError as error:
+        raise UsageError("a nonce is 32 bytes or their hexadecimal form", "") from error
+    if len(raw) != 32:
+        raise UsageError(f"a nonce has 32 bytes, not {len(raw)}", "")
+    return raw
+
+
+def _costs(
+    questions: Sequence[Question], measured: Sequence[Sequence[Mapping[str, Any]]]
+) -> dict[str, float]:
+    costs: dict[str, float] = {}
+    for question, measurements in zip(questions, measured, strict=True):
+        costs[question.check] = costs.get(question.check, 0.0) + sum(
+            float(value)
+            for measurement in measurements
+            for key, value in measurement.items()
+            if key.endswith("seconds")
+        )
+    return costs
+
+
+def _reproduce(
+    directory: Path, job: object, commitment: object, task: object, model: object, nonce: bytes
+) -> str:
+    """The command that gives this report again; what was passed as an object has a placeholder."""
+    name = task if isinstance(task, str) else None
+    if callable(task):
+        name = f"{getattr(task, '__module__', '')}:{getattr(task, '__qualname__', '')}"
+    words = ["potl", "verify", str(directory), "--nonce", nonce.hex()]
+    for option, value, placeholder in (
+        ("--job", job, "job.json"),
+        ("--commitment", commitment, "commitment"),
+        ("--task", name, "module:function"),
+        ("--model", model, "model.safetensors"),
+    ):
+        if value is not None:
+            text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else placeholder
+            words += [option, placeholder if "\n" in text else text]
+    return shlex.join(words)

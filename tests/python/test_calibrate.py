@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Honest replay noise as measured before a job is agreed."""
+
+import json
+import math
+
+import driver_tasks as tasks
+import pytest
+
+import potl
+
+
+@pytest.fixture(scope="module")
+def measured() -> potl.Calibration:
+    return potl.calibrate(tasks.build, steps=12, repeats=3)
+
+
+def test_every_length_and_group_is_measured(measured: potl.Calibration) -> None:
+    assert list(dict.fromkeys(entry.steps for entry in measured.noise)) == [1, 2, 5, 10, 12]
+    assert {entry.group for entry in measured.noise} >= {"parameters", "optimizer", "buffers"}
+
+
+def test_honest_noise_is_small_and_not_zero(measured: potl.Calibration) -> None:
+    largest = [entry.largest for entry in measured.noise if entry.group == "parameters"]
+    assert not measured.deterministic
+    assert all(math.isfinite(value) and value < 1e-3 for value in largest)
+    assert any(value > 0 for value in largest)
+
+
+def test_a_quiet_task_may_use_the_longest_interval(measured: potl.Calibration) -> None:
+    assert measured.checkpoint_every == 12
+
+
+def test_the_table_and_the_json_say_the_same(measured: potl.Calibration) -> None:
+    assert "checkpoint_every=12" in measured.table()
+    document = json.loads(measured.json())
+    assert document["checkpoint_every"] == 12
+    assert len(document["noise"]) == len(measured.noise)
+
+
+def test_more_steps_than_a_run_has_are_not_measured() -> None:
+    assert potl.calibrate(tasks.build, steps=1000, repeats=1).noise[-1].steps == 24
+
+
+@pytest.mark.parametrize("options", [{"steps": 0}, {"repeats": 0}])
+def test_nothing_to_measure_is_a_usage_error(options: "dict[str, int]") -> None:
+    with pytest.raises(potl.UsageError):
+        potl.calibrate(tasks.build, **options)
+
+
+def test_one_step_of_too_much_noise_recommends_nothing() -> None:
+    noise = potl.Noise(steps=1, group="parameters", median=0.5, largest=0.5, worst_tensor="w")
+    value = potl.Calibration(
+        noise=(noise,),
+        deterministic=False,
+        repeats=1,
+        tolerance_cap=0.1,
+        checkpoint_every=None,
+        seconds_per_step=0.1,
+        checkpoint_bytes=8,
+    )
+    assert "drifts too far" in value.table()

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recording: what a run directory holds, what is refused, and what the caller keeps."""
+
+import logging
+import random
+import stat
+from pathlib import Path
+
+import driver_tasks as tasks
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import potl
+from potl import _core
+
+
+@pytest.fixture(scope="module")
+def job() -> potl.Job:
+    return potl.Job.create(tasks.build, seed=7, checkpoint_every=4)
+
+
+@pytest.fixture(scope="module")
+def run(job: potl.Job, tmp_path_factory: pytest.TempPathFactory) -> potl.Run:
+    return potl.record(tasks.build, tmp_path_factory.mktemp("record") / "run", job=job)
+
+
+def test_every_step_is_recorded(run: potl.Run, job: potl.Job) -> None:
+    assert len(run.losses) == job.core.steps == 24
+    assert all(loss > 0 for loss in run.losses)
+
+
+def test_without_a_job_one_is_made_of_seed_and_interval(tmp_path: Path) -> None:
+    run = potl.record(tasks.build, tmp_path / "run", seed=7, checkpoint_every=4)
+    assert run.job.core.seed == 7
+    assert run.job.core.checkpoint_every == 4
+
+
+def test_without_a_job_seed_and_interval_are_needed(tmp_path: Path) -> None:
+    with pytest.raises(potl.UsageError, match=r"Job\.create"):
+        potl.record(tasks.build, tmp_path / "run")
+
+
+def test_a_job_and_a_seed_contradict_each_other(tmp_path: Path, job: potl.Job) -> None:
+    with pytest.raises(potl.UsageError, match="leave them out"):
+        potl.record(tasks.build, tmp_path / "run", job=job, seed=7)
+
+
+def test_a_job_may_be_a_file(tmp_path: Path, job: potl.Job, run: potl.Run) -> None:
+    job.write(tmp_path / "job.json")
+    again = potl.record(tasks.build, tmp_path / "run", job=tmp_path / "job.json")
+    assert again.losses == run.losses
+
+
+def test_two_recordings_of_a_job_end_in_the_same_state(
+    tmp_path: Path, job: potl.Job, run: potl.Run
+) -> None:
+    again = potl.record(tasks.build, tmp_path / "run", job=job)
+    assert again.final_digest == run.final_digest
+
+
+def test_the_commitment_is_a_note_over_all_records(run: potl.Run, tmp_path: Path) -> None:
+    commitment = run.commit()
+    assert commitment.size >= 24 + 3
+    assert len(commitment.root) == 32
+    assert str(commitment).splitlines()[1] == str(commitment.size)
+    commitment.write(tmp_path / "commitment")
+    assert potl.Commitment.read(tmp_path / "commitment") == commitment
+    assert (run.path / "commitment").read_text() == str(commitment)
+    assert run.commit() == commitment
+
+
+def test_the_export_is_the_final_model(run: potl.Run, tmp_path: Path) -> None:
+    run.export(tmp_path / "model.safetensors")
+    delivered = load_file(tmp_path / "model.safetensors")
+    net = tasks.model()
+    assert set(delivered) == set(net.state_dict())
+    net.load_state_dict(delivered)
+    assert net[1].num_batches_tracked == 24
+
+
+def test_the_own_key_of_a_run_is_readable_for_its_owner_only(run: potl.Run) -> None:
+    assert stat.S_IMODE((run.path / "key.pem").stat().st_mode) == 0o600
+
+
+def test_a_named_key_is_created_announced_and_used_again(
+    tmp_path: Path, job: potl.Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = tmp_path / "keys" / "trainer.pem"
+    with caplog.at_level(logging.WARNING, logger="potl"):
+        potl.record(tasks.build, tmp_path / "a", job=job, key=key)
+    assert str(key) in caplog.text
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    public = _core.PublicKey.from_pem(key.with_suffix(".pub").read_text())
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="potl"):
+        potl.record(tasks.build, tmp_path / "b", job=job, key=key)
+    assert caplog.text == ""
+    assert _core.SigningKey.from_pem(key.read_text()).public_key == public
+
+
+def test_a_lost_private_key_is_not_replaced_silently(tmp_path: Path, job: potl.Job) -> None:
+    (tmp_path / "trainer.pub").write_text(_core.SigningKey.generate().public_key.to_pem())
+    with pytest.raises(potl.UsageError, match="restore"):
+        potl.record(tasks.build, tmp_path / "run", job=job, key=tmp_path / "trainer.pem")
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("build", "named"),
+    [
+        (tasks.build_less_momentum, "momentum is 0.5, agreed was 0.9"),
+        (tasks.build_other_data, "data"),
+        (tasks.build_wider, "initial"),
+        (tasks.build_slow, "epochs"),
+    ],
+)
+def test_a_task_that_is_not_the_jobs_is_refused_by_name(
+    tmp_path: Path, job: potl.Job, build: object, named: str
+) -> None:
+    with pytest.raises(potl.JobMismatch, match=named):
+        potl.record(build, tmp_path / "run", job=job)  # type: ignore[arg-type]
+    assert not (tmp_path / "run" / "transcript.log").exists()
+
+
+def test_check_job_off_records_another_task(tmp_path: Path, job: potl.Job) -> None:
+    run = potl.record(tasks.build_less_momentum, tmp_path / "run", job=job, check_job=False)
+    assert len(run.losses) == 24
+
+
+def test_a_key_that_is_not_the_jobs_is_refused(tmp_path: Path) -> None:
+    public = tmp_path / "trainer.pub"
+    public.write_text(_core.SigningKey.generate().public_key.to_pem())
+    pinned = potl.Job.create(tasks.build, seed=7, checkpoint_every=4, trainer=public)
+    other = _core.SigningKey.generate()
+    with pytest.raises(potl.JobMismatch, match="key"):
+        potl.record(tasks.build, tmp_path / "run", job=pinned, key=other)
+    with pytest.raises(potl.UsageError, match="pins the trainer"):
+        potl.record(tasks.build, tmp_path / "run", job=pinned)
+    with pytest.raises(potl.UsageError, match="pins the trainer"):
+        potl.record(tasks.build, tmp_path / "run", job=pinned, key=tmp_path / "trainer.pem")
+    assert not (tmp_path / "trainer.pem").exists()
+
+
+def test_a_finished_run_is_not_recorded_again(run: potl.Run, job: potl.Job) -> None:
+    with pytest.raises(potl.UsageError):
+        potl.record(tasks.build, run.path, job=job)
+
+
+def test_a_directory_of_other_files_is_left_alone(tmp_path: Path, job: potl.Job) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(potl.UsageError, match="directory of its own"):
+        potl.record(tasks.build, tmp_path, job=job)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+# ---------------------------------------------------------------------- the loop in the caller's
+# hands
+
+
+def test_the_prover_yields_every_recorded_step(
+    tmp_path: Path, job: potl.Job, run: potl.Run
+) -> None:
+    with potl.Prover(tasks.build, tmp_path / "run", job=job) as prover:
+        steps = list(prover.steps())
+    assert [step.number for step in steps] == list(range(1, 25))
+    assert [step.loss for step in steps] == run.losses
+    assert {step.epoch for step in steps} == {0, 1}
+    assert prover.run.final_digest == run.final_digest
+
+
+def test_what_the_body_does_to_randomness_and_flags_does_not_matter(
+    tmp_path: Path, job: potl.Job, run: potl.Run
+) -> None:
+    with potl.Prover(tasks.build, tmp_path / "run", job=job) as prover:
+        for _ in prover.steps():
+            prover.task.model.eval()
+            torch.manual_seed(0)
+            torch.rand(3)
+            random.seed(0)
+            np.random.seed(0)
+    assert prover.run.final_digest == run.final_digest
+
+
+def test_the_callers_randomness_goes_on_as_if_nothing_happened(
+    tmp_path: Path, job: potl.Job
+) -> None:
+    torch.manual_seed(11)
+    expected = [float(torch.rand(1)) for _ in range(24)]
+    torch.manual_seed(11)
+    with potl.Prover(tasks.build, tmp_path / "run", job=job) as prover:
+        drawn = [float(torch.rand(1)) for _ in prover.steps()]
+    assert drawn == expected
+
+
+def test_leaving_early_leaves_a_run_that_can_be_resumed(
+    tmp_path: Path, job: potl.Job, run: potl.Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(logging.WARNING, logger="potl"),
+        potl.Prover(tasks.build, tmp_path / "run", job=job) as prover,
+    ):
+        for step in prover.steps():
+            if step.number == 10:
+                break
+    assert "resumed" in caplog.text
+    with pytest.raises(potl.UsageError):
+        prover.run.commit()
+    resumed = potl.record(tasks.build, tmp_path / "run", job=job)
+    assert resumed.final_digest == run.final_digest
+
+
+def test_published_notes_are_extended_by_the_commitment(tmp_path: Path, job: potl.Job) -> None:
+    notes = []
+    with potl.Prover(tasks.build, tmp_path / "run", job=job) as prover:
+        for step in prover.steps():
+            if step.number % 8 == 0:
+                notes.append(prover.publish())
+    report = potl.verify(
+        prover.run,
+        job=job,
+        commitment=prover.run.commit(),
+        task=tasks.build,
+        published=notes,
+        ledger=None,
+    )
+    assert report.verdict == "accepted", report.sentence
+
+
+def test_an_exception_in_the_body_propagates_and_the_run_can_go_on(
+    tmp_path: Path, job: potl.Job, run: potl.Run
+) -> None:
+    with (
+        pytest.raises(ZeroDivisionError),
+        potl.Prover(tasks.build, tmp_path / "run", job=job) as prover,
+    ):
+        for step in prover.steps():
+            if step.number == 7:
+                raise ZeroDivisionError
+    assert potl.record(tasks.build, tmp_path / "run", job=job).final_digest == run.final_digest
+
+
+def test_progress_is_told_after_every_step(tmp_path: Path, job: potl.Job) -> None:
+    seen: list[tuple[int, int]] = []
+    potl.record(
+        tasks.build,
+        tmp_path / "run",
+        job=job,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen == [(step, 24) for step in range(1, 25)]

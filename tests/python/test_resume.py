@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interrupted recordings: killed at any moment, stopped by Ctrl-C, continued by another process."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import driver_tasks as tasks
+import pytest
+
+import potl
+from potl import _core
+
+KILLS = 100 if os.environ.get("POTL_FULL") else 10
+
+PROGRAM = """
+import sys
+import potl, driver_tasks
+prover = potl.Prover(driver_tasks.build_slow, sys.argv[1], job="job.json", key="trainer.pem")
+with prover:
+    for step in prover.steps():
+        print(prover.acknowledged, flush=True)
+print("finished", prover.run.final_digest.hex(), flush=True)
+"""
+
+
+def start(folder: Path, name: str) -> "subprocess.Popen[str]":
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+        "POTL_TEST_STEP_SECONDS": "0.01",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, name],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("resume")
+    job = potl.Job.create(tasks.build_slow, seed=7, checkpoint_every=4, max_resumes=1000)
+    job.write(made / "job.json")
+    return made
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(folder: Path) -> potl.Run:
+    return potl.record(
+        tasks.build_slow, folder / "whole", job=folder / "job.json", key=folder / "trainer.pem"
+    )
+
+
+def acknowledged_at(process: "subprocess.Popen[str]", lines: int) -> int:
+    """What the last of so many lines says is durable; 0 when there was none."""
+    assert process.stdout is not None
+    acknowledged = 0
+    for _, line in zip(range(lines), process.stdout, strict=False):
+        if line.startswith("finished"):
+            break
+        acknowledged = int(line)
+    return acknowledged
+
+
+def recorded_steps(path: Path) -> int:
+    evidence = _core.Evidence.open(str(path), job=None, commitment=None)
+    steps = evidence.steps()["step"] + evidence.superseded_steps()["step"]
+    return max(steps, default=0)
+
+
+def test_killed_at_random_moments_it_ends_in_the_same_state_and_is_accepted(
+    folder: Path, uninterrupted: potl.Run
+) -> None:
+    seed = int(time.time())
+    draw = random.Random(seed)
+    print(f"seed {seed}, {KILLS} kills")
+    kills, runs = 0, 0
+    while kills < KILLS:
+        runs += 1
+        name = f"killed-{runs}"
+        for _ in range(min(5, KILLS - kills)):
+            process = start(folder, name)
+            acknowledged = acknowledged_at(process, draw.randint(1, 40))
+            time.sleep(draw.random() * 0.02)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            kills += 1
+            assert recorded_steps(folder / name) >= acknowledged, "an acknowledged step is lost"
+        done = start(folder, name)
+        output, problems = done.communicate(timeout=120)
+        assert done.returncode == 0, problems
+        assert output.splitlines()[-1] == f"finished {uninterrupted.final_digest.hex()}"
+    last = potl.Run(folder / name, key=folder / "trainer.pem")
+    report = potl.verify(
+        last, job=folder / "job.json", commitment=last.commit(), task=tasks.build_slow, ledger=None
+    )
+    assert report.verdict == "accepted", report.json()
+
+
+def test_control_c_propagates_and_the_run_goes_on(folder: Path, uninterrupted: potl.Run) -> None:
+    process = start(folder, "interrupted")
+    acknowledged_at(process, 20)
+    process.send_signal(signal.SIGINT)
+    _, problems = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT), problems
+    assert "KeyboardInterrupt" in problems
+    resumed = potl.record(
+        tasks.build_slow,
+        folder / "interrupted",
+        job=folder / "job.json",
+        key=folder / "trainer.pem",
+    )
+    assert resumed.final_digest == uninterrupted.final_digest
+
+
+def test_a_directory_resumes_only_its_own_job(folder: Path) -> None:
+    with potl.Prover(
+        tasks.build_slow, folder / "own", job=folder / "job.json", key=folder / "trainer.pem"
+    ) as prover:
+        next(iter(prover.steps()))
+    other = potl.Job.create(tasks.build_slow, seed=8, checkpoint_every=4)
+    with pytest.raises(potl.UsageError, match="job"):
+        potl.record(tasks.build_slow, folder / "own", job=other, key=folder / "trainer.pem")
+
+
+def test_a_directory_resumes_only_with_its_own_key(folder: Path) -> None:
+    with potl.Prover(tasks.build_slow, folder / "keyed", job=folder / "job.json") as prover:
+        next(iter(prover.steps()))
+    with pytest.raises(potl.UsageError, match="key"):
+        potl.record(
+            tasks.build_slow, folder / "keyed", job=folder / "job.json", key=folder / "trainer.pem"
+        )
+
+
+def test_without_arguments_a_run_resumes_under_its_own_job(tmp_path: Path) -> None:
+    with potl.Prover(tasks.build, tmp_path / "run", seed=3, checkpoint_every=4) as prover:
+        for step in prover.steps():
+            if step.number == 6:
+                break
+    with pytest.raises(potl.UsageError, match="seed 3"):
+        potl.record(tasks.build, tmp_path / "run", seed=4, checkpoint_every=4)
+    run = potl.record(tasks.build, tmp_path / "run", seed=3, checkpoint_every=4)
+    assert len(run.losses) == 24
+
+
+def test_telemetry_goes_on_after_a_resume(tmp_path: Path) -> None:
+    with potl.Prover(tasks.build, tmp_path / "run", seed=3, checkpoint_every=4) as prover:
+        for step in prover.steps():
+            if step.number == 6:
+                break
+    before = (tmp_path / "run" / "telemetry.log").read_bytes()
+    potl.record(tasks.build, tmp_path / "run", seed=3, checkpoint_every=4)
+    after = (tmp_path / "run" / "telemetry.log").read_bytes()
+    assert after.startswith(before) and len(after) > len(before)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The example of the README runs as written: from a plain, unguarded script and from a notebook."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+DATA = """
+import torch
+from sklearn.datasets import load_digits
+digits = load_digits()
+train_set = torch.utils.data.TensorDataset(
+    torch.tensor(digits.images, dtype=torch.float32) / 16, torch.tensor(digits.target))
+"""
+
+EXAMPLE = """
+import torch, torch.nn.functional as F, potl
+from torch import nn
+
+def build() -> potl.Task:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    return potl.Task(model=model, optimizer=torch.optim.Adam(model.parameters(), lr=1e-3),
+                     dataset=train_set, loss=F.cross_entropy, batch_size=32, epochs=5)
+
+job = potl.Job.create(build, seed=7, checkpoint_every=20); job.write("job.json")
+run = potl.record(build, "runs/1", job=job, key="trainer.pem")
+commitment = run.commit()
+report = potl.verify("runs/1", job=job, commitment=commitment, task=build,
+                     checks=[potl.Telemetry(), potl.PEV(fraction=0.1), potl.Replay(samples=12)])
+print(report.verdict, [f.reason for f in report.findings])
+report.write("report.html"); report.write("report.json"); report.write("junit.xml")
+report.raise_for_verdict()
+"""
+
+
+def run_python(code: str, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(code))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "XDG_STATE_HOME": str(folder / "state"),
+    }
+    return subprocess.run(
+        [sys.executable, *arguments, str(script)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def test_the_example_runs_as_written_from_an_unguarded_script(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    done = run_python(DATA + EXAMPLE, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("accepted ")
+    for name in (
+        "job.json",
+        "report.html",
+        "report.json",
+        "junit.xml",
+        "trainer.pem",
+        "trainer.pub",
+    ):
+        assert (tmp_path / name).stat().st_size > 0
+    assert "trainer.pem" in done.stderr, "the new key is announced"
+    assert (tmp_path / "trainer.pem").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_example_can_be_run_again_after_its_run_was_deleted(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    assert run_python(DATA + EXAMPLE, tmp_path).returncode == 0
+    done = run_python("import shutil; shutil.rmtree('runs')\n" + DATA + EXAMPLE, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_example_runs_in_a_notebook(tmp_path: Path) -> None:
+    # A notebook executes cells by exec: no source file and no importable module.
+    pytest.importorskip("sklearn")
+    cells = f"cells = [{DATA!r}, {EXAMPLE!r}]\nspace = {{'__name__': '__main__'}}\n"
+    cells += "import sys\nsys.modules['__main__'].__dict__.pop('__file__', None)\n"
+    cells += "for number, cell in enumerate(cells):\n"
+    cells += "    exec(compile(cell, f'<cell {number}>', 'exec'), space)\n"
+    done = run_python(cells, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("accepted ")
