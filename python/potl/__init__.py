@@ -2,12 +2,13 @@
 """Proof of training: record a run, commit to it, and let somebody else check it.
 
 >>> import potl
->>> job = potl.Job.create(build, seed=7, checkpoint_every=20)    # what is agreed  # doctest: +SKIP
->>> run = potl.record(build, "runs/1", job=job)                  # the prover trains  # doctest: +SKIP
->>> report = potl.verify("runs/1", job=job, commitment=run.commit(), task=build)  # doctest: +SKIP
+>>> job = potl.Job.create(build, seed=7, checkpoint_every=20)  # what is agreed # doctest: +SKIP
+>>> run = potl.record(build, "runs/1", job=job)  # the prover trains # doctest: +SKIP
+>>> commitment = run.commit()  # from here its story is fixed # doctest: +SKIP
+>>> report = potl.verify("runs/1", job=job, commitment=commitment, task=build)  # doctest: +SKIP
 
-`build` is a function without arguments that returns a `Task`. Importing this package does not import torch: names are
-loaded when they are first used.
+`build` is a function without arguments that returns a `Task`. Importing this package does not
+import torch: names are loaded when they are first used.
 """
 
 from __future__ import annotations

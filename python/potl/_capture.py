@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a live task to the tree that `potl._core.State.capture` copies.
 
-Recording captures after every step, so for a small model the walk itself must cost little: it reads the modules'
-own dictionaries, makes no `state_dict`, and keeps the description of a tensor for as long as the tensor stays where
-it is.
+Recording captures after every step, so for a small model the walk itself must cost little: it reads
+the modules' own dictionaries, makes no `state_dict`, and keeps the description of a tensor for as
+long as the tensor stays where it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.optim import Optimizer
 
 from . import _core
@@ -32,7 +32,8 @@ class TreeBuilder:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        # id -> tensor, address, shape, stride, description. Holding the tensor keeps its id from being reused.
+        # id -> tensor, address, shape, stride, description. Holding the tensor keeps its id from
+        # being reused.
         self._known: dict[int, tuple[torch.Tensor, int, Any, Any, Any]] = {}
         self._used: dict[int, tuple[torch.Tensor, int, Any, Any, Any]] = {}
         self._copies: dict[Any, Any] = {}
@@ -185,6 +186,7 @@ class TreeBuilder:
             raise NotReplayable(
                 Problem(what=problem[0], where=path or "optimizer state", remedy=problem[1])
             )
+        assert dtype is not None
         plain = tensor.detach()
         shape = tuple(plain.shape)
         layout = memory_format(plain)
@@ -206,16 +208,17 @@ class TreeBuilder:
             return described
         # The same memory seen the same way is one tensor (tied weights), so it must be one copy.
         key = (plain.device, plain.data_ptr(), plain.dtype, shape, plain.stride(), plain.is_conj())
-        described = self._copies.get(key)
-        if described is None:
+        if key not in self._copies:
             copy = plain.resolve_conj().resolve_neg().cpu().contiguous()
             described = _core.Tensor(dtype, shape, layout, copy.data_ptr(), copy.nbytes, copy)
             self._copies[key] = described
-        return described
+        return self._copies[key]
 
 
 def modules_of(root: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Every module with its name and a dot; a shared one under each name, a compiled one as what it wraps."""
+    """Every module with its name and a dot; a shared one under each name, a compiled one as what it
+    wraps.
+    """
     inner = root._modules.get("_orig_mod")
     if inner is not None and type(root).__name__ == "OptimizedModule":
         root = inner
@@ -246,7 +249,7 @@ def memory_format(tensor: torch.Tensor) -> str:
 
 
 def _problem_of(tensor: torch.Tensor, dtype: str | None) -> tuple[str, str] | None:
-    if isinstance(tensor, UninitializedTensorMixin):
+    if isinstance(tensor, (UninitializedBuffer, UninitializedParameter)):
         return (
             "a lazy module has not seen its first batch",
             "run one batch through the model in build(), or give the sizes",
@@ -261,7 +264,7 @@ def _problem_of(tensor: torch.Tensor, dtype: str | None) -> tuple[str, str] | No
         return (f"a {name} keeps its values elsewhere", "keep plain tensors in the training state")
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return (
-            f"a {tensor.layout if not tensor.is_quantized else 'quantised'} tensor cannot be captured",
+            f"a {'quantised' if tensor.is_quantized else tensor.layout} tensor cannot be captured",
             "keep dense tensors in the training state",
         )
     if dtype is None:

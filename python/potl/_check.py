@@ -23,8 +23,9 @@ _CLOSE = 1e-3
 def check(build: Build, *, seed: int = 0) -> list[Problem]:
     """Lists everything in a task that cannot be replayed, each with its remedy.
 
-    Trains two steps, restores the state between them into a freshly built task, and compares: what differs is state
-    that no checkpoint would hold. Nothing that the caller holds is changed unless `build` shares it.
+    Trains two steps, restores the state between them into a freshly built task, and compares: what
+    differs is state that no checkpoint would hold. Nothing that the caller holds is changed unless
+    `build` shares it.
 
     Args:
         build: Returns the `potl.Task`; called several times.
@@ -72,7 +73,8 @@ def _visible(task: Task) -> Iterator[Problem]:
         needed = closure is not None and closure.default is inspect.Parameter.empty
         if needed or isinstance(optimizer, torch.optim.LBFGS):
             yield Problem(
-                what=f"{type(optimizer).__name__} calls a closure, which the default step does not give it",
+                what=f"{type(optimizer).__name__} calls a closure, which the default step does "
+                "not give it",
                 where=f"optimizers/{index}",
                 remedy="use an optimizer without closure, or override Task.step",
             )
@@ -118,8 +120,9 @@ def _probe(first: Session, second: Session, build: Build, seed: int) -> Iterator
             what="a step from a restored state differs from the same step in one go"
             + (f" at {hidden}" if hidden else " in its loss"),
             where="Task",
-            remedy="something keeps state that a checkpoint does not hold, such as a Python attribute: make it a "
-            "buffer, or pass the object in state={name: object with state_dict and load_state_dict}",
+            remedy="something keeps state that a checkpoint does not hold, such as a Python "
+            "attribute: make it a buffer, or pass the object in state={name: object with "
+            "state_dict and load_state_dict}",
         )
         return
     # Only now: it calls the model once more, which would hide a count of calls.

@@ -18,10 +18,11 @@ from ._task import Task
 
 
 def code_digest(build: Any, task: Task) -> str | None:
-    """SHA-256 over the source of `build` and of every function and class of the user's that it refers to.
+    """SHA-256 over the source of `build` and of every function and class of the user's that it
+    refers to.
 
-    Installed packages are left out: the job names their versions. None when some source cannot be found (a task typed
-    into an interpreter), and then it is not compared.
+    Installed packages are left out: the job names their versions. None when some source cannot be
+    found (a task typed into an interpreter), and then it is not compared.
     """
     found: dict[int, tuple[Any, str]] = {}
     roots = [

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data: the root that binds every sample, and batches that are a function of the job.
 
-What is random in the data pipeline is seeded by the job, so that it never has to be recorded: a sample is read and
-transformed under PRF(seed, epoch, index), and a batch is collated under PRF(seed, step), by whichever process.
+What is random in the data pipeline is seeded by the job, so that it never has to be recorded: a
+sample is read and transformed under PRF(seed, epoch, index), and a batch is collated under
+PRF(seed, step), by whichever process.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def check_dataset(dataset: Any) -> list[Problem]:
     if isinstance(dataset, IterableDataset):
         return [
             Problem(
-                what=f"{type(dataset).__name__} is an IterableDataset: its samples have no numbers to draw",
+                what=f"{type(dataset).__name__} is an IterableDataset: its samples have no "
+                "numbers to draw",
                 where="dataset",
                 remedy="use a map-style data set, with __getitem__ and __len__",
             )
@@ -70,7 +72,8 @@ def scan(dataset: Any) -> DataFacts:
     """Hashes every sample, reading it under a PRF of its index.
 
     Raises:
-        NotReplayable: Two reads of one sample under the same randomness differ, or a sample has no canonical bytes.
+        NotReplayable: Two reads of one sample under the same randomness differ, or a sample has no
+            canonical bytes.
     """
     problems = check_dataset(dataset)
     if problems:
@@ -113,17 +116,19 @@ def _compare_second_read(dataset: Any, index: int, leaf: bytes, seeded: bool) ->
     if _seeded_leaf(dataset, index) != leaf:
         raise NotReplayable(
             Problem(
-                what=f"{type(dataset).__name__}[{index}] differs between two reads under the same randomness",
+                what=f"{type(dataset).__name__}[{index}] differs between two reads under the "
+                "same randomness",
                 where="dataset",
-                remedy="draw from torch, random or numpy.random (their global generators, which potl seeds), keep no "
-                "state between reads, or move the augmentation to transform=",
+                remedy="draw from torch, random or numpy.random (their global generators, which "
+                "potl seeds), keep no state between reads, or move the augmentation to transform=",
             )
         )
     many = getattr(dataset, "__getitems__", None)
-    if many is not None and not seeded and _leaf(list(many([index]))[0]) != leaf:
+    if many is not None and not seeded and _leaf(next(iter(many([index])))) != leaf:
         raise NotReplayable(
             Problem(
-                what=f"{type(dataset).__name__}.__getitems__([{index}]) is not [__getitem__({index})]",
+                what=f"{type(dataset).__name__}.__getitems__([{index}]) is not "
+                f"[__getitem__({index})]",
                 where="dataset",
                 remedy="make both return the same sample: only one of them is hashed",
             )
@@ -132,6 +137,7 @@ def _compare_second_read(dataset: Any, index: int, leaf: bytes, seeded: bool) ->
 
 def _generators() -> tuple[Any, ...]:
     """The state of every global generator that reading a sample might draw from."""
+    words: Any
     kind, words, *rest = np.random.get_state(legacy=True)
     return (
         torch.get_rng_state().numpy().tobytes(),
@@ -196,7 +202,9 @@ class Reader:
 
     @property
     def order_free(self) -> bool:
-        """Whether batches are plain collections of samples, so that their order carries no meaning."""
+        """Whether batches are plain collections of samples, so that their order carries no
+        meaning.
+        """
         return not self._seeded_collate
 
     def __call__(self, step: int, epoch: int, ids: Sequence[int]) -> Any:
@@ -251,15 +259,16 @@ def batches(
         for one in planned():
             yield one, reader(*one)
         return
-    # Forked, like torch's own default on Linux: spawned workers would import the user's main script again, which
-    # an unguarded script does not survive. Workers use one thread, so they never wait for threads of the parent.
+    # Forked, like torch's own default on Linux: spawned workers would import the user's main script
+    # again, which an unguarded script does not survive. Workers use one thread, so they never wait
+    # for threads of the parent.
     methods = multiprocessing.get_all_start_methods()
     with _random.scope():
         loader: Iterator[Any] = iter(
             DataLoader(
                 reader,  # type: ignore[arg-type]
                 batch_size=None,
-                sampler=_Plan(planned()),  # type: ignore[arg-type]
+                sampler=_Plan(planned()),
                 num_workers=num_workers,
                 collate_fn=_identity,
                 worker_init_fn=_enter_scope,

@@ -32,7 +32,9 @@ class Draft:
 
 
 def draft(build: Build, *, seed: int) -> Draft:
-    """Builds the task (three times), hashes data and initial state, and runs the schedulers ahead."""
+    """Builds the task (three times), hashes data and initial state, and runs the schedulers
+    ahead.
+    """
     watcher = Watcher()
     with _random.scope(), watcher:
         build_task(build, seed)

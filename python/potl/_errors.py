@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions. Every one derives from `PotlError` and carries a `message` and, where there is one, a `remedy`."""
+"""Exceptions. Every one derives from `PotlError` and carries a `message` and, where there is one, a
+`remedy`.
+"""
 
 from __future__ import annotations
 

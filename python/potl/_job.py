@@ -20,7 +20,8 @@ class Job:
 
     Attributes:
         core: The parsed document (`potl._core.Job`).
-        initial: The state at step 0, for jobs whose initial weights cannot be derived from the seed on every machine.
+        initial: The state at step 0, for jobs whose initial weights cannot be derived from the seed
+            on every machine.
 
     Example:
         >>> job = Job.create(build, seed=7, checkpoint_every=20)  # doctest: +SKIP
@@ -51,11 +52,13 @@ class Job:
 
         Args:
             build: Returns the `potl.Task`; called several times.
-            seed: Everything random follows from it: initial weights, batch order, dropout, augmentation.
+            seed: Everything random follows from it: initial weights, batch order, dropout,
+                augmentation.
             checkpoint_every: Steps between stored states, or "epoch".
-            trainer: The public key (PEM file or key) that must sign the run; None leaves open who trains.
-            max_segment: Longest distance between stored checkpoints that a pruned run may have, in steps; None for
-                `checkpoint_every`.
+            trainer: The public key (PEM file or key) that must sign the run; None leaves open who
+                trains.
+            max_segment: Longest distance between stored checkpoints that a pruned run may have, in
+                steps; None for `checkpoint_every`.
             arithmetic: "stock": torch's own kernels.
             tolerance_cap: Largest tolerance of a replay, as a share of the segment's update.
             max_resumes: How often recording may be resumed after a crash.
@@ -118,7 +121,8 @@ class Job:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Job:
-        """Reads a job, and the initial state beside it (`job.initial.safetensors` for `job.json`) where there is one.
+        """Reads a job, and the initial state beside it (`job.initial.safetensors` for `job.json`)
+        where there is one.
 
         Raises:
             MalformedError: Not a job.
@@ -132,7 +136,9 @@ class Job:
         return cls(core, initial=initial)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes the canonical document, and beside it the initial state if the seed does not determine it."""
+        """Writes the canonical document, and beside it the initial state if the seed does not
+        determine it.
+        """
         if self.initial is not None:
             self.initial.save(str(_beside(path)))
         temporary = Path(f"{os.fspath(path)}.part")
@@ -185,9 +191,11 @@ class Job:
 
 
 def difference(job: Job | _core.Job, session: Any, *, data: bool = True) -> list[str]:
-    """How the task of a session differs from what was agreed: one sentence each, empty when it does not.
+    """How the task of a session differs from what was agreed: one sentence each, empty when it does
+    not.
 
-    The environment is not compared: other versions may round differently, which the tolerances are for.
+    The environment is not compared: other versions may round differently, which the tolerances are
+    for.
 
     Args:
         job: What was agreed.
@@ -197,7 +205,7 @@ def difference(job: Job | _core.Job, session: Any, *, data: bool = True) -> list
     from ._data import scan
     from ._recipe import describe, differences
 
-    core: _core.Job = getattr(job, "core", job)
+    core = job if isinstance(job, _core.Job) else job.core
     task = session.task
     sizes = {
         "batch_size": task.batch_size,
@@ -226,8 +234,8 @@ def difference(job: Job | _core.Job, session: Any, *, data: bool = True) -> list
         found.append(
             "the initial state is another than agreed"
             if fields["initial_state"]["source"] == "seed"
-            else "the initial state is another than agreed: the seed does not determine it on every machine, so pass "
-            "the job as read with Job.read, with its .initial.safetensors file beside it"
+            else "the initial state is another than agreed: the seed does not determine it on "
+            "every machine, so the file beside the job (.initial.safetensors) is needed"
         )
     return found
 

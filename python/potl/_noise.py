@@ -65,8 +65,8 @@ def make(kind: str, index: int, *, order_free: bool) -> Noise:
         raise UsageError(f"no noise of kind {kind!r}", f"use one of {', '.join(KINDS)}")
     if kind == "order" and not order_free:
         raise UsageError(
-            "the order of samples has a meaning in this task, or no step has shown yet that it has none",
-            'use "threads" or "jitter": dropout, micro-batches and own collate functions go by position',
+            "the order of samples has a meaning in this task, or no step has run yet",
+            'use "threads" or "jitter": dropout and micro-batches go by position',
         )
     everything = kind == "replay"
     return Noise(

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which operators of a `build()` may give other bits on another machine.
 
-Initial weights are re-derived from the seed wherever the job is checked, so they must not depend on the processor.
-potl's own random operators do not; neither do copies, views, comparisons and single IEEE operations. Everything else
-(LAPACK in `orthogonal_`, exp and sin in position tables, sums, products of matrices) is assumed to.
+Initial weights are re-derived from the seed wherever the job is checked, so they must not depend on
+the processor. potl's own random operators do not; neither do copies, views, comparisons and single
+IEEE operations. Everything else (LAPACK in `orthogonal_`, exp and sin in position tables, sums,
+products of matrices) is assumed to.
 """
 
 from __future__ import annotations
@@ -15,32 +16,33 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # Names of operators without a trailing underscore (in-place forms count as their namesake).
-_EXACT = frozenset(
-    # creation, copies, views, selection
-    """
-    alias arange as_strided bernoulli cat clone constant_pad_nd copy _copy_from _copy_from_and_resize detach
-    diagonal empty empty_like empty_permuted empty_strided expand eye fill flip full full_like gather index index_put index_select
-    is_same_size item lift lift_fresh _local_scalar_dense masked_fill masked_scatter masked_select narrow new_empty
-    new_empty_strided new_full new_ones new_zeros nonzero ones ones_like permute repeat reshape resize roll scalar_tensor
-    scatter select set slice split split_with_sizes squeeze stack t _to_copy _to transpose tril triu unbind unfold unsqueeze
-    unsafe_split _unsafe_view view view_as_real view_as_complex where zero zeros zeros_like _reshape_alias
-    """.split()
-    # one correctly rounded operation, or none
-    + """
-    abs add all any bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min div eq equal erfinv
-    floor ge gt isfinite isinf isnan le logical_and logical_not logical_or lt max maximum min minimum mul ne neg
-    reciprocal round rsub sign sqrt sub trunc amax amin argmax argmin sort topk
-    """.split()
-    # drawn by potl
-    + "exponential normal rand rand_like randint randint_like randn randn_like random randperm uniform".split()
-)
+_MOVING = """
+    alias arange as_strided bernoulli cat clone constant_pad_nd copy _copy_from
+    _copy_from_and_resize detach diagonal empty empty_like empty_permuted empty_strided expand eye
+    fill flip full full_like gather index index_put index_select is_same_size item lift lift_fresh
+    _local_scalar_dense masked_fill masked_scatter masked_select narrow new_empty new_empty_strided
+    new_full new_ones new_zeros nonzero ones ones_like permute repeat reshape resize roll
+    scalar_tensor scatter select set slice split split_with_sizes squeeze stack t _to_copy _to
+    transpose tril triu unbind unfold unsqueeze unsafe_split _unsafe_view view view_as_real
+    view_as_complex where zero zeros zeros_like _reshape_alias
+"""
+_ROUNDED_ONCE = """
+    abs add all any bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min
+    div eq equal erfinv floor ge gt isfinite isinf isnan le logical_and logical_not logical_or lt
+    max maximum min minimum mul ne neg reciprocal round rsub sign sqrt sub trunc amax amin argmax
+    argmin sort topk
+"""
+_DRAWN_BY_POTL = """
+    exponential normal rand rand_like randint randint_like randn randn_like random randperm uniform
+"""
+_EXACT = frozenset(f"{_MOVING} {_ROUNDED_ONCE} {_DRAWN_BY_POTL}".split())
 
 
-class Watcher(TorchDispatchMode):
+class Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes the names of operators whose floating-point results may depend on the machine."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.operators: set[str] = set()
 
     def __torch_dispatch__(

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""potl's counter-based randomness under torch: what a random operator draws is a function of the job.
+"""potl's counter-based randomness under torch: what a random operator draws is a function of the
+job.
 
-torch's own random operators differ in bits between instruction sets and library versions. Inside a `scope` they are
-replaced, on the CPU, by fills from Philox (`potl._core.fill_*`). Every operator draws a 126-bit subkey from the torch
-generator that it was given, by torch's stock integer operator, so the position in the sequence stays in torch's own
-generator state: `torch.utils.checkpoint`, which saves and restores that state, works. The sequence itself is set by
+torch's own random operators differ in bits between instruction sets and library versions. Inside a
+`scope` they are replaced, on the CPU, by fills from Philox (`potl._core.fill_*`). Every operator
+draws a 126-bit subkey from the torch generator that it was given, by torch's stock integer
+operator, so the position in the sequence stays in torch's own generator state:
+`torch.utils.checkpoint`, which saves and restores that state, works. The sequence itself is set by
 `seed_all` and `seed_torch` from a key (`potl._core.derive_key`).
 
-Outside of a scope, and in other threads, the stock operators run. A scope saves the user's generators (torch, CUDA,
-`random`, NumPy) and restores them at its end. Deterministic, but only on the same machine: `torch.log_normal_`
-(goes through exp), `poisson`, `binomial`, gamma and Dirichlet samples, `multinomial` with replacement, and CUDA's
-operators, which are seeded but not replaced.
+Outside of a scope, and in other threads, the stock operators run. A scope saves the user's
+generators (torch, CUDA, `random`, NumPy) and restores them at its end. Deterministic, but only on
+the same machine: `torch.log_normal_` (goes through exp), `poisson`, `binomial`, gamma and Dirichlet
+samples, `multinomial` with replacement, and CUDA's operators, which are seeded but not replaced.
 """
 
 from __future__ import annotations
@@ -32,9 +34,12 @@ from ._errors import UnsupportedError, UsageError
 
 Generator = torch.Generator | None
 
-# The state of torch's CPU generator as 64-bit words: seed, left and seeded, next, 624 words of Mersenne Twister (32 bits
-# each), and what normal_ keeps. The layout is that of torch's own checkpoints; `install` refuses another.
+# The state of torch's CPU generator as 64-bit words: seed, left and seeded, next, 624 words of
+# Mersenne Twister (32 bits each), and what normal_ keeps. The layout is that of torch's own
+# checkpoints; `install` refuses another.
 _STATE_WORDS = 632
+# Seeded, and one draw left before the next twist.
+_FRESH = 1 << 32 | 1
 
 
 class _Randomness:
@@ -58,7 +63,8 @@ _CPU_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 @contextlib.contextmanager
 def scope() -> Iterator[None]:
-    """Makes this thread draw from potl's randomness; at the end the user's generators are as they were.
+    """Makes this thread draw from potl's randomness; at the end the user's generators are as they
+    were.
 
     Nests. Only one thread at a time can be in a scope.
 
@@ -93,7 +99,9 @@ def scope() -> Iterator[None]:
 
 @contextlib.contextmanager
 def suspended() -> Iterator[None]:
-    """Inside of a scope: gives a block of the user's code the user's generators and torch's own operators back."""
+    """Inside of a scope: gives a block of the user's code the user's generators and torch's own
+    operators back.
+    """
     if _it.thread != threading.get_ident():
         yield
         return
@@ -109,7 +117,9 @@ def suspended() -> Iterator[None]:
 
 
 def install() -> None:
-    """Keeps potl's operators registered until as many calls of `uninstall`. They act only inside a scope."""
+    """Keeps potl's operators registered until as many calls of `uninstall`. They act only inside a
+    scope.
+    """
     with _it.lock:
         _it.users += 1
         if _it.library is None:
@@ -121,8 +131,16 @@ def uninstall() -> None:
     with _it.lock:
         _it.users -= 1
         if _it.users == 0 and _it.library is not None:
-            _it.library._destroy()
+            _it.library._destroy()  # type: ignore[no-untyped-call]
             _it.library = None
+
+
+def was_used() -> bool:
+    """Whether anything, compiled code included, has drawn from torch's CPU generator since
+    `seed_torch`.
+    """
+    state = torch.default_generator.get_state().view(torch.int64)
+    return int(state[1]) != _FRESH
 
 
 def draws() -> int:
@@ -136,7 +154,7 @@ def _save() -> dict[str, Any]:
         "random": random.getstate(),
         "numpy": np.random.get_state(),
     }
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         saved["cuda"] = torch.cuda.get_rng_state_all()
     return saved
 
@@ -153,14 +171,16 @@ def _restore(saved: dict[str, Any]) -> None:
 
 
 def seed_torch(key: bytes) -> None:
-    """Sets torch's CPU generator (all 19,968 bits of it) and, when CUDA is in use, CUDA's, from a derived key."""
+    """Sets torch's CPU generator (all 19,968 bits of it) and, when CUDA is in use, CUDA's, from a
+    derived key.
+    """
     words = np.empty(312, dtype=np.int64)
     _core.fill_integers(words, key, 0, -(2**63), 2**63 - 1)
     state = np.zeros(_STATE_WORDS, dtype=np.int64)
-    state[1] = 1 | 1 << 32  # one draw left before the next twist; seeded
+    state[1] = _FRESH
     state[3 : 3 + 624] = words.view(np.uint32)
     torch.default_generator.set_state(torch.from_numpy(state).view(torch.uint8))
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(int.from_bytes(key[:8], "little") >> 1)
 
 
@@ -168,7 +188,7 @@ def seed_all(key: bytes) -> None:
     """`seed_torch`, and Python's and NumPy's global generators."""
     seed_torch(key)
     random.seed(int.from_bytes(key, "little"))
-    np.random.seed(np.frombuffer(key, dtype="<u4"))
+    np.random.seed(int.from_bytes(key[-4:], "little"))
 
 
 # ---------------------------------------------------------------------- operators
@@ -180,12 +200,12 @@ def _register() -> torch.library.Library:
             f"torch {torch.__version__} keeps its generator in a form that potl does not know",
             "use a torch version that this potl supports",
         )
-    library = torch.library.Library("aten", "IMPL")
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # overriding is what we want
         for name, function in _OPERATORS.items():
             stock = torch.library.get_kernel("aten::" + name, "CPU")
-            library.impl(name, _switch(stock, function), "CPU", allow_override=True)
+            library.impl(name, _switch(stock, function), "CPU", allow_override=True)  # type: ignore[no-untyped-call]
     return library
 
 
@@ -207,7 +227,9 @@ def _subkey(generator: Generator) -> bytes:
 
 
 def _fill(target: torch.Tensor, fill: Callable[[Any], None]) -> torch.Tensor:
-    """Has `fill` write a float array in row-major order, then rounds and copies if `target` is not one."""
+    """Has `fill` write a float array in row-major order, then rounds and copies if `target` is not
+    one.
+    """
     if target.numel() == 0:
         return target
     dtype = target.dtype
@@ -337,7 +359,7 @@ def _normal_of(
         _require(bool((std >= 0).all()), "normal expects all elements of std >= 0.0")
     else:
         _require(std >= 0.0, f"normal expects std >= 0.0, but found std {std}")
-    shape = torch.broadcast_shapes(*(value.shape for value in like))
+    shape = torch.broadcast_shapes(*(value.shape for value in like))  # type: ignore[no-untyped-call]
     out = torch.empty(shape, dtype=like[0].dtype)
     return _normal_(out, 0.0, 1.0, generator).mul_(std).add_(mean)
 

@@ -88,9 +88,9 @@ def dry_run(task: Task) -> tuple[RateRuns | None, Description | None]:
     """Runs the schedulers of a fresh task ahead, without training.
 
     Returns:
-        The learning rates of all steps, run-length encoded, or None where they depend on the training; and which
-        options of optimizers and values of schedulers change on the way, or None when only the training can tell
-        (an overridden `Task.step`).
+        The learning rates of all steps, run-length encoded, or None where they depend on the
+        training; and which options of optimizers and values of schedulers change on the way, or
+        None when only the training can tell (an overridden `Task.step`).
     """
     if overrides_step(task):
         return None, None

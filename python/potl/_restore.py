@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the tree of a recorded state back into a live task, exactly: nothing is cast, skipped or left over."""
+"""From the tree of a recorded state back into a live task, exactly: nothing is cast, skipped or
+left over.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ def restore_task(task: Task, tree: Tree) -> None:
     """Makes `task` hold the state of `tree` (everything but the counters, which are the session's).
 
     Raises:
-        MismatchError: The state is of another task: the path of the first difference is named. The task is then
-            partly restored.
+        MismatchError: The state is of another task: the path of the first difference is named. The
+            task is then partly restored.
     """
     placed = Placed()
     with torch.no_grad(), warnings.catch_warnings():
@@ -65,8 +67,8 @@ def _both(live: Any, value: Any, path: str) -> bool:
 
 
 def _load(live: Any, value: Any, path: str, placed: Placed) -> None:
-    # Values take the container types of the live ones; tensors are new, because what state_dict returns may be shared
-    # with the object only in part.
+    # Values take the container types of the live ones; tensors are new, because what state_dict
+    # returns may be shared with the object only in part.
     live.load_state_dict(from_tree(value, live.state_dict(), placed, path))
 
 
@@ -90,7 +92,7 @@ def _restore_module(root: nn.Module, tree: Tree, path: str, placed: Placed) -> N
             _place(live, value, f"{path}/buffers/{name}", placed)
     for name, parameter in sorted(parameters.items(), key=_bytewise):
         value = tree["parameters"][name]
-        if _both(parameter, value, f"{path}/parameters/{name}"):
+        if _both(parameter, value, f"{path}/parameters/{name}") and parameter is not None:
             _place(parameter, value, f"{path}/parameters/{name}", placed)
             parameter.grad = None
             flag = tree["requires_grad"][name]

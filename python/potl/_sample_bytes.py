@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Canonical bytes of a sample: what a leaf of the data root hashes. docs/task.md specifies them.
 
-Every value is a tag byte, then its content; lengths and dims are 64-bit little-endian. Nothing is left out and nothing
-is ambiguous: different samples have different bytes, and the same sample has the same bytes on every machine.
+Every value is a tag byte, then its content; lengths and dims are 64-bit little-endian. Nothing is
+left out and nothing is ambiguous: different samples have different bytes, and the same sample has
+the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def sample_bytes(sample: Any) -> bytes:
     """The canonical bytes of what a data set returned for one index.
 
     Raises:
-        NotReplayable: The sample holds a value of a type without canonical bytes; the path and type are named.
+        NotReplayable: The sample holds a value of a type without canonical bytes; the path and type
+            are named.
     """
     parts: list[bytes] = []
     _write(sample, parts, "sample", 0)
@@ -134,6 +136,7 @@ def _refusal(value: Any, path: str, name: str = "") -> NotReplayable:
         Problem(
             what=f"{path} is a {name}, which has no canonical bytes to hash",
             where="dataset",
-            remedy="return tensors, NumPy arrays, PIL images, numbers, strings, bytes, tuples, lists or dicts",
+            remedy="return tensors, NumPy arrays, PIL images, numbers, strings, bytes, tuples, "
+            "lists or dicts",
         )
     )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which samples and learning rates belong to a step: from the job, or from the task where there is no job yet."""
+"""Which samples and learning rates belong to a step: from the job, or from the task where there is
+no job yet.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ import torch
 from . import _core
 from ._task import Task, is_metric_driven
 
-# Relative: some hundred thousand units in the last place, far below any rate that somebody would choose.
+# Relative: some hundred thousand units in the last place, far below any rate that somebody would
+# choose.
 _ROUNDING = 1e-10
 
 
@@ -96,9 +99,11 @@ def rates_of(task: Task) -> list[float]:
 
 
 def set_rates(task: Task, rates: Sequence[float] | None) -> None:
-    """Puts agreed rates in the place of what schedulers computed for them with whatever mathematical library.
+    """Puts agreed rates in the place of what schedulers computed for them with whatever
+    mathematical library.
 
-    A rate that differs by more than rounding is left as it is: it is not for a replay to correct another recipe.
+    A rate that differs by more than rounding is left as it is: it is not for a replay to correct
+    another recipe.
     """
     if rates is None:
         return

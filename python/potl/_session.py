@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One task under one job's randomness: capture, restore and run steps, the same way for training and for replay."""
+"""One task under one job's randomness: capture, restore and run steps, the same way for training
+and for replay.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,8 @@ from ._trees import first_difference, fixed_part
 from ._weights import load_weights
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from ._job import Job
 
 Build = Callable[[], Task]
@@ -49,8 +53,8 @@ class StepResult:
 class Session:
     """A task that was built under a job's seed.
 
-    All of a session's work happens under potl's randomness; the user's generators are as before when a method returns.
-    Loops hold `active()` so that they are saved and restored once.
+    All of a session's work happens under potl's randomness; the user's generators are as before
+    when a method returns. Loops hold `active()` so that they are saved and restored once.
 
     Example:
         >>> with Session.open(build, seed=7) as session:  # doctest: +SKIP
@@ -85,21 +89,20 @@ class Session:
         Args:
             build: Returns the `Task`; called once.
             seed: The job's seed.
-            job: What was agreed. Without it the schedule is the task's own, and learning rates are not pinned.
+            job: What was agreed. Without it the schedule is the task's own, and learning rates are
+                not pinned.
 
         Raises:
-            UsageError: `build` does not return a usable task, or the job has another seed. Whether the task is the
-                job's is another question: `difference` of `_job` answers it.
+            UsageError: `build` does not return a usable task, or the job has another seed. Whether
+                the task is the job's is another question: `difference` of `_job` answers it.
         """
-        core: _core.Job | None = getattr(job, "core", job)
+        core = job if job is None or isinstance(job, _core.Job) else job.core
         if core is not None and core.seed != seed:
             raise UsageError(f"seed={seed}, but the job's seed is {core.seed}", "pass job.seed")
         with _random.scope():
             task = build_task(build, seed)
-            if core is None:
-                schedule = Schedule.of_task(task, seed=seed)
-            else:
-                schedule = Schedule.of_job(core)
+            own = Schedule.of_task(task, seed=seed)
+            schedule = own if core is None else Schedule.of_job(core)
             reader = Reader(
                 task.dataset,
                 seed=seed,
@@ -175,8 +178,8 @@ class Session:
                     Problem(
                         what=f"the flag {name} changed during training",
                         where=f"model/{name}/{place}",
-                        remedy="set flags in build(), or change them in an overridden Task.step, which makes them "
-                        "part of what is trained",
+                        remedy="set flags in build(), or change them in an overridden Task.step, "
+                        "which makes them part of what is trained",
                     )
                 )
 
@@ -221,7 +224,7 @@ class Session:
             batch = self._on_device(step, batch)
             set_rates(task, schedule.rates_at(step))
             rates = rates_of(task)
-            scale = None if task.scaler is None else task.scaler.get_scale()
+            scale = 0.0 if task.scaler is None else task.scaler.get_scale()
             self._squared_norm = 0.0
             self._running = step
             if overrides_step(task):
@@ -233,7 +236,7 @@ class Session:
             self._end_step(step, loss)
             skipped = task.scaler is not None and task.scaler.get_scale() < scale
             norm = math.sqrt(self._squared_norm)
-            self._drew = bool(self._drew) or drawn > 0
+            self._drew = bool(self._drew) or drawn > 0 or _random.was_used()
             return StepResult(
                 loss=loss,
                 rates=rates,
@@ -244,7 +247,8 @@ class Session:
             )
 
     def loss_at(self, step: int, batch: Any) -> float:
-        """The loss that step `step` would report from the state as it is: train mode, the step's own randomness.
+        """The loss that step `step` would report from the state as it is: train mode, the step's
+        own randomness.
 
         Nothing changes: buffers that the forward pass updates are restored.
 
@@ -261,11 +265,13 @@ class Session:
                 loss = self.task.compute_loss(part, "mean").detach()
                 scaled = loss if share == 1.0 else loss * share
                 whole = scaled if whole is None else whole + scaled
-            self._drew = bool(self._drew) or _random.draws() > drawn
+            self._drew = bool(self._drew) or _random.draws() > drawn or _random.was_used()
             return _as_number(whole)
 
     def subset_loss(self, ids: Sequence[int]) -> tuple[float, float]:
-        """Mean and standard deviation of the per-sample losses of `ids` at the state as it is, in train mode."""
+        """Mean and standard deviation of the per-sample losses of `ids` at the state as it is, in
+        train mode.
+        """
         epoch = min(self._step // self._schedule.steps_per_epoch, self.task.epochs - 1)
         losses: list[torch.Tensor] = []
         with _random.scope(), torch.no_grad(), self._unchanged():
@@ -292,12 +298,14 @@ class Session:
         """Runs steps with other rounding than usual, as honest hardware might: for calibration.
 
         Args:
-            kind: "threads" (another number of threads), "order" (the samples of a batch permuted), "jitter"
-                (gradients changed by about one rounding error), or "replay" for all that apply to this task.
+            kind: "threads" (another number of threads), "order" (the samples of a batch permuted),
+                "jitter" (gradients changed by about one rounding error), or "replay" for all that
+                apply to this task.
             index: Which of many variations.
 
         Raises:
-            UsageError: An unknown kind, or "order" for a task in which the order of samples has a meaning.
+            UsageError: An unknown kind, or "order" for a task in which the order of samples has a
+                meaning.
         """
         return self._perturbed(_noise.make(kind, index, order_free=self._order_free))
 
@@ -315,8 +323,8 @@ class Session:
 
     @property
     def _order_free(self) -> bool:
-        # Dropout masks go to positions in a batch, and micro-batches to parts of it. Before the first step nobody knows
-        # whether the model draws.
+        # Dropout masks go to positions in a batch, and micro-batches to parts of it. Before the
+        # first step nobody knows whether the model draws.
         return self._reader.order_free and self.task.accumulate == 1 and self._drew is False
 
     # ------------------------------------------------------------------ scopes
@@ -327,7 +335,9 @@ class Session:
 
     @contextlib.contextmanager
     def user_code(self) -> Iterator[None]:
-        """Inside `active()`: a block of the user's code, with the user's generators; train flags are restored after."""
+        """Inside `active()`: a block of the user's code, with the user's generators; train flags
+        are restored after.
+        """
         flags = [(module, module.training) for module in self.task.model.modules()]
         try:
             with _random.suspended():
@@ -344,7 +354,7 @@ class Session:
         self.task._before_micro_batch = _no_seed
         self._finalizer()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -372,8 +382,7 @@ class Session:
         if self._noise is not None:
             self._noise.disturb(gradients, self._step)
         if gradients:
-            dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
-            norm = float(torch.nn.utils.get_total_norm(dense))
+            norm = _norm(gradients)
             self._squared_norm += norm * norm
 
     def _end_step(self, step: int, loss: float) -> None:
@@ -389,7 +398,9 @@ class Session:
 
     @contextlib.contextmanager
     def _unchanged(self) -> Iterator[None]:
-        """Puts back what a forward pass changes (buffers, extra state), and parameters that noise disturbed."""
+        """Puts back what a forward pass changes (buffers, extra state), and parameters that noise
+        disturbed.
+        """
         before = self.capture()
         if self._noise is not None:
             self._noise.disturb([p.detach() for p in self.task.model.parameters()], self._step)
@@ -425,10 +436,21 @@ def build_task(build: Build, seed: int) -> Task:
     return task
 
 
+def _norm(gradients: list[torch.Tensor]) -> float:
+    first = gradients[0]
+    if all(
+        g.dtype == first.dtype and g.device == first.device and g.layout is torch.strided
+        for g in gradients
+    ):
+        # What get_total_norm does, without sorting the tensors into groups.
+        return float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
+    dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
+    return float(torch.nn.utils.get_total_norm(dense))
+
+
 def _as_number(loss: Any) -> float:
-    if isinstance(loss, (float, torch.Tensor)):
-        if isinstance(loss, float) or loss.numel() == 1:
-            return float(loss)
+    if isinstance(loss, float) or (isinstance(loss, torch.Tensor) and loss.numel() == 1):
+        return float(loss)
     raise UsageError(
         f"step returned {type(loss).__name__}", "return the mean loss of the batch from Task.step"
     )

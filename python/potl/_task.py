@@ -21,9 +21,10 @@ Scheduler = Any
 class Task:
     """One training task: everything that a step needs.
 
-    One step is one optimizer update on one batch of `batch_size` samples, which `accumulate` cuts into micro-batches.
-    Override `compute_loss` for another forward pass and `step` for another update; whoever overrides `step` with
-    several random forward passes asks `micro_batches` for the parts, so that each gets its own randomness.
+    One step is one optimizer update on one batch of `batch_size` samples, which `accumulate` cuts
+    into micro-batches. Override `compute_loss` for another forward pass and `step` for another
+    update; whoever overrides `step` with several random forward passes asks `micro_batches` for the
+    parts, so that each gets its own randomness.
 
     Args:
         model: The module to train. Its `training` flags are left as `build` set them.
@@ -41,9 +42,12 @@ class Task:
         num_workers: Processes that read data; batches do not depend on it.
         autocast: A dtype (`torch.bfloat16`) or a `torch.autocast` object for the forward pass.
         scaler: A `torch.amp.GradScaler`.
-        ema: An averaged copy of the model, for example `torch.optim.swa_utils.AveragedModel`, updated after each step.
-        state: More objects with `state_dict` and `load_state_dict` that belong to the training state, by name.
-        init: A safetensors file whose tensors replace the model's of the same name before step 1 (fine-tuning).
+        ema: An averaged copy of the model, for example `torch.optim.swa_utils.AveragedModel`,
+            updated after each step.
+        state: More objects with `state_dict` and `load_state_dict` that belong to the training
+            state, by name.
+        init: A safetensors file whose tensors replace the model's of the same name before step 1
+            (fine-tuning).
         scheduler_interval: "step" or "epoch": when schedulers advance.
 
     Raises:
@@ -53,7 +57,8 @@ class Task:
         >>> from torch.utils.data import TensorDataset
         >>> model = nn.Linear(4, 2)
         >>> data = TensorDataset(torch.zeros(8, 4), torch.zeros(8, dtype=torch.int64))
-        >>> task = Task(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), dataset=data,
+        >>> task = Task(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        dataset=data,
         ...             loss=nn.functional.cross_entropy, batch_size=4, epochs=1)
         >>> task.steps_per_epoch
         2
@@ -157,14 +162,18 @@ class Task:
     # ------------------------------------------------------------------ pieces for overrides
 
     def micro_batches(self, batch: Any) -> Iterator[tuple[Any, float]]:
-        """The parts of a batch, each with its share of the samples. Randomness is set before each part."""
+        """The parts of a batch, each with its share of the samples. Randomness is set before each
+        part.
+        """
         parts = split_batch(batch, self.accumulate)
         for index, (part, share) in enumerate(parts):
             self._before_micro_batch(index)
             yield part, share
 
     def update(self, loss: torch.Tensor) -> None:
-        """Clips the gradients, steps optimizers, scaler and (per step) schedulers, and updates the average."""
+        """Clips the gradients, steps optimizers, scaler and (per step) schedulers, and updates the
+        average.
+        """
         if self.grad_clip is not None:
             if self.scaler is not None:
                 for optimizer in self.optimizers:
@@ -272,7 +281,8 @@ class Task:
         for name, kept in self.state.items():
             if not hasattr(kept, "state_dict") or not hasattr(kept, "load_state_dict"):
                 raise UsageError(
-                    f"state[{name!r}] is a {type(kept).__name__} without state_dict/load_state_dict",
+                    f"state[{name!r}] is a {type(kept).__name__} without state_dict and "
+                    "load_state_dict",
                     "give the class both methods",
                 )
         own = {id(p) for p in self.model.parameters()}
@@ -310,7 +320,9 @@ def batch_length(batch: Any) -> int:
 
 
 def split_batch(batch: Any, parts: int) -> list[tuple[Any, float]]:
-    """Cuts a collated batch along dimension 0 into at most `parts` consecutive parts of about equal size."""
+    """Cuts a collated batch along dimension 0 into at most `parts` consecutive parts of about equal
+    size.
+    """
     if parts == 1:
         return [(batch, 1.0)]
     count = batch_length(batch)
@@ -328,7 +340,9 @@ def split_batch(batch: Any, parts: int) -> list[tuple[Any, float]]:
 
 
 def select_samples(batch: Any, which: slice | torch.Tensor, count: int) -> Any:
-    """`batch` with only the samples `which`: tensors and lists of `count` entries are cut, the rest is kept."""
+    """`batch` with only the samples `which`: tensors and lists of `count` entries are cut, the rest
+    is kept.
+    """
     if isinstance(batch, torch.Tensor):
         return batch[which] if batch.dim() and batch.shape[0] == count else batch
     if isinstance(batch, Mapping):
@@ -364,13 +378,15 @@ def to_device(batch: Any, device: torch.device) -> Any:
 
 
 def _unreduced(loss: Callable[..., torch.Tensor], output: Any, target: Any) -> torch.Tensor:
+    options: Any = loss
     if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
-        before = loss.reduction
-        loss.reduction = "none"
+        before = options.reduction
+        options.reduction = "none"
         try:
-            return loss(output, target)
+            each: torch.Tensor = loss(output, target)
+            return each
         finally:
-            loss.reduction = before
+            options.reduction = before
     try:
         accepts = "reduction" in inspect.signature(loss).parameters
     except (TypeError, ValueError):

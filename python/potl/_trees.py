@@ -47,10 +47,12 @@ def same_float(a: float, b: float) -> bool:
 
 
 def fixed_part(tree: Mapping[str, Any], varying: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a state that belong to the recipe: flags, options of optimizers, schedulers and scaler.
+    """The values of a state that belong to the recipe: flags, options of optimizers, schedulers and
+    scaler.
 
-    A task with the default step never changes them, so they are the agreed ones in every honest state. Whoever could
-    choose them in a checkpoint could change the recipe there and have every later segment replay to it.
+    A task with the default step never changes them, so they are the agreed ones in every honest
+    state. Whoever could choose them in a checkpoint could change the recipe there and have every
+    later segment replay to it.
 
     Args:
         tree: A state.

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python values in and out of a state: typed, exact, and refused by name when they have no typed form."""
+"""Python values in and out of a state: typed, exact, and refused by name when they have no typed
+form.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,11 @@ import torch
 from . import _core
 from ._errors import MismatchError, NotReplayable, Problem
 
-DTYPES: dict[torch.dtype, str] = {
-    getattr(torch, name): name
-    for name in (
-        "bool uint8 int8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 "
-        "float8_e4m3fn float8_e5m2 complex64"
-    ).split()
-}
+_NAMES = """
+    bool uint8 int8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 float64
+    float8_e4m3fn float8_e5m2 complex64
+"""
+DTYPES: dict[torch.dtype, str] = {getattr(torch, name): name for name in _NAMES.split()}
 DTYPE_OF: dict[str, torch.dtype] = {name: dtype for dtype, name in DTYPES.items()}
 
 _PLAIN = frozenset((bool, int, float, str, bytes, type(None)))
@@ -60,20 +60,25 @@ def refusal(value: Any, path: str) -> NotReplayable:
         Problem(
             what=f"a {kind.__module__}.{kind.__qualname__} cannot be part of a training state",
             where=path,
-            remedy="keep state in tensors, int, float, bool, str, bytes, None, lists, tuples and dicts",
+            remedy="keep state in tensors, int, float, bool, str, bytes, None, lists, tuples and "
+            "dicts",
         )
     )
 
 
 class Placed(dict[str, torch.Tensor]):
-    """Live tensors by their path in the state, for aliases, and which memory has been written already."""
+    """Live tensors by their path in the state, for aliases, and which memory has been written
+    already.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._written: set[tuple[Any, ...]] = set()
 
     def claim(self, live: torch.Tensor) -> bool:
-        """Whether nothing has been restored to this tensor's place yet; from now on something has."""
+        """Whether nothing has been restored to this tensor's place yet; from now on something
+        has.
+        """
         place = (live.device, live.data_ptr(), live.dtype, live.shape)
         if live.numel() and place in self._written:
             return False
@@ -109,8 +114,8 @@ def from_tree(value: Any, live: Any, placed: Placed, path: str) -> Any:
 
     Args:
         value: A value of `State.tree()`.
-        live: What the task holds at the same place: its container types are kept, and its tensor, when dtype and
-            shape fit, is overwritten and returned.
+        live: What the task holds at the same place: its container types are kept, and its tensor,
+            when dtype and shape fit, is overwritten and returned.
         placed: Tensors by their path in the state, for aliases; extended.
         path: For errors.
     """

@@ -114,10 +114,12 @@ PROBLEMS = {
     ),
     "hidden state of a task": (lambda: own(Stateful), "a restored state differs", "buffer"),
     "hidden state of a loss": (
-        lambda: tasks.task(tasks.mlp(), loss=LossWithMemory()), "a restored state differs", "state=",
+        lambda: tasks.task(tasks.mlp(), loss=LossWithMemory()),
+        "a restored state differs", "state=",
     ),
     "an iterable dataset": (
-        lambda: tasks.task(tasks.mlp(), dataset=Stream()), "Stream is an IterableDataset", "map-style",
+        lambda: tasks.task(tasks.mlp(), dataset=Stream()),
+        "Stream is an IterableDataset", "map-style",
     ),
     "LBFGS": (lambda: with_optimizer(torch.optim.LBFGS), "LBFGS calls a closure", "override"),
     "an optimizer with a closure": (
@@ -130,9 +132,13 @@ PROBLEMS = {
     "an unknown state type": (lambda: own(Task, state={"odd": Odd()}), "a builtins.set", "dicts"),
     "a model from outside": (lambda: tasks.task(_model), "return the same model", "inside"),
     "an unseeded initialiser": (shifted_by(_private.random), "two calls of build differ", "seeds"),
-    "a clock": (shifted_by(lambda: time.time_ns() % 1_000_003), "two calls of build differ", "seeds"),
+    "a clock": (
+        shifted_by(lambda: time.time_ns() % 1_000_003), "two calls of build differ", "seeds",
+    ),
     "an unseeded step": (
-        lambda: tasks.task(tasks.mlp(), loss=lambda o, y: F.cross_entropy(o, y) * _private.random()),
+        lambda: tasks.task(
+            tasks.mlp(), loss=lambda o, y: F.cross_entropy(o, y) * _private.random()
+        ),
         "two trainings from the same seed differ", "draw random numbers",
     ),
     "a step with another loss": (lambda: own(OtherLoss), "compute_loss gives", "override"),

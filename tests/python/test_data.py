@@ -63,10 +63,12 @@ def same(a, b):
 # ---------------------------------------------------------------------- canonical bytes
 
 SAMPLES = [
-    None, True, False, 1, 0, -1, 1.0, -0.0, 0.0, float("nan"), "", "1", b"", b"1", (), [], {}, (1,), [1], ((1,),),
+    None, True, False, 1, 0, -1, 1.0, -0.0, 0.0, float("nan"), "", "1", b"", b"1",
+    (), [], {}, (1,), [1], ((1,),),
     (1, 2), ((1, 2),), {"a": 1}, {"a": 2}, {"b": 1}, {1: "a"}, 10**30,
-    torch.zeros(2), torch.zeros(2, dtype=torch.float64), torch.zeros(1, 2), torch.zeros(2, 1), torch.zeros(0),
-    torch.zeros(0, 3), torch.zeros(2, dtype=torch.int32), torch.tensor(0.0), torch.tensor([1.0, 0.0]),
+    torch.zeros(2), torch.zeros(2, dtype=torch.float64), torch.zeros(1, 2), torch.zeros(2, 1),
+    torch.zeros(0), torch.zeros(0, 3), torch.zeros(2, dtype=torch.int32), torch.tensor(0.0),
+    torch.tensor([1.0, 0.0]),
     torch.zeros(2, dtype=torch.bfloat16), torch.zeros(4, dtype=torch.bool),
     np.zeros(2), np.zeros(2, dtype=np.float32), np.float32(0), np.zeros((2, 1)),
 ]  # fmt: skip

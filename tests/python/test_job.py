@@ -284,7 +284,7 @@ def test_weights_from_a_file_replace_those_of_the_same_name(tmp_path):
         assert torch.equal(session.task.model[0].weight, torch.ones(6, 8))
         assert difference(job, session) == []
     save_file({"9.weight": torch.ones(6, 8)}, str(path))
-    with pytest.raises(UsageError, match="9.weight"):
+    with pytest.raises(UsageError, match=r"9\.weight"):
         create(build)
     save_file({"0.weight": torch.ones(6, 8, dtype=torch.float64)}, str(path))
     with pytest.raises(MismatchError, match="float64"):

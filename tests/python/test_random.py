@@ -76,7 +76,8 @@ def test_equal_keys_draw_equal_values_and_other_keys_do_not(name):
     ],
 )
 def test_moments_are_those_of_the_distribution(make, mean, deviation):
-    # Fixed key, so this never alarms by chance; six standard errors would be a 2e-9 event for a fresh one.
+    # Fixed key, so this never alarms by chance; six standard errors would be a 2e-9 event for a
+    # fresh one.
     values = seeded(make).double()
     error = deviation / values.numel() ** 0.5
     assert abs(float(values.mean()) - mean) < 6 * error
@@ -212,12 +213,17 @@ from torch import nn
 from potl import _core, _random
 with _random.scope():
     _random.seed_all(_core.derive_key(7, "init"))
-    layers = [nn.Linear(50, 30), nn.Conv2d(3, 8, 3), nn.Embedding(20, 9), nn.LSTM(8, 8), nn.MultiheadAttention(8, 2)]
+    layers = [nn.Linear(50, 30), nn.Conv2d(3, 8, 3), nn.Embedding(20, 9), nn.LSTM(8, 8)]
+    layers.append(nn.MultiheadAttention(8, 2))
     tensors = [p.detach() for m in layers for p in m.parameters()]
-    tensors += [nn.init.trunc_normal_(torch.empty(999), std=0.02), nn.init.kaiming_normal_(torch.empty(30, 20)),
-                nn.init.trunc_normal_(torch.empty(999), 0, 1, 2, 3), torch.randperm(50).float(),
-                torch.nn.functional.dropout(torch.ones(999), 0.3), (torch.rand(99) * 2 - 1).erfinv_(),
-                torch.rand(99, dtype=torch.bfloat16).float(), torch.empty(99).exponential_(), torch.empty(99).cauchy_()]
+    tensors.append(nn.init.trunc_normal_(torch.empty(999), std=0.02))
+    tensors.append(nn.init.trunc_normal_(torch.empty(999), 0, 1, 2, 3))
+    tensors.append(nn.init.kaiming_normal_(torch.empty(30, 20)))
+    tensors.append(torch.randperm(50).float())
+    tensors.append(torch.nn.functional.dropout(torch.ones(999), 0.3))
+    tensors.append((torch.rand(99) * 2 - 1).erfinv_())
+    tensors.append(torch.rand(99, dtype=torch.bfloat16).float())
+    tensors += [torch.empty(99).exponential_(), torch.empty(99).cauchy_()]
     digest = hashlib.sha256(b"".join(t.numpy().tobytes() for t in tensors)).hexdigest()
 print(torch.backends.cpu.get_cpu_capability(), digest)
 """

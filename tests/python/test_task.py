@@ -130,9 +130,8 @@ def test_a_loss_without_reduction_cannot_be_taken_per_sample():
     def build():
         return tasks.task(tasks.mlp(), loss=lambda output, target: F.cross_entropy(output, target))
 
-    with Session.open(build, seed=1) as session:
-        with pytest.raises(UsageError, match="no argument `reduction`"):
-            session.subset_loss([0, 1])
+    with Session.open(build, seed=1) as session, pytest.raises(UsageError, match="no argument"):
+        session.subset_loss([0, 1])
 
 
 def test_a_task_works_without_potl_around_it():
