@@ -4,6 +4,8 @@
 #include <potl/checks/pev.hpp>
 #include <potl/checks/replay.hpp>
 #include <potl/checks/state_distance.hpp>
+#include <potl/checks/telemetry.hpp>
+#include <potl/checks/telemetry_sampler.hpp>
 #include <potl/numeric/soundness.hpp>
 #include <potl/report.hpp>
 #include <potl/transcript/evidence.hpp>
@@ -40,6 +42,7 @@ py::list rows_of(const std::vector<checks::field_info>& rows) {
 py::list check_fields(const std::string& name) {
   if (name == "replay") return rows_of(checks::describe(checks::replay_options::fields()));
   if (name == "pev") return rows_of(checks::describe(checks::pev_options::fields()));
+  if (name == "telemetry") return rows_of(checks::describe(checks::telemetry_options::fields()));
   if (name == "policy") return rows_of(checks::describe(policy::fields()));
   no_such_check(name);
 }
@@ -68,6 +71,8 @@ py::list plan_check(const std::string& name, const transcript::evidence& evidenc
         checks::plan_pev(run, checks::pev_options::parse(given).value(), drawn).value();
     append_all(out, plan.losses);
     append_all(out, plan.subsets);
+  } else if (name == "telemetry") {
+    checks::telemetry_options::parse(given).value();  // asks for nothing, refuses wrong options
   } else {
     no_such_check(name);
   }
@@ -94,6 +99,9 @@ py::list judge_check(const std::string& name, const transcript::evidence& eviden
     const auto parsed = checks::pev_options::parse(given).value();
     return to_python(checks::judge_pev(run, parsed, drawn, all.losses, all.subsets).value());
   }
+  if (name == "telemetry") {
+    return to_python(checks::judge_telemetry(run, checks::telemetry_options::parse(given).value()));
+  }
   no_such_check(name);
 }
 
@@ -119,9 +127,23 @@ void bind_statistics(py::module_& module) {
       py::arg("segments"), py::kw_only(), py::arg("probability"), py::arg("cheat_fraction"));
 }
 
+void bind_sampler(py::module_& module) {
+  using checks::telemetry_sampler;
+  const auto quietly = py::call_guard<py::gil_scoped_release>();
+  py::class_<telemetry_sampler>(module, "TelemetrySampler", py::module_local())
+      .def(py::init<std::string, double>(), py::arg("path"), py::kw_only(),
+           py::arg("interval_seconds") = 0.1)
+      .def(
+          "start", [](telemetry_sampler& self) { require(self.start()); }, quietly)
+      .def("mark_step", &telemetry_sampler::mark_step, py::arg("step"), py::arg("epoch"))
+      .def(
+          "stop", [](telemetry_sampler& self) { require(self.stop()); }, quietly);
+}
+
 }  // namespace
 
 void bind_checks(py::module_& module) {
+  bind_sampler(module);
   bind_statistics(module);
   module.def("check_fields", &check_fields, py::arg("check"));
   module.def(
