@@ -9,6 +9,9 @@
 #include <potl/checks/request.hpp>
 #include <potl/checks/run_view.hpp>
 #include <potl/checks/state_distance.hpp>
+#include <potl/checks/telemetry.hpp>
+#include <potl/checks/telemetry_log.hpp>
+#include <potl/checks/telemetry_sampler.hpp>
 #include <potl/core/digest.hpp>
 #include <potl/core/dtype.hpp>
 #include <potl/core/error.hpp>

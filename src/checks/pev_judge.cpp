@@ -68,7 +68,8 @@ class pev_judge {
       worst_ = std::max(worst_, compared.tolerance > 0 ? compared.difference / compared.tolerance
                                                        : compared.difference);
       ++judged_;
-      if (compared.result == outcome::pass || !rule_enabled("loss.recomputed")) continue;
+      if (compared.result == outcome::pass) continue;
+      if (compared.finite && !rule_enabled("loss.recomputed")) continue;
       finding bad = make_finding(
           "pev", compared.finite ? "loss.recomputed" : "transcript.finite", compared.result,
           "step " + text(request.step) + " logged loss " + precise(record->loss) + ", recomputed " +

@@ -74,9 +74,12 @@ class judge {
       problem(rule, outcome::reject,
               "recorded and replayed " + which_ +
                   " differ in a name, shape, type or value that is not a float");
-    } else if (!group_.finite && rule_enabled("transcript.finite")) {
-      problem("transcript.finite", outcome::reject,
-              which_ + " of the recorded or replayed state are not finite");
+    } else if (!group_.finite) {
+      // With that rule off, every comparison with such numbers passes.
+      if (rule_enabled("transcript.finite")) {
+        problem("transcript.finite", outcome::reject,
+                which_ + " of the recorded or replayed state are not finite");
+      }
     } else if (context_.exact) {
       if (group_.l2 > 0 || group_.worst_relative > 0) {
         problem(rule, outcome::reject, beyond(which_, group_.l2, 0, scale_of(group_)));

@@ -82,14 +82,13 @@ std::vector<finding> judge_losses(const run_view& run, const replay_options& opt
       one.first_step = one.last_step = step;
       out.push_back(std::move(one));
     }
-    if (!rule_enabled(rule)) continue;
     // What an overflowing half-precision step looks like on both sides, and was skipped for.
     if (skipped && has(*record, step_flag::skipped) && !std::isfinite(record->loss) &&
         !std::isfinite(measurement.losses[i])) {
       continue;
     }
     const auto compared = compare_loss(record->loss, measurement.losses[i], noise, limits);
-    if (compared.result == outcome::pass) continue;
+    if (compared.result == outcome::pass || (compared.finite && !rule_enabled(rule))) continue;
     ++wrong;
     if (worst && worst->result == outcome::reject) continue;
     worst = make_finding("replay", compared.finite ? rule : "transcript.finite", compared.result,

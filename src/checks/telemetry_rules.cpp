@@ -52,10 +52,10 @@ std::string wrong_sequence(const run_view& run, std::span<const telemetry_steps>
   std::vector<bool> used(run.superseded.size(), false);
   for (const telemetry_steps& one : marks) {
     if (one.first != next) {
-      // A resume goes back to where it restored; each may do so once.
+      // A resume goes back to where it restored, once each; a crash may have lost marks before.
       bool resumed = false;
       for (std::size_t i = 0; i < used.size() && !resumed; ++i) {
-        if (!used[i] && run.superseded[i].from_step + 1 == one.first && one.first < next) {
+        if (!used[i] && run.superseded[i].from_step + 1 == one.first) {
           used[i] = resumed = true;
         }
       }

@@ -12,7 +12,7 @@
 #include <potl/core/file.hpp>
 #include <potl/transcript/json.hpp>
 
-#include "gauge.hpp"
+#include "telemetry_gauge.hpp"
 
 namespace potl::checks {
 namespace {

@@ -2,7 +2,7 @@
 // NVML through dlopen: the declarations below are the part of its stable C interface that is used.
 #include <dlfcn.h>
 
-#include "gauge.hpp"
+#include "telemetry_gauge.hpp"
 
 namespace potl::checks {
 namespace {

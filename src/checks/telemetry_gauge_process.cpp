@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-#include "gauge.hpp"
+#include "telemetry_gauge.hpp"
 
 namespace potl::checks {
 namespace {

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "fake_run.hpp"
+
+using namespace potl;
+using namespace potl::checks;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+group_distance group(const std::string& name, double l2 = 0) {
+  group_distance out;
+  out.group = name;
+  out.l1 = out.l2 = out.linf = l2;
+  out.cosine = 0;  // a difference in no particular direction
+  out.update_l2 = out.replayed_update_l2 = 1;
+  out.weight_l2 = 10;
+  out.rounding_l2 = 1e-6;
+  return out;
+}
+
+std::vector<group_distance> groups(double parameters, double buffers = 0, double optimizer = 0) {
+  return {group("parameters", parameters), group("buffers", buffers), group("optimizer", optimizer),
+          group("other")};
+}
+
+segment_measurement honest(const fake_run& run, const segment_request& request) {
+  segment_measurement out;
+  out.request = request;
+  out.digest_equal = true;
+  for (std::uint64_t step = request.start + 1; step <= request.end; ++step) {
+    const auto* record =
+        request.superseded ? run.view.superseded_step(request.branch, step) : run.view.step(step);
+    out.losses.push_back(record == nullptr ? 0 : record->loss);
+    out.rates.push_back({0.1});
+    out.skipped.push_back(false);
+  }
+  return out;
+}
+
+/// An honest machine of another kind: the end differs as much as the verifier's own repeats.
+void differ(segment_measurement& one, double by = 1e-4, double noise = 1e-4) {
+  one.digest_equal = false;
+  one.distances = groups(by);
+  one.noise.assign(one.request.noise_repeats, groups(noise, noise, noise));
+  one.noise_losses.assign(one.request.noise_repeats, one.losses);
+}
+
+struct scene {
+  fake_run run;
+  replay_options options;
+  std::vector<segment_measurement> measured;
+
+  explicit scene(std::uint64_t steps = 100) : run(steps) { ask(); }
+  void ask() {
+    measured.clear();
+    const auto plan = plan_replay(run.view, options, nonce_of(1));
+    for (const auto& one : plan.value()) measured.push_back(honest(run, one));
+  }
+  std::vector<finding> judge() const {
+    return judge_replay(run.view, options, nonce_of(1), measured).value();
+  }
+};
+
+using change = std::function<void(scene&)>;
+
+/// The finding is there, and it goes when that rule, and none of the others, is switched off.
+void rejects_for(std::string_view rule, const change& cheat) {
+  scene one;
+  cheat(one);
+  INFO(rule);
+  REQUIRE(count(one.judge(), outcome::reject, rule) > 0);
+  for (const rule_info& other : rules) {
+    if (other.id == rule || other.id == "replay.random_segments") continue;
+    // These two change what a distance is compared with, or stop comparing it.
+    if (other.id == "replay.parameters" || other.id == "replay.update_relative" ||
+        other.id == "replay.magnitude") {
+      continue;
+    }
+    const rule_off off(other.id);
+    INFO("off: " << other.id);
+    REQUIRE(count(one.judge(), outcome::reject, rule) > 0);
+  }
+  const rule_off off(rule);
+  for (const auto& found : one.judge()) INFO(found.rule << ": " << found.reason);
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  REQUIRE(count(one.judge(), outcome::inconclusive) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("segments that end in the recorded bits pass at statistic 0") {
+  const auto findings = scene().judge();
+  REQUIRE(count(findings, outcome::reject) == 0);
+  REQUIRE(count(findings, outcome::inconclusive) == 0);
+  for (const auto& one : findings) {
+    if (one.rule == "replay.parameters") REQUIRE(one.statistic == 0.0);
+  }
+}
+
+TEST_CASE("an honest machine of another kind is within the calibrated tolerance") {
+  scene one;
+  for (auto& segment : one.measured) differ(segment);
+  const auto findings = one.judge();
+  REQUIRE(count(findings, outcome::reject) == 0);
+  REQUIRE(count(findings, outcome::inconclusive) == 0);
+  REQUIRE(count(findings, outcome::pass, "replay.interpolation_guard") == 1);
+}
+
+TEST_CASE("parameters far from their replay reject") {
+  rejects_for("replay.parameters", [](scene& one) { differ(one.measured[3], 5); });
+}
+
+TEST_CASE("a step small against the weights rejects because it is compared with the update") {
+  rejects_for("replay.update_relative", [](scene& one) { differ(one.measured[3], 0.9); });
+}
+
+TEST_CASE("an update in the right direction of another length rejects") {
+  rejects_for("replay.magnitude", [](scene& one) {
+    differ(one.measured[3], 0.5);
+    one.measured[3].distances[0].cosine = 1;
+  });
+}
+
+TEST_CASE("optimizer state that differs rejects") {
+  rejects_for("replay.optimizer", [](scene& one) {
+    differ(one.measured[3]);
+    one.measured[3].distances = groups(0, 0, 0.9);
+  });
+}
+
+TEST_CASE("a counter that differs rejects with the optimizer's rule") {
+  rejects_for("replay.optimizer", [](scene& one) {
+    differ(one.measured[3]);
+    one.measured[3].distances[3].structure_equal = false;
+  });
+}
+
+TEST_CASE("a single moment that is off rejects although the group's norm is fine") {
+  rejects_for("replay.optimizer", [](scene& one) {
+    differ(one.measured[3]);
+    one.measured[3].distances[2].tensors = {{"optimizers/0/v", 0.9}};
+  });
+}
+
+TEST_CASE("a tensor that the verifier cannot reproduce either is tolerated") {
+  scene one;
+  differ(one.measured[3]);
+  one.measured[3].distances[0].tensors = {{"model/parameters/bias", 1.3}};
+  for (auto& repeat : one.measured[3].noise) {
+    repeat[0].tensors = {{"model/parameters/bias", 1.1}};
+  }
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+}
+
+TEST_CASE("buffers that differ reject") {
+  rejects_for("replay.buffers", [](scene& one) {
+    differ(one.measured[3]);
+    one.measured[3].distances = groups(0, 0.9, 0);
+  });
+}
+
+TEST_CASE("a NaN in a state rejects") {
+  rejects_for("transcript.finite", [](scene& one) {
+    differ(one.measured[3]);
+    auto& bad = one.measured[3].distances[0];
+    bad.finite = false;
+    bad.l1 = bad.l2 = bad.linf = bad.cosine = bad.update_l2 = bad.weight_l2 = not_a_number;
+    bad.worst_relative = not_a_number;
+    bad.tensors = {{"model/parameters/w", not_a_number}};
+  });
+}
+
+TEST_CASE("a NaN in a logged loss rejects") {
+  rejects_for("transcript.finite", [](scene& one) { one.run.records[95].loss = not_a_number; });
+}
+
+TEST_CASE("an invented loss rejects even where the state is equal bit for bit") {
+  rejects_for("loss.recomputed", [](scene& one) { one.run.records[95].loss += 0.1; });
+}
+
+TEST_CASE("a learning rate that the replay did not use rejects") {
+  rejects_for("agreed.recipe", [](scene& one) { one.run.records[95].rates = {0.2}; });
+}
+
+TEST_CASE("an update that only the record says was skipped rejects") {
+  rejects_for("replay.optimizer", [](scene& one) { one.run.records[95].flags = 1; });
+}
+
+TEST_CASE("what is withheld rejects") {
+  rejects_for("transcript.withheld",
+              [](scene& one) { one.measured[3].status = measured::withheld; });
+}
+
+TEST_CASE("a checkpoint that does not hash to its leaf rejects") {
+  rejects_for("transcript.checkpoint",
+              [](scene& one) { one.measured[3].status = measured::tampered; });
+}
+
+TEST_CASE("a recorded state that cannot be run rejects") {
+  rejects_for("transcript.checkpoint",
+              [](scene& one) { one.measured[3].status = measured::prover_error; });
+}
+
+TEST_CASE("superseded steps with another loss reject") {
+  rejects_for("transcript.resume", [](scene& one) {
+    one.run.ranges = {{0, 40, 46, 0}};
+    for (std::uint64_t step = 41; step <= 46; ++step) {
+      one.run.superseded.push_back(one.run.records[step - 1]);
+    }
+    one.run.link();
+    one.ask();
+    one.run.superseded[2].loss += 0.5;
+    one.run.link();
+  });
+}
+
+TEST_CASE("noise that the prover inflated does not carry a distance beyond the cap") {
+  rejects_for("replay.tolerance_cap", [](scene& one) {
+    for (auto& segment : one.measured) differ(segment, 0.3, 0.2);
+    one.run.distance = 1000;  // an interpolation is not at stake here
+  });
+}
+
+TEST_CASE("noise beyond the cap is inconclusive even when the distance is small") {
+  scene one;
+  differ(one.measured[3], 0.05, 0.2);
+  one.run.distance = 1000;
+  REQUIRE(count(one.judge(), outcome::inconclusive, "replay.tolerance_cap") > 0);
+  const rule_off off("replay.tolerance_cap");
+  REQUIRE(count(one.judge(), outcome::inconclusive) == 0);
+}
+
+TEST_CASE("tolerances that add up to the way travelled are not judged by") {
+  scene one;
+  one.run.distance = 1e-5;  // 1e-3 in all; each of 10 segments may be off by 8e-4
+  for (auto& segment : one.measured) differ(segment);
+  REQUIRE(count(one.judge(), outcome::inconclusive, "replay.interpolation_guard") == 1);
+  const rule_off off("replay.interpolation_guard");
+  REQUIRE(count(one.judge(), outcome::inconclusive) == 0);
+}
+
+TEST_CASE("equal bits need no tolerance, however short the way") {
+  scene one;
+  one.run.distance = 0;
+  REQUIRE(count(one.judge(), outcome::inconclusive) == 0);
+}
+
+TEST_CASE("exact arithmetic tolerates nothing") {
+  scene one;
+  one.run.view.agreed.arithmetic = "ord32";
+  differ(one.measured[3], 1e-12);
+  REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
+}
+
+TEST_CASE("exact arithmetic does not tolerate other bits of equal values") {
+  scene one;
+  one.options.tolerance = "exact";
+  differ(one.measured[3], 0);
+  REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
+}
+
+TEST_CASE("a request without a measurement is inconclusive") {
+  scene one;
+  one.measured.erase(one.measured.begin() + 3);
+  REQUIRE(count(one.judge(), outcome::inconclusive) == 2);  // it, and the count of random ones
+}
+
+TEST_CASE("the verifier's own trouble is inconclusive, never a rejection") {
+  scene one;
+  one.measured[3].status = measured::verifier_error;
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  REQUIRE(count(one.judge(), outcome::inconclusive) > 0);
+}
+
+TEST_CASE("a driver that returns too few losses gets no verdict") {
+  scene one;
+  one.measured[3].losses.pop_back();
+  REQUIRE(count(one.judge(), outcome::inconclusive) == 1);
+}
+
+TEST_CASE("a distance beyond the floor is inconclusive while the noise was not measured") {
+  scene one;
+  differ(one.measured[3], 0.5);
+  one.measured[3].noise.clear();
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  REQUIRE(count(one.judge(), outcome::inconclusive) == 1);
+}
+
+TEST_CASE("a missing group of distances is inconclusive") {
+  scene one;
+  differ(one.measured[3]);
+  one.measured[3].distances.pop_back();
+  REQUIRE(count(one.judge(), outcome::inconclusive) == 1);
+}
+
+TEST_CASE("a segment that moves nothing is judged by the floor and not divided by zero") {
+  scene one;
+  differ(one.measured[3], 1e-6, 0);
+  one.measured[3].distances[0].update_l2 = one.measured[3].distances[0].replayed_update_l2 = 0;
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  one.measured[3].distances[0].l2 = 1e-5;
+  REQUIRE(count(one.judge(), outcome::reject) == 1);
+}
+
+TEST_CASE("a published tolerance judges, but what it judged does not count as replayed") {
+  scene one;
+  one.options.tolerance = "mean_grad_norm";
+  one.run.distance = 1000;
+  for (auto& segment : one.measured) {
+    differ(segment, 0.9);
+    segment.gradient_norm_mean = 1;
+  }
+  const auto frozen = one.judge();
+  REQUIRE(count(frozen, outcome::reject) == 0);
+  REQUIRE(count(frozen, outcome::inconclusive, "replay.random_segments") == 1);
+  one.measured[3].gradient_norm_mean = 0.5;
+  REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
+}
+
+TEST_CASE("the reference distance of independent runs is used as a hundredth") {
+  scene one;
+  one.options.tolerance = "d_ref";
+  one.options.d_ref = 10;
+  one.run.distance = 1000;
+  differ(one.measured[3], 0.09);
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  differ(one.measured[3], 0.11);
+  REQUIRE(count(one.judge(), outcome::reject) == 1);
+}
+
+TEST_CASE("a step that overflowed and was skipped on both sides is no contradiction") {
+  scene one;
+  one.run.records[95].flags = 1 | 2;
+  one.run.records[95].loss = std::numeric_limits<double>::infinity();
+  auto& last = one.measured.back();
+  last.skipped[5] = true;
+  last.losses[5] = not_a_number;
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+}
+
+TEST_CASE("the summary says how many random segments were judged") {
+  const auto findings = scene(1000).judge();
+  for (const auto& one : findings) {
+    if (one.rule != "replay.random_segments") continue;
+    REQUIRE(one.result == outcome::pass);
+    REQUIRE(one.statistic == 12.0);
+    REQUIRE(one.reason.find("12 of 12") == 0);
+    return;
+  }
+  FAIL("no summary");
+}
+
+TEST_CASE("options of replay are refused by name when they are unknown or out of range") {
+  const auto refused = replay_options::parse(json_value::of({{"sample", 3}})).why();
+  REQUIRE(refused.code == errc::usage);
+  REQUIRE(refused.message.find("\"sample\"") != std::string::npos);
+  REQUIRE(refused.remedy.find("samples") != std::string::npos);
+  for (const json_value& wrong :
+       {json_value::of({{"samples", -1}}), json_value::of({{"safety", 0.5}}),
+        json_value::of({{"tolerance", "loose"}}), json_value::of({{"samples", "many"}}),
+        json_value::of({{"repeat", json_value::array{1}}}),
+        json_value::of({{"tolerance", "d_ref"}})}) {
+    REQUIRE(replay_options::parse(wrong).why().code == errc::usage);
+  }
+  REQUIRE(replay_options::parse(json_value::of({{"safety", 4}}))->safety == 4);
+  REQUIRE(replay_options::parse(nullptr)->samples == 12);
+}

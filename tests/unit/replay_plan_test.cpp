@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "fake_run.hpp"
+
+using namespace potl;
+using namespace potl::checks;
+
+namespace {
+
+std::set<std::string> reasons(const std::vector<segment_request>& plan) {
+  std::set<std::string> out;
+  for (const auto& one : plan) out.insert(one.why);
+  return out;
+}
+
+bool asks(const std::vector<segment_request>& plan, std::uint64_t start, std::uint64_t end) {
+  return std::any_of(plan.begin(), plan.end(), [&](const auto& one) {
+    return !one.superseded && one.start == start && one.end == end;
+  });
+}
+
+std::vector<segment_request> plan(const fake_run& run, replay_options options = {},
+                                  std::uint8_t nonce = 1) {
+  return plan_replay(run.view, options, nonce_of(nonce)).value();
+}
+
+}  // namespace
+
+TEST_CASE("segments lie between neighbouring checkpoints and cover every step once") {
+  const fake_run run(95, 10);
+  const auto all = segments_of(run.view);
+  REQUIRE(all.size() == 10);
+  REQUIRE(all.front() == segment{0, 10});
+  REQUIRE(all.back() == segment{90, 95});
+}
+
+TEST_CASE("a pruned checkpoint makes a longer segment when the job allows it") {
+  fake_run run;
+  run.view.agreed.max_segment = 20;
+  run.checkpoints.erase(run.checkpoints.begin() + 3);
+  run.link();
+  const auto all = segments_of(run.view);
+  REQUIRE(all.size() == 9);
+  REQUIRE(all[2] == segment{20, 40});
+}
+
+TEST_CASE("a checkpoint that is gone without leave is asked for all the same") {
+  fake_run run;
+  run.checkpoints.erase(run.checkpoints.begin() + 3);
+  run.link();
+  REQUIRE(segments_of(run.view).size() == 10);
+  REQUIRE(segments_of(run.view)[2] == segment{20, 30});
+}
+
+TEST_CASE("first and last segment are always asked for, and as many random ones as wanted") {
+  const fake_run run(1000, 10);
+  const auto requests = plan(run);
+  REQUIRE(requests.size() == 14);
+  REQUIRE(asks(requests, 0, 10));
+  REQUIRE(asks(requests, 990, 1000));
+  REQUIRE(std::is_sorted(requests.begin(), requests.end(),
+                         [](const auto& a, const auto& b) { return a.start < b.start; }));
+}
+
+TEST_CASE("the draw depends on the nonce and on the commitment and on nothing else") {
+  fake_run run(1000, 10);
+  const auto starts = [](const auto& requests) {
+    std::vector<std::uint64_t> out;
+    for (const auto& one : requests) out.push_back(one.start);
+    return out;
+  };
+  REQUIRE(starts(plan(run, {}, 1)) == starts(plan(run, {}, 1)));
+  REQUIRE(starts(plan(run, {}, 1)) != starts(plan(run, {}, 2)));
+  const auto before = starts(plan(run, {}, 1));
+  run.view.commitment = nonce_of(9);
+  REQUIRE(starts(plan(run, {}, 1)) != before);
+}
+
+TEST_CASE("a run with fewer segments than samples is replayed as a whole") {
+  const fake_run run(50, 10);
+  REQUIRE(plan(run).size() == 5);
+}
+
+TEST_CASE("a run of one segment is replayed once, as its final segment") {
+  const fake_run run(10, 10);
+  REQUIRE(reasons(plan(run)) == std::set<std::string>{"final"});
+}
+
+TEST_CASE("earlier challenges are repeated beside the new one") {
+  const fake_run run(1000, 10);
+  replay_options options;
+  const auto earlier = plan(run, options, 7);
+  options.repeat = {nonce_of(7).hex()};
+  const auto both = plan(run, options, 1);
+  for (const auto& one : earlier) REQUIRE(asks(both, one.start, one.end));
+  for (const auto& one : plan(run)) REQUIRE(asks(both, one.start, one.end));
+  REQUIRE(reasons(both).count("earlier challenge") == 1);
+}
+
+TEST_CASE("an earlier challenge of another size is repeated with its own") {
+  const fake_run run(1000, 10);
+  replay_options options;
+  options.samples = 40;
+  const auto earlier = plan(run, options, 7);
+  options.samples = 2;
+  options.repeat = {nonce_of(7).hex() + ":40"};
+  for (const auto& one : earlier) REQUIRE(asks(plan(run, options), one.start, one.end));
+}
+
+TEST_CASE("what is no nonce is refused by name") {
+  const fake_run run;
+  replay_options options;
+  for (const char* text : {"", "12", "zz"}) {
+    options.repeat = {text};
+    const auto refused = plan_replay(run.view, options, nonce_of(1));
+    REQUIRE(refused.why().code == errc::usage);
+    REQUIRE(refused.why().message.find("repeat") != std::string::npos);
+  }
+  options.repeat = {nonce_of(7).hex() + ":x"};
+  REQUIRE_FALSE(plan_replay(run.view, options, nonce_of(1)).has_value());
+}
+
+TEST_CASE("the largest updates of each epoch are asked for on request, and only then ranked") {
+  fake_run run(1000, 10, 100);
+  REQUIRE(plan(run).size() == 14);
+  REQUIRE(run.loads == 0);
+  run.view.parameter_distance = [](std::uint64_t from, std::uint64_t) {
+    return result<double>(from % 100 == 30 ? 2.0 : 1.0);
+  };
+  replay_options options;
+  options.samples = 0;
+  options.top_q = 1;
+  const auto requests = plan(run, options);
+  for (std::uint64_t epoch = 0; epoch < 10; ++epoch) {
+    REQUIRE(asks(requests, epoch * 100 + 30, epoch * 100 + 40));
+  }
+  REQUIRE(requests.size() == 12);
+}
+
+TEST_CASE("superseded steps are always asked for, from the branch they started in") {
+  fake_run run;
+  run.ranges = {{2, 40, 46, 1}};
+  run.link();
+  const auto requests = plan(run);
+  const auto at = std::find_if(requests.begin(), requests.end(),
+                               [](const auto& one) { return one.superseded; });
+  REQUIRE(at != requests.end());
+  REQUIRE(at->start == 40);
+  REQUIRE(at->end == 46);
+  REQUIRE(at->branch == 2);
+  REQUIRE(at->start_branch == 1);
+}
+
+TEST_CASE("with its rule off the last segment is one like the others") {
+  const fake_run run(1000, 10);
+  replay_options options;
+  options.samples = 0;
+  REQUIRE(asks(plan(run, options), 990, 1000));
+  const rule_off off("replay.final_segment");
+  REQUIRE_FALSE(asks(plan(run, options), 990, 1000));
+}
+
+TEST_CASE("with the rule off nothing is drawn at random, and the largest updates remain") {
+  const fake_run run(1000, 10);
+  const rule_off off("replay.random_segments");
+  REQUIRE(reasons(plan(run)) == std::set<std::string>{"final", "first", "top-q"});
+}
+
+TEST_CASE("with the rule off superseded steps are not asked for") {
+  fake_run run;
+  run.ranges = {{0, 40, 46, 0}};
+  run.link();
+  REQUIRE(reasons(plan(run)).count("superseded") == 1);
+  const rule_off off("transcript.resume");
+  REQUIRE(reasons(plan(run)).count("superseded") == 0);
+}
+
+TEST_CASE("repeats for the noise are asked for unless bits must be equal") {
+  fake_run run;
+  REQUIRE(plan(run).front().noise_repeats == 3);
+  replay_options exact;
+  exact.tolerance = "exact";
+  REQUIRE(plan(run, exact).front().noise_repeats == 0);
+  run.view.agreed.arithmetic = "ord32";
+  REQUIRE(plan(run).front().noise_repeats == 0);
+}
+
+TEST_CASE("a run without steps has nothing to replay") {
+  fake_run run;
+  run.records.clear();
+  run.link();
+  REQUIRE(plan(run).empty());
+}
