@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Enforces the layers of docs/architecture.md and the rules every file keeps.
 
-C++: an include may only point to the own layer or one below; checks do not know each other; torch is included under
-libtorch/ alone; OpenSSL, nlohmann-json and Eigen stay out of public headers. Python: modules are private. Every
-source file has an SPDX line, is ASCII without tabs, has at most 25 KB, and names no path of somebody's machine.
+C++: an include may only point to the own layer or one below; checks do not know each other; torch
+is included under libtorch/ alone; OpenSSL, nlohmann-json and Eigen stay out of public headers.
+Python: modules are private. Every source file has an SPDX line, is ASCII without tabs, has at most
+25 KB, and names no path of somebody's machine.
 
 Prints one line per problem. Exit status 1 when there is one.
 """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """With POTL_HOOKS=1 the tests run against the build in which single rules can be switched off.
 
-That build is `potl._core_hooks`, which only a plain CMake build makes (POTL_BUILD_TEST_HOOKS) and no wheel contains.
-It is put in the place of `potl._core` before anything imports it. POTL_HOOKS_DIR names its folder; without it the
-folders of `make test` and of a plain build are searched.
+That build is `potl._core_hooks`, which only a plain CMake build makes (POTL_BUILD_TEST_HOOKS) and
+no wheel contains. It is put in the place of `potl._core` before anything imports it. POTL_HOOKS_DIR
+names its folder; without it the folders of `make test` and of a plain build are searched.
 """
 
 import importlib.util
@@ -31,7 +31,9 @@ def find_hooks() -> Path:
 
 def load_hooks() -> None:
     if "potl._core" in sys.modules:
-        raise RuntimeError("potl was imported before the tests' conftest: its rules cannot be replaced now")
+        raise RuntimeError(
+            "potl was imported before the tests' conftest: its rules cannot be replaced now"
+        )
     spec = importlib.util.spec_from_file_location("potl._core_hooks", find_hooks())
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A C++ project outside this tree finds the installed library; including all of it is cheap."""
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("POTL_BUILD_DIR", ROOT / "build/test"))
+# g++ 12 compiles 100,000 lines of declarations in about a second; nearly all are the standard library's.
+MOST_PREPROCESSED_LINES = 100_000
+
+
+def run(*command: object, **options: object) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=300, **options
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not (BUILD / "libpotl.a").is_file():
+        pytest.skip("no C++ build in build/test: make test makes it")
+    path = tmp_path_factory.mktemp("installed")
+    run("cmake", "--install", BUILD, "--prefix", path)
+    return path
+
+
+def merkle_root(leaves: list[bytes]) -> bytes:
+    if len(leaves) == 1:
+        return hashlib.sha256(b"\0" + leaves[0]).digest()
+    split = 1 << ((len(leaves) - 1).bit_length() - 1)
+    return hashlib.sha256(
+        b"\1" + merkle_root(leaves[:split]) + merkle_root(leaves[split:])
+    ).digest()
+
+
+def test_find_package_gives_a_library_that_links_and_runs(prefix: Path, tmp_path: Path) -> None:
+    consumer = ROOT / "tests/install/consumer"
+    run("cmake", "-S", consumer, "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path)
+    printed = run(tmp_path / "consumer")
+    assert printed.strip() == merkle_root([b"\0", b"\1", b"\2"]).hex()
+
+
+def test_an_installed_tree_has_every_public_header_and_no_test_hooks(prefix: Path) -> None:
+    source = ROOT / "include"
+    headers = {path.relative_to(source) for path in source.rglob("*.hpp")}
+    assert {path.relative_to(prefix / "include") for path in prefix.rglob("*.hpp")} == headers
+    archives = sorted(path.name for path in prefix.rglob("*.a"))
+    assert archives == ["libpotl.a"]
+    symbols = run("nm", "-C", "--defined-only", next(prefix.rglob("libpotl.a")))
+    assert "potl::rule_enabled" in symbols
+    assert "set_rule_enabled" not in symbols
+
+
+def test_a_newer_minor_version_is_not_found(prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.22)\nproject(c LANGUAGES CXX)\n"
+        "find_package(potl 0.99 REQUIRED)\n"
+    )
+    done = subprocess.run(
+        ["cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={prefix}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode != 0
+    assert "0.99" in done.stderr
+
+
+def test_including_everything_is_bounded_work_and_names_no_library(prefix: Path) -> None:
+    text = run(
+        *("g++", "-std=c++20", "-E", "-x", "c++", "-I", prefix / "include", "-"),
+        input="#include <potl/potl.hpp>\n",
+    )
+    files = {line.split('"')[1] for line in text.splitlines() if line.startswith("# ")}
+    assert any(name.endswith("potl/crypto/merkle.hpp") for name in files)
+    for library in ("openssl/", "nlohmann/", "Eigen/", "torch/", "zstd"):
+        assert not [name for name in files if f"/{library}" in name], library
+    lines = sum(1 for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    assert lines < MOST_PREPROCESSED_LINES
+
+
+def test_the_umbrella_header_names_every_public_header() -> None:
+    run("python3", ROOT / "scripts/umbrella.py", "--check")

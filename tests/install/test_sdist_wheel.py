@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sdist -> wheel -> clean environment: what an index would serve works and is complete."""
+
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSION = (ROOT / "VERSION").read_text().strip()
+
+
+def run(*command: object, cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=600, cwd=cwd
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "-o", folder, ROOT)
+    (archive,) = folder.iterdir()
+    return archive
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder)
+    source = folder / f"potl-{VERSION}"
+    # Two levels below the source, as in a checkout: the compiler cache then knows the files.
+    run(
+        *(
+            sys.executable,
+            "-m",
+            "build",
+            "--no-isolation",
+            "--wheel",
+            "-C",
+            "build-dir=build/wheel",
+        ),
+        *("-o", folder, source),
+    )
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment that has the wheel alone."""
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, with_pip=False)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    return folder
+
+
+def test_the_sdist_has_the_sources_and_nothing_that_was_built(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    for wanted in ("CMakeLists.txt", "VERSION", "LICENSE", "NOTICE", "include/potl/potl.hpp"):
+        assert wanted in names
+    assert "python/potl/_core.pyi" in names
+    built = (".so", ".o", ".a", ".pyc")
+    assert not [name for name in names if name.endswith(built) or name.startswith("build/")]
+
+
+def test_the_wheel_has_the_package_its_data_and_no_hooks(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    package = ROOT / "python/potl"
+    expected = {
+        "potl/" + path.relative_to(package).as_posix()
+        for path in package.rglob("*")
+        if path.is_file() and path.suffix != ".so" and "__pycache__" not in path.parts
+    }
+    assert {"potl/py.typed", "potl/_core.pyi", "potl/_templates/report.html.j2"} <= expected
+    extension = {name for name in names if name.startswith("potl/_core.") and name.endswith(".so")}
+    assert len(extension) == 1
+    others = {name for name in names if not name.startswith(f"potl-{VERSION}.dist-info/")}
+    assert others == expected | extension
+
+
+def test_the_wheel_names_its_licence_and_keeps_torch_optional(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(f"potl-{VERSION}.dist-info/METADATA").decode()
+        licences = [name for name in archive.namelist() if "dist-info/licenses/" in name]
+    assert f"\nVersion: {VERSION}\n" in metadata
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+    assert sorted(Path(name).name for name in licences) == ["LICENSE", "NOTICE"]
+    torch = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: torch")]
+    assert torch == ['Requires-Dist: torch>=2.11; extra == "torch"']
+
+
+def test_the_installed_package_imports_without_anything_else(installed: Path) -> None:
+    printed = run(
+        *(installed / "bin/python", "-I", "-c"),
+        "import potl, potl._core as c; print(potl.__version__, hasattr(c, 'set_rule_enabled'))",
+    )
+    assert printed.split() == [VERSION, "False"]
+
+
+def test_the_installed_command_says_its_version(installed: Path) -> None:
+    # typer, rich and jinja2 are pure Python: they are lent by the environment of the tests.
+    (packages,) = installed.glob("lib/python*/site-packages")
+    lent = [path for path in sys.path if path.endswith("site-packages")]
+    code = f"import sys; sys.path += {lent!r}; from potl._cli import main; main()"
+    printed = run(installed / "bin/python", "-I", "-c", code, "--version")
+    assert printed.strip() == f"potl {VERSION}"
+    with (packages / f"potl-{VERSION}.dist-info/entry_points.txt").open() as entry_points:
+        assert "potl=potl._cli:main" in entry_points.read().replace(" ", "")
