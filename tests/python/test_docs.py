@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What README, docs and examples show is true: examples run, blocks parse, links lead somewhere.
+
+A block that opens with ```python run is executed; all such blocks of a page are one script, in
+order, in an empty folder. ```python run=digits puts docs_setup_digits.py beside it and imports all
+of it first, so that a page need not repeat how data is loaded. Other ```python blocks must parse.
+"""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+FENCE = re.compile(r"^```(\w*)[ ]*([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)#\s]+)")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    options: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(found[1], found[2].strip(), found[3], text.count("\n", 0, found.start(3)))
+        for found in FENCE.finditer(text)
+    ]
+
+
+def script(page: Path) -> tuple[str, set[str]]:
+    """The page's executed blocks, each line where it stands on the page, and what they need."""
+    runnable = [
+        block for block in blocks(page) if block.language == "python" and "run" in block.options
+    ]
+    setups = {block.options.partition("=")[2] for block in runnable} - {""}
+    lines = [f"from docs_setup_{setup} import *  # noqa: F403" for setup in sorted(setups)]
+    for block in runnable:
+        lines += [""] * (block.line - len(lines)) + block.text.splitlines()
+    return ("\n".join(lines) + "\n" if runnable else ""), setups
+
+
+def execute(file: Path, folder: Path) -> None:
+    environment = {**os.environ, "POTL_HOOKS": "0"}
+    done = subprocess.run(
+        [sys.executable, file],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if script(page)[0]], ids=name)
+def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    text, setups = script(page)
+    for setup in setups:
+        shutil.copy(Path(__file__).parent / f"docs_setup_{setup}.py", tmp_path)
+    file = tmp_path / f"{page.stem.lower()}_page.py"
+    file.write_text(text)
+    execute(file, tmp_path)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name)
+def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+    execute(example, tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_python_of_a_page_parses(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "python":
+            ast.parse("\n" * block.line + block.text, filename=str(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_links_of_a_page_lead_to_files(page: Path) -> None:
+    targets = LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_make_commands_that_a_page_names_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8")))
+    assert named <= targets
+
+
+def test_blocks_keep_their_lines_and_their_setup(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n```python run=digits\na = 1\n```\ntext\n```python run\nb = a\n```\n")
+    text, setups = script(page)
+    assert setups == {"digits"}
+    assert text.splitlines()[3] == "a = 1"
+    assert text.splitlines()[7] == "b = a"
