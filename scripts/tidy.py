@@ -33,7 +33,13 @@ def tidy(source: Path, headers: bytes) -> str:
     # The flags are g++'s: clang does not know all of its warnings.
     done = subprocess.run(
         [
-            *("clang-tidy-14", "-p", ROOT / "build/test", "--quiet", "--extra-arg=-Wno-unknown-warning-option"),
+            *(
+                "clang-tidy-14",
+                "-p",
+                ROOT / "build/test",
+                "--quiet",
+                "--extra-arg=-Wno-unknown-warning-option",
+            ),
             source,
         ],
         capture_output=True,

@@ -131,8 +131,9 @@ finding compare_model(const state_value& state, const safetensors_view& delivere
       continue;
     }
     // A tied weight may be delivered under any of its names.
+    const auto* memory = one.tensor;
     const bool elsewhere = std::any_of(recorded.begin(), recorded.end(), [&](const auto& other) {
-      return other.second.alias && other.second.tensor == one.tensor &&
+      return other.second.alias && other.second.tensor == memory &&
              delivered.find(other.first) != nullptr;
     });
     if (!elsewhere) problems.push_back("\"" + name + "\" is missing");

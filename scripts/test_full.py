@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The long tests, cut into shards of at most half an hour on two cores.
+
+`scripts/test_full.py i/n` runs part i of n; `--list` prints what the part holds. A unit is a
+libFuzzer target, a build with other compilers or sanitizers, or a test file that has a long version
+(it reads POTL_FULL). Units go to shards by their expected minutes, longest first.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FUZZ_MINUTES = 5
+TEST_MINUTES = 10
+LIMIT_MINUTES = 30
+# Expected minutes where it is not TEST_MINUTES.
+MINUTES: dict[str, int] = {}
+
+
+@dataclass(frozen=True)
+class Unit:
+    name: str
+    minutes: int
+    command: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def build_unit(preset: str, minutes: int) -> Unit:
+    """Configures a preset, builds it and runs its C++ tests."""
+    steps = f"source scripts/env.sh && configure {preset} && cmake --build build/{preset} && "
+    steps += f"ctest --test-dir build/{preset} --output-on-failure --no-tests=error"
+    return Unit(f"build {preset}", minutes, ["bash", "-c", steps], {"POTL_FULL": "1"})
+
+
+def units() -> list[Unit]:
+    found = [build_unit("asan", 15), build_unit("clang", 10)]
+    for source in sorted((ROOT / "tests/fuzz").glob("*_fuzz.cpp")):
+        command = ["scripts/fuzz", str(FUZZ_MINUTES * 60), source.stem]
+        found.append(Unit(f"fuzz {source.stem}", FUZZ_MINUTES + 1, command))
+    for folder in ("python", "attacks", "install"):
+        for source in sorted((ROOT / "tests" / folder).rglob("test_*.py")):
+            if not re.search(r"\bPOTL_FULL\b", source.read_text()):
+                continue
+            name = source.relative_to(ROOT).as_posix()
+            environment = {"POTL_FULL": "1"}
+            if folder == "attacks":
+                environment["POTL_HOOKS"] = "1"
+            command = [sys.executable, "-m", "pytest", "-q", "--durations=10", name]
+            found.append(Unit(name, MINUTES.get(name, TEST_MINUTES), command, environment))
+    return found
+
+
+def shards(everything: list[Unit], count: int) -> list[list[Unit]]:
+    """Splits by expected time: each unit, longest first, to the shard that has least."""
+    parts: list[list[Unit]] = [[] for _ in range(count)]
+    for unit in sorted(everything, key=lambda one: (-one.minutes, one.name)):
+        min(parts, key=lambda part: sum(one.minutes for one in part)).append(unit)
+    return parts
+
+
+def run(unit: Unit) -> bool:
+    print(f"\n== {unit.name}", flush=True)
+    start = time.monotonic()
+    try:
+        status = subprocess.run(
+            unit.command,
+            cwd=ROOT,
+            env={**os.environ, **unit.environment},
+            timeout=LIMIT_MINUTES * 60,
+        ).returncode
+    except subprocess.TimeoutExpired:
+        print(f"{unit.name} took more than {LIMIT_MINUTES} minutes")
+        status = 1
+    print(f"{unit.name}: {time.monotonic() - start:.0f} s, exit {status}", flush=True)
+    return status == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shard", nargs="?", default="1/1", help="i/n")
+    parser.add_argument("--list", action="store_true", help="print the units, run nothing")
+    arguments = parser.parse_args()
+    matched = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", arguments.shard)
+    if matched is None or int(matched[1]) > int(matched[2]):
+        parser.error(f"a shard is i/n with 1 <= i <= n, not {arguments.shard!r}")
+    part = shards(units(), int(matched[2]))[int(matched[1]) - 1]
+    print(f"shard {arguments.shard}: {', '.join(unit.name for unit in part) or 'nothing'}")
+    if arguments.list:
+        return 0
+    passed = [run(unit) for unit in part]
+    for unit, good in zip(part, passed, strict=True):
+        print(f"{'passed' if good else 'FAILED'}  {unit.name}")
+    print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Makefile's scripts decide: shards of the long tests, and the benchmarks' table."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"scripts/{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 50])
+def test_every_long_test_is_in_exactly_one_shard(count: int) -> None:
+    full = script("test_full")
+    everything = [unit.name for unit in full.units()]
+    split = [unit.name for part in full.shards(full.units(), count) for unit in part]
+    assert sorted(split) == sorted(everything)
+    assert len(set(everything)) == len(everything)
+
+
+def test_enough_shards_are_half_an_hour_each() -> None:
+    full = script("test_full")
+    total = sum(unit.minutes for unit in full.units())
+    parts = full.shards(full.units(), -(-total // 15))
+    assert max(sum(unit.minutes for unit in part) for part in parts) <= full.LIMIT_MINUTES
+
+
+def test_every_fuzz_target_is_a_long_test() -> None:
+    names = {unit.name for unit in script("test_full").units()}
+    targets = {f"fuzz {path.stem}" for path in (ROOT / "tests/fuzz").glob("*_fuzz.cpp")}
+    assert targets and targets <= names
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"value": 1.0, "ratio": 0.95, "at_least": 0.92}, ">= 0.92 met"),
+        ({"value": 1.0, "ratio": 0.91, "at_least": 0.92}, ">= 0.92 MISSED"),
+        ({"value": 1.0, "ratio": 1.04, "at_most": 1.03}, "<= 1.03 MISSED"),
+        ({"value": 380.0, "at_most": 400}, "<= 400 met"),
+        ({"value": 380.0}, ""),
+    ],
+)
+def test_a_benchmark_is_compared_with_what_was_asked_for(
+    result: dict[str, float], text: str
+) -> None:
+    assert script("bench").bound(result) == text
+
+
+def test_the_table_has_a_row_per_result() -> None:
+    document = {"results": [{"name": "hash.a", "value": 2e9, "unit": "B/s", "baseline": "raw"}]}
+    lines = script("bench").table([document]).splitlines()
+    assert len(lines) == 2
+    assert lines[1].split() == ["hash.a", "2e+09", "B/s", "raw"]
