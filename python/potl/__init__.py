@@ -17,62 +17,31 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._calibrate import Calibration as Calibration
-    from ._calibrate import Noise as Noise
-    from ._calibrate import calibrate as calibrate
+    from ._calibrate import Calibration as Calibration, Noise as Noise, calibrate as calibrate
     from ._check import check as check
-    from ._checks import PEV as PEV
-    from ._checks import Policy as Policy
-    from ._checks import Replay as Replay
-    from ._checks import Telemetry as Telemetry
-    from ._errors import Inconclusive as Inconclusive
+    from ._checks import PEV as PEV, Policy as Policy, Replay as Replay, Telemetry as Telemetry
     from ._errors import (
+        Inconclusive as Inconclusive,
         InternalError as InternalError,
-    )
-    from ._errors import (
         JobMismatch as JobMismatch,
-    )
-    from ._errors import (
         LimitError as LimitError,
-    )
-    from ._errors import (
         MalformedError as MalformedError,
-    )
-    from ._errors import (
         MismatchError as MismatchError,
-    )
-    from ._errors import (
         MissingError as MissingError,
-    )
-    from ._errors import (
         NotReplayable as NotReplayable,
-    )
-    from ._errors import (
         PotlError as PotlError,
-    )
-    from ._errors import (
         Problem as Problem,
-    )
-    from ._errors import Rejected as Rejected
-    from ._errors import (
+        Rejected as Rejected,
         StorageError as StorageError,
-    )
-    from ._errors import (
         UnsupportedError as UnsupportedError,
-    )
-    from ._errors import (
         UsageError as UsageError,
     )
     from ._job import Job as Job
-    from ._prover import Prover as Prover
-    from ._prover import Step as Step
+    from ._prover import Prover as Prover, Step as Step
     from ._record import record as record
-    from ._report_value import Finding as Finding
-    from ._report_value import Report as Report
-    from ._run import Commitment as Commitment
-    from ._run import Run as Run
-    from ._session import Session as Session
-    from ._session import StepResult as StepResult
+    from ._report_value import Finding as Finding, Report as Report
+    from ._run import Commitment as Commitment, Run as Run
+    from ._session import Session as Session, StepResult as StepResult
     from ._task import Task as Task
     from ._verify import verify as verify
 

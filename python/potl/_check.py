@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
 from . import _core
+from ._data import check_reads
 from ._errors import NotReplayable, Problem
 from ._session import Build, Session
 from ._task import Task, overrides_step
@@ -44,7 +46,7 @@ def find_problems(build: Build, *, seed: int) -> list[Problem]:
     """See `check`."""
     try:
         with Session.open(build, seed=seed) as first:
-            problems = list(_visible(first.task))
+            problems = [*_visible(first.task), *check_reads(first.task.dataset)]
             if problems:
                 return problems
             with Session.open(build, seed=seed) as second:
@@ -102,6 +104,7 @@ def _probe(first: Session, second: Session, build: Build, seed: int) -> Iterator
         return
     steps = (1, 2) if first.task.steps > 1 else (1, 1)
     middle, end, losses = _two_steps(first, steps)
+    untouched = [dict(vars(thing)) for thing in _holders(second.task)]
     with Session.open(build, seed=seed) as fresh:
         again = _two_steps(fresh, steps)
     place = first_difference(end.tree(), again[1].tree())
@@ -125,6 +128,15 @@ def _probe(first: Session, second: Session, build: Build, seed: int) -> Iterator
             "state_dict and load_state_dict}",
         )
         return
+    for where in _dormant(untouched, first, second, middle, end, steps[1]):
+        yield Problem(
+            what="a number that counts up during training changes what a step does, and no "
+            "checkpoint holds it",
+            where=where,
+            remedy="make it a buffer, or give the object state_dict and load_state_dict and pass "
+            "it in state=",
+        )
+        return
     # Only now: it calls the model once more, which would hide a count of calls.
     second.restore(middle)
     recomputed = second.loss_at(steps[1], second.sample_ids(steps[1]))
@@ -134,6 +146,45 @@ def _probe(first: Session, second: Session, build: Build, seed: int) -> Iterator
             where="Task.compute_loss",
             remedy="override compute_loss too, so that it returns the loss that step returns",
         )
+
+
+def _dormant(
+    untouched: list[dict[str, Any]],
+    first: Session,
+    second: Session,
+    middle: _core.State,
+    end: _core.State,
+    step: int,
+) -> Iterator[str]:
+    """Numbers in Python attributes that training changed, and that act once they are large.
+
+    A count that unfreezes a layer at step 1,000 does nothing in the two steps of the probe.
+    """
+    moved = [
+        (here, name)
+        for there, here, before in zip(
+            _holders(first.task), _holders(second.task), untouched, strict=True
+        )
+        for name, value in before.items()
+        if type(value) in (int, float) and vars(there).get(name) != value
+    ]
+    if not moved:
+        return
+    for thing, name in moved:
+        setattr(thing, name, 10**6)
+    second.restore(middle)  # which puts right what a checkpoint holds
+    try:
+        second.run_step(step, second.sample_ids(step))
+        changed = first_difference(end.tree(), second.capture().tree()) is not None
+    except Exception:  # whatever it is, it came from the number
+        changed = True
+    if changed:
+        yield f"{type(moved[0][0]).__name__}.{moved[0][1]}"
+
+
+def _holders(task: Task) -> list[Any]:
+    """Objects in whose attributes a task could keep state."""
+    return [*task.model.modules(), task, *([task.loss] if hasattr(task.loss, "__dict__") else [])]
 
 
 def _two_steps(

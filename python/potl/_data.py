@@ -26,6 +26,8 @@ from ._sample_bytes import raw_bytes, sample_bytes, tensor_header, tuple_header
 _CHUNK = 64
 # Samples that are read a second time although they drew nothing.
 _SECOND_READS = 256
+# Samples that a check reads before anything is trained.
+_TRIED = 8
 
 Planned = tuple[int, int, list[int]]
 """Step, epoch and sample ids of one batch."""
@@ -65,6 +67,19 @@ def check_dataset(dataset: Any) -> list[Problem]:
         ]
     if len(dataset) == 0:
         return [Problem(what="the data set is empty", where="dataset", remedy="add samples")]
+    return []
+
+
+def check_reads(dataset: Any) -> list[Problem]:
+    """Reads a few samples as `scan` reads all of them."""
+    if _is_plain(dataset):
+        return []
+    with _random.scope():
+        for index in range(0, len(dataset), max(1, len(dataset) // _TRIED)):
+            try:
+                _compare_second_read(dataset, index, _seeded_leaf(dataset, index), True)
+            except NotReplayable as error:
+                return list(error.problems)
     return []
 
 

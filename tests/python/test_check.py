@@ -34,6 +34,33 @@ class Stateful(Task):
         return super().step([x * self.calls, y])
 
 
+class Unfreezing(ByCount):
+    """Counts, and does something else after 1,000 calls."""
+
+    def forward(self, x):
+        self.calls += 1
+        return self.net(x) if self.calls < 1000 else self.net(2 * x)
+
+
+class Logging(ByCount):
+    """Counts for nothing."""
+
+    def forward(self, x):
+        self.calls += 1
+        self.size = len(x)
+        return self.net(x)
+
+
+class Private(torch.utils.data.Dataset):
+    """Augments with a generator of its own."""
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        return tasks.X[index] + float(_private.random()), tasks.Y[index]
+
+
 class LossWithMemory:
     def __init__(self):
         self.last = 0.0
@@ -116,6 +143,12 @@ PROBLEMS = {
     "hidden state of a loss": (
         lambda: tasks.task(tasks.mlp(), loss=LossWithMemory()),
         "a restored state differs", "state=",
+    ),
+    "a count that acts later": (
+        lambda: tasks.task(Unfreezing()), "a number that counts up", "buffer",
+    ),
+    "unseeded reads": (
+        lambda: tasks.task(tasks.mlp(), dataset=Private()), "differs between two reads", "seeds",
     ),
     "an iterable dataset": (
         lambda: tasks.task(tasks.mlp(), dataset=Stream()),
@@ -214,6 +247,7 @@ def caching():
 
 @pytest.mark.parametrize("build", [
     lambda: tasks.task(Legible()),
+    lambda: tasks.task(Logging()),
     lbfgs,
     by_python_random,
     caching,

@@ -176,3 +176,12 @@ def test_importing_potl_is_quick():
         times.append(float(out.stdout))
         time.sleep(0.05)
     assert min(times) < 0.3
+
+
+def test_every_exported_name_can_be_loaded():
+    import potl
+
+    for name in potl.__all__:
+        assert getattr(potl, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        potl.nothing  # noqa: B018
