@@ -27,6 +27,9 @@ from ._values import DTYPES
 Description = dict[str, Any]
 RateRuns = list[tuple[int, list[float]]]
 
+# A job is read into memory by everybody: more different rates than this are left to the state.
+_LONGEST_TABLE = 100_000
+
 # A scheduler that follows a metric is not run ahead; this is what it changes.
 _PLATEAU_CHANGES = {"best", "num_bad_epochs", "cooldown_counter", "last_epoch", "_last_lr"}
 
@@ -134,7 +137,8 @@ def dry_run(task: Task) -> tuple[RateRuns | None, Description | None]:
         "optimizers": [sorted(keys) for keys in changing_options],
         "schedulers": [sorted(keys) for keys in changing_values],
     }
-    return (None if metric_driven else runs), varying
+    too_long = sum(len(rates) for _, rates in runs) > _LONGEST_TABLE
+    return (None if metric_driven or too_long else runs), varying
 
 
 def _model(model: nn.Module) -> Description:

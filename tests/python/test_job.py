@@ -64,6 +64,12 @@ def test_rates_that_depend_on_the_training_are_left_to_it(build):
     assert create(build).core.rates_at(1) is None
 
 
+def test_a_table_of_rates_that_would_swell_the_job_is_left_to_the_state(monkeypatch):
+    monkeypatch.setattr("potl._recipe._LONGEST_TABLE", 11)
+    assert create(tasks.cosine).core.rates_at(1) is None
+    assert create(tasks.plain).core.rates_at(12) == [0.1]
+
+
 def test_a_schedule_that_is_too_short_is_found_at_once():
     def build():
         return tasks.scheduled(lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.2, total_steps=5))
