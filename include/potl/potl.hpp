@@ -9,6 +9,7 @@
 #include <potl/checks/request.hpp>
 #include <potl/checks/run_view.hpp>
 #include <potl/checks/state_distance.hpp>
+#include <potl/checks/storage_plan.hpp>
 #include <potl/checks/telemetry.hpp>
 #include <potl/checks/telemetry_log.hpp>
 #include <potl/checks/telemetry_sampler.hpp>
@@ -46,3 +47,4 @@
 #include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/state.hpp>
 #include <potl/transcript/writer.hpp>
+#include <potl/verify.hpp>

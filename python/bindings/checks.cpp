@@ -4,6 +4,7 @@
 #include <potl/checks/pev.hpp>
 #include <potl/checks/replay.hpp>
 #include <potl/checks/state_distance.hpp>
+#include <potl/checks/storage_plan.hpp>
 #include <potl/checks/telemetry.hpp>
 #include <potl/checks/telemetry_sampler.hpp>
 #include <potl/numeric/soundness.hpp>
@@ -119,12 +120,34 @@ py::bytes conclude(const transcript::evidence* evidence, const py::iterable& fin
 void bind_statistics(py::module_& module) {
   module.def("strength", &numeric::strength, py::arg("segments"), py::arg("sampled"),
              py::arg("cheat_fraction"));
+  module.def("storage_plan", &storage_plan, py::kw_only(), py::arg("steps"),
+             py::arg("step_seconds"), py::arg("state_bytes"), py::arg("budget_bytes"),
+             py::arg("probability") = 0.95, py::arg("cheat_fraction") = 0.05,
+             py::arg("read_bytes_per_second") = 5e8, py::arg("rederive") = false);
   module.def(
       "samples_for",
       [](std::uint64_t segments, double probability, double cheat_fraction) {
         return numeric::samples_for(segments, probability, cheat_fraction);
       },
       py::arg("segments"), py::kw_only(), py::arg("probability"), py::arg("cheat_fraction"));
+}
+
+py::dict storage_plan(std::uint64_t steps, double step_seconds, double state_bytes,
+                      double budget_bytes, double probability, double cheat_fraction,
+                      double read_bytes_per_second, bool rederive) {
+  const auto plan =
+      checks::plan_storage({steps, step_seconds, state_bytes, budget_bytes, probability,
+                            cheat_fraction, read_bytes_per_second, rederive})
+          .value();
+  py::dict out;
+  out["checkpoint_every"] = plan.checkpoint_every;
+  out["store_every"] = plan.store_every;
+  out["segments"] = plan.segments;
+  out["samples"] = plan.samples;
+  out["bytes"] = plan.bytes;
+  out["verification_fraction"] = plan.verification_fraction;
+  out["rederivation_fraction"] = plan.rederivation_fraction;
+  return out;
 }
 
 void bind_sampler(py::module_& module) {

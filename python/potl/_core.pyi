@@ -281,6 +281,20 @@ def strength(segments: int, sampled: int, cheat_fraction: float) -> float:
 def samples_for(segments: int, *, probability: float, cheat_fraction: float) -> int:
     """The smallest sample with that strength."""
 
+def storage_plan(
+    *,
+    steps: int,
+    step_seconds: float,
+    state_bytes: float,
+    budget_bytes: float,
+    probability: float = 0.95,
+    cheat_fraction: float = 0.05,
+    read_bytes_per_second: float = 5e8,
+    rederive: bool = False,
+) -> dict[str, Any]:
+    """The checkpoint interval that makes verification cheapest within a disk budget: "checkpoint_every", "store_every",
+    "segments", "samples", "bytes", "verification_fraction", "rederivation_fraction"."""
+
 class TelemetrySampler:
     """A thread that appends one line per interval to telemetry.log: NVML when there is a GPU, /proc otherwise."""
 

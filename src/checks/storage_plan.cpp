@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/checks/storage_plan.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include <potl/numeric/soundness.hpp>
+
+namespace potl::checks {
+namespace {
+
+double stored_bytes(const storage_goal& goal, std::uint64_t every) {
+  const std::uint64_t count = goal.steps / every + (goal.steps % every != 0) + 1;
+  return static_cast<double>(count) * goal.state_bytes;
+}
+
+storage_plan cost_of(const storage_goal& goal, std::uint64_t every, std::uint64_t store) {
+  storage_plan out;
+  out.checkpoint_every = every;
+  out.store_every = store;
+  out.segments = goal.steps / every + (goal.steps % every != 0);
+  // The first and the last segment are replayed anyway.
+  const std::uint64_t pool = out.segments > 2 ? out.segments - 2 : 0;
+  out.samples =
+      std::min(pool, numeric::samples_for(out.segments, goal.probability, goal.cheat_fraction));
+  out.bytes = stored_bytes(goal, store);
+  const double training = static_cast<double>(goal.steps) * goal.step_seconds;
+  const auto replayed = static_cast<double>(out.samples + 2);
+  const double replaying = replayed * static_cast<double>(every) * goal.step_seconds;
+  const double loading = replayed * 2 * goal.state_bytes / goal.read_bytes_per_second;
+  out.verification_fraction = (replaying + loading) / training;
+  out.rederivation_fraction = static_cast<double>(out.samples) *
+                              static_cast<double>(std::min(store, goal.steps) - every) / 2 /
+                              static_cast<double>(goal.steps);
+  return out;
+}
+
+}  // namespace
+
+result<storage_plan> plan_storage(const storage_goal& goal) {
+  const bool sane = goal.steps > 0 && goal.step_seconds > 0 && goal.state_bytes > 0 &&
+                    goal.read_bytes_per_second > 0 && goal.probability > 0 &&
+                    goal.probability < 1 && goal.cheat_fraction > 0 && goal.cheat_fraction <= 1;
+  if (!sane) return error{errc::usage, "storage plan: a number is zero or out of range", ""};
+  if (!(goal.budget_bytes >= 2 * goal.state_bytes)) {
+    return error{errc::usage, "storage plan: the budget holds less than two checkpoints",
+                 "raise the budget; the first and the last state are always stored"};
+  }
+  std::optional<storage_plan> best;
+  // Every length up to 64, then in steps of about a sixteenth.
+  for (std::uint64_t every = 1; every <= goal.steps; every += 1 + every / 64 * 4) {
+    std::uint64_t store = every;
+    if (goal.rederive) {
+      const double room = std::floor(goal.budget_bytes / goal.state_bytes) - 1;
+      const double least = std::ceil(static_cast<double>(goal.steps) / room);
+      const auto multiple =
+          static_cast<std::uint64_t>(std::ceil(std::max(1.0, least / static_cast<double>(every))));
+      store = multiple * every;
+    }
+    if (stored_bytes(goal, store) > goal.budget_bytes) continue;
+    const storage_plan candidate = cost_of(goal, every, store);
+    const double cost = candidate.verification_fraction + candidate.rederivation_fraction;
+    if (!best || cost < best->verification_fraction + best->rederivation_fraction) {
+      best = candidate;
+    }
+  }
+  return best ? *best : cost_of(goal, goal.steps, goal.steps);
+}
+
+}  // namespace potl::checks

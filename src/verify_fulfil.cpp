@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify_fulfil.hpp"
+
+#include <chrono>
+#include <exception>
+
+#include <potl/checks/state_distance.hpp>
+
+namespace potl::detail {
+namespace {
+
+using checks::measured;
+
+/// A request that cannot be fulfilled, and whose doing that is.
+struct failed {
+  measured status;
+  std::string message;
+};
+
+class stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+measured status_of(errc code) {
+  if (code == errc::missing) return measured::withheld;
+  const bool damaged = code == errc::mismatch || code == errc::malformed;
+  return damaged ? measured::tampered : measured::verifier_error;
+}
+
+transcript::state opened(result<transcript::state> loaded) {
+  if (!loaded) throw failed{status_of(loaded.why().code), loaded.why().message};
+  return std::move(loaded).value();
+}
+
+void restore(workload_handle& work, const transcript::state& state, std::uint64_t step) {
+  try {
+    work.load_state(state, step);
+  } catch (const exception& thrown) {
+    if (thrown.details().code != errc::mismatch) throw;
+    throw failed{measured::prover_error, thrown.what()};
+  }
+}
+
+// Runs `body`, and turns what it throws into a status.
+template <class Measurement, class Body>
+Measurement guarded(const Measurement& start, Body body) {
+  Measurement out = start;
+  try {
+    body(out);
+  } catch (const failed& why) {
+    out.status = why.status;
+    out.message = why.message;
+  } catch (const std::exception& thrown) {
+    out.status = measured::verifier_error;
+    out.message = thrown.what();
+  }
+  return out;
+}
+
+const digest* digest_of(const checks::run_view& view, const checks::segment_request& request,
+                        std::uint64_t step) {
+  const auto* record =
+      request.superseded ? view.superseded_step(request.branch, step) : view.step(step);
+  return record == nullptr ? nullptr : &record->state;
+}
+
+class segment_driver {
+ public:
+  segment_driver(const transcript::evidence& run, const checks::run_view& view,
+                 workload_handle& work, const checks::segment_request& request)
+      : run_(run), view_(view), work_(work), request_(request) {}
+
+  void measure(checks::segment_measurement& out) {
+    const stopwatch loading;
+    const transcript::state start =
+        opened(request_.superseded ? run_.load_state(request_.start, request_.start_branch)
+                                   : run_.load_state(request_.start));
+    out.load_seconds = loading.seconds();
+    const stopwatch replaying;
+    const transcript::state end = replay(start, 0, [&](const step_outcome& one) {
+      out.losses.push_back(one.loss);
+      out.rates.push_back(one.rates);
+      out.skipped.push_back(one.skipped);
+      out.gradient_norm_mean += one.gradient_norm / static_cast<double>(length());
+    });
+    out.replay_seconds = replaying.seconds();
+    const digest* expected = digest_of(view_, request_, request_.end);
+    out.digest_equal = expected != nullptr && end.state_digest() == *expected;
+    if (out.digest_equal) return;
+    if (!request_.superseded) {
+      const transcript::state recorded = opened(run_.load_state(request_.end));
+      out.distances = checks::compare_states(start.root(), recorded.root(), end.root());
+    }
+    const stopwatch repeating;
+    for (std::uint32_t way = 1; way <= request_.noise_repeats; ++way) {
+      auto& losses = out.noise_losses.emplace_back();
+      const transcript::state again =
+          replay(start, way, [&](const step_outcome& one) { losses.push_back(one.loss); });
+      out.noise.push_back(checks::compare_states(start.root(), end.root(), again.root()));
+    }
+    out.noise_seconds = repeating.seconds();
+  }
+
+ private:
+  std::uint64_t length() const { return request_.end - request_.start; }
+
+  template <class Seen>
+  transcript::state replay(const transcript::state& start, std::uint64_t way, Seen seen) {
+    work_.perturb(way);
+    restore(work_, start, request_.start);
+    for (std::uint64_t step = request_.start + 1; step <= request_.end; ++step) {
+      seen(work_.run_step(step, run_.agreed().sample_ids(step)));
+    }
+    transcript::state end = work_.capture();
+    work_.perturb(0);
+    return end;
+  }
+
+  const transcript::evidence& run_;
+  const checks::run_view& view_;
+  workload_handle& work_;
+  const checks::segment_request& request_;
+};
+
+}  // namespace
+
+checks::segment_measurement fulfil(const transcript::evidence& run, const checks::run_view& view,
+                                   workload_handle& work, const checks::segment_request& request) {
+  checks::segment_measurement start;
+  start.request = request;
+  return guarded(start, [&](auto& out) { segment_driver(run, view, work, request).measure(out); });
+}
+
+checks::loss_measurement fulfil(const transcript::evidence& run, workload_handle& work,
+                                const checks::loss_request& request) {
+  checks::loss_measurement start;
+  start.request = request;
+  return guarded(start, [&](auto& out) {
+    const stopwatch watch;
+    const transcript::state before = opened(run.load_state(request.step - 1));
+    const std::vector<std::int64_t> ids = run.agreed().sample_ids(request.step);
+    for (std::uint32_t way = 0; way <= request.noise_repeats; ++way) {
+      work.perturb(way);
+      restore(work, before, request.step - 1);
+      const double loss = work.batch_loss(request.step, ids);
+      if (way == 0) {
+        out.loss = loss;
+      } else {
+        out.noise.push_back(loss);
+      }
+    }
+    work.perturb(0);
+    out.seconds = watch.seconds();
+  });
+}
+
+checks::subset_loss_measurement fulfil(const transcript::evidence& run, workload_handle& work,
+                                       const checks::subset_loss_request& request) {
+  checks::subset_loss_measurement start;
+  start.request = request;
+  return guarded(start, [&](auto& out) {
+    const stopwatch watch;
+    const transcript::state at = opened(run.load_state(request.step));
+    restore(work, at, request.step);
+    const subset_outcome found = work.subset_loss(request.sample_ids);
+    out.mean = found.mean;
+    out.standard_deviation = found.standard_deviation;
+    out.seconds = watch.seconds();
+  });
+}
+
+}  // namespace potl::detail

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// telemetry.log is the prover's: any bytes are parsed or refused, and judged without trouble.
+#include <potl/checks/telemetry.hpp>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  potl::transcript::step_record record;
+  record.step = 1;
+  potl::checks::run_view run;
+  run.steps = {&record, 1};
+  run.telemetry = {data, size};
+  potl::checks::telemetry_options options;
+  potl::checks::judge_telemetry(run, options);
+  options.mode = "apex";
+  potl::checks::judge_telemetry(run, options);
+  return 0;
+}

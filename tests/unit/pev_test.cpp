@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include <potl/checks/pev.hpp>
+
+#include "fake_run.hpp"
+
+using namespace potl;
+using namespace potl::checks;
+
+namespace {
+
+struct scene {
+  fake_run run;
+  pev_options options;
+
+  pev_plan plan() const { return plan_pev(run.view, options, nonce_of(1)).value(); }
+
+  std::vector<loss_measurement> honest() const {
+    std::vector<loss_measurement> out;
+    const pev_plan asked = plan();
+    for (const auto& request : asked.losses) {
+      loss_measurement one;
+      one.request = request;
+      one.loss = run.view.step(request.step)->loss;
+      out.push_back(one);
+    }
+    return out;
+  }
+
+  std::vector<finding> judge(const std::vector<loss_measurement>& losses) const {
+    return judge_pev(run.view, options, nonce_of(1), losses, {}).value();
+  }
+  std::vector<finding> judge(const std::vector<subset_loss_measurement>& subsets) const {
+    return judge_pev(run.view, options, nonce_of(1), {}, subsets).value();
+  }
+
+  std::vector<subset_loss_measurement> honest_subsets() const {
+    std::vector<subset_loss_measurement> out;
+    const pev_plan asked = plan();
+    for (const auto& request : asked.subsets) {
+      subset_loss_measurement one;
+      one.request = request;
+      double sum = 0, count = 0;
+      for (const auto& record : run.records) {
+        if (record.epoch != run.view.step(request.step)->epoch) continue;
+        sum += record.loss;
+        ++count;
+      }
+      one.mean = sum / count;
+      one.standard_deviation = 0.01;
+      out.push_back(one);
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("at least two steps after checkpoints are recomputed in every epoch") {
+  const scene one;
+  std::map<std::uint64_t, int> epochs;
+  const pev_plan plan = one.plan();
+  for (const auto& request : plan.losses) {
+    REQUIRE((request.step - 1) % 10 == 0);
+    ++epochs[one.run.view.step(request.step)->epoch];
+  }
+  REQUIRE(epochs == std::map<std::uint64_t, int>{{0, 2}, {1, 2}});
+}
+
+TEST_CASE("a fraction of one recomputes the step after every checkpoint") {
+  scene one;
+  one.options.fraction = 1;
+  REQUIRE(one.plan().losses.size() == 10);
+}
+
+TEST_CASE("an epoch with one checkpoint gives one step") {
+  scene one;
+  for (auto& record : one.run.records) record.epoch = (record.step - 1) / 10;
+  REQUIRE(one.plan().losses.size() == 10);
+}
+
+TEST_CASE("losses that equal the logged ones pass") {
+  const scene one;
+  const auto findings = one.judge(one.honest());
+  REQUIRE(count(findings, outcome::pass, "loss.recomputed") == 1);
+  REQUIRE(findings.size() == 1);
+}
+
+TEST_CASE("an invented loss rejects, and only while its rule is on") {
+  scene one;
+  const auto measured = one.honest();
+  one.run.records[measured[1].request.step - 1].loss += 0.01;
+  REQUIRE(count(one.judge(measured), outcome::reject, "loss.recomputed") == 1);
+  const rule_off off("loss.recomputed");
+  REQUIRE(count(one.judge(measured), outcome::reject) == 0);
+}
+
+TEST_CASE("the difference that honest repeats show is tolerated") {
+  const scene one;
+  auto measured = one.honest();
+  measured[1].loss += 0.001;
+  REQUIRE(count(one.judge(measured), outcome::reject) == 1);
+  measured[0].noise = {measured[0].loss - 0.0005};
+  REQUIRE(count(one.judge(measured), outcome::reject) == 0);
+}
+
+TEST_CASE("noise beyond the cap does not buy an acceptance") {
+  const scene one;
+  auto measured = one.honest();
+  measured[1].loss += 0.5;
+  measured[0].noise = {measured[0].loss + 100};
+  REQUIRE(count(one.judge(measured), outcome::inconclusive) == 1);
+  REQUIRE(count(one.judge(measured), outcome::pass) == 0);
+}
+
+TEST_CASE("a recomputed loss that is not finite rejects, and only while its rule is on") {
+  const scene one;
+  auto measured = one.honest();
+  measured[1].loss = std::numeric_limits<double>::quiet_NaN();
+  REQUIRE(count(one.judge(measured), outcome::reject, "transcript.finite") == 1);
+  const rule_off off("transcript.finite");
+  REQUIRE(count(one.judge(measured), outcome::reject) == 0);
+}
+
+TEST_CASE("a withheld checkpoint rejects, and only while its rule is on") {
+  const scene one;
+  auto measured = one.honest();
+  measured[1].status = measured::withheld;
+  REQUIRE(count(one.judge(measured), outcome::reject, "transcript.withheld") == 1);
+  const rule_off off("transcript.withheld");
+  REQUIRE(count(one.judge(measured), outcome::reject) == 0);
+}
+
+TEST_CASE("a loss that was asked for and is not there is inconclusive") {
+  const scene one;
+  auto measured = one.honest();
+  measured.pop_back();
+  REQUIRE(count(one.judge(measured), outcome::inconclusive) == 1);
+}
+
+TEST_CASE("the published rule asks for N percent of the data at each epoch's last checkpoint") {
+  scene one;
+  one.options.mode = "apex";
+  const pev_plan plan = one.plan();
+  REQUIRE(plan.losses.empty());
+  REQUIRE(plan.subsets.size() == 2);
+  REQUIRE(plan.subsets[0].step == 50);
+  REQUIRE(plan.subsets[1].step == 100);
+  REQUIRE(plan.subsets[0].sample_ids.size() == 20);
+  REQUIRE(plan.subsets[0].sample_ids != plan.subsets[1].sample_ids);
+}
+
+TEST_CASE("the published tolerance is 100 sigma over N percent, ten sigma at ten percent") {
+  scene one;
+  one.options.mode = "apex";
+  auto measured = one.honest_subsets();
+  REQUIRE(count(one.judge(measured), outcome::pass) == 1);
+  measured[0].mean += 0.099;
+  REQUIRE(count(one.judge(measured), outcome::reject) == 0);
+  measured[0].mean += 0.002;
+  REQUIRE(count(one.judge(measured), outcome::reject, "loss.recomputed") == 1);
+}
+
+TEST_CASE("the published tolerance is exclusive, so that zero deviation accepts nothing") {
+  scene one;
+  one.options.mode = "apex";
+  auto measured = one.honest_subsets();
+  measured[0].standard_deviation = 0;
+  measured[0].mean += 1e-3;
+  REQUIRE(count(one.judge(measured), outcome::reject) == 1);
+}
