@@ -120,10 +120,6 @@ py::bytes conclude(const transcript::evidence* evidence, const py::iterable& fin
 void bind_statistics(py::module_& module) {
   module.def("strength", &numeric::strength, py::arg("segments"), py::arg("sampled"),
              py::arg("cheat_fraction"));
-  module.def("storage_plan", &storage_plan, py::kw_only(), py::arg("steps"),
-             py::arg("step_seconds"), py::arg("state_bytes"), py::arg("budget_bytes"),
-             py::arg("probability") = 0.95, py::arg("cheat_fraction") = 0.05,
-             py::arg("read_bytes_per_second") = 5e8, py::arg("rederive") = false);
   module.def(
       "samples_for",
       [](std::uint64_t segments, double probability, double cheat_fraction) {
@@ -167,6 +163,10 @@ void bind_sampler(py::module_& module) {
 
 void bind_checks(py::module_& module) {
   bind_sampler(module);
+  module.def("storage_plan", &storage_plan, py::kw_only(), py::arg("steps"),
+             py::arg("step_seconds"), py::arg("state_bytes"), py::arg("budget_bytes"),
+             py::arg("probability") = 0.95, py::arg("cheat_fraction") = 0.05,
+             py::arg("read_bytes_per_second") = 5e8, py::arg("rederive") = false);
   bind_statistics(module);
   module.def("check_fields", &check_fields, py::arg("check"));
   module.def(
