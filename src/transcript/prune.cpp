@@ -3,6 +3,7 @@
 #include <set>
 
 #include <potl/core/file.hpp>
+#include <potl/crypto/signed_note.hpp>
 #include <potl/transcript/inspect.hpp>
 #include <potl/transcript/job.hpp>
 
@@ -39,6 +40,8 @@ result<run_to_prune> load(const std::string& directory) {
   if (!agreed) return agreed.why();
   run_to_prune out{std::move(*run), std::move(*agreed), std::move(*facts), 0, {}, {}};
   out.other_bytes = out.facts.log_bytes + out.facts.telemetry_bytes + text->size();
+  const auto note = read_entry(directory, commitment_name, note_limit_bytes);
+  if (note) out.other_bytes += note->size();
   return out;
 }
 

@@ -2,6 +2,7 @@
 #include <potl/core/file.hpp>
 #include <potl/transcript/writer.hpp>
 
+#include "transcript/directory_lock.hpp"
 #include "transcript/history.hpp"
 #include "transcript/writer_body.hpp"
 
@@ -84,6 +85,8 @@ log_position position_of(const history& run, bytes_view log) {
 
 result<writer::resumed> writer::resume(const writer_options& options, const job& agreed,
                                        const signing_key& key) {
+  result<file_handle> lock = lock_directory(options.directory);
+  if (!lock) return lock.why();
   const auto log = read_entry(options.directory, log_name, max_log_bytes);
   if (!log) return log.why();
   const result<history> run = read_history(*log);
@@ -108,7 +111,8 @@ result<writer::resumed> writer::resume(const writer_options& options, const job&
   mark.log_root = run->root;
   mark.state = position.state;
   mark.signature = key.sign(resume_message(mark));
-  if (status started = content->start(std::move(position)); !started) return started.why();
+  if (status started = content->start(std::move(position), std::move(*lock)); !started)
+    return started.why();
   if (status queued = content->enqueue(mark, std::nullopt, false); !queued) return queued.why();
   if (status flushed = content->flush(); !flushed) return flushed.why();
   return resumed{writer(std::move(content)), from->step, std::move(*from->at)};

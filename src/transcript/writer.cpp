@@ -7,6 +7,7 @@
 #include <potl/crypto/hasher.hpp>
 #include <potl/transcript/commitment.hpp>
 
+#include "transcript/directory_lock.hpp"
 #include "transcript/history.hpp"
 #include "transcript/writer_body.hpp"
 
@@ -67,6 +68,8 @@ result<writer> writer::create(const writer_options& options, const job& agreed,
     return usage("software must be UTF-8 of at most 1024 bytes", "");
   }
   if (status made = make_directory(options.directory); !made) return made.why();
+  result<file_handle> lock = lock_directory(options.directory);
+  if (!lock) return lock.why();
   if (status unused = require_unused(options.directory, agreed); !unused) return unused.why();
   const std::string base = options.directory + "/";
   if (status made = make_directory(base + std::string(checkpoint_folder)); !made) return made.why();
@@ -87,7 +90,8 @@ result<writer> writer::create(const writer_options& options, const job& agreed,
   if (status stored = write_file_atomically(base + std::string(log_name), log); !stored) {
     return stored.why();
   }
-  if (status started = content->start(std::move(start)); !started) return started.why();
+  if (status started = content->start(std::move(start), std::move(*lock)); !started)
+    return started.why();
   return writer(std::move(content));
 }
 
@@ -99,6 +103,8 @@ status writer::append_initial(state before) {
 }
 
 status writer::append_step(state after, const step_entry& entry) {
+  // The first error is what the trainer must hear, whatever it does next.
+  if (status failed = body_->failure(); !failed) return failed;
   log_position& position = body_->position;
   if (body_->ended) return usage("the recording has ended", "");
   if (!position.has_initial) return usage("the initial state comes first", "append_initial");

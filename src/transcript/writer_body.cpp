@@ -16,7 +16,8 @@ writer::body::~body() {
   static_cast<void>(stop());
 }
 
-status writer::body::start(log_position where) {
+status writer::body::start(log_position where, file_handle lock) {
+  directory_lock = std::move(lock);
   const std::string path = options.directory + "/" + std::string(log_name);
   result<append_file> first = append_file::open(path);
   if (!first) return first.why();
@@ -77,6 +78,7 @@ status writer::body::stop() {
   }
   appender.join();
   syncer.join();
+  directory_lock = file_handle();
   return flushed;
 }
 
@@ -101,6 +103,7 @@ void writer::body::append_loop() {
 }
 
 status writer::body::append(item& next) {
+  const bool holds_state = next.after.has_value();
   std::uint64_t step = 0;
   auto* one_step = std::get_if<step_record>(&next.what);
   if (one_step != nullptr) step = one_step->step;
@@ -113,9 +116,6 @@ status writer::body::append(item& next) {
       if (status stored = store(next, step); !stored) return stored;
     }
     next.after.reset();
-    const std::lock_guard lock(mutex);
-    if (states != 0) --states;
-    changed.notify_all();
   }
   if (auto* close = std::get_if<close_record>(&next.what)) close->state = position.state;
   frame.clear();
@@ -126,6 +126,8 @@ status writer::body::append(item& next) {
   position.tree.append(leaf);
   ++appended;
   if (one_step != nullptr) appended_step = step;
+  // Only now: a trainer whose record could not be written hears of it before its next step is over.
+  if (holds_state && states != 0) --states;
   changed.notify_all();
   return unit{};
 }

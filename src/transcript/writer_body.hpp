@@ -34,8 +34,8 @@ struct writer::body {
   body(const writer_options& options, const job& agreed, const signing_key& key);
   ~body();
 
-  /// Opens the log and starts the threads.
-  status start(log_position position);
+  /// Opens the log and starts the threads. `lock` is held to the end.
+  status start(log_position position, file_handle lock);
   /// Appends and counts `what` as the next leaf. `after` fills in its digest; with `checkpoint`, it
   /// is stored first.
   status enqueue(record what, std::optional<state> after, bool checkpoint);
@@ -75,6 +75,7 @@ struct writer::body {
   std::uint64_t appended_step = 0;
   std::optional<error> failed;
   bool stopping = false;
+  file_handle directory_lock;
   std::vector<std::uint8_t> frame;  // reused
   std::optional<append_file> log;
   std::optional<append_file>

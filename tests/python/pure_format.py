@@ -25,7 +25,7 @@ def sha256(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-# ------------------------------------------------------------------------------------ Merkle trees
+# ------------------------------------------------------------------------------- Merkle trees
 
 
 def leaf_hash(data: bytes) -> bytes:
@@ -48,7 +48,7 @@ def content_root(data: bytes) -> bytes:
     return root_of([leaf_hash(data[at : at + CHUNK]) for at in range(0, len(data), CHUNK)])
 
 
-# ------------------------------------------------------------------------------------ records
+# ------------------------------------------------------------------------------- records
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,9 @@ def decode_record(payload: bytes) -> Record:
     elif kind == 2:
         record = Initial(job_id, body)
     elif kind == 3:
-        *values, count = struct.unpack_from("<QQ32sQQIQ32sI", body)
-        rates = struct.unpack_from(f"<{count}Q", body, 112)
-        record = Step(job_id, *values, rates)
+        values: tuple[Any, ...] = struct.unpack_from("<QQ32sQQIQ32sI", body)
+        rates = struct.unpack_from(f"<{values[-1]}Q", body, 112)
+        record = Step(job_id, *(*values[:-1], rates))
     elif kind == 4:
         record = Resume(job_id, *struct.unpack("<QQQQ32s32s64s", body))
     elif kind == 5:
@@ -154,7 +154,7 @@ def resume_message(record: Resume) -> bytes:
     return b"potl.resume.v1\x00" + encode_record(record)[:-64]
 
 
-# ------------------------------------------------------------------------------------ transcript.log
+# ------------------------------------------------------------------------------- transcript.log
 
 
 def parse_log(data: bytes) -> list[bytes]:
@@ -183,7 +183,7 @@ def log_root(payloads: list[bytes]) -> bytes:
     return root_of([leaf_hash(payload) for payload in payloads])
 
 
-# ------------------------------------------------------------------------------------ states
+# ------------------------------------------------------------------------------- states
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,8 @@ def tensors_of(tree: Tree, path: str | None = None) -> dict[str, TensorValue]:
 
 
 SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2,
-         "BF16": 2, "I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8, "C64": 8}  # fmt: skip
+         "BF16": 2, "I32": 4, "U32": 4, "F32": 4,
+         "I64": 8, "U64": 8, "F64": 8, "C64": 8}  # fmt: skip
 
 
 def format_checkpoint(tree: Tree, contents: dict[str, bytes]) -> bytes:
@@ -348,7 +349,7 @@ def parse_checkpoint(data: bytes) -> tuple[Tree, dict[str, bytes], bytes]:
     return tree, contents, state_digest(encoding)
 
 
-# ------------------------------------------------------------------------------------ jobs and order
+# ------------------------------------------------------------------------------- jobs and order
 
 
 def job_id(text: bytes) -> bytes:
@@ -400,7 +401,7 @@ def digest_of_ids(ids: list[int]) -> bytes:
     return sha256(struct.pack(f"<{len(ids)}q", *ids))
 
 
-# ------------------------------------------------------------------------------------ runs
+# ------------------------------------------------------------------------------- runs
 
 
 @dataclass

@@ -9,8 +9,9 @@ from typing import Any
 
 import pure_format as pure
 import pytest
-from potl import _core
 from transcript_helpers import job_text, key, record_run, rejected_by, state_at, tensor
+
+from potl import _core
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "format.md"
 
@@ -87,7 +88,7 @@ def test_paths_escape_what_would_make_them_ambiguous() -> None:
 
 
 def test_every_kind_of_value_is_encoded_as_documented(tmp_path: Path) -> None:
-    tree = {
+    tree: dict[str | int, Any] = {
         "values": [None, True, False, -1, 2**63 - 1, -0.0, float("inf"), "\u00e4", b"\x00", ()],
         -5: {"nested": (1, [2.5])},
         "z": tensor([1.0, -1.0]),
@@ -166,15 +167,15 @@ def worked_example(path: Path) -> dict[str, str]:
 def test_the_example_of_the_document_is_what_is_computed(tmp_path: Path) -> None:
     block = re.search(r"```example\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
-    expected = "".join(f"{name}: {value}\n" for name, value in worked_example(tmp_path / "run").items())
+    expected = "".join(
+        f"{name}: {value}\n" for name, value in worked_example(tmp_path / "run").items()
+    )
     # Long values are wrapped; a continuation is indented.
     assert re.sub(r"\n +", "", block.group(1)) == expected
 
 
 def test_the_smallest_state_that_differs_has_another_digest() -> None:
-    digests = {
-        _core.State.capture(tree).digest()
-        for tree in (None, 0, False, 0.0, -0.0, "", b"", [], (), {}, {"a": None}, {"a": 0}, {0: 0})
-    }
+    trees: list[object] = [None, 0, False, 0.0, -0.0, "", b"", [], (), {}, {"a": None}, {"a": 0}]
+    digests = {_core.State.capture(tree).digest() for tree in [*trees, {0: 0}]}
     assert len(digests) == 13
     assert state_at(1).digest() == state_at(1).digest()

@@ -18,9 +18,7 @@ def tensor(values: list[float], shape: list[int] | None = None) -> _core.Tensor:
     data = struct.pack(f"<{len(values)}f", *values)
     memory = ctypes.create_string_buffer(data, len(data))
     dims = [len(values)] if shape is None else shape
-    return _core.Tensor(
-        "float32", dims, "contiguous", ctypes.addressof(memory), len(data), memory
-    )
+    return _core.Tensor("float32", dims, "contiguous", ctypes.addressof(memory), len(data), memory)
 
 
 def state_at(step: int, *, salt: float = 0.0) -> _core.State:
@@ -102,7 +100,7 @@ def append_step(recorder: _core.Recorder, job: _core.Job, step: int, **changes: 
 
 
 def record_run(path: Path, job: _core.Job, *, resume_after: int | None = None) -> str:
-    """A complete run; with `resume_after`, interrupted there and resumed. Returns the commitment."""
+    """A complete run, resumed after a step if that is given. Returns the commitment."""
     recorder = _core.Recorder.create(str(path), job, key(), software="example")
     recorder.append_initial(state_at(0))
     first = 1
