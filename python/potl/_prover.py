@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import _core, _keys
 from ._agreement import open_checked, open_unchecked
@@ -230,7 +230,7 @@ class Prover:
         else:
             self._recorder = _core.Recorder.create(where, self._job, self._key, software=software)
             self._recorder.append_initial(session.capture())
-        self._telemetry = _sampler(str(self._directory / "telemetry.log"))
+        self._telemetry = _core.TelemetrySampler(str(self._directory / "telemetry.log"))
         self._telemetry.start()
 
     def __exit__(
@@ -336,19 +336,6 @@ def _holds_run(directory: Path) -> bool:
             f"{directory} holds files that are not a run's", "record into a directory of its own"
         )
     return False
-
-
-def _sampler(path: str) -> Any:
-    made: Any = getattr(_core, "TelemetrySampler", _NoSampler)(path)
-    return made
-
-
-class _NoSampler:
-    # Until potl._core has the sampler.
-    def __init__(self, path: str) -> None: ...
-    def start(self) -> None: ...
-    def mark_step(self, step: int, epoch: int) -> None: ...
-    def stop(self) -> None: ...
 
 
 def _kept_job(directory: Path) -> Job:

@@ -11,7 +11,14 @@ import pytest
 from potl import MismatchError, MissingError, StorageError
 from potl._fulfil import Replayer
 
-SEGMENT = {"kind": "segment", "start": 4, "end": 8, "noise_repeats": 2, "superseded": False}
+SEGMENT = {
+    "kind": "segment",
+    "start": 4,
+    "end": 8,
+    "noise_repeats": 2,
+    "superseded": False,
+    "start_branch": 0,
+}
 LOSS = {"kind": "loss", "step": 5, "noise_repeats": 1}
 
 

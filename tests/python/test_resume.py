@@ -32,7 +32,7 @@ def start(folder: Path, name: str) -> "subprocess.Popen[str]":
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-        "POTL_TEST_STEP_SECONDS": "0.01",
+        "POTL_TEST_STEP_SECONDS": "0.02",
     }
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, name],
@@ -88,7 +88,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state_and_is_accepted(
         name = f"killed-{runs}"
         for _ in range(min(5, KILLS - kills)):
             process = start(folder, name)
-            acknowledged = acknowledged_at(process, draw.randint(1, 40))
+            acknowledged = acknowledged_at(process, draw.randint(1, 14))
             time.sleep(draw.random() * 0.02)
             process.send_signal(signal.SIGKILL)
             process.communicate()
