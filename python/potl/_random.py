@@ -230,8 +230,6 @@ def _fill(target: torch.Tensor, fill: Callable[[Any], None]) -> torch.Tensor:
     """Has `fill` write a float array in row-major order, then rounds and copies if `target` is not
     one.
     """
-    if target.numel() == 0:
-        return target
     dtype = target.dtype
     if dtype in (torch.float32, torch.float64) and target.is_contiguous():
         fill(target.detach().numpy())

@@ -76,7 +76,7 @@ class Session:
         self._hooks = [o.register_step_pre_hook(self._before_update) for o in task.optimizers]
         self._drew: bool | None = None
         self._fixed: dict[str, Any] | None = None
-        if schedule.varying is not None:
+        if schedule.varying is not None and _fits(schedule.varying, task):
             self._fixed = fixed_part(self.tree(), schedule.varying)
         task._before_micro_batch = self._before_micro_batch
         _random.install()
@@ -434,6 +434,13 @@ def build_task(build: Build, seed: int) -> Task:
             if type(group["lr"]) is int:  # lr=1 is lr=1.0
                 group["lr"] = float(group["lr"])
     return task
+
+
+def _fits(varying: dict[str, list[list[str]]], task: Task) -> bool:
+    """Whether the job speaks of as many optimizers and schedulers as the task has."""
+    return len(varying["optimizers"]) == len(task.optimizers) and (
+        len(varying["schedulers"]) == len(task.schedulers)
+    )
 
 
 def _norm(gradients: list[torch.Tensor]) -> float:

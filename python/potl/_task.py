@@ -46,8 +46,8 @@ class Task:
             updated after each step.
         state: More objects with `state_dict` and `load_state_dict` that belong to the training
             state, by name.
-        init: A safetensors file whose tensors replace the model's of the same name before step 1
-            (fine-tuning).
+        init: A safetensors file, or a checkpoint of a run, whose tensors replace the model's of the
+            same name before step 1 (fine-tuning).
         scheduler_interval: "step" or "epoch": when schedulers advance.
 
     Raises:
@@ -56,10 +56,12 @@ class Task:
     Example:
         >>> from torch.utils.data import TensorDataset
         >>> model = nn.Linear(4, 2)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         >>> data = TensorDataset(torch.zeros(8, 4), torch.zeros(8, dtype=torch.int64))
-        >>> task = Task(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        dataset=data,
-        ...             loss=nn.functional.cross_entropy, batch_size=4, epochs=1)
+        >>> task = Task(
+        ...     model=model, optimizer=optimizer, dataset=data, loss=nn.functional.cross_entropy,
+        ...     batch_size=4, epochs=1,
+        ... )
         >>> task.steps_per_epoch
         2
     """

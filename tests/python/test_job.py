@@ -207,6 +207,12 @@ def test_what_differs_from_the_job_is_named(edit, monkeypatch):
         assert any(DIFFERENCES[edit] in text for text in difference(job, session))
 
 
+def test_a_task_with_other_numbers_of_optimizers_can_be_opened_and_is_named():
+    job = create(tasks.several)
+    with Session.open(tasks.plain, seed=7, job=job) as session:
+        assert any("optimizers" in text for text in difference(job, session))
+
+
 def test_another_environment_is_no_difference():
     job = create()
     other = job.replace(environment={"torch": "9.9"})
@@ -289,6 +295,12 @@ def test_weights_from_a_file_replace_those_of_the_same_name(tmp_path):
     with Session.open(build, seed=7, job=job) as session:
         assert torch.equal(session.task.model[0].weight, torch.ones(6, 8))
         assert difference(job, session) == []
+    state = tmp_path / "step-3.safetensors"
+    with Session.open(tasks.plain, seed=1) as other:
+        weights = other.task.model[2].weight.detach().clone()
+        other.capture().save(str(state))
+    with Session.open(lambda: tasks.task(tasks.mlp(), init=state), seed=7) as session:
+        assert torch.equal(session.task.model[2].weight, weights)
     save_file({"9.weight": torch.ones(6, 8)}, str(path))
     with pytest.raises(UsageError, match=r"9\.weight"):
         create(build)

@@ -146,6 +146,17 @@ def test_a_value_of_unknown_type_is_refused_with_its_path():
 # ---------------------------------------------------------------------- restoring
 
 
+def test_restoring_sets_flags_and_drops_gradients():
+    with Session.open(tasks.plain, seed=7) as session:
+        run(session, 1, 1)
+        state, model = session.capture(), session.task.model
+        model.eval()
+        model[0].requires_grad_(False)
+        session.restore(state)
+        assert all(module.training for module in model.modules())
+        assert all(p.requires_grad and p.grad is None for p in model.parameters())
+
+
 def other_dtype():
     return tasks.task(tasks.mlp().double())
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks: sensible defaults, and mistakes that are answered with their remedy."""
 
+import doctest
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import TensorDataset
 
+import potl
 from potl import Session, Task, UsageError
 from potl._task import split_batch
 
@@ -156,6 +158,10 @@ def test_a_batch_is_cut_into_consecutive_parts_whose_shares_add_up():
     assert sum(share for _, share in parts) == pytest.approx(1.0)
 
 
+def test_the_example_of_the_docstring_runs():
+    assert doctest.testmod(potl._task, extraglobs={"torch": torch}).failed == 0
+
+
 def test_importing_potl_does_not_import_torch():
     code = "import sys, potl; assert 'torch' not in sys.modules; potl.PotlError; print(dir(potl))"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -179,8 +185,6 @@ def test_importing_potl_is_quick():
 
 
 def test_every_exported_name_can_be_loaded():
-    import potl
-
     for name in potl.__all__:
         assert getattr(potl, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
