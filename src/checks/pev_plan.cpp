@@ -83,9 +83,9 @@ std::span<const field<pev_options>> pev_options::fields() {
       row{"safety", &options::safety, 1, 1000, "",
           "tolerance over the largest difference among those repeats"},
       row{"loss_floor", &options::loss_floor, 0, 1, "",
-          "smallest tolerance, relative to 1 + |loss|"},
+          "smallest tolerance, relative to 1 + the loss"},
       row{"loss_cap", &options::loss_cap, 0, 1, "",
-          "largest tolerance, relative to 1 + |loss|"},
+          "largest tolerance, relative to 1 + the loss"},
   };
   // clang-format on
   return table;

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages and schema say what the code does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from potl import _core
+
+ROOT = Path(__file__).parents[2]
+
+
+def report(findings: list[dict[str, Any]] | None = None, **context: Any) -> dict[str, Any]:
+    text = _core.conclude(None, findings or [], policy={}, context=context)
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+def test_option_tables_in_the_docs_are_those_of_the_code() -> None:
+    script = [sys.executable, str(ROOT / "scripts/options_tables.py"), "--check"]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_option_is_in_a_page() -> None:
+    for check in ("replay", "pev", "telemetry"):
+        page = (ROOT / "docs" / f"{check}.md").read_text()
+        for row in _core.check_fields(check):
+            assert f"| `{row['name']}` |" in page
+
+
+def test_a_report_follows_the_schema() -> None:
+    validator = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    schema = json.loads((ROOT / "docs/report.schema.json").read_text())
+    finding = {
+        "check": "replay",
+        "rule": "replay.parameters",
+        "result": "pass",
+        "reason": "fits",
+        "first_step": 1,
+        "last_step": 10,
+        "statistic": 0.5,
+        "details": {"why": "random", "status": "ok", "equal": "false"},
+    }
+    document = report(
+        [finding],
+        nonce="ab" * 32,
+        seconds=1.5,
+        costs={"replay": 1.0},
+        checks=[{"check": "replay", "options": {"samples": 3}}],
+    )
+    validator.validate(document, schema)
+    assert document["replays"][0]["ratio"] == 0.5
+    broken = document | {"verdict": "perhaps"}
+    with pytest.raises(validator.ValidationError):
+        validator.validate(broken, schema)
+
+
+def test_a_misspelt_policy_is_a_usage_error_that_lists_what_there_is() -> None:
+    with pytest.raises(_core.UsageError, match="cheat_fraction"):
+        _core.conclude(None, [], policy={"cheat": 0.1}, context={})
+
+
+def test_an_unknown_member_of_the_context_is_refused() -> None:
+    with pytest.raises(_core.UsageError, match="context"):
+        report(surprise=1)
+
+
+def test_an_unknown_check_is_refused_by_name() -> None:
+    with pytest.raises(_core.UsageError, match="no check"):
+        _core.check_fields("no check")
