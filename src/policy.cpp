@@ -59,6 +59,23 @@ std::string capitalised(std::string sentence) {
   return sentence;
 }
 
+// The fewest random segments with which the policy is content. What is replayed anyway makes the
+// pool smaller, not the cheat: the same segments count here and in the table of the report.
+std::uint64_t segments_needed(replay_strength of, const policy& wanted) {
+  std::uint64_t low = std::min(wanted.min_random_segments, of.pool);
+  if (!wanted.probability || !wanted.cheat_fraction) return low;
+  std::uint64_t high = of.pool;
+  while (low < high) {
+    of.sampled = low + (high - low) / 2;
+    if (of.probability(*wanted.cheat_fraction) >= *wanted.probability) {
+      high = of.sampled;
+    } else {
+      low = of.sampled + 1;
+    }
+  }
+  return low;
+}
+
 std::vector<std::string> obstacles(std::span<const finding> findings, const standing& where,
                                    const policy& wanted) {
   std::vector<std::string> out;
@@ -83,7 +100,7 @@ std::vector<std::string> obstacles(std::span<const finding> findings, const stan
     return out;
   }
   const replay_strength reached = strength_of(findings);
-  const std::uint64_t needed = wanted.samples(reached.pool);
+  const std::uint64_t needed = segments_needed(reached, wanted);
   if (reached.sampled >= reached.pool || reached.sampled >= needed) return out;
   std::string few =
       text(reached.sampled) + " random segments were judged, the policy asks for " + text(needed);

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from ._checks import Check, Policy
 
 CHECKS = ("telemetry", "pev", "replay")
-POLICY = "policy"
+_POLICY = "policy"
 
 _TYPES: dict[str, Any] = {
     "boolean": bool | None,
@@ -35,21 +34,17 @@ def parameters() -> list[inspect.Parameter]:
     Empty where the C++ module does not load, so that other commands still work.
     """
     try:
-        from . import _core
-
+        from . import _core, _flags
     except ImportError:
         return []
-    tables = {}
-    for name in (POLICY, *CHECKS):
-        with contextlib.suppress(_core.UsageError):  # a check that this module does not have
-            tables[name] = _core.check_fields(name)
-    return [_parameter(name, field) for name, fields in tables.items() for field in fields]
+    return [
+        _parameter(name, field, _flags.flag(name, field["name"]))
+        for name in (_POLICY, *CHECKS)
+        for field in _core.check_fields(name)
+    ]
 
 
-def _parameter(table: str, field: Mapping[str, Any]) -> inspect.Parameter:
-    # What the policy demands is not an option of one check: --probability, not --policy-...
-    prefix = "" if table == POLICY else f"{table}-"
-    flag = f"--{prefix}{field['name'].replace('_', '-')}"
+def _parameter(table: str, field: Mapping[str, Any], flag: str) -> inspect.Parameter:
     names = f"{flag}/--no-{flag[2:]}" if field["type"] == "boolean" else flag
     option = typer.Option(names, help=help_of(field), show_default=_default_of(field))
     return inspect.Parameter(
@@ -63,6 +58,7 @@ def _parameter(table: str, field: Mapping[str, Any]) -> inspect.Parameter:
 def help_of(field: Mapping[str, Any]) -> str:
     """What an option means and which values it takes."""
     text = str(field["doc"])
+    text = text[:1].upper() + text[1:] + "."
     if field.get("choices"):
         text += f" One of {', '.join(field['choices'])}."
     low, high = field.get("low"), field.get("high")
@@ -101,7 +97,7 @@ def chosen(names: Sequence[str], given: Mapping[str, Any]) -> list[Check] | None
 
 def policy_of(given: Mapping[str, Any]) -> Policy | None:
     """The policy whose flags were given; None when there are none."""
-    options = _given(POLICY, given)
+    options = _given(_POLICY, given)
     if not options:
         return None
     from . import _checks

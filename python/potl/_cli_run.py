@@ -81,6 +81,14 @@ def _job_create(
     trainer: Annotated[
         Path | None, typer.Option(help="Public key that pins who trains: NAME.pub.")
     ] = None,
+    max_segment: Annotated[
+        int | None,
+        typer.Option(help="Longest distance between stored states that `prune` may leave."),
+    ] = None,
+    tolerance_cap: Annotated[
+        float, typer.Option(help="Largest tolerance, as a share of a segment's update.")
+    ] = 0.1,
+    max_resumes: Annotated[int, typer.Option(help="How often recording may be resumed.")] = 16,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
@@ -95,7 +103,13 @@ def _job_create(
     if out.exists():
         raise UsageError(f"{out} exists and is not replaced", "choose another name")
     job = Job.create(
-        load(task), seed=seed, checkpoint_every=parse_interval(checkpoint_every), trainer=trainer
+        load(task),
+        seed=seed,
+        checkpoint_every=parse_interval(checkpoint_every),
+        trainer=trainer,
+        max_segment=max_segment,
+        tolerance_cap=tolerance_cap,
+        max_resumes=max_resumes,
     )
     job.write(out)
     return _job_result(job.core, str(out))

@@ -60,12 +60,23 @@ def _verify(
         list[Path] | None,
         typer.Option(help="A note published during training, to be extended. Repeatable."),
     ] = None,
+    other_commitment: Annotated[
+        list[Path] | None,
+        typer.Option(help="A commitment that the prover showed elsewhere. Repeatable."),
+    ] = None,
     nonce: Annotated[
         str | None, typer.Option(help="64 hexadecimal digits: repeat an earlier challenge.")
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Where your challenges of this job are remembered.")
+        Path | None,
+        typer.Option(
+            help="Where your challenges of this job are remembered. "
+            "Default: a file in your state directory."
+        ),
     ] = None,
+    no_ledger: Annotated[
+        bool, typer.Option("--no-ledger", help="Remember nothing, repeat no earlier challenge.")
+    ] = False,
     workers: Annotated[int, typer.Option(help="Processes that replay in parallel.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds that one replay may take.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
@@ -80,11 +91,18 @@ def _verify(
     only a computed verdict ends with 0 or 1. The challenge is drawn now, so the commitment has to
     be in your hands before.
     """
+    from ._inputs import as_note
     from ._report import render_html, render_junit, render_terminal
     from ._verify import verify
 
     checks = chosen(check or [], options)
     policy = policy_of(options)
+    if ledger is not None and no_ledger:
+        raise typer.BadParameter("--ledger and --no-ledger exclude each other")
+    for target in (html, junit):
+        # Better now than after an hour of replays.
+        if target is not None and not target.absolute().parent.is_dir():
+            raise typer.BadParameter(f"there is no folder {target.absolute().parent}")
     make_importable()
     report = verify(
         run,
@@ -95,8 +113,9 @@ def _verify(
         checks=checks,
         policy=policy,
         nonce=nonce,
-        published=[path.read_text(encoding="utf-8") for path in published or []],
-        ledger=True if ledger is None else ledger,
+        published=[as_note(path) for path in published or []],
+        other_commitments=[as_note(path) for path in other_commitment or []],
+        ledger=not no_ledger if ledger is None else ledger,
         workers=workers,
         timeout=timeout,
     )

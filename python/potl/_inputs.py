@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._errors import UsageError
+from ._errors import MalformedError, UsageError
 
 if TYPE_CHECKING:
     from ._job import Job
@@ -39,10 +39,21 @@ def as_note(commitment: Commitment | str | os.PathLike[str]) -> str:
     if isinstance(commitment, str) and "\n" in commitment:
         return commitment
     if isinstance(commitment, (str, os.PathLike)):
-        # Lossless for whatever bytes there are: the parser of notes refuses what is not one.
         _require_file(commitment, "commitment")
-        return Path(commitment).read_bytes().decode("utf-8", "surrogateescape")
+        return read_note(commitment)
     return str(commitment)
+
+
+def read_note(path: str | os.PathLike[str]) -> str:
+    """The text of a note.
+
+    Raises:
+        MalformedError: It is not text.
+    """
+    try:
+        return Path(path).read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"{os.fspath(path)} is no signed note: not UTF-8", "") from error
 
 
 def _require_file(path: str | os.PathLike[str], what: str) -> None:

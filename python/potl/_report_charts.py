@@ -15,7 +15,9 @@ from ._printable import as_float, number, percent
 from ._report_model import ReplayRow, StrengthRow, replays_of, section_of
 from ._svg import Scale, element, label
 
-WIDE, NARROW = 920, 340
+# Class in the style sheet -> width: the page shows the one that fits.
+WIDTHS = {"wide": 920, "medium": 560, "narrow": 320}
+_WIDE = WIDTHS["wide"]
 
 _LEFT, _RIGHT = 52.0, 14.0
 _LOSS_HEIGHT, _LANE_HEIGHT, _DISTANCE_HEIGHT = 150.0, 34.0, 120.0
@@ -170,21 +172,19 @@ def _lane(title: str, rows: Sequence[ReplayRow], x: Scale, top: float) -> list[M
         element("rect", x=x.start, y=top + 5, width=x.end - x.start, height=12.0, class_="trough"),
     ]
     for row in rows:
-        kind = "good" if row.good else "bad"
+        # What does not fit is taller, so that colour is not needed to see it.
+        extra = 0.0 if row.good else 4.0
         parts.append(
             element(
                 "rect",
                 _tooltip(row),
                 x=x(row.start),
-                y=top + 5,
+                y=top + 5 - extra,
                 width=_span(x, row),
-                height=12.0,
-                class_=kind,
+                height=12 + 2 * extra,
+                class_="good" if row.good else "bad",
             )
         )
-        if not row.good:
-            middle = x(row.start) + _span(x, row) / 2
-            parts.append(label("\u2717", middle, top + 4, anchor="middle", class_="bad-sign"))
     return parts
 
 
@@ -241,7 +241,7 @@ def _share(ratio: float) -> str:
 
 def _step_axis(x: Scale, top: float, width: int) -> list[Markup]:
     parts = [element("line", x1=x.start, x2=x.end, y1=top, y2=top, class_="axis")]
-    for tick in x.ticks(8 if width >= WIDE else 4):
+    for tick in x.ticks(8 if width >= _WIDE else 4):
         parts += [
             element("line", x1=x(tick), x2=x(tick), y1=top, y2=top + 4, class_="axis"),
             label(number(tick), x(tick), top + 17, anchor="middle"),
@@ -272,5 +272,5 @@ def _picture(
         viewBox=f"0 0 {width} {height:.0f}",
         role="img",
         aria_labelledby=f"{name}-title {name}-text",
-        class_="wide" if width >= WIDE else "narrow",
+        class_=next(name for name, size in WIDTHS.items() if width >= size),
     )

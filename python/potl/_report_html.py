@@ -5,14 +5,13 @@ escaped."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
-from . import _report_charts as charts
-from . import _report_model as model
+from . import _report_charts as charts, _report_model as model
 from ._printable import as_float, duration, number, percent, printable
 
 # More rows than this are folded away; the worst are shown.
@@ -76,13 +75,13 @@ def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
         "reasons": [printable(reason) for reason in document.get("reasons") or []],
         "findings": model.grouped(findings),
         "finding_count": len(findings),
-        "timeline": _both(charts.timeline, document, f"{prefix}-timeline"),
+        "timeline": _at_every_width(charts.timeline, document, f"{prefix}-timeline"),
         "replays": sorted(shown, key=lambda row: row.start),
         "replay_count": len(replays),
         "glance": _glance(document, replays, strength),
         "strength": strength,
         "strength_sentence": quoted.sentence if quoted is not None else "",
-        "strength_chart": _both(charts.strength, strength, f"{prefix}-strength"),
+        "strength_chart": _at_every_width(charts.strength, strength, f"{prefix}-strength"),
         "segments": model.section_of(document, "strength").get("segments"),
         "sampled": model.section_of(document, "strength").get("sampled"),
         "cost": model.section_of(document, "cost"),
@@ -94,9 +93,11 @@ def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
     }
 
 
-def _both(draw: Any, what: Any, name: str) -> Markup:
-    wide = draw(what, width=charts.WIDE, name=f"{name}-wide")
-    return Markup(wide + draw(what, width=charts.NARROW, name=f"{name}-narrow"))
+def _at_every_width(draw: Callable[..., Markup], what: Any, name: str) -> Markup:
+    drawn = [
+        draw(what, width=width, name=f"{name}-{size}") for size, width in charts.WIDTHS.items()
+    ]
+    return Markup("").join(drawn)
 
 
 def _badness(row: model.ReplayRow) -> tuple[bool, float]:

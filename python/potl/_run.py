@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _core, _keys
-from ._inputs import run_directory
+from ._inputs import read_note, run_directory
 
 if TYPE_CHECKING:
     from ._job import Job
@@ -31,7 +31,7 @@ class Commitment:
         Raises:
             MalformedError: It is not a signed note.
         """
-        return Commitment(Path(path).read_bytes().decode("utf-8", "surrogateescape"))
+        return Commitment(read_note(path))
 
     @property
     def root(self) -> bytes:

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _ledger
+from . import _core, _flags, _ledger
 from ._answers import Answers
 from ._checks import Check, Policy
 from ._errors import UsageError
@@ -126,7 +126,13 @@ def verify(
     findings += _core.judge_model(evidence, None if model is None else os.fspath(model))
     context = {
         "nonce": drawn.hex(),
-        "reproduce": _reproduce(directory, job, commitment, task, model, drawn),
+        "reproduce": _reproduce(directory, job, commitment, task, model, drawn)
+        + " "
+        + shlex.join(
+            _flags.words(
+                [(q.check, q.options) for q in questions if not q.earlier], policy.options()
+            )
+        ),
         "software": f"potl {_core.version()}",
         "seconds": time.perf_counter() - began,
         "costs": _costs(questions, measured),

@@ -22,7 +22,7 @@ from potl import _report
 
 Reports = dict[str, dict[str, Any]]
 
-WIDTHS = (320, 360, 768, 1400, 1600)
+WIDTHS = (320, 360, 480, 600, 900, 1400, 1600)
 # Blink's numbers of the media feature prefers-color-scheme.
 SCHEMES = {"light": 1, "dark": 0}
 _CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)

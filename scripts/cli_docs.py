@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/cli.md from the command line itself. With --check: fails when the file is not
+that."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from potl import _cli
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+
+HEAD = """# The command line
+
+Written by `scripts/cli_docs.py` from the commands themselves. `potl COMMAND --help` shows the same.
+
+A task is named `module:function`; the current directory is importable. Every command takes `--json`
+(one JSON document on standard output and nothing else: what a task prints goes to standard error)
+and `--debug` (a traceback with the error's one line). Progress is drawn on standard error, and only
+on a terminal.
+
+| exit code | meaning |
+|---|---|
+| 0 | success; for `verify`: accepted |
+| 1 | rejected, by a computed verdict |
+| 2 | wrong usage: a flag, a file that is not there, a task that is not the job's |
+| 3 | inconclusive, or any error |
+| 4 | unreadable input: a damaged or foreign file |
+| 130 | interrupted |
+"""
+
+
+def text() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for name, command in commands(typer.main.get_command(_cli.app), ()):
+        parts += ["", f"## potl {name}", "", *described(name, command)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """All commands that do something, in the order of --help."""
+    for name, command in group.commands.items():
+        inner = (*path, name)
+        if hasattr(command, "commands"):
+            yield from commands(command, inner)
+        else:
+            yield " ".join(inner), command
+
+
+def described(name: str, command: Any) -> Iterator[str]:
+    """Usage, meaning, parameters and examples of one command."""
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    options = [
+        one
+        for one in command.params
+        if one.param_type_name == "option" and one.name not in ("json", "debug", "help")
+    ]
+    yield from (*paragraphs(command.help), "")
+    usage = " ".join([f"potl {name}", *(str(one.metavar) for one in arguments)])
+    yield from ("```", usage + (" [OPTIONS]" if options else ""), "```", "")
+    for one in arguments:
+        yield f"- `{one.metavar}`: {one.help}"
+    for one in options:
+        yield f"- {spelled(one)}: {one.help}{ending(one)}"
+    yield from ("", "```sh")
+    examples = str(command.epilog).removeprefix("Examples:")
+    yield from (line.strip() for line in examples.splitlines() if line.strip())
+    yield "```"
+
+
+def paragraphs(help_text: str) -> Iterator[str]:
+    """The docstring without its indentation."""
+    yield from (line.strip() for line in help_text.strip().splitlines())
+
+
+def spelled(option: Any) -> str:
+    """`--flag VALUE`."""
+    names = [*option.opts, *option.secondary_opts]
+    if option.is_flag:
+        return " or ".join(f"`{name}`" for name in names)
+    value = option.metavar or str(option.name).rsplit("_", 1)[-1].upper()
+    return " or ".join(f"`{name} {value}`" for name in names)
+
+
+def ending(option: Any) -> str:
+    """What is assumed when an option is not given."""
+    if option.required:
+        return " Required."
+    shown = option.show_default if isinstance(option.show_default, str) else option.default
+    if shown is None or shown is False or shown == "" or callable(shown):
+        return ""
+    return f" Default: {shown}."
+
+
+def main() -> int:
+    """Exit code."""
+    if sys.argv[1:] == ["--check"]:
+        return 0 if TARGET.read_text(encoding="utf-8") == text() else 1
+    TARGET.write_text(text(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole story by command lines: agree, record, commit, verify, and what can go wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from potl import _cli
+
+ROOT = Path(__file__).resolve().parents[3]
+
+TASK = """
+import os
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import TensorDataset
+import potl
+
+generator = torch.Generator().manual_seed(3)
+x = torch.rand(96, 8, generator=generator)
+data = TensorDataset(x, (x.sum(1) * 2).long() % 4)
+
+
+class Task(potl.Task):
+    def step(self, batch):
+        print("a task that talks")
+        failure = os.environ.get("STORY_FAILS", "")
+        if failure:
+            raise {"exit": SystemExit(0), "stop": KeyboardInterrupt(), "bug":
+            ValueError("x")}[failure]
+        return super().step(batch)
+
+
+def build():
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
+    return Task(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+                dataset=data, loss=functional.cross_entropy, batch_size=16, epochs=4)
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command line printed and ended with."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+def potl(folder: Path, words: str, **environment: str) -> Done:
+    """Runs a command line in this process, where torch is loaded once."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", list(sys.path))
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = _cli.run(shlex.split(words))
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a task, a job, a finished run and its commitment."""
+    folder = tmp_path_factory.mktemp("story")
+    (folder / "story_task.py").write_text(TASK)
+    for words in (
+        "keygen trainer",
+        "job create story_task:build job.json --seed 7 --checkpoint-every 4 --trainer trainer.pub",
+        "record story_task:build run --job job.json --key trainer.pem",
+        "commit run --key trainer.pem --out note.txt",
+    ):
+        done = potl(folder, words)
+        assert done.code == 0, done.err
+    return folder
+
+
+VERIFY = (
+    "verify run --job job.json --commitment note.txt --task story_task:build --no-ledger "
+    "--check replay --replay-samples 2 --pev-fraction 0.5"
+)
+
+
+def test_an_honest_run_is_accepted_with_0_and_every_form_of_report(story: Path) -> None:
+    done = potl(story, VERIFY + " --html r.html --junit j.xml --json")
+    assert done.code == 0, done.err
+    document = done.document
+    assert document["verdict"] == "accepted"
+    assert "<title>Accepted" in (story / "r.html").read_text()
+    assert ElementTree.parse(story / "j.xml").getroot().tag == "testsuites"
+    assert "a task that talks" in done.err
+
+
+def test_the_json_follows_its_schema(story: Path) -> None:
+    schema = ROOT / "docs" / "report.schema.json"
+    jsonschema = pytest.importorskip("jsonschema")
+    if not schema.exists():
+        pytest.skip("docs/report.schema.json is not there")
+    document = potl(story, VERIFY + " --json").document
+    jsonschema.validate(document, json.loads(schema.read_text()))
+
+
+def test_the_printed_command_asks_the_same_again(story: Path) -> None:
+    first = potl(story, VERIFY + " --json").document
+    words = shlex.split(first["reproduce"])
+    assert words[0] == "potl"
+    again = potl(story, shlex.join([*words[1:], "--json", "--no-ledger"])).document
+    for name in ("verdict", "replays", "strength", "nonce", "checks", "reproduce"):
+        assert again[name] == first[name]
+    assert [f["reason"] for f in again["findings"]] == [f["reason"] for f in first["findings"]]
+
+
+def test_a_rejected_run_ends_with_1(story: Path, tmp_path: Path) -> None:
+    shutil.copytree(story, tmp_path, dirs_exist_ok=True)
+    for checkpoint in (tmp_path / "run" / "checkpoints").glob("step-*8*"):
+        checkpoint.unlink()
+    done = potl(tmp_path, VERIFY)
+    assert done.code == 1, done.err
+    assert "\u2717 Rejected" in done.out
+
+
+def test_a_fresh_process_ends_with_the_code_and_prints_json_alone(story: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "potl", *shlex.split(VERIFY), "--json", "--workers", "1"],
+        cwd=story,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"] == "accepted"
+    assert "a task that talks" in done.stderr
+
+
+def test_without_the_verifiers_own_job_the_verdict_is_3(story: Path) -> None:
+    done = potl(story, "verify run --commitment note.txt --task story_task:build --json")
+    assert done.code == 3
+    assert done.document["verdict"] == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("failure", "codes"), [("exit", {3}), ("stop", {130}), ("bug", {1, 3})], ids=str
+)
+def test_what_a_task_raises_never_accepts(story: Path, failure: str, codes: set[int]) -> None:
+    done = potl(story, VERIFY, STORY_FAILS=failure)
+    assert done.code in codes, (done.out, done.err)
+
+
+def test_an_interrupt_is_no_finding(story: Path) -> None:
+    done = potl(story, VERIFY + " --json", STORY_FAILS="stop")
+    assert "findings" not in done.document
+
+
+def test_a_commitment_that_is_no_note_is_unreadable(story: Path) -> None:
+    (story / "bad.txt").write_bytes(b"\xff\xfe nothing\n")
+    assert potl(story, VERIFY.replace("note.txt", "bad.txt")).code == 4
+
+
+def test_a_job_that_is_no_job_is_unreadable(story: Path) -> None:
+    (story / "bad.json").write_text('{"a": 1, "a": 2}')
+    assert potl(story, VERIFY.replace("job.json", "bad.json")).code == 4
+    assert potl(story, "job show bad.json").code == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("story_task:build", "story_task:nothing"),
+        ("story_task:build", "no_such_module:build"),
+        ("job.json", "missing.json"),
+        ("note.txt", "missing.txt"),
+        ("--replay-samples 2", "--replay-samples many"),
+        ("--replay-samples 2", "--replay-samples 99999999"),
+        ("--check replay", "--check magic"),
+        ("--no-ledger", "--no-ledger --ledger x"),
+        ("--no-ledger", "--html no/such/folder/r.html"),
+        ("--no-ledger", "--nonce 12"),
+    ],
+    ids=lambda change: change[1],
+)
+def test_a_mistake_in_the_command_is_2(story: Path, change: tuple[str, str]) -> None:
+    done = potl(story, VERIFY.replace(*change))
+    assert done.code == 2, (done.out, done.err)
+
+
+def test_inspect_shows_the_run(story: Path) -> None:
+    facts = potl(story, "inspect run --json").document
+    assert (facts["steps"], facts["closed"], facts["damage"]) == (24, True, [])
+    assert "24 of 24 agreed" in potl(story, "inspect run").out
+
+
+def test_a_damaged_run_is_still_shown(story: Path, tmp_path: Path) -> None:
+    shutil.copytree(story / "run", tmp_path / "run")
+    log = tmp_path / "run" / "transcript.log"
+    log.write_bytes(log.read_bytes()[:-100])
+    done = potl(tmp_path, "inspect run --json")
+    assert done.code == 0, done.err
+    assert done.document["damage"] or not done.document["closed"]
+
+
+def test_a_replayable_task_has_no_problems(story: Path) -> None:
+    document = potl(story, "check story_task:build --json").document
+    assert document == {"replayable": True, "problems": []}
+
+
+def test_calibrate_prints_a_table_and_json(story: Path) -> None:
+    document = potl(story, "calibrate story_task:build --steps 2 --repeats 1 --json").document
+    assert document["repeats"] == 1
+    assert document["noise"]
+
+
+def test_a_job_shows_what_was_agreed(story: Path) -> None:
+    document = potl(story, "job show job.json --json").document
+    assert document["job"]["seed"] == 7
+    assert "24 in 4 epochs" in potl(story, "job show job.json").out
+
+
+def test_an_existing_job_is_not_replaced(story: Path) -> None:
+    words = "job create story_task:build job.json --seed 8 --checkpoint-every epoch"
+    assert potl(story, words).code == 2
+
+
+def test_plan_and_its_inverse_agree(capsys: pytest.CaptureFixture[str]) -> None:
+    def planned(*words: str) -> dict[str, Any]:
+        assert _cli.run(["plan", "--segments", "250", "--json", *words]) == 0
+        document: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return document
+
+    samples = planned("--probability", "0.95")["samples"]
+    assert planned("--samples", str(samples))["probability"] >= 0.95
+    assert planned("--samples", str(samples - 1))["probability"] < 0.95
+
+
+def test_the_page_about_the_command_line_is_up_to_date() -> None:
+    script = ROOT / "scripts" / "cli_docs.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], timeout=60, check=False)
+    assert done.returncode == 0, "run scripts/cli_docs.py"

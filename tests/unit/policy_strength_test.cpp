@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <potl/numeric/soundness.hpp>
+#include <potl/policy.hpp>
+
+namespace {
+
+potl::judgement judged(std::uint64_t segments, std::uint64_t pool, std::uint64_t sampled,
+                       const potl::policy& wanted) {
+  potl::finding summary;
+  summary.check = "replay";
+  summary.rule = "replay.random_segments";
+  summary.result = potl::outcome::pass;
+  summary.details = {{"segments", std::to_string(segments)},
+                     {"pool", std::to_string(pool)},
+                     {"judged", std::to_string(sampled)}};
+  const std::vector<potl::finding> findings{summary};
+  return potl::judge(findings, {true, true, true}, wanted);
+}
+
+}  // namespace
+
+TEST_CASE("the samples that a goal needs for all segments satisfy the policy of that goal") {
+  for (const std::uint64_t segments : {3U, 10U, 15U, 60U, 250U, 1000U}) {
+    for (const double fraction : {0.01, 0.05, 0.2, 0.5}) {
+      for (const double probability : {0.5, 0.9, 0.99}) {
+        const std::uint64_t pool = segments - 2;
+        const std::uint64_t samples =
+            std::min(pool, potl::numeric::samples_for(segments, probability, fraction));
+        const auto out =
+            judged(segments, pool, samples, potl::policy::for_detection(probability, fraction));
+        INFO(segments << " segments, fraction " << fraction << ", probability " << probability);
+        REQUIRE(out.result == potl::verdict::accepted);
+      }
+    }
+  }
+}
+
+TEST_CASE("one random segment less than a policy needs is inconclusive") {
+  const auto wanted = potl::policy::for_detection(0.9, 0.2);
+  // 3 of 15 segments, all of them among the 13 that are drawn from: 6 samples see .878, 7 see .930.
+  REQUIRE(judged(15, 13, 7, wanted).result == potl::verdict::accepted);
+  const auto less = judged(15, 13, 6, wanted);
+  REQUIRE(less.result == potl::verdict::inconclusive);
+  REQUIRE(less.sentence.find("the policy asks for 7") != std::string::npos);
+}
