@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from ._job import Job as Job
     from ._prover import Prover as Prover, Step as Step
+    from ._prune import Pruning as Pruning, prune as prune
     from ._record import record as record
     from ._report_value import Finding as Finding, Report as Report
     from ._run import Commitment as Commitment, Run as Run
@@ -65,6 +66,7 @@ _EXPORTS = {
     "PotlError": "_errors",
     "Problem": "_errors",
     "Prover": "_prover",
+    "Pruning": "_prune",
     "Rejected": "_errors",
     "Replay": "_checks",
     "Report": "_report_value",
@@ -72,6 +74,7 @@ _EXPORTS = {
     "Session": "_session",
     "Step": "_prover",
     "StepResult": "_session",
+    "Storage": "_calibrate",
     "StorageError": "_errors",
     "Task": "_task",
     "Telemetry": "_checks",
@@ -79,6 +82,7 @@ _EXPORTS = {
     "UsageError": "_errors",
     "calibrate": "_calibrate",
     "check": "_check",
+    "prune": "_prune",
     "record": "_record",
     "verify": "_verify",
 }

@@ -42,6 +42,27 @@ class Noise:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Storage:
+    """A trade of disk against replaying.
+
+    Attributes:
+        checkpoint_every: Steps between stored states.
+        segments: Segments of the run.
+        samples: Segments to replay for the strength that was asked for.
+        bytes: Disk that the checkpoints take.
+        verification_fraction: Time of these replays as a share of the training.
+        noise_fits: Whether honest noise over such a segment stays as low as `calibrate` recommends.
+    """
+
+    checkpoint_every: int
+    segments: int
+    samples: int
+    bytes: int
+    verification_fraction: float
+    noise_fits: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Calibration:
     """What `calibrate` measured.
 
@@ -86,6 +107,42 @@ class Calibration:
                 f"cap of {self.tolerance_cap:g}; {self.checkpoint_bytes:,} bytes per checkpoint."
             )
         return "\n".join(lines)
+
+    def storage(
+        self,
+        *,
+        steps: int,
+        budget_bytes: float,
+        probability: float = 0.95,
+        cheat_fraction: float = 0.05,
+    ) -> Storage:
+        """The checkpoint interval that makes verification cheapest within a disk budget.
+
+        Short segments cost disk and save replaying: strength is counted in segments.
+
+        Args:
+            steps: Length of the run.
+            budget_bytes: Disk for its checkpoints.
+            probability: With which a cheat must be seen.
+            cheat_fraction: Share of the segments that it spoils, at the worst placement.
+        """
+        plan = _core.storage_plan(
+            steps=steps,
+            step_seconds=self.seconds_per_step,
+            state_bytes=self.checkpoint_bytes,
+            budget_bytes=budget_bytes,
+            probability=probability,
+            cheat_fraction=cheat_fraction,
+        )
+        return Storage(
+            checkpoint_every=int(plan["checkpoint_every"]),
+            segments=int(plan["segments"]),
+            samples=int(plan["samples"]),
+            bytes=int(plan["bytes"]),
+            verification_fraction=float(plan["verification_fraction"]),
+            noise_fits=self.checkpoint_every is not None
+            and plan["checkpoint_every"] <= self.checkpoint_every,
+        )
 
 
 def calibrate(

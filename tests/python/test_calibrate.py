@@ -60,3 +60,13 @@ def test_one_step_of_too_much_noise_recommends_nothing() -> None:
         checkpoint_bytes=8,
     )
     assert "drifts too far" in value.table()
+
+
+def test_a_larger_disk_makes_verification_cheaper(measured: potl.Calibration) -> None:
+    state = measured.checkpoint_bytes
+    small = measured.storage(steps=1000, budget_bytes=20 * state)
+    large = measured.storage(steps=1000, budget_bytes=500 * state)
+    assert small.bytes <= 20 * state and large.bytes <= 500 * state
+    assert large.checkpoint_every < small.checkpoint_every
+    assert large.verification_fraction < small.verification_fraction
+    assert large.noise_fits and not small.noise_fits

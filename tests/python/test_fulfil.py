@@ -40,6 +40,9 @@ class Session:
         self.on_batch: Callable[[int], None] = lambda step: None
         self.perturbed: list[int] = []
 
+    def active(self) -> "contextlib.AbstractContextManager[None]":
+        return contextlib.nullcontext()
+
     def capture(self) -> State:
         return State(self.now)
 
@@ -80,6 +83,7 @@ class Session:
 class Evidence:
     def __init__(self) -> None:
         self.error: Exception | None = None
+        self.logged = 1.0
 
     def load_state(self, step: int, branch: "int | None" = None) -> State:
         if self.error is not None:
@@ -94,6 +98,9 @@ class Evidence:
 
     def superseded_steps(self) -> "dict[str, list[bytes]]":
         return {"state": [b"b0s2+", b"b0s4+", b"b0s4++"]}
+
+    def steps(self) -> "dict[str, list[float]]":
+        return {"loss": [1.0, 1.0, 1.0, 1.0, self.logged]}
 
     def state_digest(self, step: int) -> bytes:
         return b"s4" + b"+" * (step - 4)
@@ -118,7 +125,14 @@ def test_a_superseded_range_is_compared_with_its_own_records() -> None:
     assert replayer(Session()).fulfil(other)["digest_equal"]
 
 
-def test_losses_are_repeated_under_perturbation() -> None:
+def test_a_loss_that_equals_the_log_needs_no_noise() -> None:
+    session, evidence = Session(), Evidence()
+    evidence.logged = 0.5
+    assert replayer(session, evidence).fulfil(LOSS)["noise"] == []
+    assert session.perturbed == []
+
+
+def test_a_loss_that_differs_is_repeated_under_perturbation() -> None:
     session = Session()
     answer = replayer(session).fulfil(LOSS)
     assert (answer["loss"], answer["noise"]) == (0.5, [0.5])

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pruned runs stay verifiable."""
+
+from pathlib import Path
+
+import driver_tasks as tasks
+import pytest
+
+import potl
+
+
+@pytest.fixture
+def delivery(tmp_path: Path) -> "tuple[potl.Job, potl.Run]":
+    job = potl.Job.create(tasks.build, seed=7, checkpoint_every=2, max_segment=8)
+    return job, potl.record(tasks.build, tmp_path / "run", job=job)
+
+
+def size_of(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def test_a_dry_run_removes_nothing(delivery: "tuple[potl.Job, potl.Run]") -> None:
+    _, run = delivery
+    before = sorted(run.path.rglob("*"))
+    plan = potl.prune(run.path, max_bytes=size_of(run.path) // 2, dry_run=True)
+    assert plan.removed and not plan.applied
+    assert sorted(run.path.rglob("*")) == before
+
+
+def test_a_pruned_run_fits_and_is_accepted(delivery: "tuple[potl.Job, potl.Run]") -> None:
+    job, run = delivery
+    commitment = run.commit()
+    budget = size_of(run.path) * 2 // 3
+    plan = potl.prune(run.path, max_bytes=budget)
+    assert plan.applied and plan.segment <= 8
+    assert size_of(run.path) <= budget
+    report = potl.verify(run, job=job, commitment=commitment, task=tasks.build, ledger=None)
+    assert report.verdict == "accepted", report.json()
+
+
+def test_more_than_the_job_allows_is_not_removed(delivery: "tuple[potl.Job, potl.Run]") -> None:
+    _, run = delivery
+    with pytest.raises(potl.UsageError):
+        potl.prune(run.path, max_bytes=1000)
+
+
+def test_a_missing_run_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(potl.UsageError, match="no run directory"):
+        potl.prune(tmp_path / "nothing", max_bytes=10**9)
