@@ -24,11 +24,24 @@ presence look(const std::string& path, std::uint64_t& bytes) {
 
 struct stored_checkpoints {
   std::vector<checkpoint_info> there;
+  std::vector<std::uint64_t> missing_starts;
   bool readable = true;
 };
 
+// Whether the states are there from which superseded steps can be done again.
+void look_at_starts(const std::string& directory, const history& run, stored_checkpoints& out) {
+  for (const superseded_range& one : run.ranges) {
+    std::uint64_t ignored = 0;
+    const presence found =
+        look(directory + "/" + checkpoint_entry(one.from_step, one.start_branch), ignored);
+    if (found == presence::missing) out.missing_starts.push_back(one.from_step);
+    if (found == presence::unknown) out.readable = false;
+  }
+}
+
 stored_checkpoints find_checkpoints(const std::string& directory, const history& run) {
   stored_checkpoints out;
+  look_at_starts(directory, run, out);
   const auto add = [&](std::uint64_t step, std::uint64_t branch, const digest& state) {
     checkpoint_info info{step, branch, state, 0};
     const presence found = look(directory + "/" + checkpoint_entry(step, branch), info.file_bytes);
@@ -59,6 +72,11 @@ std::vector<checkpoint_info> audit_checkpoints(const std::string& directory, con
   };
   if (stored.there.empty() || stored.there.front().step != 0) {
     missing("the checkpoint of step 0 is not there", 0);
+  }
+  for (const std::uint64_t step : stored.missing_starts) {
+    missing("the checkpoint of step " + std::to_string(step) +
+                ", from which superseded steps started, is not there",
+            step);
   }
   std::uint64_t before = 0;
   const auto check_gap = [&](std::uint64_t step) {

@@ -24,16 +24,17 @@ std::uint32_t length_at(bytes_view file, std::size_t at) {
 
 // Whether a whole frame begins at `at` whose chain value follows from `before`. Adds the bytes that
 // it hashed to `work`.
-bool is_frame(bytes_view file, std::size_t at, bytes_view before, const digest& job_id,
-              std::uint64_t& work) {
+bool is_frame(bytes_view file, std::size_t at, bytes_view before,
+              const std::optional<digest>& job_id, std::uint64_t& work) {
   if (file.size() - at < frame_overhead) return false;
   const std::uint32_t length = length_at(file, at);
   if (length > max_record_bytes || length + frame_overhead > file.size() - at) return false;
   const bytes_view payload = file.subspan(at + length_bytes, length);
   // Cheap tests first: random bytes never pass them.
-  const bytes_view id = job_id;
-  if (payload.size() < 2 + id.size() || payload[1] != format_version) return false;
-  if (!std::equal(id.begin(), id.end(), payload.begin() + 2)) return false;
+  if (payload.size() < 2 + digest::size || payload[1] != format_version) return false;
+  if (job_id && !std::equal(job_id->bytes.begin(), job_id->bytes.end(), payload.begin() + 2)) {
+    return false;
+  }
   work += length;
   const digest chain = sha256_of(before, payload);
   const bytes_view stored = file.subspan(at + length_bytes + length, digest::size);
@@ -120,9 +121,9 @@ log_tail log_reader::tail() const {
   std::uint64_t work = 0;
   const std::uint64_t budget = std::uint64_t{4} * file_.size() + max_record_bytes;
   for (std::size_t at = at_; at + frame_overhead <= file_.size(); ++at) {
-    if (is_frame(file_, at, file_.subspan(at - digest::size, digest::size), job_id_, work)) {
-      return log_tail::damage;
-    }
+    if (at != at_ && at < log_header_bytes + digest::size) continue;  // no chain value before it
+    const bytes_view before = at == at_ ? chain_ : file_.subspan(at - digest::size, digest::size);
+    if (is_frame(file_, at, before, job_id_, work)) return log_tail::damage;
     if (work > budget) return log_tail::damage;
   }
   return follows_wrong_chain() ? log_tail::damage : log_tail::torn;

@@ -71,7 +71,7 @@ class log_reader {
   std::size_t at_ = log_header_bytes;
   digest chain_;
   bytes_view payload_;
-  digest job_id_;
+  std::optional<digest> job_id_;  // of the first record
   std::string problem_;
 };
 

@@ -57,6 +57,17 @@ def complete_frames(data: bytes) -> int:
     return at
 
 
+def newest_checkpoint(payloads: list[bytes]) -> tuple[str, bytes] | None:
+    """File name and state digest of the last checkpoint that a record announces."""
+    found, branch = None, ""
+    for record in map(pure.decode_record, payloads):
+        if isinstance(record, pure.Resume):
+            branch = f".b{record.number}"
+        if isinstance(record, pure.Step) and record.flags & 8:
+            found = (f"step-{record.step}{branch}.safetensors", record.state)
+    return found
+
+
 def test_no_acknowledged_step_is_lost_by_kills(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print("seed", seed)
@@ -64,22 +75,28 @@ def test_no_acknowledged_step_is_lost_by_kills(tmp_path: Path) -> None:
     # Forked from a process without threads, which has imported everything.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["kill_writer"])
-    path, before = tmp_path / "run0", b""
+    path, before, checked = tmp_path / "run0", b"", 0
     for kill in range(KILLS):
         if kill % KILLS_PER_RUN == 0:
-            path, before = tmp_path / f"run{kill}", b""
+            path, before, checked = tmp_path / f"run{kill}", b"", 0
         acknowledged = kill_once(context, path, draw.uniform(0.0, 0.03))
         data = (path / "transcript.log").read_bytes()
         # What the last process resumed from is still there, and a prefix.
         assert data.startswith(before)
         before = data[: complete_frames(data)]
         payloads = pure.parse_log(before)
-        steps = [
-            record for record in map(pure.decode_record, payloads) if isinstance(record, pure.Step)
-        ]
-        assert max((record.step for record in steps), default=0) >= acknowledged
-        for record in steps:
-            assert record.state == state_at(record.step).digest()
+        last = 0
+        for at, record in enumerate(map(pure.decode_record, payloads)):
+            if isinstance(record, pure.Step):
+                last = max(last, record.step)
+                if at >= checked:
+                    assert record.state == state_at(record.step).digest()
+        assert last >= acknowledged
+        checked = len(payloads)
+        if (newest := newest_checkpoint(payloads)) is not None:
+            # It was durable before the record that announces it.
+            _, _, digest = pure.parse_checkpoint((path / "checkpoints" / newest[0]).read_bytes())
+            assert digest == newest[1]
         for line in _core.inspect_run(str(path))["damage"]:
             assert "breaks off" in line or "no initial record" in line
 

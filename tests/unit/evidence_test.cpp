@@ -218,6 +218,16 @@ TEST_CASE("a withheld checkpoint is rejected", "[evidence]") {
   }
 }
 
+TEST_CASE("the checkpoint that superseded steps started from is not to be withheld", "[evidence]") {
+  deviation how;
+  how.resume_after = 3;
+  forged_run run(how);
+  run.options.client_job = run.agreed;
+  run.options.client_job->max_segment = 6;  // else the gap is reason enough
+  std::filesystem::remove(run.path + "/checkpoints/step-2.safetensors");
+  run.falls_only_to("transcript.withheld");
+}
+
 TEST_CASE("a tampered checkpoint does not load unless its rule is off", "[evidence]") {
   const forged_run run;
   snapshot_memory memory;
