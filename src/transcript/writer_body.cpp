@@ -44,7 +44,13 @@ void writer::body::fail(error why) {
   if (!failed) failed = std::move(why);
   queue.clear();
   states = 0;
+  wake_all();
+}
+
+void writer::body::wake_all() {
   changed.notify_all();
+  to_append.notify_all();
+  to_sync.notify_all();
 }
 
 status writer::body::enqueue(record what, std::optional<state> after, bool checkpoint) {
@@ -54,7 +60,7 @@ status writer::body::enqueue(record what, std::optional<state> after, bool check
   queue.push_back({std::move(what), std::move(after), checkpoint});
   ++enqueued;
   if (holds_state) ++states;
-  changed.notify_all();
+  to_append.notify_one();
   // The trainer will capture another one before it comes back.
   changed.wait(lock, [&] { return failed || states < options.queue_states; });
   if (failed) return *failed;
@@ -74,7 +80,7 @@ status writer::body::stop() {
   {
     const std::lock_guard lock(mutex);
     stopping = true;
-    changed.notify_all();
+    wake_all();
   }
   appender.join();
   syncer.join();
@@ -88,7 +94,7 @@ void writer::body::append_loop() {
       std::optional<item> next;
       {
         std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return stopping || !queue.empty(); });
+        to_append.wait(lock, [&] { return stopping || !queue.empty(); });
         if (queue.empty()) return;
         next.emplace(std::move(queue.front()));
         queue.pop_front();
@@ -128,6 +134,7 @@ status writer::body::append(item& next) {
   if (one_step != nullptr) appended_step = step;
   // Only now: a trainer whose record could not be written hears of it before its next step is over.
   if (holds_state && states != 0) --states;
+  to_sync.notify_one();
   changed.notify_all();
   return unit{};
 }
@@ -143,7 +150,7 @@ void writer::body::sync_loop() {
     std::uint64_t step = 0;
     {
       std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return stopping || appended != synced; });
+      to_sync.wait(lock, [&] { return stopping || appended != synced; });
       if (appended == synced) return;
       records = appended;
       step = appended_step;

@@ -52,7 +52,8 @@ struct writer::body {
   bool ended = false;     // closed or abandoned
 
   std::mutex mutex;
-  std::condition_variable changed;
+  std::condition_variable
+      changed;  // something is done: whoever waits for room or for the disk looks again
   std::uint64_t acknowledged_step = 0;
 
  private:
@@ -66,6 +67,7 @@ struct writer::body {
   status append(item& next);
   status store(const item& next, std::uint64_t step);
   void fail(error why);
+  void wake_all();
 
   std::deque<item> queue;
   std::size_t states = 0;      // captured states that the writer still holds
@@ -74,6 +76,8 @@ struct writer::body {
   std::uint64_t synced = 0;
   std::uint64_t appended_step = 0;
   std::optional<error> failed;
+  std::condition_variable to_append,
+      to_sync;  // one waiter each: a wake-up costs what a short step takes
   bool stopping = false;
   file_handle directory_lock;
   std::vector<std::uint8_t> frame;  // reused
