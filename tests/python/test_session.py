@@ -11,7 +11,7 @@ import tasks
 import torch
 from torch import nn
 
-from potl import _core
+from potl import Task, _core
 from potl._check import check
 from potl._errors import MismatchError, NotReplayable, UsageError
 from potl._job import Job, difference
@@ -330,6 +330,50 @@ def test_agreed_rates_replace_what_another_mathematical_library_computed():
         session.restore(honest)
         group["lr"] *= 2
         assert run(session, 3, 3)[0].rates == [2 * job.core.rates_at(3)[0]]
+
+
+_library = 1.0
+
+
+def by_library():
+    """A schedule computed with this or that mathematical library."""
+    return tasks.scheduled(
+        lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda e: 0.9**e * _library)
+    )
+
+
+def test_another_mathematical_library_gives_the_same_states(monkeypatch):
+    job = Job.create(by_library, seed=7, checkpoint_every=4, check=False)
+    digests = set()
+    for factor in (1.0, 1 + 4e-16):
+        monkeypatch.setitem(globals(), "_library", factor)
+        with Session.open(by_library, seed=7, job=job) as session:
+            run(session, 1, 5)
+            digests.add(session.capture().digest())
+    assert len(digests) == 1
+
+
+def test_every_step_and_micro_batch_has_its_own_dropout():
+    seen = []
+
+    class Listening(Task):
+        def compute_loss(self, batch, reduction="mean"):
+            loss = super().compute_loss(batch, reduction)
+            seen.append(float(loss.detach()))
+            return loss
+
+    def build():
+        model = tasks.mlp(nn.Dropout(0.5))
+        return Listening(
+            model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            dataset=torch.utils.data.TensorDataset(tasks.X, tasks.Y),
+            loss=nn.functional.cross_entropy, batch_size=12, epochs=3, accumulate=3,
+        )  # fmt: skip
+
+    with Session.open(build, seed=7) as session:
+        for step in (1, 2):
+            session.loss_at(step, [1] * 12)
+    assert len(seen) == len(set(seen)) == 6
 
 
 def test_flags_that_change_between_steps_are_refused():
