@@ -6,6 +6,7 @@ from __future__ import annotations
 import html.parser
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -232,3 +233,10 @@ def test_the_demo_says_when_a_row_is_not_as_expected(reports: Reports) -> None:
     rows = [row("honest", "accepted"), row("A3", "accepted", expected=False)]
     page = Page(_report.render_demo_html(rows, [reports["accepted"], reports["accepted"]]))
     assert "1 of 2 are not as expected" in page.words
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_the_reports_of_these_tests_follow_the_schema(reports: Reports, verdict: str) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = Path(__file__).resolve().parents[3] / "docs" / "report.schema.json"
+    jsonschema.validate(reports[verdict], json.loads(schema.read_text(encoding="utf-8")))
