@@ -149,6 +149,17 @@ def test_gradients_are_clipped_together():
     assert float(norm) == pytest.approx(1e-3, rel=1e-3)
 
 
+def test_scaled_gradients_are_clipped_at_their_own_size():
+    def weights(scaler):
+        torch.manual_seed(0)
+        built = tasks.task(tasks.mlp(), grad_clip=1e-2, scaler=scaler)
+        built.step([tasks.X, tasks.Y])
+        return torch.cat([p.detach().flatten() for p in built.model.parameters()])
+
+    scaled = weights(torch.amp.GradScaler("cpu", init_scale=1024.0))
+    assert torch.allclose(scaled, weights(None), rtol=1e-5, atol=1e-7)
+
+
 def test_a_batch_is_cut_into_consecutive_parts_whose_shares_add_up():
     x, labels = torch.arange(10), [f"s{i}" for i in range(10)]
     parts = split_batch({"x": x, "labels": labels, "temperature": 2.0}, 3)
