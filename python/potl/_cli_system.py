@@ -16,6 +16,7 @@ def add_to(app: typer.Typer) -> None:
     command(app, "doctor", examples="  potl doctor\n\n  potl doctor --directory /data/runs --json")(
         _doctor
     )
+    command(app, "demo", examples="  potl demo --out build/demo")(_demo)
 
 
 def _doctor(
@@ -36,4 +37,28 @@ def _doctor(
         document=diagnosis.document(),
         show=lambda console: _doctor.show(diagnosis, console),
         exit_code=0 if diagnosis.fine else FAILED,
+    )
+
+
+def _demo(
+    *,
+    out: Annotated[Path, typer.Option(help="Directory for runs and report.html.")] = Path(
+        "potl-demo"
+    ),
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Train a small net on scikit-learn's digits, verify it, and play named cheats against it.
+
+    Ends with 0 only if the honest run is accepted and every cheat is rejected for its expected
+    reason, else with 3. Takes about a minute. Needs torch and scikit-learn.
+    """
+    from . import _demo
+
+    out.mkdir(parents=True, exist_ok=True)
+    result = _demo.run_demo(out)
+    return Result(
+        document=result,
+        show=lambda console: _demo.show(result, console),
+        exit_code=0 if result["ok"] else FAILED,
     )

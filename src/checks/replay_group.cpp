@@ -13,6 +13,9 @@
 namespace potl::checks::detail {
 namespace {
 
+// Weights grow during training, by a small factor.
+constexpr double expected_growth = 16;
+
 const group_distance* find(const std::vector<group_distance>& groups, const std::string& name) {
   const auto at = std::find_if(groups.begin(), groups.end(),
                                [&](const group_distance& one) { return one.group == name; });
@@ -129,16 +132,19 @@ class judge {
   void calibrated(std::string_view rule) {
     const replay_options& options = *context_.options;
     const double scale = scale_of(group_);
-    const double floor = options.floor_ulp * group_.rounding_l2;
+    const bool capped = rule_enabled("replay.tolerance_cap");
+    const bool is_parameters = rule == "replay.parameters";
+    const double resolution = options.floor_ulp * group_.rounding_l2;
+    const double floor = is_parameters && capped && context_.largest_rounding
+                             ? std::min(resolution, options.floor_ulp * *context_.largest_rounding)
+                             : resolution;
     out_.noise = largest_noise(measurement_, which_);
     const auto usual = context_.usual_noise.find(which_);
     const double share = usual == context_.usual_noise.end() ? 0 : usual->second;
     const double raw =
-        std::max({floor, options.safety * out_.noise, options.safety * share * scale});
-    const bool capped = rule_enabled("replay.tolerance_cap");
+        std::max({resolution, options.safety * out_.noise, options.safety * share * scale});
     const double limit = std::max(floor, context_.cap * scale);
     out_.tolerance = capped ? std::min(raw, limit) : raw;
-    const bool is_parameters = rule == "replay.parameters";
     if (is_parameters && !rule_enabled("replay.magnitude")) {
       out_.distance = chord(group_) * scale;
     }
@@ -210,6 +216,14 @@ replay_context make_context(const run_view& run, const replay_options& options,
   out.options = &options;
   out.cap = run.agreed.tolerance_cap;
   out.exact = is_exact(run, options);
+  const bool differs = std::any_of(measurements.begin(), measurements.end(),
+                                   [](const auto& one) { return !one.distances.empty(); });
+  if (differs && run.initial_rounding) {
+    // Without an initial state there is a finding of its own.
+    if (const auto found = run.initial_rounding()) {
+      out.largest_rounding = expected_growth * found.value();
+    }
+  }
   std::map<std::string, std::vector<double>> shares;
   for (const segment_measurement& one : measurements) {
     for (const group_distance& group : one.distances) {

@@ -19,6 +19,9 @@ struct replay_context {
   bool exact = false;
   /// Median over the segments of noise / update, by group: one quiet segment is no standard.
   std::map<std::string, double> usual_noise;
+  /// Largest rounding of the parameters that a tolerance may be made of. Weights that a prover
+  /// inflates before a norm (A29) would otherwise have a floor above every honest update.
+  std::optional<double> largest_rounding;
 };
 
 replay_context make_context(const run_view& run, const replay_options& options,

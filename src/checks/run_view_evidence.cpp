@@ -52,6 +52,12 @@ run_view view_of(const transcript::evidence& run) {
   out.parameter_distance = [distances](std::uint64_t from, std::uint64_t to) {
     return (*distances)(from, to);
   };
+  out.initial_rounding = [&run]() -> result<double> {
+    const auto first = run.load_state(0);
+    if (!first) return first.why();
+    const auto& root = first.value().root();
+    return compare_states(root, root, root).front().rounding_l2;
+  };
   return out;
 }
 

@@ -30,6 +30,8 @@ struct run_view {
   bytes_view telemetry;
   /// |W_to - W_from| over the parameters of two stored checkpoints; loads both.
   std::function<result<double>(std::uint64_t from, std::uint64_t to)> parameter_distance;
+  /// Norm of one unit roundoff of every initial parameter (A29: later weights may be inflated).
+  std::function<result<double>()> initial_rounding;
 
   std::uint64_t last_step() const noexcept { return steps.empty() ? 0 : steps.back().step; }
   /// The record of `step`, or null.

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A1, A2: optimizer state that carries the weights to any goal without a useful gradient."""
+
+from __future__ import annotations
+
+import torch
+
+from .._session import Session
+from ._scene import Forgery, Scene, Weights, attack, blend, parameters
+
+
+def _goal(start: Weights, scene: Scene, share: float) -> Weights:
+    return blend(start, scene.stolen, min(1.0, share))
+
+
+@attack("A1", "momentum injection", rule="replay.optimizer", task="momentum", in_demo=True)
+def momentum_injection(scene: Scene) -> Forgery:
+    """Writes momentum into each checkpoint that carries the weights to a stolen model, at the
+    agreed learning rate.
+
+    After k steps without gradients a momentum b has moved the weights by -lr b sum(mu^i), so
+    b = (W - goal) / (lr sum(mu^i)).
+    """
+    job, k = scene.job.core, scene.job.core.checkpoint_every
+    start: Weights = {}
+
+    def inject(session: Session, step: int) -> None:
+        if not start:
+            start.update(parameters(session))
+        (optimizer,) = session.task.optimizers
+        group = optimizer.param_groups[0]
+        reach = group["lr"] * sum(group["momentum"] ** i for i in range(1, k + 1))
+        goal = _goal(start, scene, (step + k) / job.steps)
+        with torch.no_grad():
+            for name, p in session.task.model.named_parameters():
+                optimizer.state[p]["momentum_buffer"].copy_((p - goal[name]) / reach)
+
+    return scene.forged("A1", rewrite=inject)
+
+
+@attack("A2", "Adam injection", rule="replay.optimizer", task="adam")
+def adam_injection(scene: Scene) -> Forgery:
+    """Mutes gradients with a huge second moment and moves the weights with the first, at the agreed
+    learning rate.
+    """
+    job, k = scene.job.core, scene.job.core.checkpoint_every
+    start: Weights = {}
+    huge = 1e12
+
+    def inject(session: Session, step: int) -> None:
+        if not start:
+            start.update(parameters(session))
+        (optimizer,) = session.task.optimizers
+        group = optimizer.param_groups[0]
+        b1, b2 = group["betas"]
+        reach = sum(
+            group["lr"]
+            * b1**i
+            / (1 - b1 ** (step + i))
+            / (huge * b2**i / (1 - b2 ** (step + i))) ** 0.5
+            for i in range(1, k + 1)
+        )
+        goal = _goal(start, scene, (step + k) / job.steps)
+        with torch.no_grad():
+            for name, p in session.task.model.named_parameters():
+                optimizer.state[p]["exp_avg"].copy_((p - goal[name]) / reach)
+                optimizer.state[p]["exp_avg_sq"].fill_(huge)
+
+    return scene.forged("A2", rewrite=inject)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A3, A4, A10, A16: weights that travel to a stolen model in a straight line, all at once, or by
+somebody else's steps.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .._session import Session
+from ._scene import Forgery, Scene, Weights, assign, attack, blend, parameters
+
+
+@attack(
+    "A3",
+    "infinitesimal interpolation",
+    rule="replay.update_relative",
+    found_by=("replay.update_relative", "replay.parameters"),
+    in_demo=True,
+)
+def infinitesimal_interpolation(scene: Scene) -> Forgery:
+    """Moves the weights in straight steps so small against the weights that a weight-relative
+    tolerance admits them.
+    """
+    first: Weights = {}
+    goal: Weights = {}
+    steps = scene.job.core.steps
+
+    def keep_start(session: Session) -> None:
+        first.update(parameters(session))
+        # A goal near enough that every step stays below one percent of the weights.
+        goal.update(blend(first, scene.stolen, 0.05))
+
+    def interpolate(session: Session, step: int) -> None:
+        assign(session, blend(first, goal, step / steps))
+
+    return scene.forged("A3", start=keep_start, rewrite=interpolate)
+
+
+@attack("A3", "rank-matched start", rule="agreed.initial_state")
+def rank_matched_start(scene: Scene) -> Forgery:
+    """Sorts the agreed initial weights into the order of a stolen model's, so that the way there is
+    short.
+
+    A test of W0's distribution cannot see it: the values are the agreed ones.
+    """
+
+    def match(session: Session) -> None:
+        with torch.no_grad():
+            for name, p in session.task.model.named_parameters():
+                values = p.flatten().sort().values
+                order = scene.stolen[name].flatten().argsort()
+                matched = torch.empty_like(values)
+                matched[order] = values
+                p.copy_(matched.reshape(p.shape))
+
+    return scene.forged("A3-rank", start=match)
+
+
+@attack(
+    "A4",
+    "blindfold top-q",
+    rule="replay.random_segments",
+    found_by=("replay.parameters", "replay.update_relative"),
+    in_demo=True,
+)
+def blindfold(scene: Scene) -> Forgery:
+    """Trains honestly in one segment per epoch, with the largest update, and draws the rest towards
+    a stolen model.
+    """
+    job = scene.job.core
+    last: Weights = {}
+
+    def keep_start(session: Session) -> None:
+        last.update(parameters(session))
+
+    def draw_line(session: Session, step: int) -> None:
+        now = parameters(session)
+        segment = (step - 1) // job.checkpoint_every
+        per_epoch = max(1, job.steps_per_epoch // job.checkpoint_every)
+        honest = segment % per_epoch == 0 or step == job.steps
+        if not honest:
+            real = sum(float((now[n] - last[n]).square().sum()) for n in now) ** 0.5
+            way = sum(float((scene.stolen[n] - last[n]).square().sum()) for n in now) ** 0.5
+            now = blend(last, scene.stolen, 0.2 * real / way)
+            assign(session, now)
+        last.update(now)
+
+    return scene.forged("A4", start=keep_start, rewrite=draw_line)
+
+
+@attack(
+    "A10",
+    "glued runs",
+    rule="replay.parameters",
+    found_by=("replay.parameters", "replay.update_relative"),
+    in_demo=True,
+)
+def glued_runs(scene: Scene) -> Forgery:
+    """Splices two honest trainings: from the middle on, the weights are those of a run with another
+    seed.
+    """
+    middle = scene.job.core.steps // 2
+
+    def splice(session: Session, step: int) -> None:
+        if middle <= step < middle + scene.job.core.checkpoint_every:
+            assign(session, scene.stolen)
+
+    return scene.forged("A10", rewrite=splice)
+
+
+@attack(
+    "A16",
+    "invented history",
+    rule="replay.parameters",
+    found_by=("replay.parameters", "replay.update_relative"),
+    in_demo=True,
+)
+def invented_history(scene: Scene) -> Forgery:
+    """Presents a bought model: from the agreed start, the history is drawn as a line that ends in
+    it exactly.
+    """
+    first: Weights = {}
+    steps = scene.job.core.steps
+
+    def keep_start(session: Session) -> None:
+        first.update(parameters(session))
+
+    def interpolate(session: Session, step: int) -> None:
+        assign(session, blend(first, scene.stolen, step / steps))
+
+    return scene.forged("A16", start=keep_start, rewrite=interpolate)
+
+
+@attack("A29", "noise inflation", rule="replay.tolerance_cap", task="normed")
+def noise_inflation(scene: Scene) -> Forgery:
+    """Scales up weights that a norm follows, until their rounding hides any drift, and drifts.
+
+    The output stays the same, the layer's gradients vanish against its weights. The one segment in
+    which the scale changes would show it: this is the draw under which nobody looks there.
+    """
+    scaled_at = 2 * scene.job.core.checkpoint_every
+    scale = 2.0**16
+
+    def inflate_and_drift(session: Session, step: int) -> None:
+        weight = next(session.task.model.parameters())
+        with torch.no_grad():
+            if step == scaled_at:
+                weight.mul_(scale)
+            elif step > scaled_at:
+                # One unit in the last place, towards the stolen layer.
+                weight.add_(weight.abs() * 2.0**-23 * torch.sign(scene.stolen["0.weight"]))
+
+    run = scene.forge("A29", rewrite=inflate_and_drift)
+    commitment = scene.commit(run)
+    samples = 6
+    nonce = scene.lucky_draw(run, commitment, samples, scaled_at)
+    return Forgery(run=run, commitment=commitment, samples=samples, nonce=nonce)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small trainings on scikit-learn's digits (1,797 real 8x8 images) for the attacks and the demo."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from .._task import Task
+
+SMALL = 256
+"""Samples of the attack tests: 8 steps of 32 an epoch."""
+
+
+@functools.cache
+def digits(samples: int | None = None, *, image: bool = False) -> TensorDataset:
+    """The digits, scaled to 0..1: float32 [n, 64] (or [n, 1, 8, 8]) and int64 [n]."""
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+
+    pixels, labels = load_digits(return_X_y=True)
+    x = torch.tensor(pixels[:samples] / 16.0, dtype=torch.float32)
+    y = torch.tensor(labels[:samples], dtype=torch.int64)
+    return TensorDataset(x.reshape(-1, 1, 8, 8) if image else x, y)
+
+
+def perceptron(*, norm: bool = False) -> nn.Sequential:
+    """64 - 32 - 10, with or without batch norm."""
+    layers: list[nn.Module] = [nn.Linear(64, 32)]
+    if norm:
+        layers.append(nn.BatchNorm1d(32))
+    return nn.Sequential(*layers, nn.ReLU(), nn.Linear(32, 10))
+
+
+def plain() -> Task:
+    """SGD without momentum: the optimizer has no state."""
+    model = perceptron()
+    return Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
+        dataset=digits(SMALL),
+        loss=F.cross_entropy,
+        batch_size=32,
+        epochs=6,
+    )
+
+
+def momentum() -> Task:
+    """SGD with momentum and batch norm: optimizer state and buffers."""
+    model = perceptron(norm=True)
+    return Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9),
+        dataset=digits(SMALL),
+        loss=F.cross_entropy,
+        batch_size=32,
+        epochs=6,
+    )
+
+
+def adam() -> Task:
+    """Adam: two moments and a counter per parameter."""
+    model = perceptron()
+    return Task(
+        model=model,
+        optimizer=torch.optim.Adam(model.parameters(), lr=2e-3),
+        dataset=digits(SMALL),
+        loss=F.cross_entropy,
+        batch_size=32,
+        epochs=6,
+    )
+
+
+def convolutional() -> nn.Sequential:
+    """The demo's net: two convolutions with batch norm, about 5,000 parameters."""
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, padding=1, stride=2),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16 * 4 * 4, 10),
+    )
+
+
+def demo() -> Task:
+    """The demo's training: 11 epochs of 57 steps on all digits."""
+    model = convolutional()
+    return Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9),
+        dataset=digits(image=True),
+        loss=F.cross_entropy,
+        batch_size=32,
+        epochs=11,
+    )
+
+
+class WithSpare(nn.Module):
+    """A linear classifier in one tensor, whose last row no output depends on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(65, 10))
+        nn.init.uniform_(self.weight, -0.125, 0.125)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight[:64]
+
+
+def spare() -> Task:
+    """Plain SGD, with a parameter that never gets a gradient."""
+    model = WithSpare()
+    return Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
+        dataset=digits(SMALL),
+        loss=F.cross_entropy,
+        batch_size=32,
+        epochs=6,
+    )
+
+
+def normed() -> Task:
+    """Plain SGD through a layer norm, which undoes every scale of the weights before it."""
+    model = nn.Sequential(
+        nn.Linear(64, 32, bias=False), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 10)
+    )
+    return Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
+        dataset=digits(SMALL),
+        loss=F.cross_entropy,
+        batch_size=32,
+        epochs=6,
+    )

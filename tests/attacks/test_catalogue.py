@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every forgery of the catalogue is rejected for its reason, and by that reason alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from potl import NotReplayable
+from potl._attacks import Attack, catalogue
+
+from .conftest import SceneOf, rule_off
+
+CATALOGUE = catalogue()
+# The ids that the demo and this test owe (SOUNDNESS, attack catalogue).
+OWED = {f"A{n}" for n in (1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 25, 26, 29, 30, 32, 33)}
+
+
+def name(item: Attack) -> str:
+    return f"{item.id}-{item.name.replace(' ', '-')}"
+
+
+def test_the_catalogue_has_every_attack_that_is_owed() -> None:
+    assert {item.id for item in CATALOGUE} >= OWED
+
+
+@pytest.mark.parametrize("item", CATALOGUE, ids=name)
+def test_a_forgery_is_rejected_for_its_reason(item: Attack, scene_of: SceneOf) -> None:
+    scene = scene_of(item.task)
+    if item.rule == "agreed.replayable":
+        with pytest.raises(NotReplayable):
+            item.make(scene)
+        return
+    report = scene.verify(item.make(scene))
+    rejecting = {finding.rule for finding in report.findings if finding.result == "reject"}
+    assert report.verdict == "rejected", report.sentence
+    assert rejecting, "a rejection without a finding that rejects"
+    assert rejecting <= set(item.found_by), [
+        f.reason for f in report.findings if f.result == "reject"
+    ]
+
+
+@pytest.mark.parametrize("item", CATALOGUE, ids=name)
+def test_a_forgery_is_accepted_when_only_its_rule_is_off(item: Attack, scene_of: SceneOf) -> None:
+    scene = scene_of(item.task)
+    with rule_off(item.rule):
+        report = scene.verify(item.make(scene))
+    stopping = [
+        (f.rule, f.result, f.reason)
+        for f in report.findings
+        if f.result in ("reject", "inconclusive")
+    ]
+    assert report.verdict == "accepted", stopping
+
+
+@pytest.mark.parametrize("task", sorted({item.task for item in CATALOGUE}))
+def test_the_honest_run_beside_the_forgeries_is_accepted(task: str, scene_of: SceneOf) -> None:
+    scene = scene_of(task)
+    report = scene.verify(scene.honest)
+    assert report.verdict == "accepted", report.sentence

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Honest trainers are accepted: other seeds, other thread counts, restarts and resumes. Never
+inconclusive.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from potl import _core
+from potl._attacks import Forgery, Scene
+from potl._attacks import _tasks as tasks
+from potl._session import Session
+
+FULL = os.environ.get("POTL_FULL") == "1"
+KINDS = ("plain", "momentum", "adam")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_honest_run_is_accepted_under_any_seed(seed: int, tmp_path: Path) -> None:
+    kind = KINDS[seed % len(KINDS)]
+    scene = Scene(tmp_path, getattr(tasks, kind), seed=seed, checkpoint_every=4)
+    report = scene.verify(scene.honest)
+    assert report.verdict == "accepted", report.sentence
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("recorded", "verified"), [(1, 2), (2, 1)])
+def test_thread_counts_of_trainer_and_verifier_may_differ(
+    kind: str, recorded: int, verified: int, tmp_path: Path
+) -> None:
+    before = torch.get_num_threads()
+    scene = Scene(tmp_path, getattr(tasks, kind), checkpoint_every=4)
+    try:
+        torch.set_num_threads(recorded)
+        honest = scene.honest
+        torch.set_num_threads(verified)
+        report = scene.verify(honest)
+    finally:
+        torch.set_num_threads(before)
+    assert report.verdict == "accepted", report.sentence
+
+
+@pytest.mark.parametrize("stop", [1, 7, 8, 30])
+def test_a_resumed_run_is_accepted(stop: int, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, tasks.momentum, checkpoint_every=4)
+    path = scene.path("resumed")
+    job = scene.job.core
+    with Session.open(scene.build, seed=scene.job.seed, job=scene.job) as session:
+        recorder = _core.Recorder.create(str(path), job, scene.key, software="potl test")
+        recorder.append_initial(session.capture())
+        for step, ids, batch in session.batches(1, stop):
+            scene.append(recorder, session, step, ids, session.run_step(step, batch))
+        recorder.abandon()
+    with Session.open(scene.build, seed=scene.job.seed, job=scene.job) as session:
+        recorder, begin, state = _core.Recorder.resume(
+            str(path), job, scene.key, software="potl test"
+        )
+        session.restore(state)
+        for step, ids, batch in session.batches(begin + 1, job.steps):
+            scene.append(recorder, session, step, ids, session.run_step(step, batch))
+        recorder.close()
+    report = scene.verify(Forgery(run=path, commitment=scene.commit(path)))
+    assert report.verdict == "accepted", report.sentence
+
+
+@pytest.mark.skipif(not FULL, reason="3,000 verifications take long: make test-full")
+def test_alarms_on_three_thousand_honest_verifications(tmp_path: Path) -> None:
+    alarms = 0
+    total = 3000
+    runs = 30
+    for seed in range(runs):
+        scene = Scene(
+            tmp_path / str(seed),
+            getattr(tasks, KINDS[seed % 3]),
+            seed=seed,
+            checkpoint_every=4,
+            samples=3,
+        )
+        for _ in range(total // runs):
+            alarms += scene.verify(scene.honest).verdict != "accepted"
+    upper = 1 - 0.05 ** (1 / total) if alarms == 0 else None
+    print(f"{alarms} alarms in {total} honest verifications; 95 % upper bound {upper}")
+    assert alarms == 0
