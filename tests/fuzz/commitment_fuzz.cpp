@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes: no crash. A run's note that is accepted says one thing only: its parts give the note again.
+// Any bytes: no crash. A run's note that is accepted says one thing only: its parts give the note
+// again.
 #include <cstdlib>
 
 #include <potl/transcript/commitment.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes: no crash. A job that is accepted answers every question about its steps, however many it claims.
+// Any bytes: no crash. A job that is accepted answers every question about its steps, however many
+// it claims.
 #include <cstdlib>
 #include <string>
 

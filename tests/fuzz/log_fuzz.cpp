@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a log: no crash, and the history that is read is in order. Frames are repaired first, because no fuzzer
-// finds a SHA-256.
+// Any bytes as a log: no crash, and the history that is read is in order. Frames are repaired
+// first, because no fuzzer finds a SHA-256.
 #include <cstdlib>
 #include <vector>
 

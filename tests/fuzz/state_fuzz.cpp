@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a checkpoint: no crash. One that is accepted is, byte for byte, what its state would be saved as, and its
-// digest is that of the tree inside.
+// Any bytes as a checkpoint: no crash. One that is accepted is, byte for byte, what its state would
+// be saved as, and its digest is that of the tree inside.
 #include <cstdlib>
 #include <vector>
 
