@@ -172,6 +172,8 @@ def test_a_verdict_that_nobody_reads_is_no_verdict() -> None:
     with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.close()
+        assert process.stderr is not None
+        assert b"nobody reads the output" in process.stderr.read()
         assert process.wait(timeout=60) == 3
 
 
@@ -180,6 +182,14 @@ def test_without_the_module_a_command_names_doctor() -> None:
     done = run("inspect", ".", patch=patch)
     assert done.returncode == 3
     assert "potl doctor" in done.stderr
+
+
+def test_doctor_works_where_the_module_does_not_load() -> None:
+    done = run("doctor", "--json", patch="sys.modules['potl._core'] = None")
+    assert done.returncode == 3, done.stderr
+    wrong = [item for item in json.loads(done.stdout)["items"] if item["state"] == "problem"]
+    assert [item["name"] for item in wrong] == ["potl._core"]
+    assert "pip install" in wrong[0]["remedy"]
 
 
 def test_the_command_line_does_not_import_torch() -> None:

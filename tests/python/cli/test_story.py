@@ -6,8 +6,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 TASK = """
 import os
+import time
 import torch
 from torch import nn
 from torch.nn import functional
@@ -36,8 +39,10 @@ data = TensorDataset(x, (x.sum(1) * 2).long() % 4)
 
 class Task(potl.Task):
     def step(self, batch):
-        print("a task that talks")
+        print("a task that talks", flush=True)
         failure = os.environ.get("STORY_FAILS", "")
+        if failure == "wait":
+            time.sleep(60)
         if failure:
             raise {"exit": SystemExit(0), "stop": KeyboardInterrupt(), "bug":
             ValueError("x")}[failure]
@@ -167,6 +172,18 @@ def test_what_a_task_raises_never_accepts(story: Path, failure: str, codes: set[
 def test_an_interrupt_is_no_finding(story: Path) -> None:
     done = potl(story, VERIFY + " --json", STORY_FAILS="stop")
     assert "findings" not in done.document
+
+
+def test_a_signal_in_the_middle_of_a_replay_ends_the_process_with_130(story: Path) -> None:
+    command = [sys.executable, "-m", "potl", *shlex.split(VERIFY)]
+    environment = {**os.environ, "STORY_FAILS": "wait"}
+    with subprocess.Popen(
+        command, cwd=story, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
 
 
 def test_a_commitment_that_is_no_note_is_unreadable(story: Path) -> None:
