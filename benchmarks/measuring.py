@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+FULL = os.environ.get("POTL_BENCH_FULL") == "1"
 
 
 @dataclass(frozen=True)
@@ -74,14 +75,17 @@ def of_pairs(pairs: Sequence[tuple[float, float]]) -> Ratio:
 
 
 def result(
-    name: str, value: float, unit: str, baseline: str, ratio: Ratio | float, **more: Any
+    name: str,
+    value: float,
+    unit: str,
+    baseline: str,
+    ratio: Ratio | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
-    """One entry of build/bench/STEM.json."""
+    """One entry of build/bench/STEM.json; `at_most` and `at_least` say what is asked for."""
     entry: dict[str, Any] = {"name": name, "value": value, "unit": unit, "baseline": baseline}
-    if isinstance(ratio, Ratio):
+    if ratio is not None:
         entry |= {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
-    else:
-        entry["ratio"] = ratio
     return entry | more
 
 
@@ -97,7 +101,7 @@ def write(stem: str, results: Sequence[dict[str, Any]]) -> None:
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
     }
-    folder = ROOT / "build" / "bench"
+    folder = Path(os.environ.get("POTL_BENCH_DIR") or ROOT / "build" / "bench")
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"machine": machine, "results": list(results)}, indent=1)
     (folder / f"{stem}.json").write_text(text + "\n")
@@ -107,9 +111,10 @@ def write(stem: str, results: Sequence[dict[str, Any]]) -> None:
             if "ratio_low" in entry
             else ""
         )
+        ratio = f"ratio {entry['ratio']:.3f}{interval} to " if "ratio" in entry else ""
         print(
             f"{entry['name']:28} {entry['value']:12.6g} {entry['unit']:10} "
-            f"ratio {entry['ratio']:.3f}{interval} to {entry['baseline']}"
+            f"{ratio}{entry['baseline']}"
         )
 
 

@@ -102,3 +102,20 @@ def build_in_parent_only() -> potl.Task:
 def main_file() -> str | None:
     """The script that this process has run as its main module, if any."""
     return getattr(sys.modules.get("__mp_main__", sys.modules["__main__"]), "__file__", None)
+
+
+def build_adam() -> potl.Task:
+    """A convolution, Adam and weights that differ by rounding when the threads do."""
+    net = nn.Sequential(
+        nn.Unflatten(1, (1, 4, 4)),
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.Conv2d(32, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(512, 4),
+    )
+    return potl.Task(
+        **options(model=net, optimizer=torch.optim.Adam(net.parameters(), lr=1e-3), batch_size=64)
+    )

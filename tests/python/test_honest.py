@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many honest verifications: how often they raise an alarm, counted and printed with an interval.
+
+One thread against two gives other bits, so these verifications need the tolerances. With POTL_FULL there are 3,000;
+a false-alarm rate of 1 in 1,000 would be seen with probability 0.95.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import driver_tasks as tasks
+import pytest
+import torch
+
+import potl
+
+FULL = bool(os.environ.get("POTL_FULL"))
+RUNS, VERIFICATIONS = (100, 3000) if FULL else (4, 24)
+
+
+@pytest.mark.parametrize("build", [tasks.build, tasks.build_wide, tasks.build_adam])
+def test_honest_verifications_raise_no_alarm(tmp_path: Path, build: Any) -> None:
+    runs, each = RUNS // 3 + 1, VERIFICATIONS // 3 // (RUNS // 3 + 1)
+    alarms, unequal, judged = [], 0, 0
+    before = torch.get_num_threads()
+    try:
+        for seed in range(runs):
+            torch.set_num_threads(1 + seed % 2)
+            job = potl.Job.create(build, seed=seed, checkpoint_every=4)
+            run = potl.record(build, tmp_path / str(seed), job=job)
+            commitment = run.commit()
+            torch.set_num_threads(2 - seed % 2)
+            for _ in range(each):
+                report = potl.verify(
+                    run,
+                    job=job,
+                    commitment=commitment,
+                    task=build,
+                    checks=[potl.PEV(), potl.Replay(samples=2)],
+                    ledger=None,
+                )
+                judged += 1
+                unequal += not all(replay["equal"] for replay in report.document["replays"])
+                if report.verdict != "accepted":
+                    alarms.append((seed, report.sentence))
+    finally:
+        torch.set_num_threads(before)
+    # No alarm in n verifications: with probability 0.95 the rate is below 3 / n.
+    print(
+        f"{build.__name__}: {len(alarms)} alarms in {judged} verifications, {unequal} of which "
+        f"were not equal bit for bit; rate below {3 / judged:.2g} with probability 0.95 if none"
+    )
+    assert alarms == []
