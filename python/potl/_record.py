@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ._progress import Progress, track
 from ._prover import Prover
-from ._run import Commitment as Commitment
-from ._run import Run as Run
+from ._run import Run
 
 if TYPE_CHECKING:
     from . import _core

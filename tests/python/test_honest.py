@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many honest verifications: how often they raise an alarm, counted and printed with an interval.
 
-One thread against two gives other bits, so these verifications need the tolerances. With POTL_FULL there are 3,000;
-a false-alarm rate of 1 in 1,000 would be seen with probability 0.95.
+One thread against two gives other bits, so these verifications need the tolerances. With POTL_FULL
+there are 3,000; a false-alarm rate of 1 in 1,000 would be seen with probability 0.95.
 """
 
 import os
