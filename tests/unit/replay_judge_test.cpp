@@ -276,7 +276,7 @@ TEST_CASE("the verifier's own trouble is inconclusive, never a rejection") {
   scene one;
   one.measured[3].status = measured::verifier_error;
   REQUIRE(count(one.judge(), outcome::reject) == 0);
-  REQUIRE(count(one.judge(), outcome::inconclusive) > 0);
+  REQUIRE(count(one.judge(), outcome::inconclusive, "replay.random_segments") == 1);
 }
 
 TEST_CASE("a driver that returns too few losses gets no verdict") {

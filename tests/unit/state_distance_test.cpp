@@ -129,6 +129,15 @@ TEST_CASE("an infinity that the segment brought is reported, even when both side
   REQUIRE_FALSE(compare(start, recorded, replayed).parameters.finite);
 }
 
+TEST_CASE("an infinity that went away is finite, and only left out of the update") {
+  small_state start, recorded, replayed;
+  start.means[0] = infinity;
+  replayed.means[1] = recorded.means[1] = 1;
+  const auto d = compare(start, recorded, replayed).buffers;
+  REQUIRE(d.finite);
+  REQUIRE(d.update_l2 == 0.75);
+}
+
 TEST_CASE("rounding noise in a tensor without gradient is not a relative error") {
   small_state start, recorded, replayed;
   start.weights = recorded.weights = replayed.weights = {0.1f, 0.1f, 0.1f, 0.1f};
