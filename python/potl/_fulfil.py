@@ -161,7 +161,7 @@ class Replayer:
         def once() -> float:
             _check(deadline)
             self._restore(state, step)
-            return float(self._guarded(step, lambda: self._session.loss_at(step, ids)))
+            return float(self._guarded(step, lambda: self._session.loss_at(step, ids, keep=False)))
 
         loss = once()
         noise = []

@@ -246,7 +246,7 @@ class Session:
                 gradient_norm=norm,
             )
 
-    def loss_at(self, step: int, batch: Any) -> float:
+    def loss_at(self, step: int, batch: Any, *, keep: bool = True) -> float:
         """The loss that step `step` would report from the state as it is: train mode, the step's
         own randomness.
 
@@ -255,8 +255,10 @@ class Session:
         Args:
             step: 1-based.
             batch: A collated batch, or a list of sample ids.
+            keep: Whether the state must stay as it is; False saves a restore where the caller
+                restores anyway before the next use.
         """
-        with _random.scope(), torch.enable_grad(), self._unchanged():
+        with _random.scope(), torch.enable_grad(), self._unchanged(keep):
             batch = self._on_device(step, batch)
             self._running = step
             drawn = _random.draws()
@@ -397,17 +399,18 @@ class Session:
         set_rates(task, schedule.rates_at(min(step + 1, schedule.steps)))
 
     @contextlib.contextmanager
-    def _unchanged(self) -> Iterator[None]:
+    def _unchanged(self, keep: bool = True) -> Iterator[None]:
         """Puts back what a forward pass changes (buffers, extra state), and parameters that noise
         disturbed.
         """
-        before = self.capture()
+        before = self.capture() if keep else None
         if self._noise is not None:
             self._noise.disturb([p.detach() for p in self.task.model.parameters()], self._step)
         try:
             yield
         finally:
-            self.restore(before)
+            if before is not None:
+                self.restore(before)
 
 
 def build_task(build: Build, seed: int) -> Task:

@@ -70,7 +70,7 @@ class Session:
             gradient_norm=2.0,
         )
 
-    def loss_at(self, step: int, ids: list[int]) -> float:
+    def loss_at(self, step: int, ids: list[int], *, keep: bool = True) -> float:
         self.on_step(self.now, step)
         return 0.5
 
