@@ -42,7 +42,9 @@ class SafetensorsFile:
         """Dtype ("F32"), shape and read-only little-endian bytes, which keep the file in memory. KeyError if not there."""
 
 def write_safetensors(
-    path: str, tensors: Sequence[tuple[str, str, Sequence[int], Buffer]], metadata: Mapping[str, str]
+    path: str,
+    tensors: Sequence[tuple[str, str, Sequence[int], Buffer]],
+    metadata: Mapping[str, str],
 ) -> None:
     """Writes (name, dtype, shape, bytes) tensors, atomically and durably. Equal contents give equal files."""
 
@@ -58,7 +60,13 @@ class Tensor:
     """
 
     def __init__(
-        self, dtype: str, shape: Sequence[int], memory_format: str, data: int, nbytes: int, owner: object
+        self,
+        dtype: str,
+        shape: Sequence[int],
+        memory_format: str,
+        data: int,
+        nbytes: int,
+        owner: object,
     ) -> None: ...
 
 class TensorView:
@@ -151,13 +159,25 @@ class Recorder:
 
     @staticmethod
     def create(
-        directory: str, job: Job, key: SigningKey, *, software: str, queue_states: int = 2, hash_threads: int = 1
+        directory: str,
+        job: Job,
+        key: SigningKey,
+        *,
+        software: str,
+        queue_states: int = 2,
+        hash_threads: int = 1,
     ) -> Recorder:
         """A new run: writes job.json and the header. UsageError when the directory holds a run."""
 
     @staticmethod
     def resume(
-        directory: str, job: Job, key: SigningKey, *, software: str, queue_states: int = 2, hash_threads: int = 1
+        directory: str,
+        job: Job,
+        key: SigningKey,
+        *,
+        software: str,
+        queue_states: int = 2,
+        hash_threads: int = 1,
     ) -> tuple[Recorder, int, State]:
         """Recovers an interrupted run: drops a torn tail, picks the newest intact checkpoint, appends a signed resume
         record. Returns the recorder, the step to go on from and the state there. UsageError for another job's run,
@@ -251,13 +271,19 @@ def compare_states(start: State, recorded: State, replayed: State) -> list[dict[
     """group_distance values (include/potl/checks/request.hpp) of "parameters", "buffers", "optimizer" and "other";
     "tensors" is a dict of path to relative distance."""
 
-def plan_check(check: str, evidence: Evidence, options: dict[str, Any], nonce: bytes) -> list[dict[str, Any]]:
+def plan_check(
+    check: str, evidence: Evidence, options: dict[str, Any], nonce: bytes
+) -> list[dict[str, Any]]:
     """Requests of a check: {"kind": "segment"|"loss"|"subset_loss", ...fields of request.hpp}.
 
     A superseded segment starts from the state of branch "start_branch"."""
 
 def judge_check(
-    check: str, evidence: Evidence, options: dict[str, Any], nonce: bytes, measurements: Sequence[dict[str, Any]]
+    check: str,
+    evidence: Evidence,
+    options: dict[str, Any],
+    nonce: bytes,
+    measurements: Sequence[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """Findings of a check from the measurements ({"request": {...}, "status": "ok", ...})."""
 
@@ -267,7 +293,11 @@ def judge_model(evidence: Evidence, path: str | None) -> list[dict[str, Any]]:
     Without a file: a note with the digest of the only model that the report vouches for."""
 
 def conclude(
-    evidence: Evidence | None, findings: Sequence[dict[str, Any]], *, policy: dict[str, Any], context: dict[str, Any]
+    evidence: Evidence | None,
+    findings: Sequence[dict[str, Any]],
+    *,
+    policy: dict[str, Any],
+    context: dict[str, Any],
 ) -> bytes:
     """The report as canonical JSON (schema in docs/report.schema.json): verdict, one sentence, strength, cost.
 

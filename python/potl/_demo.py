@@ -5,8 +5,10 @@ and one page.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,10 +41,10 @@ class Row:
 
 def _decisive(report: Report) -> tuple[str, str]:
     """Rule and reason of the finding that decided."""
-    for wanted in ("reject", "inconclusive"):
-        for finding in report.findings:
-            if finding.result == wanted:
-                return finding.rule, finding.reason
+    wanted = {"rejected": "reject", "inconclusive": "inconclusive"}.get(report.verdict)
+    for finding in report.findings:
+        if finding.result == wanted:
+            return finding.rule, finding.reason
     return "", report.sentence
 
 
@@ -72,7 +74,7 @@ def play(scene: Scene, item: Attack) -> tuple[Row, Report | None]:
             who=f"{item.id} {item.name}",
             how=item.how,
             verdict=report.verdict,
-            decided_by=rule,
+            decided_by=rule or "all checks passed",
             reason=reason,
             cost=report.cost["fraction"],
             expected_rule=" or ".join(item.found_by),
@@ -103,7 +105,10 @@ def run_demo(out: Path, *, progress: Progress = None) -> dict[str, Any]:
     cheats = [item for item in catalogue() if item.in_demo]
     rows: list[Row] = []
     reports: list[Report | None] = []
-    with track("playing the demo", len(cheats) + 1, progress) as advance:
+    with (
+        _one_thread(),
+        track("playing the demo", len(cheats) + 1, progress) as advance,
+    ):
         scene = Scene(out / "runs", tasks.demo, checkpoint_every=11)
         report = scene.verify(scene.honest)
         rows.append(_honest_row(report))
@@ -127,6 +132,19 @@ def run_demo(out: Path, *, progress: Progress = None) -> dict[str, Any]:
     }
     (out / "demo.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """The net is too small for threads: on a busy machine they would only wait for each other."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _honest_row(report: Report) -> Row:

@@ -106,7 +106,9 @@ def glued_runs(scene: Scene) -> Forgery:
         if middle <= step < middle + scene.job.core.checkpoint_every:
             assign(session, scene.stolen)
 
-    return scene.forged("A10", rewrite=splice)
+    # One bad segment: a client who replays a fraction would see it with that probability only.
+    segments = -(-scene.job.steps // scene.job.checkpoint_every)
+    return scene.with_options(scene.forged("A10", rewrite=splice), samples=segments)
 
 
 @attack(
