@@ -37,8 +37,8 @@ struct replay_options {
   double loss_floor = 1e-5;
   double loss_cap = 0.05;
   double tensor_looseness = 10;
-  std::optional<double> d_ref;
-  std::vector<std::string> repeat;
+  std::optional<double> d_ref{};
+  std::vector<std::string> repeat{};
 
   static std::span<const field<replay_options>> fields();
   static result<replay_options> parse(const json_value& from);

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recording a LibTorch training: every step appends a record, every checkpoint_every steps a
+// checkpoint; hashing and writing happen on background threads (transcript/writer.hpp).
+//
+//   potl::libtorch::workload work(build, job);
+//   potl::libtorch::recorder run("runs/1", work, key);
+//   while (!run.done()) run.step();
+//   const std::string commitment = run.finish();
+//
+// A directory that holds an interrupted run of the same job is resumed: the workload is restored to
+// the last intact checkpoint, and a signed resume record says so. Destroying a recorder that is not
+// finished leaves such a run behind. What goes wrong throws potl::exception.
+#pragma once
+
+#include <torch/version.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include <potl/libtorch/workload.hpp>
+#include <potl/transcript/commitment.hpp>
+#include <potl/transcript/writer.hpp>
+
+namespace potl::libtorch {
+
+class recorder {
+ public:
+  /// The workload and the key must outlive it.
+  recorder(std::string directory, workload& work, const signing_key& key)
+      : directory_(std::move(directory)), work_(work), key_(key), log_(open()) {}
+
+  /// Whether all agreed steps are recorded.
+  bool done() const noexcept { return recorded_ == work_.agreed().steps; }
+
+  /// Runs the next step and records it.
+  step_result step() {
+    step_result out = work_.run_step(recorded_ + 1);
+    append(out);
+    return out;
+  }
+
+  /// Records the workload's present state as the outcome of `what`, for loops of one's own.
+  void append(const step_result& what) {
+    const transcript::job& job = work_.agreed();
+    transcript::step_entry entry;
+    entry.step = what.step;
+    entry.epoch = job.epoch_of(what.step);
+    entry.sample_ids = order_.of(what.step);
+    entry.loss = what.loss;
+    entry.rates = what.rates;
+    entry.flags = static_cast<std::uint32_t>(what.non_finite ? transcript::step_flag::non_finite
+                                                             : transcript::step_flag::none);
+    entry.duration_ns = what.duration_ns;
+    entry.checkpoint = job.is_checkpoint(what.step);
+    log_.append_step(work_.capture(), entry).value();
+    recorded_ = what.step;
+  }
+
+  /// The last step that is durable.
+  std::uint64_t acknowledged() const { return log_.acknowledged(); }
+
+  /// Ends the run and commits to it: the signed note, to be given to the verifier.
+  std::string finish() {
+    log_.close().value();
+    return transcript::commit_run(directory_, key_).value();
+  }
+
+ private:
+  transcript::writer open() {
+    transcript::writer_options options;
+    options.directory = directory_;
+    options.software = std::string("potl LibTorch ") + TORCH_VERSION;
+    if (std::filesystem::exists(std::filesystem::path(directory_) / "transcript.log")) {
+      auto resumed = transcript::writer::resume(options, work_.agreed(), key_).value();
+      work_.load_state(resumed.at, resumed.step);
+      recorded_ = resumed.step;
+      return std::move(resumed.recorder);
+    }
+    auto log = transcript::writer::create(options, work_.agreed(), key_).value();
+    log.append_initial(work_.capture()).value();
+    return log;
+  }
+
+  std::string directory_;
+  workload& work_;
+  const signing_key& key_;
+  std::uint64_t recorded_ = 0;
+  transcript::batch_order order_{work_.agreed()};
+  transcript::writer log_;
+};
+
+}  // namespace potl::libtorch

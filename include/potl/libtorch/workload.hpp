@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// A task under a job's randomness: the same step trains and replays.
+//
+// Satisfies the concept potl::workload of potl/verify.hpp.
+//
+// Claims: losses, updates and states are a function of (job, restored state), up to the rounding of
+// LibTorch's kernels; with the same LibTorch, processor and number of threads, bit for bit.
+// Assumes a task whose state is all in its modules and optimizers, and losses that draw random
+// numbers from LibTorch's default CPU generator alone.
+#pragma once
+
+#include <ATen/Parallel.h>
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <potl/libtorch/task.hpp>
+#include <potl/transcript/batch_order.hpp>
+#include <potl/verify.hpp>
+
+namespace potl::libtorch {
+
+/// What one step did, and what else a record says of it.
+struct step_result : step_outcome {
+  std::uint64_t step = 0;
+  bool non_finite = false;  ///< the loss or a gradient was NaN or infinite
+  std::uint64_t duration_ns = 0;
+};
+
+class workload {
+ public:
+  /// Builds the task. Throws potl::exception (usage) naming the difference when the task is not the
+  /// job's. With `compare` false it is taken as it is, which a test of a cheat needs.
+  workload(const builder& build, transcript::job agreed, bool compare = true)
+      : agreed_(std::make_unique<transcript::job>(std::move(agreed))),
+        order_(std::make_unique<transcript::batch_order>(*agreed_)),
+        task_(build_task(build, agreed_->seed)) {
+    if (!compare) return;
+    const std::vector<std::string> found = differences();
+    if (!found.empty()) throw exception({errc::usage, found.front(), "build what was agreed"});
+  }
+
+  const transcript::job& agreed() const noexcept { return *agreed_; }
+  libtorch::task& task() noexcept { return task_; }
+  /// Updates done so far, as counted by the state.
+  std::uint64_t step() const noexcept { return step_; }
+
+  /// How the task differs from what was agreed, one sentence each. Meaningful before the first
+  /// step; reads all data.
+  std::vector<std::string> differences();
+
+  /// A copy of the whole training state.
+  transcript::state capture() {
+    return capture_task(task_, step_, step_ / agreed_->steps_per_epoch(), memory_);
+  }
+
+  /// Makes the task hold the state after `step`, bit for bit. Throws potl::exception (mismatch)
+  /// with the path of the first difference in form; the task is then partly restored.
+  void load_state(const transcript::state& from, std::uint64_t step);
+
+  /// Runs a step on its agreed samples, with its own randomness and the agreed learning rates.
+  step_result run_step(std::uint64_t step) { return run_step(step, order_->of(step)); }
+  /// The same on these samples.
+  step_result run_step(std::uint64_t step, std::span<const std::int64_t> ids);
+
+  /// The loss that a step on these samples would report from the state as it is; nothing changes.
+  double batch_loss(std::uint64_t step, std::span<const std::int64_t> ids);
+
+  /// Mean and standard deviation of the per-sample losses of `ids`, in train mode; nothing changes.
+  subset_outcome subset_loss(std::span<const std::int64_t> ids);
+
+  /// 0: steps round as usual. Else they round as another honest machine might: with another number
+  /// of threads, and gradients changed by about one rounding error.
+  void perturb(std::uint64_t way) {
+    if (noise_ == 0) usual_threads_ = at::get_num_threads();
+    const int others = usual_threads_ == 1 ? 2 : 1;
+    at::set_num_threads(way == 0 ? usual_threads_ : others);
+    noise_ = way;
+  }
+
+  workload(const workload&) = delete;
+  workload& operator=(const workload&) = delete;
+  ~workload() {
+    if (noise_ != 0) at::set_num_threads(usual_threads_);
+  }
+
+ private:
+  struct part {
+    std::span<const std::int64_t> ids;
+    double share = 1;
+  };
+  std::vector<part> micro_batches(std::span<const std::int64_t> ids) const;
+  std::vector<at::Tensor> parameters() const;
+  at::Tensor losses_of(std::span<const std::int64_t> ids, const digest& key);
+  void disturb(const at::Tensor& tensor, std::uint64_t number) const;
+  double prepare_gradients();
+
+  std::unique_ptr<transcript::job> agreed_;
+  std::unique_ptr<transcript::batch_order> order_;
+  libtorch::task task_;
+  transcript::snapshot_memory memory_;
+  std::uint64_t step_ = 0;
+  std::uint64_t noise_ = 0;
+  int usual_threads_ = 1;
+};
+
+inline std::vector<std::string> workload::differences() {
+  const transcript::job& job = *agreed_;
+  std::vector<std::string> out;
+  const auto compare = [&](const char* name, std::uint64_t own, std::uint64_t agreed) {
+    if (own == agreed) return;
+    out.push_back(std::string(name) + " is " + std::to_string(own) + ", agreed was " +
+                  std::to_string(agreed));
+  };
+  compare("batch_size", task_.batch_size, job.batch_size);
+  compare("accumulate", task_.accumulate, job.accumulate);
+  compare("epochs", task_.epochs, job.epochs);
+  compare("drop_last", task_.drop_last, job.drop_last);
+  compare("the number of samples", sample_count(task_.data), job.data_count);
+  if (!out.empty()) return out;
+  const auto document = parse_json(as_bytes_view(job.text));
+  const json_value* agreed_task = document ? document->find("task") : nullptr;
+  const json_value own = describe_task(task_);
+  for (const json_member& member : *own.if_object()) {
+    const json_value* agreed = agreed_task == nullptr ? nullptr : agreed_task->find(member.name);
+    if (agreed == nullptr || !(*agreed == member.value)) {
+      out.push_back("task." + member.name + " is another than agreed");
+    }
+  }
+  if (data_root(task_.data) != job.data_root) {
+    out.push_back("the data set holds other samples or labels than agreed");
+  }
+  if (step_ == 0 && capture().state_digest() != job.initial_state) {
+    out.push_back("the initial state is another than agreed");
+  }
+  return out;
+}
+
+inline void workload::load_state(const transcript::state& from, std::uint64_t step) {
+  using namespace detail;
+  const transcript::state_map& tree = map_at(from.root(), "state");
+  const auto at = [&](const char* name) -> const transcript::state_value& {
+    return member(tree, std::string(name), name);
+  };
+  require_size(tree.size(), 7, "state");
+  for (const char* name : {"scaler", "ema"}) scalar_at<std::monostate>(at(name), name);
+  require_size(list_at(at("schedulers"), "schedulers").size(), 0, "schedulers");
+  require_size(map_at(at("state"), "state").size(), 0, "state");
+  const transcript::state_map& counters = map_at(at("counters"), "counters");
+  require_size(counters.size(), 2, "counters");
+  const auto counter = [&](const char* name) {
+    const std::string path = std::string("counters/") + name;
+    return scalar_at<std::int64_t>(member(counters, std::string(name), path), path);
+  };
+  if (std::cmp_not_equal(counter("step"), step)) mismatch("counters/step", "another step");
+  if (std::cmp_not_equal(counter("epoch"), step / agreed_->steps_per_epoch())) {
+    mismatch("counters/epoch", "another epoch than the step's");
+  }
+  restorer into;
+  restore_module(*task_.model, at("model"), into);
+  const transcript::state_list& optimizers = list_at(at("optimizers"), "optimizers");
+  require_size(optimizers.size(), task_.optimizers.size(), "optimizers");
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    restore_optimizer(*task_.optimizers[i], optimizers[i], into, "optimizers/" + std::to_string(i));
+  }
+  step_ = step;
+}
+
+inline std::vector<workload::part> workload::micro_batches(
+    std::span<const std::int64_t> ids) const {
+  // As even as possible, the larger ones first.
+  std::vector<part> out;
+  const std::size_t parts = std::min<std::size_t>(task_.accumulate, ids.size());
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < parts; ++i) {
+    const std::size_t size = ids.size() / parts + (i < ids.size() % parts ? 1 : 0);
+    out.push_back(
+        {ids.subspan(first, size), static_cast<double>(size) / static_cast<double>(ids.size())});
+    first += size;
+  }
+  return out;
+}
+
+inline std::vector<at::Tensor> workload::parameters() const {
+  std::vector<at::Tensor> out;
+  for (const auto& optimizer : task_.optimizers) {
+    for (const auto& group : optimizer->param_groups()) {
+      out.insert(out.end(), group.params().begin(), group.params().end());
+    }
+  }
+  return out;
+}
+
+inline at::Tensor workload::losses_of(std::span<const std::int64_t> ids, const digest& key) {
+  const tensors batch = select_samples(task_.data, ids);
+  seed_generator(key);
+  at::Tensor out = task_.losses(batch);
+  if (out.dim() != 1 || std::cmp_not_equal(out.size(0), ids.size())) {
+    throw exception({errc::usage, "task::losses must give one loss per sample, shape [n]",
+                     "use at::Reduction::None"});
+  }
+  return out;
+}
+
+inline void workload::disturb(const at::Tensor& tensor, std::uint64_t number) const {
+  if (noise_ == 0 || !tensor.defined() || tensor.numel() == 0 || !tensor.is_floating_point())
+    return;
+  const at::NoGradGuard no_grad;
+  const double norm = tensor.to(at::kDouble).norm().item<double>();
+  const double scale = std::ldexp(norm / std::sqrt(static_cast<double>(tensor.numel())), -23);
+  if (!(scale > 0) || !std::isfinite(scale)) return;
+  const at::Tensor noise = at::empty(tensor.sizes(), at::kDouble);
+  const digest key = derive_key(noise_, "noise.jitter", {step_, number});
+  detail::fill_into(noise, [&](auto out) { fill_normal(out, to_random_key(key), 0, 0, scale); });
+  tensor.add_(noise.to(tensor.scalar_type()));
+}
+
+// Clips, and gives the norm that the optimizers see.
+inline double workload::prepare_gradients() {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& one : parameters()) {
+    if (one.grad().defined()) gradients.push_back(one.grad());
+  }
+  const auto norm_of = [&] {
+    double squares = 0;
+    for (const at::Tensor& one : gradients) {
+      const double norm = one.norm().item<double>();
+      squares += norm * norm;
+    }
+    return std::sqrt(squares);
+  };
+  double norm = norm_of();
+  if (task_.grad_clip && norm > *task_.grad_clip) {
+    for (at::Tensor& one : gradients) one.mul_(*task_.grad_clip / (norm + 1e-6));
+    norm = norm_of();
+  }
+  std::uint64_t number = 0;
+  for (const at::Tensor& one : gradients) disturb(one, number++);
+  return norm;
+}
+
+inline step_result workload::run_step(std::uint64_t step, std::span<const std::int64_t> ids) {
+  const auto begin = std::chrono::steady_clock::now();
+  const generator_scope scope;
+  const at::AutoGradMode with_gradients(true);
+  step_result out;
+  out.step = step;
+  if (const std::vector<double>* rates = agreed_->rates_at(step)) set_rates(task_, *rates);
+  out.rates = rates_of(task_);
+  for (const auto& optimizer : task_.optimizers) optimizer->zero_grad();
+  std::uint64_t number = 0;
+  for (const part& one : micro_batches(ids)) {
+    at::Tensor loss =
+        losses_of(one.ids, derive_key(agreed_->seed, "step", {step, number++})).mean();
+    if (one.share != 1) loss = loss * one.share;
+    loss.backward();
+    out.loss += loss.item<double>();
+  }
+  out.gradient_norm = prepare_gradients();
+  for (const auto& optimizer : task_.optimizers) optimizer->step();
+  out.non_finite = !std::isfinite(out.loss) || !std::isfinite(out.gradient_norm);
+  step_ = step;
+  out.duration_ns = static_cast<std::uint64_t>(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
+  return out;
+}
+
+namespace detail {
+
+/// Brings tensors back to what they were at the end of its life.
+class unchanged {
+ public:
+  explicit unchanged(std::vector<at::Tensor> kept) : kept_(std::move(kept)) {
+    for (const at::Tensor& one : kept_) saved_.push_back(one.detach().clone());
+  }
+  unchanged(const unchanged&) = delete;
+  unchanged& operator=(const unchanged&) = delete;
+  ~unchanged() {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < kept_.size(); ++i) kept_[i].copy_(saved_[i]);
+  }
+
+ private:
+  std::vector<at::Tensor> kept_, saved_;
+};
+
+}  // namespace detail
+
+inline double workload::batch_loss(std::uint64_t step, std::span<const std::int64_t> ids) {
+  const generator_scope scope;
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> kept = task_.model->buffers();
+  const std::vector<at::Tensor> weights = parameters();
+  if (noise_ != 0) kept.insert(kept.end(), weights.begin(), weights.end());
+  const detail::unchanged guard(std::move(kept));
+  for (std::size_t i = 0; i < weights.size(); ++i) disturb(weights[i], i);
+  double out = 0;
+  std::uint64_t number = 0;
+  for (const part& one : micro_batches(ids)) {
+    at::Tensor loss =
+        losses_of(one.ids, derive_key(agreed_->seed, "step", {step, number++})).mean();
+    if (one.share != 1) loss = loss * one.share;
+    out += loss.item<double>();
+  }
+  return out;
+}
+
+inline subset_outcome workload::subset_loss(std::span<const std::int64_t> ids) {
+  if (ids.empty()) throw exception({errc::usage, "a mean over no samples", ""});
+  const generator_scope scope;
+  const at::NoGradGuard no_grad;
+  const detail::unchanged guard(task_.model->buffers());
+  tensors parts;
+  for (std::size_t first = 0; first < ids.size(); first += task_.batch_size) {
+    const auto some =
+        ids.subspan(first, std::min<std::size_t>(task_.batch_size, ids.size() - first));
+    const digest key = derive_key(agreed_->seed, "subset", {step_, parts.size()});
+    parts.push_back(losses_of(some, key).to(at::kDouble));
+  }
+  const at::Tensor all = at::cat(parts);
+  return {all.mean().item<double>(), all.std(false).item<double>()};
+}
+
+static_assert(potl::workload<workload>);
+
+}  // namespace potl::libtorch

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// Capture, restore, randomness and data roots of the LibTorch adapter. One behaviour a test; prints
+// what failed and exits 1, or prints the root of a data set, which the Python package must compute
+// as well.
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <potl/libtorch/libtorch.hpp>
+
+namespace {
+
+namespace pl = potl::libtorch;
+using optimizer_list = std::vector<std::shared_ptr<torch::optim::Optimizer>>;
+
+int failures = 0;
+
+void expect(bool condition, const char* what, int line) {
+  if (condition) return;
+  std::printf("line %d: not so: %s\n", line, what);
+  ++failures;
+}
+#define EXPECT(condition) expect(static_cast<bool>(condition), #condition, __LINE__)
+
+potl::errc code_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const potl::exception& e) {
+    return e.details().code;
+  }
+  return potl::errc::internal;
+}
+
+/// A second name for the last weight, for it or for a copy.
+enum class again { no, tied, copied };
+
+struct NetImpl : torch::nn::Module {
+  explicit NetImpl(again kind = again::no, std::int64_t width = 6) {
+    first = register_module("first", torch::nn::Linear(5, width));
+    norm = register_module("norm", torch::nn::BatchNorm1d(width));
+    last = register_module("last", torch::nn::Linear(width, 3));
+    if (kind == again::tied) second = register_parameter("again", last->weight);
+    if (kind == again::copied) second = register_parameter("again", last->weight.detach().clone());
+    last->bias.set_requires_grad(false);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    at::Tensor out = torch::relu(norm(first(x)));
+    out = pl::dropout(out, 0.25, is_training());
+    return second.defined() ? last(out) + at::linear(out, second) : last(out);
+  }
+  torch::nn::Linear first{nullptr}, last{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+  at::Tensor second;
+};
+TORCH_MODULE(Net);
+
+const pl::tensors& data() {
+  static const pl::tensors made = [] {
+    at::Tensor x = at::arange(40 * 5, at::kFloat).reshape({40, 5}).mul_(0.37).sin_();
+    return pl::tensors{x, at::arange(40, at::kLong).remainder_(3)};
+  }();
+  return made;
+}
+
+using make_optimizers = std::function<optimizer_list(Net&)>;
+
+optimizer_list momentum(Net& net) {
+  return {std::make_shared<torch::optim::SGD>(
+      net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9).nesterov(true))};
+}
+optimizer_list adam(Net& net) {
+  return {std::make_shared<torch::optim::Adam>(net->parameters(),
+                                               torch::optim::AdamOptions(0.01).amsgrad(true))};
+}
+optimizer_list adamw_two_groups(Net& net) {
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(net->first->parameters(),
+                      std::make_unique<torch::optim::AdamWOptions>(0.002));
+  groups.emplace_back(net->last->parameters());
+  return {std::make_shared<torch::optim::AdamW>(groups, torch::optim::AdamWOptions(0.01)),
+          std::make_shared<torch::optim::SGD>(net->norm->parameters(), 0.1)};
+}
+
+pl::builder builder_of(const make_optimizers& optimizers, again kind = again::no) {
+  return [=] {
+    Net net(kind);
+    pl::task out;
+    out.model = net.ptr();
+    out.optimizers = optimizers(net);
+    out.data = data();
+    out.losses = [net](const pl::tensors& batch) mutable {
+      return torch::nn::functional::cross_entropy(
+          net(batch[0]), batch[1],
+          torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
+    };
+    out.batch_size = 8;
+    out.epochs = 4;
+    out.accumulate = 2;
+    out.grad_clip = 1.0;
+    return out;
+  };
+}
+
+potl::transcript::job job_of(const pl::builder& build, std::uint64_t seed = 3) {
+  return pl::make_job(build, {.seed = seed, .checkpoint_every = 5});
+}
+
+void a_restored_state_trains_on_to_the_same_bits(const pl::builder& build) {
+  pl::workload original(build, job_of(build));
+  for (std::uint64_t step = 1; step <= 4; ++step) original.run_step(step);
+  const potl::transcript::state middle = original.capture();
+  for (std::uint64_t step = 5; step <= 9; ++step) original.run_step(step);
+
+  pl::workload other(build, job_of(build));
+  other.load_state(middle, 4);
+  EXPECT(other.capture().state_digest() == middle.state_digest());
+  EXPECT(other.step() == 4);
+  for (std::uint64_t step = 5; step <= 9; ++step) other.run_step(step);
+  EXPECT(other.capture().state_digest() == original.capture().state_digest());
+
+  // Back in the same task, where gradients and optimizer state of later steps are still there.
+  original.load_state(middle, 4);
+  EXPECT(original.capture().state_digest() == middle.state_digest());
+}
+
+void every_tensor_is_part_of_the_digest() {
+  const pl::builder build = builder_of(momentum);
+  pl::workload work(build, job_of(build));
+  work.run_step(1);
+  const potl::digest before = work.capture().state_digest();
+  const at::NoGradGuard no_grad;
+  const auto changes = [&](const at::Tensor& tensor) {
+    const at::Tensor saved = tensor.clone();
+    tensor.view(-1)[0].add_(1);
+    const bool out = work.capture().state_digest() != before;
+    tensor.copy_(saved);
+    return out;
+  };
+  for (const at::Tensor& one : work.task().model->parameters()) EXPECT(changes(one));
+  for (const at::Tensor& one : work.task().model->buffers()) EXPECT(changes(one));
+  for (const auto& [owner, kept] : work.task().optimizers[0]->state()) {
+    EXPECT(changes(static_cast<torch::optim::SGDParamState&>(*kept).momentum_buffer()));
+  }
+  EXPECT(work.capture().state_digest() == before);
+  work.task().model->eval();
+  EXPECT(work.capture().state_digest() != before);
+}
+
+void tied_weights_are_one_tensor() {
+  const pl::builder tied = builder_of(momentum, again::tied);
+  pl::workload work(tied, job_of(tied));
+  const potl::transcript::state state = work.capture();
+  std::string paths;
+  for (const auto* tensor : state.tensors()) paths += tensor->path + " ";
+  EXPECT(paths.find("parameters/again ") != std::string::npos);
+  EXPECT(paths.find("parameters/last.weight ") == std::string::npos);  // an alias of the first
+  work.load_state(state, 0);
+  const pl::builder untied = builder_of(momentum, again::copied);
+  pl::workload other(untied, job_of(untied));
+  EXPECT(code_of([&] { other.load_state(state, 0); }) == potl::errc::mismatch);
+}
+
+void a_state_of_another_model_is_refused() {
+  const pl::builder build = builder_of(momentum);
+  const pl::builder other = builder_of(adam);
+  pl::workload work(build, job_of(build)), foreign(other, job_of(other));
+  foreign.run_step(1);
+  const potl::transcript::state state = foreign.capture();
+  EXPECT(code_of([&] { work.load_state(state, 1); }) == potl::errc::mismatch);
+}
+
+void a_state_of_another_step_or_recipe_is_refused() {
+  const pl::builder build = builder_of(momentum);
+  pl::workload work(build, job_of(build));
+  const potl::transcript::state start = work.capture();
+  EXPECT(code_of([&] { work.load_state(start, 1); }) == potl::errc::mismatch);
+  auto& options = work.task().optimizers[0]->param_groups()[0].options();
+  static_cast<torch::optim::SGDOptions&>(options).weight_decay(0.5);
+  EXPECT(code_of([&] { work.load_state(start, 0); }) == potl::errc::mismatch);
+}
+
+void initial_weights_are_a_function_of_the_seed() {
+  const pl::builder build = builder_of(momentum);
+  torch::manual_seed(1);
+  const potl::digest first = job_of(build).initial_state;
+  torch::manual_seed(2);
+  EXPECT(job_of(build).initial_state == first);
+  EXPECT(job_of(build, 4).initial_state != first);
+  const pl::task task = pl::build_task(build, 3);
+  const pl::module_tensors all = pl::tensors_of(*task.model);
+  const at::Tensor& weight = all.parameters.at("first.weight");
+  EXPECT(weight.abs().max().item<double>() <= 1 / std::sqrt(5.0));
+  EXPECT(weight.abs().max().item<double>() > 0.8 / std::sqrt(5.0));
+  EXPECT(all.parameters.at("norm.weight").eq(1).all().item<bool>());
+  EXPECT(all.parameters.at("norm.bias").eq(0).all().item<bool>());
+}
+
+void a_parameter_without_default_needs_an_own_initialiser() {
+  torch::nn::Module module;
+  module.register_parameter("scale", torch::ones({3}));
+  EXPECT(code_of([&] { pl::initialize(module, 1); }) == potl::errc::unsupported);
+}
+
+void a_task_that_is_not_the_jobs_is_refused() {
+  const pl::builder build = builder_of(momentum);
+  const potl::transcript::job job = job_of(build);
+  const auto differs = [&](const std::function<void(pl::task&)>& change) {
+    const pl::builder other = [&] {
+      pl::task out = build();
+      change(out);
+      return out;
+    };
+    return code_of([&] { pl::workload(other, job); }) == potl::errc::usage;
+  };
+  EXPECT(!differs([](pl::task&) {}));
+  EXPECT(differs([](pl::task& of) { of.batch_size = 4; }));
+  EXPECT(differs([](pl::task& of) { of.grad_clip.reset(); }));
+  EXPECT(differs([](pl::task& of) { of.code = "other"; }));
+  EXPECT(differs([](pl::task& of) { of.data[1] = of.data[1].clone().fill_(0); }));
+  EXPECT(differs([](pl::task& of) { of.optimizers[0]->param_groups()[0].options().set_lr(1); }));
+}
+
+void hidden_state_is_refused() {
+  const pl::builder plain = builder_of(momentum);
+  const auto counts_in = [&](const std::function<std::shared_ptr<int>()>& counter) {
+    const pl::builder build = [&plain, counter] {
+      pl::task out = plain();
+      out.losses = [losses = out.losses, calls = counter()](const pl::tensors& batch) {
+        return losses(batch) * (1.0 + 0.1 * (*calls)++);
+      };
+      return out;
+    };
+    return code_of([&] { job_of(build); });
+  };
+  EXPECT(counts_in([] { return std::make_shared<int>(0); }) == potl::errc::unsupported);
+  const auto shared = std::make_shared<int>(0);
+  EXPECT(counts_in([=] { return shared; }) == potl::errc::unsupported);
+}
+
+void learning_rates_come_from_the_job() {
+  const pl::builder plain = builder_of(momentum);
+  const pl::builder build = [&] {
+    pl::task out = plain();
+    out.rates = [](std::uint64_t step) { return std::vector<double>{step <= 5 ? 0.1 : 0.01}; };
+    return out;
+  };
+  const potl::transcript::job job = job_of(build);
+  EXPECT(job.rates.size() == 2);
+  pl::workload work(build, job);
+  EXPECT(work.run_step(5).rates.at(0) == 0.1);
+  EXPECT(work.run_step(6).rates.at(0) == 0.01);
+}
+
+void recomputing_a_loss_changes_nothing() {
+  const pl::builder build = builder_of(momentum);
+  pl::workload work(build, job_of(build));
+  work.run_step(1);
+  const potl::digest before = work.capture().state_digest();
+  const std::vector<std::int64_t> batch = work.agreed().sample_ids(2);
+  const double loss = work.batch_loss(2, batch);
+  const std::vector<std::int64_t> ids{1, 5, 9};
+  EXPECT(work.subset_loss(ids).standard_deviation > 0);
+  double largest = 0;
+  for (std::uint64_t way = 1; way <= 8; ++way) {
+    work.perturb(way);
+    largest = std::max(largest, std::abs(work.batch_loss(2, batch) - loss));
+  }
+  work.perturb(0);
+  EXPECT(largest > 0 && largest < 1e-5);
+  EXPECT(work.capture().state_digest() == before);
+  EXPECT(work.run_step(2).loss == loss);
+}
+
+void the_users_generator_is_left_alone() {
+  const pl::builder build = builder_of(momentum);
+  pl::workload work(build, job_of(build));
+  torch::manual_seed(5);
+  const at::Tensor expected = at::rand({4});
+  torch::manual_seed(5);
+  work.run_step(1);
+  EXPECT(at::rand({4}).equal(expected));
+}
+
+void dropout_follows_the_step() {
+  const pl::builder build = builder_of(momentum);
+  pl::workload work(build, job_of(build));
+  const potl::transcript::state start = work.capture();
+  const double first = work.run_step(1).loss;
+  work.load_state(start, 0);
+  torch::manual_seed(99);
+  EXPECT(work.run_step(1).loss == first);
+  const at::Tensor ones = at::ones({10000});
+  pl::seed_generator(potl::derive_key(1, "test"));
+  const at::Tensor kept = pl::dropout(ones, 0.25, true);
+  EXPECT(std::abs(kept.mean().item<double>() - 1) < 0.05);
+  EXPECT(pl::dropout(ones, 0.25, false).equal(ones));
+}
+
+void an_interrupted_recording_goes_on_where_it_stopped(const std::string& path) {
+  const pl::builder build = builder_of(adam);
+  const potl::transcript::job job = job_of(build);
+  const potl::signing_key key = potl::signing_key::generate();
+  {
+    pl::workload work(build, job);
+    pl::recorder run(path, work, key);
+    for (int i = 0; i < 8; ++i) run.step();
+  }
+  pl::workload work(build, job);
+  pl::recorder run(path, work, key);
+  EXPECT(work.step() == 5);  // the last checkpoint
+  while (!run.done()) run.step();
+  const std::string commitment = run.finish();
+  pl::workload whole(build, job);
+  for (std::uint64_t step = 1; step <= job.steps; ++step) whole.run_step(step);
+  EXPECT(whole.capture().state_digest() == work.capture().state_digest());
+  const auto evidence = potl::transcript::evidence::open({.directory = path,
+                                                          .client_job = job,
+                                                          .commitment = commitment,
+                                                          .published = {},
+                                                          .other_commitments = {}})
+                            .value();
+  for (const potl::finding& one : evidence.findings()) {
+    EXPECT(one.result != potl::outcome::reject && one.result != potl::outcome::inconclusive);
+  }
+  EXPECT(evidence.superseded().size() == 1);
+}
+
+void memory_formats_survive() {
+  pl::describer describe;
+  const at::Tensor image =
+      at::arange(48, at::kFloat).reshape({1, 3, 4, 4}).contiguous(at::MemoryFormat::ChannelsLast);
+  potl::transcript::snapshot_memory memory;
+  const auto state = potl::transcript::capture(describe(image, "x"), memory).value();
+  const auto& saved = std::get<potl::transcript::state_tensor>(state.root().content);
+  EXPECT(saved.memory_format == "channels_last");
+  const at::Tensor live = at::zeros_like(image);
+  pl::restorer restore;
+  restore(live, state.root(), "x");
+  EXPECT(live.equal(image));
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count != 2) return 2;
+  at::set_num_threads(1);
+  for (const auto& make :
+       {make_optimizers(momentum), make_optimizers(adam), make_optimizers(adamw_two_groups)}) {
+    a_restored_state_trains_on_to_the_same_bits(builder_of(make));
+  }
+  a_restored_state_trains_on_to_the_same_bits(builder_of(adam, again::tied));
+  every_tensor_is_part_of_the_digest();
+  tied_weights_are_one_tensor();
+  a_state_of_another_model_is_refused();
+  a_state_of_another_step_or_recipe_is_refused();
+  initial_weights_are_a_function_of_the_seed();
+  a_parameter_without_default_needs_an_own_initialiser();
+  a_task_that_is_not_the_jobs_is_refused();
+  hidden_state_is_refused();
+  learning_rates_come_from_the_job();
+  recomputing_a_loss_changes_nothing();
+  the_users_generator_is_left_alone();
+  dropout_follows_the_step();
+  memory_formats_survive();
+  an_interrupted_recording_goes_on_where_it_stopped(words[1]);
+  if (failures == 0) {
+    const at::Tensor whole = at::arange(12, at::kFloat).reshape({4, 3});
+    std::printf("%s\n", pl::data_root({whole, at::arange(4, at::kLong)}).hex().c_str());
+  }
+  return failures == 0 ? 0 : 1;
+}
