@@ -4,7 +4,7 @@
 
 Each benchmark writes build/bench/<stem>.json: {"machine": {...}, "results": [{"name", "value",
 "unit", "baseline", "ratio", ...}]}, where a result may name a bound for its ratio or value as
-"at_least" or "at_most". The folder is passed as POTL_BENCH_DIR; POTL_BENCH_FULL=1 asks for long runs.
+"at_least" or "at_most". POTL_BENCH_DIR names the folder; POTL_BENCH_FULL=1 asks for long runs.
 """
 
 import argparse
