@@ -3,7 +3,8 @@
 
 That build is `potl._core_hooks`, which only a plain CMake build makes (POTL_BUILD_TEST_HOOKS) and
 no wheel contains. It is put in the place of `potl._core` before anything imports it. POTL_HOOKS_DIR
-names its folder; without it the folders of `make test` and of a plain build are searched.
+names its folder; without it the folders of `make test` and of a plain build are searched. Otherwise
+the module can be imported beside the release build, if it was built.
 """
 
 import importlib.util
@@ -15,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def find_hooks() -> Path:
+def find_hooks() -> Path | None:
     named = os.environ.get("POTL_HOOKS_DIR")
     folders = [Path(named)] if named else [ROOT / "build/test/python", ROOT / "python/potl"]
     for folder in folders:
@@ -23,10 +24,7 @@ def find_hooks() -> Path:
             module = folder / f"_core_hooks{suffix}"
             if module.is_file():
                 return module
-    raise FileNotFoundError(
-        f"POTL_HOOKS=1, but no _core_hooks module in {', '.join(map(str, folders))}; "
-        "make test builds it, or CMake with -DPOTL_BUILD_TEST_HOOKS=ON"
-    )
+    return None
 
 
 def load_hooks() -> None:
@@ -34,7 +32,13 @@ def load_hooks() -> None:
         raise RuntimeError(
             "potl was imported before the tests' conftest: its rules cannot be replaced now"
         )
-    spec = importlib.util.spec_from_file_location("potl._core_hooks", find_hooks())
+    file = find_hooks()
+    if file is None:
+        raise FileNotFoundError(
+            "POTL_HOOKS=1, but there is no _core_hooks module: make test builds it, or CMake with "
+            "-DPOTL_BUILD_TEST_HOOKS=ON"
+        )
+    spec = importlib.util.spec_from_file_location("potl._core_hooks", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["potl._core"] = sys.modules["potl._core_hooks"] = module
@@ -44,5 +48,15 @@ def load_hooks() -> None:
     potl._core = module
 
 
+def offer_hooks() -> None:
+    file = find_hooks()
+    if file is not None:
+        import potl
+
+        potl.__path__.append(str(file.parent))
+
+
 if os.environ.get("POTL_HOOKS") == "1":
     load_hooks()
+else:
+    offer_hooks()

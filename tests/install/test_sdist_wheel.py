@@ -36,10 +36,15 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(sdist) as archive:
         archive.extractall(folder)
     source = folder / f"potl-{VERSION}"
-    # Two levels below the source, as in a checkout: the compiler cache then knows the files.
+    # The compiler cache knows a file when its build folder, and what it includes, lie as in the
+    # checkout: the build two levels below the source, the environment beside it.
+    python = Path(sys.executable)
+    if python.is_relative_to(ROOT):
+        (source / ".venv").symlink_to(python.parents[1])
+        python = source / ".venv/bin" / python.name
     run(
         *(
-            sys.executable,
+            python,
             "-m",
             "build",
             "--no-isolation",
