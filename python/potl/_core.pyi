@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types of potl._core: commitments, transcripts and every decision, in C++.
 
-Sections: errors and rules; crypto and randomness; parsing; state and recording; evidence; checks; report.
+Sections: errors and rules; crypto and randomness; parsing; state and recording; evidence; checks;
+report.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,17 +12,19 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 # ---------------------------------------------------------------------------- parsing
 
-JsonValue: TypeAlias = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+JsonValue: TypeAlias = bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None
 
 def canonical_json(obj: object) -> bytes:
-    """RFC 8785. Takes None, bool, int, float, str, list, tuple and dict with str keys; TypeError for anything else.
+    """RFC 8785. Takes None, bool, int, float, str, list, tuple and dict with str keys; TypeError
+    for anything else.
 
-    UsageError for NaN, infinity, integers beyond 2^53-1 (write them as strings) and nesting beyond 64. A float with an
-    integral value is written, and read back, as that integer.
+    UsageError for NaN, infinity, integers beyond 2^53-1 (write them as strings) and nesting beyond
+    64. A float with an integral value is written, and read back, as that integer.
     """
 
 def parse_json(data: Buffer, *, max_bytes: int = ...) -> JsonValue:
-    """A strict JSON text: UTF-8, no repeated names, no number that a double cannot carry, nothing after the value.
+    """A strict JSON text: UTF-8, no repeated names, no number that a double cannot carry, nothing
+    after the value.
 
     MalformedError or LimitError otherwise; memory and time are bounded by max_bytes.
     """
@@ -39,24 +42,29 @@ class SafetensorsFile:
     def names(self) -> list[str]:
         """Names of the tensors in byte order."""
     def tensor(self, name: str) -> tuple[str, tuple[int, ...], memoryview]:
-        """Dtype ("F32"), shape and read-only little-endian bytes, which keep the file in memory. KeyError if not there."""
+        """Dtype ("F32"), shape and read-only little-endian bytes, which keep the file in memory.
+        KeyError if not there.
+        """
 
 def write_safetensors(
     path: str,
     tensors: Sequence[tuple[str, str, Sequence[int], Buffer]],
     metadata: Mapping[str, str],
 ) -> None:
-    """Writes (name, dtype, shape, bytes) tensors, atomically and durably. Equal contents give equal files."""
+    """Writes (name, dtype, shape, bytes) tensors, atomically and durably. Equal contents give equal
+    files.
+    """
 
 # ---------------------------------------------------------------------------- state and recording
 
 class Tensor:
-    """A caller's tensor at the moment of capture: a dtype name, dims and contiguous little-endian memory.
+    """A caller's tensor at the moment of capture: a dtype name, dims and contiguous little-endian
+    memory.
 
-    `data` is the address of `nbytes` bytes in logical order, alive until capture returns (`owner` is kept until then).
-    Two tensors with the same address, dtype and shape are the same tensor (tied weights) and become an alias.
-    dtype: "float32", "float64", "float16", "bfloat16", "int8" ... "int64", "uint8" ... "uint64", "bool",
-    "float8_e4m3fn", "float8_e5m2", "complex64".
+    `data` is the address of `nbytes` bytes in logical order, alive until capture returns (`owner`
+    is kept until then). Two tensors with the same address, dtype and shape are the same tensor
+    (tied weights) and become an alias. dtype: "float32", "float64", "float16", "bfloat16", "int8"
+    ... "int64", "uint8" ... "uint64", "bool", "float8_e4m3fn", "float8_e5m2", "complex64".
     """
 
     def __init__(
@@ -90,11 +98,15 @@ class Alias:
     def path(self) -> str: ...
 
 class State:
-    """An immutable copy of a training state: a tree of None, bool, int, float, str, bytes, list, tuple, dict, tensors."""
+    """An immutable copy of a training state: a tree of None, bool, int, float, str, bytes, list,
+    tuple, dict, tensors.
+    """
 
     @staticmethod
     def capture(tree: object) -> State:
-        """Copies every `Tensor` in `tree` (memcpy without the GIL). TypeError names the path of an unsupported value."""
+        """Copies every `Tensor` in `tree` (memcpy without the GIL). TypeError names the path of an
+        unsupported value.
+        """
 
     @staticmethod
     def load(path: str, expected: bytes, *, max_bytes: int = ...) -> State: ...
@@ -109,7 +121,7 @@ class State:
     def nbytes(self) -> int: ...
 
 class Job:
-    """A parsed, validated job (canonical JSON). See include/potl/transcript/job.hpp for the fields."""
+    """A parsed, validated job (canonical JSON). The fields: include/potl/transcript/job.hpp."""
 
     @staticmethod
     def parse(text: Buffer) -> Job: ...
@@ -153,8 +165,9 @@ class Job:
 class Recorder:
     """Appends to a run directory. Hashing and writing happen on a background thread.
 
-    `append_step` returns at once unless more than `queue_states` captured states wait; an error of the background
-    thread (full disk) is raised by the next call. `acknowledged()` is the last step that fdatasync has confirmed.
+    `append_step` returns at once unless more than `queue_states` captured states wait; an error of
+    the background thread (full disk) is raised by the next call. `acknowledged()` is the last step
+    that fdatasync has confirmed.
     """
 
     @staticmethod
@@ -179,9 +192,10 @@ class Recorder:
         queue_states: int = 2,
         hash_threads: int = 1,
     ) -> tuple[Recorder, int, State]:
-        """Recovers an interrupted run: drops a torn tail, picks the newest intact checkpoint, appends a signed resume
-        record. Returns the recorder, the step to go on from and the state there. UsageError for another job's run,
-        a closed run, or a key other than the run's."""
+        """Recovers an interrupted run: drops a torn tail, picks the newest intact checkpoint,
+        appends a signed resume record. Returns the recorder, the step to go on from and the state
+        there. UsageError for another job's run, a closed run, or a key other than the run's.
+        """
 
     def append_initial(self, state: State) -> None: ...
     def append_step(
@@ -202,31 +216,42 @@ class Recorder:
     def flush(self) -> None:
         """Waits until everything appended is durable."""
     def publish(self) -> str:
-        """A signed note of the log as it is now: an intermediate root, to be extended by the commitment."""
+        """A signed note of the log as it is now: an intermediate root, to be extended by the
+        commitment.
+        """
     def close(self) -> None:
         """Appends the close record (binding telemetry.log) and syncs."""
     def abandon(self) -> None:
-        """Stops the thread after what is queued is durable, without a close record (a crash, an exception)."""
+        """Stops the thread after what is queued is durable, without a close record (a crash, an
+        exception).
+        """
 
 def commit_run(directory: str, key: SigningKey) -> str:
-    """The signed note over a closed run; also written to <directory>/commitment. Refuses a second, different one."""
+    """The signed note over a closed run; also written to <directory>/commitment. Refuses a second,
+    different one.
+    """
 
 def inspect_run(directory: str) -> dict[str, Any]:
     """What a run directory holds, for people; a JSON document. Damage is shown, not refused.
 
-    "job", "trainer", "root" (hex), "software", "agreed_steps", "steps", "superseded_steps", "records", "log_bytes",
-    "telemetry_bytes", "checkpoint_bytes", "closed", "committed", "seconds", "checkpoints" (name, step, branch, bytes),
-    "unused" (files of a crash), "losses" (at most 512 means, None where not finite), "gaps" (first_step, last_step),
-    "resumes" (from_step, last_step), "damage" (sentences).
+    "job", "trainer", "root" (hex), "software", "agreed_steps", "steps", "superseded_steps",
+    "records", "log_bytes", "telemetry_bytes", "checkpoint_bytes", "closed", "committed", "seconds",
+    "checkpoints" (name, step, branch, bytes), "unused" (files of a crash), "losses" (at most 512
+    means, None where not finite), "gaps" (first_step, last_step), "resumes" (from_step, last_step),
+    "damage" (sentences).
     """
 
 def prune_plan(directory: str, *, max_bytes: int) -> dict[str, Any]:
-    """Which checkpoints can go so that the run stays verifiable (job.max_segment): "remove", "keep", "bytes", "segment"."""
+    """Which checkpoints can go so that the run stays verifiable (job.max_segment): "remove",
+    "keep", "bytes", "segment".
+    """
 
 # ---------------------------------------------------------------------------- evidence
 
 class Evidence:
-    """A run after the structural audit. Findings say what is wrong; only unreadable input and I/O raise."""
+    """A run after the structural audit. Findings say what is wrong; only unreadable input and I/O
+    raise.
+    """
 
     @staticmethod
     def open(
@@ -246,30 +271,43 @@ class Evidence:
     @property
     def commitment_digest(self) -> bytes: ...
     def findings(self) -> list[dict[str, Any]]:
-        """The fields of include/potl/core/finding.hpp: "check", "rule", "result" ("pass", "reject", ...), "reason", ..."""
+        """The fields of include/potl/core/finding.hpp: "check", "rule", "result" ("pass", "reject",
+        ...), "reason", ...
+        """
     def steps(self) -> dict[str, list[Any]]:
-        """Columns of the effective history: step, epoch, loss, rates, flags, duration_ns, random_draws, state (bytes)."""
+        """Columns of the effective history: step, epoch, loss, rates, flags, duration_ns,
+        random_draws, state (bytes).
+        """
     def superseded_steps(self) -> dict[str, list[Any]]: ...
     def superseded(self) -> list[dict[str, Any]]:
-        """Ranges of superseded steps: "branch", "from_step", "last_step", "start_branch" (of from_step's state)."""
+        """Ranges of superseded steps: "branch", "from_step", "last_step", "start_branch" (of
+        from_step's state).
+        """
     def checkpoints(self) -> list[dict[str, Any]]:
-        """Of the effective history, by step, only files that exist: "step", "branch", "state", "file_bytes"."""
+        """Of the effective history, by step, only files that exist: "step", "branch", "state",
+        "file_bytes".
+        """
     def telemetry(self) -> bytes: ...
     @property
     def log_bytes(self) -> int: ...
     def load_state(self, step: int, branch: int | None = None) -> State:
-        """MissingError: withheld; MismatchError: tampered; StorageError, LimitError: the verifier's own trouble."""
+        """MissingError: withheld; MismatchError: tampered; StorageError, LimitError: the verifier's
+        own trouble.
+        """
     def state_digest(self, step: int) -> bytes: ...
 
 # ---------------------------------------------------------------------------- checks
 
 def check_fields(check: str) -> list[dict[str, Any]]:
-    """The field table of a check ("telemetry", "pev", "replay") or of "policy": rows of "name", "type" ("boolean",
-    "integer", "number", "optional number", "string", "strings"), "default", "low", "high", "choices", "doc"."""
+    """The field table of a check ("telemetry", "pev", "replay") or of "policy": rows of "name",
+    "type" ("boolean", "integer", "number", "optional number", "string", "strings"), "default",
+    "low", "high", "choices", "doc".
+    """
 
 def compare_states(start: State, recorded: State, replayed: State) -> list[dict[str, Any]]:
-    """group_distance values (include/potl/checks/request.hpp) of "parameters", "buffers", "optimizer" and "other";
-    "tensors" is a dict of path to relative distance."""
+    """group_distance values (include/potl/checks/request.hpp) of "parameters", "buffers",
+    "optimizer" and "other"; "tensors" is a dict of path to relative distance.
+    """
 
 def plan_check(
     check: str, evidence: Evidence, options: dict[str, Any], nonce: bytes
@@ -288,9 +326,11 @@ def judge_check(
     """Findings of a check from the measurements ({"request": {...}, "status": "ok", ...})."""
 
 def judge_model(evidence: Evidence, path: str | None) -> list[dict[str, Any]]:
-    """Compares a delivered safetensors file with the last leaf's parameters and buffers, bit for bit.
+    """Compares a delivered safetensors file with the last leaf's parameters and buffers, bit for
+    bit.
 
-    Without a file: a note with the digest of the only model that the report vouches for."""
+    Without a file: a note with the digest of the only model that the report vouches for.
+    """
 
 def conclude(
     evidence: Evidence | None,
@@ -299,10 +339,13 @@ def conclude(
     policy: dict[str, Any],
     context: dict[str, Any],
 ) -> bytes:
-    """The report as canonical JSON (schema in docs/report.schema.json): verdict, one sentence, strength, cost.
+    """The report as canonical JSON (schema in docs/report.schema.json): verdict, one sentence,
+    strength, cost.
 
-    `policy`: check_fields("policy"). `context` (all optional): "nonce" (hexadecimal), "reproduce" (the command line),
-    "software", "seconds" (in all), "costs" ({check: seconds}), "checks" ([{"check", "options"}])."""
+    `policy`: check_fields("policy"). `context` (all optional): "nonce" (hexadecimal), "reproduce"
+    (the command line), "software", "seconds" (in all), "costs" ({check: seconds}), "checks"
+    ([{"check", "options"}]).
+    """
 
 def strength(segments: int, sampled: int, cheat_fraction: float) -> float:
     """Probability that `sampled` of `segments`, drawn without replacement, hit a cheat packed into
@@ -322,11 +365,15 @@ def storage_plan(
     read_bytes_per_second: float = 5e8,
     rederive: bool = False,
 ) -> dict[str, Any]:
-    """The checkpoint interval that makes verification cheapest within a disk budget: "checkpoint_every", "store_every",
-    "segments", "samples", "bytes", "verification_fraction", "rederivation_fraction"."""
+    """The checkpoint interval that makes verification cheapest within a disk budget:
+    "checkpoint_every", "store_every", "segments", "samples", "bytes", "verification_fraction",
+    "rederivation_fraction".
+    """
 
 class TelemetrySampler:
-    """A thread that appends one line per interval to telemetry.log: NVML when there is a GPU, /proc otherwise."""
+    """A thread that appends one line per interval to telemetry.log: NVML when there is a GPU, /proc
+    otherwise.
+    """
 
     def __init__(self, path: str, *, interval_seconds: float = 0.1) -> None: ...
     def start(self) -> None: ...
@@ -383,7 +430,7 @@ def hmac_sha256(key: ReadableBuffer, data: ReadableBuffer) -> bytes: ...
 def hmac_sha512(key: ReadableBuffer, data: ReadableBuffer) -> bytes: ...
 def equal_constant_time(a: ReadableBuffer, b: ReadableBuffer) -> bool: ...
 def content_root(data: ReadableBuffer, threads: int = 1) -> bytes:
-    """RFC 6962 root of the bytes in chunks of CONTENT_CHUNK_BYTES; releases the interpreter lock."""
+    """RFC 6962 root of the bytes in chunks of CONTENT_CHUNK_BYTES; releases the GIL."""
 
 def open_chunk(data: ReadableBuffer, index: int) -> list[bytes]:
     """Inclusion proof of one chunk. UsageError when there is no such chunk."""
@@ -400,7 +447,9 @@ def leaf_hash(data: ReadableBuffer) -> bytes: ...
 def node_hash(left: Buffer, right: Buffer) -> bytes: ...
 
 class MerkleTree:
-    """RFC 6962 tree over leaf hashes; every earlier size stays available. UsageError beyond the tree."""
+    """RFC 6962 tree over leaf hashes; every earlier size stays available. UsageError beyond the
+    tree.
+    """
 
     def __init__(self) -> None: ...
     def append(self, leaf_hash: Buffer) -> int:
@@ -503,7 +552,7 @@ class SignedNote:
     def verify(self, key: PublicKey, key_name: str = "") -> None:
         """MissingError: no signature by this key; MismatchError: a wrong one."""
 
-# ---------------------------------------------------------------------------- challenges and randomness
+# ------------------------------------------------------------------------ challenges and randomness
 
 WritableBuffer: TypeAlias = Any  # contiguous float32, float64, int64 or uint8
 

@@ -97,8 +97,7 @@ def run_demo(out: Path, *, progress: Progress = None) -> dict[str, Any]:
         "rows", "report" (path of the page), "seconds", and "ok": whether the honest run was
         accepted and every cheat rejected for its expected reason.
     """
-    from ._attacks import Scene, catalogue
-    from ._attacks import _tasks as tasks
+    from ._attacks import Scene, _tasks as tasks, catalogue
     from ._report import render_demo_html
 
     began = time.perf_counter()

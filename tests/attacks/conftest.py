@@ -11,8 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from potl import _core
-from potl._attacks import Scene
-from potl._attacks import _tasks as tasks
+from potl._attacks import Scene, _tasks as tasks
 
 SceneOf = Callable[[str], Scene]
 

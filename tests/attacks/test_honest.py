@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from potl import _core
-from potl._attacks import Forgery, Scene
-from potl._attacks import _tasks as tasks
+from potl._attacks import Forgery, Scene, _tasks as tasks
 from potl._session import Session
 
 FULL = os.environ.get("POTL_FULL") == "1"

@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("POTL_BUILD_DIR", ROOT / "build/test"))
-# g++ 12 compiles 100,000 lines of declarations in about a second; nearly all are the standard library's.
+# g++ 12 compiles 100,000 lines of declarations in about a second; nearly all are the standard
+# library's.
 MOST_PREPROCESSED_LINES = 100_000
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
+
 from potl import _core
 
 MAX_INTEGER = 2**53 - 1
@@ -24,9 +24,7 @@ SCALARS = (
 )
 VALUES = st.recursive(
     SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=5) | st.dictionaries(TEXT, inner, max_size=5)
-    ),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(TEXT, inner, max_size=5),
     max_leaves=30,
 )
 DTYPES = {
@@ -62,9 +60,7 @@ def test_parse_json_and_canonical_json_are_inverse(value: object) -> None:
 @given(VALUES)
 def test_every_spelling_has_the_same_canonical_form(value: object) -> None:
     spelled = json.dumps(value, indent=1).encode()
-    assert _core.canonical_json(_core.parse_json(spelled)) == _core.canonical_json(
-        value
-    )
+    assert _core.canonical_json(_core.parse_json(spelled)) == _core.canonical_json(value)
 
 
 @given(st.dictionaries(TEXT, st.none(), max_size=20))
@@ -73,10 +69,7 @@ def test_names_are_ordered_by_utf16(value: dict[str, None]) -> None:
     assert names == sorted(value, key=lambda name: name.encode("utf-16-be"))
 
 
-@given(
-    st.binary(max_size=60)
-    | st.text(alphabet='[]{}",:0123456789.eE+-tfn\\u ').map(str.encode)
-)
+@given(st.binary(max_size=60) | st.text(alphabet='[]{}",:0123456789.eE+-tfn\\u ').map(str.encode))
 def test_whatever_is_accepted_json_loads_accepts_too(data: bytes) -> None:
     try:
         value = _core.parse_json(data)
@@ -115,9 +108,7 @@ def test_limits_and_malformed_texts_are_different_errors() -> None:
 
 @st.composite
 def arrays(draw: st.DrawFn) -> dict[str, np.ndarray]:
-    names = draw(
-        st.lists(TEXT.filter(lambda n: n != "__metadata__"), unique=True, max_size=6)
-    )
+    names = draw(st.lists(TEXT.filter(lambda n: n != "__metadata__"), unique=True, max_size=6))
     out = {}
     for name in names:
         dtype = np.dtype(DTYPES[draw(st.sampled_from(sorted(DTYPES)))])
@@ -142,9 +133,7 @@ def test_the_reference_library_reads_what_is_written(
     metadata: dict[str, str],
 ) -> None:
     path = tmp_path_factory.mktemp("safetensors") / "file.safetensors"
-    listed = [
-        (name, dtype_name(a), a.shape, a.tobytes()) for name, a in tensors.items()
-    ]
+    listed = [(name, dtype_name(a), a.shape, a.tobytes()) for name, a in tensors.items()]
     _core.write_safetensors(str(path), listed, metadata)
     loaded = safetensors.numpy.load_file(path)
     assert loaded.keys() == tensors.keys()
@@ -197,19 +186,14 @@ def test_torch_loads_every_dtype(tmp_path: Path) -> None:
         "F8_E5M2": torch.float8_e5m2,
         "C64": torch.complex64,
     }
-    sizes = {
-        name: torch.empty(0, dtype=kind).element_size() for name, kind in kinds.items()
-    }
+    sizes = {name: torch.empty(0, dtype=kind).element_size() for name, kind in kinds.items()}
     tensors = [(name, name, (3,), bytes([1] * 3 * sizes[name])) for name in kinds]
     path = tmp_path / "all.safetensors"
     _core.write_safetensors(str(path), tensors, {})
     loaded = load_file(path)
     for name, kind in kinds.items():
         assert loaded[name].dtype == kind
-        assert (
-            bytes(loaded[name].view(torch.uint8).numpy())
-            == tensors[list(kinds).index(name)][3]
-        )
+        assert bytes(loaded[name].view(torch.uint8).numpy()) == tensors[list(kinds).index(name)][3]
 
 
 def test_a_tensor_outlives_its_file(tmp_path: Path) -> None:

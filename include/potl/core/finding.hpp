@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings and verdicts as values. SOUNDNESS rules 7, 10, 11 and 13 turn findings into a verdict, in report.hpp only.
+// Findings and verdicts as values. SOUNDNESS rules 7, 10, 11 and 13 turn findings into a verdict,
+// in report.hpp only.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,14 @@ const char* to_string(verdict what) noexcept;
 
 /// One piece of evidence.
 struct finding {
-  std::string check;    ///< "transcript", "telemetry", "pev", "replay", "model", "verifier"
-  std::string rule;     ///< id from core/rules.hpp; empty for notes
+  std::string check;  ///< "transcript", "telemetry", "pev", "replay", "model", "verifier"
+  std::string rule;   ///< id from core/rules.hpp; empty for notes
   outcome result = outcome::note;
-  std::string reason;   ///< one sentence with the numbers in it
+  std::string reason;                                  ///< one sentence with the numbers in it
   std::optional<std::uint64_t> first_step, last_step;  ///< where
   std::optional<double> statistic, threshold;
-  std::optional<double> error_probability;             ///< of this outcome on an honest run, when it can be stated
+  /// Of this outcome on an honest run, when it can be stated.
+  std::optional<double> error_probability;
   std::vector<std::pair<std::string, std::string>> details;
 };
 
