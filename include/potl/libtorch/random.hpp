@@ -114,7 +114,7 @@ inline void initialize(torch::nn::Module& model, std::uint64_t seed) {
   std::uint64_t number = 0;
   for (const auto& [name, tensor] : all.parameters) {
     const random_key key = to_random_key(derive_key(seed, "libtorch.init", {number++}));
-    const auto uniform = [&](double bound) {
+    const auto uniform = [&key, &tensor = tensor](double bound) {
       detail::fill_into(tensor, [&](auto out) { fill_uniform(out, key, 0, -bound, bound); });
     };
     const std::string last = name.substr(name.rfind('.') + 1);
