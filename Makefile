@@ -5,7 +5,7 @@
 SHARD ?= 1/1
 
 help:
-	@echo "make demo               record, commit and verify a training run and 12 cheats; writes a report"
+	@echo "make demo               record, commit and verify a training run and its cheats; writes a report"
 	@echo "make test               C++, Python, attack, documentation and install tests"
 	@echo "make test-full          the long tests; SHARD=i/n runs a part of them"
 	@echo "make test-bare          make demo and make test in a fresh Debian 12 (needs root)"

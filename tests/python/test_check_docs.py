@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from potl import _core
+from potl._attacks import catalogue
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,6 +27,21 @@ def test_option_tables_in_the_docs_are_those_of_the_code() -> None:
     script = [sys.executable, str(ROOT / "scripts/options_tables.py"), "--check"]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_attack_table_in_the_docs_is_that_of_the_catalogue() -> None:
+    script = [sys.executable, str(ROOT / "scripts/attack_table.py"), "--check"]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_known_attack_is_played_or_named_as_not_played() -> None:
+    played = {item.id for item in catalogue()}
+    page = (ROOT / "docs/attacks.md").read_text().partition("## Known attacks")[2]
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| A")]
+    named = {number.strip() for row in rows for number in row.split(",")}
+    assert not named & played
+    assert named | played == {f"A{n}" for n in range(1, 34)}
 
 
 def test_every_option_is_in_a_page() -> None:
