@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long hostile input takes to be refused. The tests bound bytes and counts; this is the time."""
+"""How long hostile input takes to be refused. Tests bound bytes and counts; this is the time."""
 
 from __future__ import annotations
 
