@@ -167,6 +167,7 @@ checks::subset_loss_measurement fulfil(const transcript::evidence& run, workload
   return guarded(start, [&](auto& out) {
     const stopwatch watch;
     const transcript::state at = opened(run.load_state(request.step));
+    work.perturb(0);  // an earlier request may have failed in the middle of a perturbed repeat
     restore(work, at, request.step);
     const subset_outcome found = work.subset_loss(request.sample_ids);
     out.mean = found.mean;
