@@ -5,6 +5,7 @@ jobs.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -13,7 +14,6 @@ from .. import _core
 from .._job import Job
 from .._session import Session
 from .._task import Task
-from ._recipe import with_loss
 from ._scene import Forgery, Scene, attack
 
 
@@ -82,13 +82,16 @@ def hidden_state(scene: Scene) -> Forgery:
     hold it.
     """
 
-    def by_count(task: Task, batch: Any, reduction: str = "mean") -> torch.Tensor:
+    def by_count(task: Task, batch: Any) -> torch.Tensor:
         task.calls = getattr(task, "calls", 0) + 1  # type: ignore[attr-defined]
         x, y = batch
-        dimmed = x * (1.0 if task.calls % 2 else 0.5)  # type: ignore[attr-defined]
-        return Task.compute_loss(task, [dimmed, y], reduction)
+        return Task.step(task, [x if task.calls % 2 else 0.5 * x, y])  # type: ignore[attr-defined]
 
-    build = with_loss(by_count, scene)
+    def build() -> Task:
+        task = scene.build()
+        task.step = functools.partial(by_count, task)  # type: ignore[method-assign]
+        return task
+
     # Creating the job is where this ends: the probe steps twice, restores into a fresh task, and
     # compares.
     job = Job.create(build, seed=scene.job.seed, checkpoint_every=scene.job.core.checkpoint_every)
