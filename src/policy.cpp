@@ -131,7 +131,7 @@ std::span<const checks::field<policy>> policy::fields() {
   using row = checks::field<policy>;
   // clang-format off
   static const std::array table{
-      row{"min_random_segments", &policy::min_random_segments, 0, 1e9, "",
+      row{"min_random_segments", &policy::min_random_segments, 1, 1e9, "",
           "randomly drawn segments that must have been judged, at least"},
       row{"probability", &policy::probability, 0, 0.999999999, "",
           "with which a cheat of cheat_fraction must have been seen"},

@@ -51,6 +51,8 @@ class Answers:
         self._owned: Executor | None = None
         if workers < 0:
             raise _core.UsageError("workers is a number of processes, 0 for none", "")
+        if timeout is not None and not timeout > 0:
+            raise _core.UsageError(f"timeout is {timeout}", "pass seconds above 0, or None")
         if executor is not None:
             _executors.check_executor(executor)
         if task is not None and (workers or executor is not None):

@@ -7,11 +7,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._errors import MalformedError, UsageError
+from ._errors import LimitError, MalformedError, UsageError
 
 if TYPE_CHECKING:
     from ._job import Job
     from ._run import Commitment, Run
+
+# A prover wrote it: no file is read whole before its size is known.
+_MAX_NOTE_BYTES = 1 << 20
 
 
 def run_directory(run: str | os.PathLike[str] | Run) -> Path:
@@ -49,9 +52,14 @@ def read_note(path: str | os.PathLike[str]) -> str:
 
     Raises:
         MalformedError: It is not text.
+        LimitError: It is far longer than a note.
     """
+    with Path(path).open("rb") as file:
+        raw = file.read(_MAX_NOTE_BYTES + 1)
+    if len(raw) > _MAX_NOTE_BYTES:
+        raise LimitError(f"{os.fspath(path)} is longer than any signed note", "")
     try:
-        return Path(path).read_bytes().decode("utf-8")
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise MalformedError(f"{os.fspath(path)} is no signed note: not UTF-8", "") from error
 

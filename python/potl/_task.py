@@ -68,13 +68,14 @@ class Task:
 
     def __init__(
         self,
-        *,
         model: nn.Module,
         optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
         dataset: Any,
         loss: Callable[..., torch.Tensor] | None = None,
-        batch_size: int,
-        epochs: int,
+        # Required, though what follows an optional argument needs a default: 0 is refused.
+        batch_size: int = 0,
+        epochs: int = 0,
+        *,
         scheduler: Scheduler | Sequence[Scheduler] | None = None,
         grad_clip: float | None = None,
         accumulate: int = 1,

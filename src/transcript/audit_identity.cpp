@@ -69,9 +69,15 @@ void audit_history(const audit_input& in, audit_log& log) {
   }
   for (const run_note& one : in.others) {
     const bool signed_too = in.key && verify_note(one.note, *in.key);
-    if (one.job_id != id || !one.final_state || !signed_too) {
+    const bool differs = !in.commitment || one.note.note != in.commitment->note.note;
+    if (!in.agreed.trainer && one.job_id == id && one.final_state && !signed_too && differs) {
+      // With a new key for every attempt, a prover could ask for another draw until it passes.
+      log.inconclusive(rule,
+                       "a commitment with another key was shown for this job, which pins no key: "
+                       "one attempt of many proves nothing; pin the trainer's key in the job");
+    } else if (one.job_id != id || !one.final_state || !signed_too) {
       log.note("another note that was given is no commitment of this trainer for this job");
-    } else if (!in.commitment || one.note.note != in.commitment->note.note) {
+    } else if (differs) {
       log.reject(rule, "the trainer signed two different commitments for this job");
     }
   }

@@ -55,6 +55,18 @@ def test_a_mistake_is_answered_with_what_to_do(message):
     assert error.value.remedy
 
 
+def test_the_first_six_arguments_may_be_given_by_position():
+    model = tasks.mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = TensorDataset(tasks.X, tasks.Y)
+    task = Task(model, optimizer, data, F.cross_entropy, 12, 3)
+    assert (task.loss, task.batch_size, task.epochs) == (F.cross_entropy, 12, 3)
+    with pytest.raises(UsageError, match="batch_size is 0"):
+        Task(model, optimizer, data, F.cross_entropy)
+    with pytest.raises(TypeError):
+        Task(model, optimizer, data, F.cross_entropy, 12, 3, None)
+
+
 def test_an_optimizer_of_other_parameters_is_refused():
     stranger = torch.optim.SGD(tasks.mlp().parameters(), lr=0.1)
     with pytest.raises(UsageError, match="not parameters of the model"):

@@ -210,6 +210,36 @@ def test_a_replay_that_takes_too_long_is_inconclusive(honest: Delivery) -> None:
     assert "time limit" in report.json()
 
 
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan")])
+def test_a_time_limit_that_is_none_is_a_usage_error(honest: Delivery, timeout: float) -> None:
+    with pytest.raises(potl.UsageError, match="timeout"):
+        honest.verify(timeout=timeout)
+
+
+def test_no_policy_accepts_without_a_random_segment(honest: Delivery) -> None:
+    with pytest.raises(potl.UsageError, match="min_random_segments"):
+        honest.verify(checks=[potl.Replay(samples=0)], policy=potl.Policy(min_random_segments=0))
+
+
+def test_a_commitment_far_longer_than_a_note_is_not_read_whole(
+    honest: Delivery, tmp_path: Path
+) -> None:
+    long = tmp_path / "note"
+    with long.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(potl.LimitError, match="longer"):
+        honest.verify(commitment=long)
+
+
+def test_a_second_commitment_with_another_key_is_inconclusive_where_no_key_is_pinned(
+    honest: Delivery, tmp_path: Path
+) -> None:
+    again = potl.record(honest.build, tmp_path / "again", job=honest.job, key=tmp_path / "k.pem")
+    report = honest.verify(other_commitments=[str(again.commit())])
+    assert report.verdict == "inconclusive", report.json()
+    assert "pins no key" in report.sentence
+
+
 def test_a_read_error_is_inconclusive(honest: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Any, step: int, branch: "int | None" = None) -> Any:
         raise potl.StorageError("Input/output error")
