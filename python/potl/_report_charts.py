@@ -168,20 +168,19 @@ def _tooltip(row: ReplayRow) -> Markup:
 def _lane(title: str, rows: Sequence[ReplayRow], x: Scale, top: float) -> list[Markup]:
     count = f"{len(rows)} segment{'s' if len(rows) != 1 else ''}"
     parts = [
-        label(f"{title}: {count}", _LEFT, top, class_="lane-name"),
+        label(f"{title}: {count}", _LEFT, top - 2, class_="lane-name"),
         element("rect", x=x.start, y=top + 5, width=x.end - x.start, height=12.0, class_="trough"),
     ]
     for row in rows:
         # What does not fit is taller, so that colour is not needed to see it.
-        extra = 0.0 if row.good else 4.0
         parts.append(
             element(
                 "rect",
                 _tooltip(row),
                 x=x(row.start),
-                y=top + 5 - extra,
+                y=top + 5,
                 width=_span(x, row),
-                height=12 + 2 * extra,
+                height=12.0 if row.good else 18.0,
                 class_="good" if row.good else "bad",
             )
         )
@@ -236,7 +235,8 @@ def _distance_panel(replays: Sequence[ReplayRow], x: Scale, top: float, width: i
 
 def _share(ratio: float) -> str:
     share = 100 * ratio
-    return f"{share:g} %" if share < 1e5 else f"{number(share)} %"
+    # Left of the axis there is room for eight characters.
+    return f"{share:g} %" if share < 1e5 else f"1e{round(math.log10(share))} %"
 
 
 def _step_axis(x: Scale, top: float, width: int) -> list[Markup]:
