@@ -20,7 +20,7 @@ WIDTHS = {"wide": 920, "medium": 560, "narrow": 320}
 _WIDE = WIDTHS["wide"]
 
 _LEFT, _RIGHT = 52.0, 14.0
-_LOSS_HEIGHT, _LANE_HEIGHT, _DISTANCE_HEIGHT = 150.0, 34.0, 120.0
+_LOSS_HEIGHT, _LANE_HEIGHT, _DISTANCE_HEIGHT = 150.0, 40.0, 120.0
 _LEAST_RATIO = 1e-6
 
 # Lane -> the reasons that belong to it. What fits nowhere goes to the last lane.

@@ -58,7 +58,7 @@ std::string_view rule_of(const std::string& which) {
 }
 
 std::string beyond(const std::string& which, double distance, double tolerance, double scale) {
-  std::string out = "replayed " + which + " are " + text(distance) + " from the recorded ones";
+  std::string out = "recorded and replayed " + which + " differ by " + text(distance);
   if (scale > 0) out += " (" + percent(distance / scale) + " of the update)";
   return out + ", tolerance " + text(tolerance);
 }
