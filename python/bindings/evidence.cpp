@@ -114,6 +114,7 @@ void bind_evidence(py::module_& module) {
       .def("superseded", &superseded_list)
       .def("checkpoints", &checkpoint_list)
       .def("telemetry", [](const evidence& self) { return to_bytes(self.telemetry()); })
+      .def("expect_state_bytes", &evidence::expect_state_bytes, py::arg("size"))
       .def("load_state", &load, py::arg("step"), py::arg("branch") = py::none())
       .def("state_digest", &digest_at, py::arg("step"));
 }

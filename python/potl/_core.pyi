@@ -290,6 +290,8 @@ class Evidence:
     def telemetry(self) -> bytes: ...
     @property
     def log_bytes(self) -> int: ...
+    def expect_state_bytes(self, size: int) -> None:
+        """The size of a state of the verifier's own; far larger checkpoints are tampered with."""
     def load_state(self, step: int, branch: int | None = None) -> State:
         """MissingError: withheld; MismatchError: tampered; StorageError, LimitError: the verifier's
         own trouble.

@@ -64,6 +64,7 @@ class Replayer:
         self._evidence = evidence
         self._timeout = timeout
         self._initial = session.capture()
+        evidence.expect_state_bytes(self._initial.nbytes)
         self._kept: tuple[tuple[int, int | None], _core.State] | None = None
 
     def fulfil(self, request: Mapping[str, Any]) -> Measurement:

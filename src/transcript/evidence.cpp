@@ -2,6 +2,8 @@
 #include <potl/transcript/evidence.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
 
 #include <potl/core/file.hpp>
 
@@ -17,11 +19,30 @@ struct evidence::body {
   std::vector<checkpoint_info> checkpoints;
   std::vector<std::uint8_t> telemetry;
   std::vector<finding> findings;
+  mutable std::atomic<std::uint64_t> checkpoint_limit{0};
 };
 
 namespace {
 
 constexpr std::uint64_t max_job_bytes = std::uint64_t{16} << 20;
+
+// Optimizers and averages hold a few copies of the parameters, which the initial state lacks.
+constexpr std::uint64_t state_growth = 16;
+constexpr std::uint64_t state_slack = std::uint64_t{256} << 20;
+
+// More than any log of the client's job: each step recorded anew by every allowed resume, four
+// times over, so that a few resumes too many are still read and reported as that.
+std::uint64_t log_limit(const std::optional<job>& agreed) {
+  if (!agreed) return max_log_bytes;
+  constexpr std::uint64_t many = std::uint64_t{1} << 40;
+  const std::uint64_t records = 64 + std::min(agreed->steps, many) +
+                                std::min(agreed->max_superseded, many) +
+                                std::min(agreed->max_resumes, many);
+  // Metric-driven rates: a thousand parameter groups.
+  const std::uint64_t groups = agreed->rates.empty() ? 1024 : agreed->rates.front().rates.size();
+  const std::uint64_t bytes = 4 * records * (512 + 8 * std::min<std::uint64_t>(groups, 1 << 16));
+  return std::min(max_log_bytes, bytes + (std::uint64_t{16} << 20));
+}
 
 result<job> job_of_run(const std::string& directory) {
   const auto text = read_entry(directory, job_name, max_job_bytes);
@@ -92,7 +113,7 @@ result<job> agreed_job(const evidence_options& options, bytes_view log, chain_ru
 result<evidence> evidence::open(const evidence_options& options) {
   const result<notes> given = parse_notes(options);
   if (!given) return given.why();
-  const auto log = read_entry(options.directory, log_name, max_log_bytes);
+  const auto log = read_entry(options.directory, log_name, log_limit(options.client_job));
   if (!log) return log.why();
 
   history_options reading;
@@ -146,6 +167,12 @@ const std::vector<step_record>& evidence::superseded_steps() const { return body
 const std::vector<std::uint8_t>& evidence::telemetry() const { return body_->telemetry; }
 std::uint64_t evidence::log_bytes() const { return body_->run.bytes; }
 
+void evidence::expect_state_bytes(std::uint64_t bytes) const noexcept {
+  const std::uint64_t most =
+      (std::numeric_limits<std::uint64_t>::max() - state_slack) / state_growth;
+  body_->checkpoint_limit = std::min(bytes, most) * state_growth + state_slack;
+}
+
 const digest* evidence::state_digest(std::uint64_t step) const { return body_->run.state_at(step); }
 
 result<state> evidence::load_state(std::uint64_t step) const {
@@ -162,11 +189,13 @@ result<state> evidence::load_state(std::uint64_t step, std::uint64_t branch) con
   if (expected == nullptr) {
     return error{errc::missing, name + " belongs to no record of the log", ""};
   }
-  auto file = read_entry(body_->options.directory, name, body_->options.max_checkpoint_bytes);
+  const std::uint64_t known = body_->checkpoint_limit;
+  const std::uint64_t most = body_->options.max_checkpoint_bytes;
+  auto file = read_entry(body_->options.directory, name, known > 0 ? std::min(known, most) : most);
   if (!file) {
-    // A link or a directory in its place is the prover's doing, not the verifier's trouble.
+    // A link, a directory or a vast file in its place is the prover's doing, not own trouble.
     error why = file.why();
-    if (why.code == errc::malformed) why.code = errc::mismatch;
+    if (why.code == errc::malformed || why.code == errc::limit) why.code = errc::mismatch;
     return why;
   }
   result<state> out =

@@ -69,6 +69,10 @@ class evidence {
   const std::vector<std::uint8_t>& telemetry() const;
   std::uint64_t log_bytes() const;
 
+  /// Tells the size of a state of this task, as the verifier knows it from its own. A checkpoint
+  /// far beyond it is tampered with (mismatch) before any of it is read into memory.
+  void expect_state_bytes(std::uint64_t bytes) const noexcept;
+
   /// Digest that the log binds to the state after `step` of the effective history (0: before the
   /// first), or null.
   const digest* state_digest(std::uint64_t step) const;
