@@ -25,6 +25,7 @@ LOSS = {"kind": "loss", "step": 5, "noise_repeats": 1}
 class State:
     def __init__(self, name: str) -> None:
         self.name = name
+        self.nbytes = len(name)
 
     def digest(self, threads: int = 1) -> bytes:
         return self.name.encode()
@@ -84,6 +85,9 @@ class Evidence:
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.logged = 1.0
+
+    def expect_state_bytes(self, size: int) -> None:
+        assert size > 0
 
     def load_state(self, step: int, branch: "int | None" = None) -> State:
         if self.error is not None:
