@@ -52,7 +52,7 @@ void add_methods(py::object& type) {
   type.attr("message") = "";
   type.attr("remedy") = "";
   type.attr("__init__") = py::cpp_function(
-      [](py::object self, py::str message, py::str remedy) {
+      [](const py::object& self, const py::str& message, const py::str& remedy) {
         py::tuple arguments = py::make_tuple(message);
         if (py::len(remedy) != 0) arguments = py::make_tuple(message, remedy);
         self.attr("args") = arguments;
@@ -62,7 +62,7 @@ void add_methods(py::object& type) {
       // pybind11 takes a function called __init__ for the constructor of one of its own classes.
       py::name("initialize"), py::is_method(type), py::arg("message") = "", py::arg("remedy") = "");
   type.attr("__str__") = py::cpp_function(
-      [](py::object self) {
+      [](const py::object& self) {
         const auto remedy = py::cast<std::string>(self.attr("remedy"));
         const auto message = py::cast<std::string>(self.attr("message"));
         return remedy.empty() ? message : message + " (" + remedy + ")";
@@ -90,6 +90,7 @@ void bind_exceptions(py::module_& module) {
   for (exception_class& one : exception_classes) {
     one.type = new_exception(module, one.name, one.meaning, base).release().ptr();
   }
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature is pybind11's.
   py::register_local_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);
