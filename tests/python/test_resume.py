@@ -95,7 +95,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state_and_is_accepted(
             kills += 1
             assert recorded_steps(folder / name) >= acknowledged, "an acknowledged step is lost"
         done = start(folder, name)
-        output, problems = done.communicate(timeout=120)
+        output, problems = done.communicate(timeout=400)
         assert done.returncode == 0, problems
         assert output.splitlines()[-1] == f"finished {uninterrupted.final_digest.hex()}"
     last = potl.Run(folder / name, key=folder / "trainer.pem")
