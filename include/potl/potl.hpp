@@ -29,9 +29,13 @@
 #include <potl/crypto/signature.hpp>
 #include <potl/crypto/signed_note.hpp>
 #include <potl/crypto/tensor_digest.hpp>
+#include <potl/numeric/arithmetic.hpp>
 #include <potl/numeric/binomial.hpp>
 #include <potl/numeric/distance.hpp>
+#include <potl/numeric/executor.hpp>
 #include <potl/numeric/fp_environment.hpp>
+#include <potl/numeric/isa.hpp>
+#include <potl/numeric/matrix.hpp>
 #include <potl/numeric/random.hpp>
 #include <potl/numeric/soundness.hpp>
 #include <potl/policy.hpp>

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include <potl/core/error.hpp>
+#include <potl/numeric/isa.hpp>
+
+namespace potl::numeric {
+namespace {
+
+constexpr std::array levels{isa::portable, isa::avx2, isa::avx512, isa::vnni};
+constexpr int unset = -1;
+std::atomic<int> active{unset};
+
+isa ask_processor() noexcept {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  // The builtin looks at what the operating system saves, too.
+  if (!(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return isa::portable;
+  if (!(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")))
+    return isa::avx2;
+  if (!(__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512ifma")))
+    return isa::avx512;
+  return isa::vnni;
+#else
+  return isa::portable;
+#endif
+}
+
+isa from_environment() {
+  const char* wanted = std::getenv("POTL_ISA");
+  if (wanted == nullptr || *wanted == '\0') return processor_isa();
+  const auto level = isa_from(wanted);
+  if (!level)
+    throw exception({errc::usage, std::string("POTL_ISA is \"") + wanted + "\"",
+                     "set it to portable, avx2, avx512 or vnni, or unset it"});
+  return std::min(*level, processor_isa());
+}
+
+}  // namespace
+
+const char* to_string(isa level) noexcept {
+  switch (level) {
+    case isa::portable: return "portable";
+    case isa::avx2: return "avx2";
+    case isa::avx512: return "avx512";
+    case isa::vnni: return "vnni";
+  }
+  return "unknown";
+}
+
+std::optional<isa> isa_from(std::string_view name) noexcept {
+  for (const isa level : levels)
+    if (name == to_string(level)) return level;
+  return std::nullopt;
+}
+
+isa processor_isa() noexcept {
+  static const isa level = ask_processor();
+  return level;
+}
+
+isa active_isa() {
+  const int level = active.load(std::memory_order_relaxed);
+  if (level != unset) return static_cast<isa>(level);
+  const isa first = from_environment();
+  active.store(static_cast<int>(first), std::memory_order_relaxed);
+  return first;
+}
+
+isa cap_isa(isa level) {
+  const isa capped = std::min(level, processor_isa());
+  active.store(static_cast<int>(capped), std::memory_order_relaxed);
+  return capped;
+}
+
+std::string processor_name() {
+#if defined(__x86_64__)
+  std::array<unsigned, 12> words{};
+  unsigned highest = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(0x80000000U, &highest, &b, &c, &d) == 0 || highest < 0x80000004U)
+    return "unknown";
+  for (unsigned i = 0; i < 3; ++i)
+    __get_cpuid(0x80000002U + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2],
+                &words[4 * i + 3]);
+  std::array<char, 49> text{};
+  std::memcpy(text.data(), words.data(), 48);
+  std::string name(text.data());
+  name.erase(0, name.find_first_not_of(' '));
+  return name.empty() ? "unknown" : name;
+#else
+  return "unknown";
+#endif
+}
+
+}  // namespace potl::numeric
