@@ -32,11 +32,13 @@
 #include <potl/numeric/arithmetic.hpp>
 #include <potl/numeric/binomial.hpp>
 #include <potl/numeric/distance.hpp>
+#include <potl/numeric/exact_sum.hpp>
 #include <potl/numeric/executor.hpp>
 #include <potl/numeric/fp_environment.hpp>
 #include <potl/numeric/isa.hpp>
 #include <potl/numeric/matrix.hpp>
 #include <potl/numeric/random.hpp>
+#include <potl/numeric/rounding.hpp>
 #include <potl/numeric/soundness.hpp>
 #include <potl/policy.hpp>
 #include <potl/report.hpp>
