@@ -19,7 +19,7 @@ KEPT = ROOT / "build/tidy"
 
 def headers_digest() -> bytes:
     state = hashlib.sha256((ROOT / ".clang-tidy").read_bytes())
-    for folder in ("include", "src", "python/bindings"):
+    for folder in ("include", "src", "python/bindings", "python/bindings_torch"):
         for header in sorted((ROOT / folder).rglob("*.hpp")):
             state.update(header.read_bytes())
     return state.digest()
@@ -54,7 +54,7 @@ def tidy(source: Path, headers: bytes) -> str:
 def main() -> int:
     KEPT.mkdir(parents=True, exist_ok=True)
     headers = headers_digest()
-    sources = sorted([*(ROOT / "src").rglob("*.cpp"), *(ROOT / "python/bindings").glob("*.cpp")])
+    sources = sorted([*(ROOT / "src").rglob("*.cpp"), *(ROOT / "python").glob("bindings*/*.cpp")])
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         said = [text for text in pool.map(lambda source: tidy(source, headers), sources) if text]
     print("\n".join(said), end="")

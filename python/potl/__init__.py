@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._calibrate import Calibration as Calibration, Noise as Noise, calibrate as calibrate
     from ._check import check as check
     from ._checks import PEV as PEV, Policy as Policy, Replay as Replay, Telemetry as Telemetry
+    from ._deterministic import deterministic as deterministic
     from ._errors import (
         Inconclusive as Inconclusive,
         InternalError as InternalError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         MismatchError as MismatchError,
         MissingError as MissingError,
         NotReplayable as NotReplayable,
+        NotReproducible as NotReproducible,
         PotlError as PotlError,
         Problem as Problem,
         Rejected as Rejected,
@@ -61,6 +63,7 @@ _EXPORTS = {
     "MissingError": "_errors",
     "Noise": "_calibrate",
     "NotReplayable": "_errors",
+    "NotReproducible": "_errors",
     "PEV": "_checks",
     "Policy": "_checks",
     "PotlError": "_errors",
@@ -82,6 +85,7 @@ _EXPORTS = {
     "UsageError": "_errors",
     "calibrate": "_calibrate",
     "check": "_check",
+    "deterministic": "_deterministic",
     "prune": "_prune",
     "record": "_record",
     "verify": "_verify",

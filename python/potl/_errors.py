@@ -29,6 +29,7 @@ __all__ = [
     "MismatchError",
     "MissingError",
     "NotReplayable",
+    "NotReproducible",
     "PotlError",
     "Problem",
     "Rejected",
@@ -68,6 +69,20 @@ class NotReplayable(UsageError):
 
     def __reduce__(self) -> tuple[type[NotReplayable], tuple[tuple[Problem, ...]]]:
         return type(self), (self.problems,)
+
+
+class NotReproducible(UsageError):
+    """Something inside of `potl.deterministic` whose result would depend on the machine.
+
+    Attributes:
+        message: What it is: for an operator, with its name.
+        remedy: What to do instead.
+    """
+
+    def __init__(self, message: str = "", remedy: str = "") -> None:
+        if not remedy:  # from C++ both come in one text
+            message, _, remedy = message.partition("\x1f")
+        super().__init__(message, remedy)
 
 
 class JobMismatch(UsageError):

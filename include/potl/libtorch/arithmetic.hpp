@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reproducible arithmetic under LibTorch: while a guard lives, every tensor operator that its
+// thread calls (backward passes and optimizers included) is a function of its operands' bits alone.
+//
+// Claims: an operator runs as a stock kernel that does one IEEE operation per element (or moves
+// bits), or as potl's kernel, or as a composition of such; docs/operators.md lists which. Any other
+// throws not_reproducible, which names it. Same bits for any number of threads and instruction set.
+// Assumes: tensors on the CPU; the floating-point environment that the guard has tested, in the
+// calling thread and in torch's workers.
+// Cost: one dispatch in C++; none while no guard lives.
+// Cannot see: other threads (an operator there runs as stock), a graph built under a guard whose
+// backward pass runs outside (Python's `potl.deterministic` refuses it), arithmetic in C++ itself.
+//
+// Needs the compiled part of the adapter: link potl::libtorch_arithmetic (docs/libtorch.md).
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <potl/numeric/arithmetic.hpp>
+
+namespace potl::libtorch {
+
+/// An operator whose result would depend on the machine. `remedy` says what to use instead.
+class not_reproducible : public std::runtime_error {
+ public:
+  not_reproducible(const std::string& message, std::string remedy)
+      : std::runtime_error(remedy.empty() ? message : message + " (" + remedy + ")"),
+        message_(message),
+        remedy_(std::move(remedy)) {}
+  const std::string& message() const noexcept { return message_; }
+  const std::string& remedy() const noexcept { return remedy_; }
+
+ private:
+  std::string message_;
+  std::string remedy_;
+};
+
+/// Puts the calling thread under a mode until it is destroyed (in the same thread). Nests, in the
+/// same mode only. Throws not_reproducible when the floating-point environment of this thread or of
+/// a worker of torch's pool is not IEEE's, potl::exception (usage) inside another mode.
+class deterministic_guard {
+ public:
+  explicit deterministic_guard(numeric::arithmetic mode = numeric::arithmetic::ord32);
+  deterministic_guard(const deterministic_guard&) = delete;
+  deterministic_guard& operator=(const deterministic_guard&) = delete;
+  ~deterministic_guard();
+};
+
+/// Gives a block of code (a data loader) stock arithmetic back inside of a guard.
+class stock_guard {
+ public:
+  stock_guard() noexcept;
+  stock_guard(const stock_guard&) = delete;
+  stock_guard& operator=(const stock_guard&) = delete;
+  ~stock_guard();
+
+ private:
+  bool was_on_;
+};
+
+/// How an operator runs under a guard.
+struct operator_entry {
+  std::string name;  ///< as torch spells it, without "aten::", e.g. "add.Tensor"
+  std::string runs;  ///< "exact", "kernel", "composed" or "refused"
+  std::string note;  ///< what is computed, or the remedy
+};
+
+/// Every operator with an entry, by name. What has none and is no composition of others is refused.
+std::vector<operator_entry> operators();
+
+}  // namespace potl::libtorch

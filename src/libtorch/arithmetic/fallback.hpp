@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to operators that have no entry in the table.
+#pragma once
+
+#include <string>
+
+#include <torch/library.h>
+
+namespace potl::libtorch::dispatch {
+
+/// Runs the stock kernel when nothing floating-point goes in or comes out, else refuses.
+::torch::CppFunction boxed_fallback();
+
+/// The same for one operator that has a kernel of its own.
+::torch::CppFunction boxed_refusal();
+
+/// What the table says to do instead; empty when it says nothing.
+std::string remedy_of(const std::string& name);
+
+}  // namespace potl::libtorch::dispatch

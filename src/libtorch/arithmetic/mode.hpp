@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels know of the block that they run in, and how they refuse.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <c10/core/DispatchKeySet.h>
+
+#include <potl/numeric/arithmetic.hpp>
+#include <potl/numeric/executor.hpp>
+
+namespace potl::libtorch::dispatch {
+
+/// The dispatch key that a block switches on in its thread: below autograd and autocast, above the
+/// CPU's kernels, and not used by torch itself.
+constexpr c10::DispatchKey key = c10::DispatchKey::CustomRNGKeyId;
+/// What is left for a stock kernel that is called from one of ours.
+constexpr c10::DispatchKeySet below(c10::DispatchKeySet::FULL_AFTER, key);
+
+/// Registers all operators; the first call does it, before any thread can be under a mode.
+void ensure_registered();
+
+/// The mode of this thread. Refuses when it is not in a block: torch hands its thread-local state
+/// to threads that it starts.
+numeric::arithmetic mode();
+
+/// Whether this thread computes under a mode now.
+bool is_on() noexcept;
+
+/// torch's thread pool.
+const numeric::executor& executor() noexcept;
+
+/// Throws not_reproducible (in Python, potl.NotReproducible).
+[[noreturn]] void refuse(const std::string& message, const std::string& remedy);
+/// What `refuse` calls instead of throwing by itself, when it is set: it throws.
+using thrower = void (*)(const std::string& message, const std::string& remedy);
+void set_thrower(thrower how) noexcept;
+
+/// Numbers of the autograd nodes that a thread has made inside of blocks: [first, last).
+bool made_inside(std::uint64_t thread, std::uint64_t sequence) noexcept;
+
+}  // namespace potl::libtorch::dispatch

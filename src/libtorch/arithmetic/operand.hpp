@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors as the kernels of potl::numeric want them, and results as torch's callers want them.
+//
+// Policy for types: float32 is computed in float32, float64 in float64; bfloat16 and float16 are
+// widened to float32 and every result is rounded once; integers become the default type where torch
+// promotes them. Complex numbers, other types and other devices are refused.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <ATen/core/Tensor.h>
+
+#include "mode.hpp"
+
+namespace potl::libtorch::dispatch {
+
+/// kFloat or kDouble: what `name` computes in for operands of this type.
+c10::ScalarType compute_type(const char* name, c10::ScalarType type);
+
+/// The type of the result of a floating-point function of such an operand.
+c10::ScalarType result_type(const at::Tensor& operand);
+
+/// Refuses devices other than the CPU, and layouts that are no plain strided memory.
+void require_plain(const char* name, const at::Tensor& operand);
+
+/// Whether a kernel has integers alone to work on: then it calls the stock kernel.
+inline bool is_integral(const at::Tensor& operand) {
+  return c10::isIntegralType(operand.scalar_type(), /*includeBool=*/true);
+}
+
+/// Row-major values of that type: the operand itself where it is that already.
+at::Tensor row_major(const char* name, const at::Tensor& operand, c10::ScalarType type);
+
+/// The operand where its elements fill their memory without gaps in some order of dimensions
+/// (channels_last, transposed), else a row-major copy; of that type. For elementwise kernels: they
+/// run over the memory, and `like(...)` makes the result with the same layout.
+at::Tensor dense(const char* name, const at::Tensor& operand, c10::ScalarType type);
+
+/// An uninitialised tensor with the sizes and layout of a dense operand.
+at::Tensor like(const at::Tensor& dense_operand);
+
+/// An uninitialised row-major tensor on the CPU.
+at::Tensor make(c10::IntArrayRef sizes, c10::ScalarType type);
+
+/// The memory of a dense tensor.
+template <class Real>
+std::span<const Real> values(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<Real>(), static_cast<std::size_t>(tensor.numel())};
+}
+template <class Real>
+std::span<Real> mutable_values(const at::Tensor& tensor) {
+  return {tensor.mutable_data_ptr<Real>(), static_cast<std::size_t>(tensor.numel())};
+}
+
+/// `result` rounded to the type that torch's kernel would return.
+at::Tensor rounded_to(const at::Tensor& result, c10::ScalarType type);
+
+/// Resizes `out` like torch's out= forms do, and copies.
+at::Tensor& write_out(const at::Tensor& result, at::Tensor& out);
+
+}  // namespace potl::libtorch::dispatch
