@@ -114,7 +114,7 @@ TEST_CASE("the nearest tie lies between two neighbours of the grid, and no other
 
 TEST_CASE("sums in other orders of the same depth stay within the error bound") {
   std::mt19937_64 random(2);
-  for (const unsigned size : {1, 2, 3, 100, 256, 257, 768, 3072, 20000}) {
+  for (const std::size_t size : {1U, 2U, 3U, 100U, 256U, 257U, 768U, 3072U, 20000U}) {
     const auto terms = static_cast<std::int64_t>(size);
     for (int kind = 0; kind < 3; ++kind) {
       std::vector<float> a(size), b(size);
@@ -160,7 +160,7 @@ TEST_CASE("the depth counts the additions that follow the first product") {
 
 TEST_CASE("the norm is an upper bound with the same bits for every stride") {
   std::mt19937_64 random(3);
-  for (const unsigned size : {0, 1, 7, 8, 9, 100, 5000}) {
+  for (const std::size_t size : {0U, 1U, 7U, 8U, 9U, 100U, 5000U}) {
     const auto terms = static_cast<std::int64_t>(size);
     std::vector<float> x(size), spread(3 * size);
     exact_sum squares;
