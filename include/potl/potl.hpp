@@ -31,6 +31,7 @@
 #include <potl/crypto/tensor_digest.hpp>
 #include <potl/numeric/arithmetic.hpp>
 #include <potl/numeric/binomial.hpp>
+#include <potl/numeric/convolution.hpp>
 #include <potl/numeric/distance.hpp>
 #include <potl/numeric/exact_sum.hpp>
 #include <potl/numeric/executor.hpp>

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <potl/core/error.hpp>
+#include <potl/numeric/convolution.hpp>
+#include <potl/numeric/isa.hpp>
+
+#include "catch.hpp"
+#include "convolution_reference.hpp"
+
+using namespace potl::numeric;
+
+namespace {
+
+enum class inputs { random, huge_range, hostile };
+
+std::vector<float> numbers(std::int64_t count, inputs kind, std::mt19937& generator) {
+  std::normal_distribution<float> normal;
+  const float specials[] = {0.0F,
+                            -0.0F,
+                            1e-45F,
+                            -1e-40F,
+                            3e38F,
+                            -3e38F,
+                            1.0F,
+                            -1.0F,
+                            1e-20F,
+                            -1e-25F,
+                            std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()};
+  std::vector<float> all(static_cast<std::size_t>(count));
+  for (float& value : all) {
+    value = normal(generator);
+    if (kind == inputs::huge_range)
+      value = std::ldexp(value, static_cast<int>(generator() % 200) - 100);
+    if (kind == inputs::hostile && generator() % 8 == 0) {
+      // Infinities and NaN are rarer, or they would be everywhere in the result.
+      const bool rare = generator() % 64 == 0;
+      value = specials[rare ? 10 + generator() % 2 : generator() % 10];
+    }
+  }
+  return all;
+}
+
+std::int64_t size_of(const std::array<std::int64_t, 3>& sizes) {
+  return sizes[0] * sizes[1] * sizes[2];
+}
+
+std::string text(const convolution& g) {
+  std::string all = "n " + std::to_string(g.batch) + " c " + std::to_string(g.in_channels) + " o " +
+                    std::to_string(g.out_channels) + " g " + std::to_string(g.groups);
+  for (const auto& [name, sizes] :
+       {std::pair("input", g.input), std::pair("kernel", g.kernel), std::pair("stride", g.stride),
+        std::pair("padding", g.padding), std::pair("dilation", g.dilation)}) {
+    all += std::string(" ") + name;
+    for (const auto size : sizes) all += " " + std::to_string(size);
+  }
+  return all;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+// All three directions against the definition, at every level of this processor.
+void check(const convolution& g, inputs kind, std::mt19937& generator, const executor& threads) {
+  const auto x_size = g.batch * g.in_channels * size_of(g.input);
+  const auto y_size = g.batch * g.out_channels * size_of(g.output());
+  const auto w_size = g.out_channels * (g.in_channels / g.groups) * size_of(g.kernel);
+  const auto x = numbers(x_size, kind, generator), w = numbers(w_size, kind, generator);
+  const auto dy = numbers(y_size, kind, generator);
+  const auto y = reference::forward(g, x, w, static_cast<std::size_t>(y_size));
+  const auto dx = reference::input_gradient(g, dy, w);
+  const auto dw = reference::weight_gradient(g, x, dy, static_cast<std::size_t>(w_size));
+  const isa before = active_isa();
+  for (const isa level : {isa::portable, isa::avx2, isa::avx512}) {
+    if (cap_isa(level) != level) continue;
+    INFO(text(g) << ", level " << to_string(level) << ", threads " << threads.concurrency());
+    std::vector<float> result(y.size(), -7.0F);
+    convolve(arithmetic::ord32, g, x.data(), w.data(), result.data(), threads);
+    CHECK(same_bits(result, y));
+    result.assign(dx.size(), -7.0F);
+    convolve_input_gradient(arithmetic::ord32, g, dy.data(), w.data(), result.data(), threads);
+    CHECK(same_bits(result, dx));
+    result.assign(dw.size(), -7.0F);
+    convolve_weight_gradient(arithmetic::ord32, g, x.data(), dy.data(), result.data(), threads);
+    CHECK(same_bits(result, dw));
+  }
+  cap_isa(before);
+}
+
+convolution random_geometry(std::mt19937& generator, std::int64_t most_multiplications) {
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(generator() % static_cast<unsigned>(high - low + 1));
+  };
+  for (;;) {
+    convolution g;
+    g.batch = pick(1, 3);
+    g.groups = pick(0, 2) == 0 ? pick(1, 5) : 1;
+    g.in_channels = g.groups * pick(1, g.groups == 1 ? 40 : 4);
+    g.out_channels = g.groups * pick(1, g.groups == 1 ? 40 : 4);
+    const auto dimensions = pick(1, 3);
+    std::int64_t work = g.batch * g.out_channels * (g.in_channels / g.groups);
+    for (auto axis = static_cast<std::size_t>(3 - dimensions); axis < 3; ++axis) {
+      const std::int64_t widths[] = {8, 16, 32, pick(1, 40)};
+      g.input[axis] = widths[pick(0, 3)];
+      g.kernel[axis] = pick(1, 4);
+      g.stride[axis] = pick(1, 3);
+      g.padding[axis] = pick(0, 3);
+      g.dilation[axis] = pick(1, 2);
+      work *= g.kernel[axis] * g.input[axis];
+      if (g.input[axis] + 2 * g.padding[axis] <= g.dilation[axis] * (g.kernel[axis] - 1)) work = -1;
+      if (work < 0) break;
+    }
+    if (work > 0 && work <= most_multiplications) return g;
+  }
+}
+
+convolution square(std::int64_t batch, std::int64_t in, std::int64_t out, std::int64_t size,
+                   std::int64_t kernel, std::int64_t stride, std::int64_t groups = 1) {
+  const auto pad = kernel / 2;
+  return {batch,
+          in,
+          out,
+          groups,
+          {1, size, size},
+          {1, kernel, kernel},
+          {1, stride, stride},
+          {0, pad, pad},
+          {1, 1, 1}};
+}
+
+}  // namespace
+
+TEST_CASE("sampled convolutions have the bits of the definition", "[convolution]") {
+  const unsigned seed = 20260;
+  std::mt19937 generator(seed);
+  const auto pools = {make_thread_pool(1), make_thread_pool(2), make_thread_pool(3),
+                      make_thread_pool(7)};
+  const bool full = std::getenv("POTL_FULL") != nullptr;
+  const int rounds = full ? 400 : 20;
+  for (int round = 0; round < rounds; ++round)
+    for (const auto& pool : pools)
+      check(random_geometry(generator, full && round % 10 == 0 ? 10'000'000 : 300'000),
+            static_cast<inputs>(generator() % 3), generator, *pool);
+}
+
+TEST_CASE("layers of real networks have the bits of the definition", "[convolution]") {
+  std::mt19937 generator(4);
+  const auto pool = make_thread_pool(2);
+  for (const auto& g :
+       {square(2, 3, 16, 32, 3, 1), square(1, 16, 16, 32, 3, 1), square(1, 16, 32, 32, 3, 2),
+        square(1, 32, 32, 16, 3, 1), square(3, 64, 64, 8, 3, 1), square(1, 32, 64, 16, 3, 2),
+        square(2, 16, 32, 32, 1, 2), square(1, 3, 64, 40, 7, 2), square(5, 65, 33, 7, 1, 1),
+        square(2, 30, 29, 14, 3, 1), square(2, 48, 48, 15, 3, 1, 48),
+        square(2, 40, 40, 16, 5, 2, 40), square(1, 700, 20, 6, 1, 1)})
+    check(g, inputs::hostile, generator, *pool);
+}
+
+TEST_CASE("an infinite weight over padding makes NaN, as the definition says", "[convolution]") {
+  const convolution g = square(1, 1, 1, 4, 3, 1);
+  std::vector<float> x(16, 1.0F), w(9, 1.0F), y(16);
+  w[0] = std::numeric_limits<float>::infinity();
+  convolve(arithmetic::ord32, g, x.data(), w.data(), y.data(), inline_executor());
+  CHECK(std::bit_cast<std::uint32_t>(y[0]) == 0x7fc00000U);
+  CHECK(y[5] == std::numeric_limits<float>::infinity());
+}
+
+TEST_CASE("empty convolutions write zeros or nothing", "[convolution]") {
+  convolution none = square(0, 3, 5, 8, 3, 1);
+  std::vector<float> dw(135, 1.0F);
+  convolve_weight_gradient(arithmetic::ord32, none, nullptr, nullptr, dw.data(), inline_executor());
+  CHECK(dw == std::vector<float>(135, 0.0F));
+  none = square(1, 0, 5, 8, 3, 1);
+  std::vector<float> y(320, 1.0F);
+  convolve(arithmetic::ord32, none, nullptr, nullptr, y.data(), inline_executor());
+  CHECK(y == std::vector<float>(320, 0.0F));
+}
+
+TEST_CASE("a geometry that is none is refused", "[convolution]") {
+  CHECK_THROWS_AS(square(1, 4, 6, 8, 3, 1, 3).output(), potl::exception);
+  CHECK_THROWS_AS(square(1, 4, 6, 8, 3, 0).output(), potl::exception);
+  convolution g = square(1, 4, 6, 2, 3, 1);
+  g.padding = {0, 0, 0};
+  CHECK_THROWS_AS(g.output(), potl::exception);
+}
