@@ -44,6 +44,11 @@ class registrar {
   /// The stock kernels: one IEEE operation per element, or none. Costs nothing at run time.
   void exact(std::initializer_list<const char*> names, const char* note);
 
+  void exact_if_known(const std::string& name, const char* note);
+
+  /// `name`, `name_`, `name.out` and the like: all forms with Tensor operands that this torch has.
+  void exact_forms(std::initializer_list<const char*> names, const char* note);
+
   /// The same for real operands, while complex ones are refused; costs one more dispatch:
   /// `r.exact_real<at::_ops::mul_Tensor, at::_ops::mul_out>("...")` (ATen/ops/mul_ops.h).
   template <class... Operators>
@@ -63,6 +68,9 @@ class registrar {
   /// Only for operators that have such a kernel (CompositeExplicitAutograd) and that somebody read.
   void composed(std::initializer_list<const char*> names, const char* note);
 
+  /// The same for a composition that torch has registered as its CPU kernel.
+  void composed_on_cpu(std::initializer_list<const char*> names, const char* note);
+
   void refused(std::initializer_list<const char*> names, const char* remedy);
 
   /// Refuses every composite operator of torch that has no entry: nobody has read it.
@@ -78,6 +86,7 @@ class registrar {
     add_entry(name, "exact", note);
   }
 
+  void pass_through(const char* name);
   void refuse_one(const std::string& name);
   void add_entry(const std::string& name, const char* runs, const char* note);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <map>
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -16,6 +17,13 @@ namespace {
 std::map<std::string, operator_entry>& table() {
   static auto* entries = new std::map<std::string, operator_entry>;
   return *entries;
+}
+
+/// The handle of an operator of aten, by its name in the table.
+std::optional<c10::OperatorHandle> find(const std::string& name) {
+  const std::size_t dot = std::min(name.find('.'), name.size());
+  const std::string overload = dot == name.size() ? "" : name.substr(dot + 1);
+  return c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), overload});
 }
 
 // Never destroyed: at exit other threads may still call operators.
@@ -48,8 +56,35 @@ void registrar::add_entry(const std::string& name, const char* runs, const char*
 
 void registrar::exact(std::initializer_list<const char*> names, const char* note) {
   for (const char* name : names) {
-    library_.impl(name, ::torch::CppFunction::makeFallthrough());
+    pass_through(name);
     add_entry(name, "exact", note);
+  }
+}
+
+void registrar::pass_through(const char* name) {
+  const auto known = find(name);
+  // Without a kernel for the CPU, torch's composite one runs at this key as it does at the CPU's.
+  // (It must: the kernels that select a backend do not know keys that are passed over.)
+  if (known && !known->hasKernelForDispatchKey(c10::DispatchKey::CPU)) return;
+  library_.impl(name, ::torch::CppFunction::makeFallthrough());
+}
+
+void registrar::exact_if_known(const std::string& name, const char* note) {
+  if (find(name)) exact({name.c_str()}, note);
+}
+
+void registrar::exact_forms(std::initializer_list<const char*> names, const char* note) {
+  for (const std::string name : names) {
+    for (const char* form : {"", "_", ".out", ".Tensor", "_.Tensor", ".Tensor_out"}) {
+      exact_if_known(name + form, note);
+    }
+  }
+}
+
+void registrar::composed_on_cpu(std::initializer_list<const char*> names, const char* note) {
+  for (const char* name : names) {
+    pass_through(name);
+    add_entry(name, "composed", note);
   }
 }
 
