@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/numeric/accumulation.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <potl/core/error.hpp>
+
+#include "numeric/ranges.hpp"
+
+namespace potl::numeric {
+namespace {
+
+void require(const accumulation_shape& shape) {
+  if (shape.outer < 0 || shape.rows < 0 || shape.count < 0 || shape.inner < 0) {
+    throw exception({errc::usage, "a shape with a negative size", ""});
+  }
+}
+
+void require(const std::int64_t* index, std::int64_t count, std::int64_t rows) {
+  for (std::int64_t k = 0; k < count; ++k) {
+    if (index[k] < 0 || index[k] >= rows) {
+      throw exception({errc::usage,
+                       "index " + std::to_string(index[k]) + " is out of range for " +
+                           std::to_string(rows) + " rows",
+                       ""});
+    }
+  }
+}
+
+template <class Real>
+struct add {
+  static Real of(Real y, Real x) noexcept { return y + x; }
+};
+template <class Real>
+struct multiply {
+  static Real of(Real y, Real x) noexcept { return y * x; }
+};
+// The sum of equal zeros' signs: max(+0, -0) is +0 = (+0) + (-0); min(+0, -0) is -0.
+template <class Real>
+struct maximum {
+  static Real of(Real y, Real x) noexcept {
+    if (y != y || x != x) return std::numeric_limits<Real>::quiet_NaN();
+    if (y == x) return y == 0 ? y + x : y;
+    return y > x ? y : x;
+  }
+};
+template <class Real>
+struct minimum {
+  static Real of(Real y, Real x) noexcept {
+    if (y != y || x != x) return std::numeric_limits<Real>::quiet_NaN();
+    if (y == x) return y == 0 ? -(-y + -x) : y;
+    return y < x ? y : x;
+  }
+};
+
+/// Calls body with the operation's type, so that loops are compiled for each.
+template <class Real, class Body>
+void with(accumulation op, const Body& body) {
+  switch (op) {
+    case accumulation::add: return body(add<Real>{});
+    case accumulation::multiply: return body(multiply<Real>{});
+    case accumulation::maximum: return body(maximum<Real>{});
+    case accumulation::minimum: return body(minimum<Real>{});
+  }
+}
+
+template <class Op, class Real>
+void combine_row(const Real* __restrict x, Real* __restrict y, std::int64_t count) noexcept {
+  for (std::int64_t i = 0; i < count; ++i) y[i] = Op::of(y[i], x[i]);
+}
+
+/// Positions sorted by index, those of equal indices in ascending order; begin[j] is where the
+/// j-th distinct index starts.
+struct lists {
+  std::vector<std::int64_t> positions;
+  std::vector<std::int64_t> begin;
+};
+
+lists sorted(std::span<const std::int64_t> index) {
+  lists out;
+  out.positions.resize(index.size());
+  std::iota(out.positions.begin(), out.positions.end(), std::int64_t{0});
+  const auto at = [&](std::int64_t k) { return index[static_cast<std::size_t>(k)]; };
+  std::sort(out.positions.begin(), out.positions.end(),
+            [&](std::int64_t a, std::int64_t b) { return at(a) != at(b) ? at(a) < at(b) : a < b; });
+  for (std::size_t k = 0; k < out.positions.size(); ++k) {
+    if (k == 0 || at(out.positions[k]) != at(out.positions[k - 1])) {
+      out.begin.push_back(static_cast<std::int64_t>(k));
+    }
+  }
+  out.begin.push_back(static_cast<std::int64_t>(out.positions.size()));
+  return out;
+}
+
+template <class Real>
+void rows(accumulation op, const accumulation_shape& shape, std::span<const std::int64_t> index,
+          const Real* x, Real* y, const executor& workers) {
+  require(shape);
+  if (static_cast<std::int64_t>(index.size()) != shape.count) {
+    throw exception({errc::usage, "accumulate_rows needs one index per row of x", ""});
+  }
+  require(index.data(), shape.count, shape.rows);
+  if (shape.outer == 0 || shape.count == 0 || shape.inner == 0) return;
+  const lists by_row = sorted(index);
+  const auto distinct = static_cast<std::int64_t>(by_row.begin.size()) - 1;
+  const std::int64_t cost = shape.inner * (1 + shape.count / distinct);
+  with<Real>(op, [&]<class Op>(Op) {
+    for_ranges(workers, shape.outer * distinct, cost, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t task = begin; task < end; ++task) {
+        const std::int64_t o = task / distinct;
+        const auto j = static_cast<std::size_t>(task % distinct);
+        const std::int64_t row = index[static_cast<std::size_t>(
+            by_row.positions[static_cast<std::size_t>(by_row.begin[j])])];
+        Real* target = y + (o * shape.rows + row) * shape.inner;
+        for (std::int64_t k = by_row.begin[j]; k < by_row.begin[j + 1]; ++k) {
+          const std::int64_t from = by_row.positions[static_cast<std::size_t>(k)];
+          combine_row<Op>(x + (o * shape.count + from) * shape.inner, target, shape.inner);
+        }
+      }
+    });
+  });
+}
+
+template <class Real>
+void elements(accumulation op, const accumulation_shape& shape, const std::int64_t* index,
+              const Real* x, Real* y, const executor& workers) {
+  require(shape);
+  require(index, shape.outer * shape.count * shape.inner, shape.rows);
+  if (shape.outer == 0 || shape.count == 0 || shape.inner == 0) return;
+  // Columns o, i are independent; neighbouring ones stay in one task, for the sake of the cache.
+  with<Real>(op, [&]<class Op>(Op) {
+    const std::int64_t columns = shape.outer * shape.inner;
+    for_ranges(workers, columns, shape.count, [&](std::int64_t begin, std::int64_t end) {
+      while (begin < end) {
+        const std::int64_t o = begin / shape.inner;
+        const std::int64_t first = begin % shape.inner;
+        const std::int64_t last = std::min(shape.inner, first + (end - begin));
+        Real* target = y + o * shape.rows * shape.inner;
+        for (std::int64_t k = 0; k < shape.count; ++k) {
+          const std::int64_t row = (o * shape.count + k) * shape.inner;
+          for (std::int64_t i = first; i < last; ++i) {
+            Real& value = target[index[row + i] * shape.inner + i];
+            value = Op::of(value, x[row + i]);
+          }
+        }
+        begin += last - first;
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void accumulate_rows(accumulation op, const accumulation_shape& shape,
+                     std::span<const std::int64_t> index, const float* x, float* y,
+                     const executor& workers) {
+  rows(op, shape, index, x, y, workers);
+}
+void accumulate_rows(accumulation op, const accumulation_shape& shape,
+                     std::span<const std::int64_t> index, const double* x, double* y,
+                     const executor& workers) {
+  rows(op, shape, index, x, y, workers);
+}
+void accumulate_elements(accumulation op, const accumulation_shape& shape,
+                         const std::int64_t* index, const float* x, float* y,
+                         const executor& workers) {
+  elements(op, shape, index, x, y, workers);
+}
+void accumulate_elements(accumulation op, const accumulation_shape& shape,
+                         const std::int64_t* index, const double* x, double* y,
+                         const executor& workers) {
+  elements(op, shape, index, x, y, workers);
+}
+
+}  // namespace potl::numeric
