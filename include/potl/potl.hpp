@@ -29,6 +29,7 @@
 #include <potl/crypto/signature.hpp>
 #include <potl/crypto/signed_note.hpp>
 #include <potl/crypto/tensor_digest.hpp>
+#include <potl/numeric/accumulation.hpp>
 #include <potl/numeric/arithmetic.hpp>
 #include <potl/numeric/binomial.hpp>
 #include <potl/numeric/convolution.hpp>
@@ -38,7 +39,9 @@
 #include <potl/numeric/fp_environment.hpp>
 #include <potl/numeric/isa.hpp>
 #include <potl/numeric/matrix.hpp>
+#include <potl/numeric/pooling.hpp>
 #include <potl/numeric/random.hpp>
+#include <potl/numeric/resampling.hpp>
 #include <potl/numeric/rounding.hpp>
 #include <potl/numeric/soundness.hpp>
 #include <potl/policy.hpp>
