@@ -37,6 +37,7 @@
 #include <potl/numeric/exact_sum.hpp>
 #include <potl/numeric/executor.hpp>
 #include <potl/numeric/fp_environment.hpp>
+#include <potl/numeric/gemm.hpp>
 #include <potl/numeric/isa.hpp>
 #include <potl/numeric/matrix.hpp>
 #include <potl/numeric/pooling.hpp>

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a product is cut: into column blocks of B that are copied into panels once, tasks of some
+// rows and columns of C that run in parallel, chunks of k, and tiles. Neither the cut nor the order
+// of tasks touches the sums: each element of C is the sum of its chunks in ascending order, and
+// each chunk one chain, as docs/gemm.md defines them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include <potl/numeric/executor.hpp>
+#include <potl/numeric/matrix.hpp>
+
+#include "numeric/gemm/kernels.hpp"
+#include "numeric/gemm/scratch.hpp"
+
+namespace potl::numeric::detail {
+
+template <class From, class Value>
+struct product {
+  const kernels<From, Value>& body;
+  matrix<const From> a;
+  matrix<const From> b;
+  std::int64_t chunk = 512;
+  const std::int64_t* order = nullptr;  ///< a permutation of k; null: ascending
+  const executor& threads;
+};
+
+/// A part of C.
+struct area {
+  std::int64_t row = 0, column = 0, rows = 0, columns = 0;
+};
+
+/// Tiles go straight to C, whose columns are adjacent.
+template <class Value>
+struct to_memory {
+  Value* c = nullptr;
+  std::int64_t c_row = 0;
+  bool streamed = false;
+  static constexpr bool finishes = false;
+  void finish(const area&, const Value*, std::int64_t) const noexcept {}
+};
+
+constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) noexcept {
+  return (value + by - 1) / by;
+}
+
+template <class From, class Value, class Output>
+class blocked {
+ public:
+  blocked(const product<From, Value>& p, const Output& output)
+      : p_(p),
+        output_(output),
+        rows_(p.a.rows),
+        columns_(p.b.columns),
+        depth_(p.a.columns),
+        chunks_(divided_up(depth_, p.chunk)),
+        panels_(divided_up(rows_, p.body.rows)) {}
+
+  /// Precondition: no extent is 0.
+  void run() const {
+    if (splits_chunks()) return run_chunks();
+    const bool pack_b = must_pack_b();
+    // So that the panels of a column block stay in the outer caches.
+    std::int64_t width = columns_;
+    if (pack_b) {
+      const std::int64_t fitting = packed_bytes / (depth_ * std::int64_t{sizeof(Value)});
+      width = std::clamp(fitting / p_.body.columns, std::int64_t{1}, most_panels) * p_.body.columns;
+      width = std::min(width, divided_up(columns_, p_.body.columns) * p_.body.columns);
+    }
+    for (std::int64_t from = 0; from < columns_; from += width) {
+      run_columns(from, std::min(width, columns_ - from), pack_b);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t packed_bytes = std::int64_t{16} << 20;
+  static constexpr std::int64_t most_panels = 256;
+  static constexpr std::int64_t inner_bytes = std::int64_t{1} << 20;  // of B, in the second cache
+  static constexpr std::int64_t task_panels = 16;
+  static constexpr std::int64_t serial_work = 200000;  // products that pay for no thread
+  static constexpr bool same_type = sizeof(From) == sizeof(Value);
+
+  bool must_pack_b() const noexcept {
+    if (!same_type || p_.order != nullptr || p_.b.column_stride != 1) return true;
+    if (panels_ <= 2) return false;
+    // Rows far apart share cache sets and touch a page each.
+    return p_.b.row_stride < 0 || p_.b.row_stride * std::int64_t{sizeof(From)} > 512;
+  }
+
+  // Whether tiles read A where it lies: in a few columns of C each element is used a few times.
+  bool must_pack_a(std::int64_t width) const noexcept {
+    if (!same_type || p_.order != nullptr) return true;
+    if (p_.a.column_stride != 1 && p_.a.row_stride != 1) return true;
+    return width > 4 * p_.body.columns;
+  }
+
+  std::int64_t concurrency() const noexcept {
+    if (rows_ * columns_ * depth_ < serial_work) return 1;
+    return static_cast<std::int64_t>(p_.threads.concurrency());
+  }
+
+  void run_columns(std::int64_t from, std::int64_t width, bool pack_b) const {
+    const std::int64_t panel_columns = p_.body.columns;
+    const std::int64_t panel_count = divided_up(width, panel_columns);
+    const std::int64_t threads = concurrency();
+    Value* packed = nullptr;
+    if (pack_b) {
+      static thread_local scratch memory;
+      packed = memory.get<Value>(static_cast<std::size_t>(panel_count * panel_columns * depth_));
+      const auto pack = [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t at = begin; at < end; ++at) {
+          const std::int64_t c = at / panel_count, j = at % panel_count;
+          pack_columns(c, from + j * panel_columns,
+                       std::min(panel_columns, width - j * panel_columns),
+                       packed_panel(packed, panel_count, c, j));
+        }
+      };
+      share(threads, chunks_ * panel_count, 1, pack);
+    }
+    // Tasks of whole row panels; columns are cut too where there are few rows.
+    const std::int64_t wanted = threads == 1 ? 1 : 3 * threads;
+    const std::int64_t row_parts =
+        std::min(panels_, std::max(wanted, divided_up(panels_, task_panels)));
+    const std::int64_t row_step = divided_up(panels_, row_parts);
+    const std::int64_t row_tasks = divided_up(panels_, row_step);
+    const std::int64_t column_parts = std::clamp(wanted / row_tasks, std::int64_t{1}, panel_count);
+    const std::int64_t column_step = divided_up(panel_count, column_parts);
+    const std::int64_t column_tasks = divided_up(panel_count, column_step);
+    share(threads, row_tasks * column_tasks, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t task = begin; task < end; ++task) {
+        const std::int64_t i = task / column_tasks * row_step;
+        const std::int64_t j = task % column_tasks * column_step;
+        run_task({from, width, packed, panel_count}, i, std::min(panels_, i + row_step), j,
+                 std::min(panel_count, j + column_step));
+      }
+    });
+  }
+
+  // Calls body(begin, end) for parts of [0, count).
+  template <class Body>
+  void share(std::int64_t threads, std::int64_t count, std::int64_t least, const Body& body) const {
+    const std::int64_t parts = std::min(divided_up(count, least), 4 * threads);
+    if (threads == 1 || parts < 2) return body(0, count);
+    p_.threads.run(static_cast<std::size_t>(parts), [&](std::size_t part) {
+      const auto at = static_cast<std::int64_t>(part);
+      body(count * at / parts, count * (at + 1) / parts);
+    });
+  }
+
+  struct column_block {
+    std::int64_t from = 0;
+    std::int64_t width = 0;
+    const Value* packed = nullptr;
+    std::int64_t panels = 0;
+  };
+
+  Value* packed_panel(Value* packed, std::int64_t panel_count, std::int64_t c,
+                      std::int64_t j) const noexcept {
+    const std::int64_t length = std::min(p_.chunk, depth_ - c * p_.chunk);
+    return packed + (c * p_.chunk * panel_count + j * length) * p_.body.columns;
+  }
+
+  void pack_columns(std::int64_t c, std::int64_t column, std::int64_t lanes, Value* to) const {
+    const std::int64_t k = c * p_.chunk;
+    panel<From, Value> part;
+    part.from = p_.b.data + column * p_.b.column_stride;
+    part.lane_stride = p_.b.column_stride;
+    part.step = p_.b.row_stride;
+    part.depth = std::min(p_.chunk, depth_ - k);
+    part.lanes = static_cast<int>(lanes);
+    part.width = p_.body.columns;
+    part.to = to;
+    start_at(k, part);
+    p_.body.pack(part);
+  }
+
+  void pack_rows(std::int64_t c, std::int64_t row, std::int64_t lanes, Value* to) const {
+    const std::int64_t k = c * p_.chunk;
+    panel<From, Value> part;
+    part.from = p_.a.data + row * p_.a.row_stride;
+    part.lane_stride = p_.a.row_stride;
+    part.step = p_.a.column_stride;
+    part.depth = std::min(p_.chunk, depth_ - k);
+    part.lanes = static_cast<int>(lanes);
+    part.width = p_.body.rows;
+    part.to = to;
+    start_at(k, part);
+    p_.body.pack(part);
+  }
+
+  void start_at(std::int64_t k, panel<From, Value>& part) const noexcept {
+    if (p_.order == nullptr) {
+      part.from += k * part.step;
+    } else {
+      part.order = p_.order + k;
+    }
+  }
+
+  // Rows are dealt evenly to the panels: a last panel of one row would wait for its own chain.
+  std::int64_t first_row(std::int64_t row_panel) const noexcept {
+    return rows_ * row_panel / panels_;
+  }
+
+  void run_task(const column_block& block, std::int64_t row_begin, std::int64_t row_end,
+                std::int64_t column_begin, std::int64_t column_end) const {
+    const std::int64_t tile_rows = p_.body.rows, tile_columns = p_.body.columns;
+    const bool pack_a = must_pack_a(block.width);
+    static thread_local scratch a_memory;
+    static thread_local scratch c_memory;
+    Value* packed_a = nullptr;
+    if (pack_a) {
+      packed_a = a_memory.get<Value>(
+          static_cast<std::size_t>((row_end - row_begin) * tile_rows * std::min(p_.chunk, depth_)));
+    }
+    const std::int64_t top = first_row(row_begin);
+    const std::int64_t left = column_begin * tile_columns;
+    const std::int64_t right = std::min(column_end * tile_columns, block.width);
+    Value* c = nullptr;
+    std::int64_t c_row = 0;
+    if constexpr (Output::finishes) {
+      c_row = (column_end - column_begin) * tile_columns;
+      c = c_memory.get<Value>(static_cast<std::size_t>((first_row(row_end) - top) * c_row));
+    } else {
+      c_row = output_.c_row;
+      c = output_.c + top * c_row + block.from + left;
+    }
+    for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+      const std::int64_t k = chunk * p_.chunk;
+      const std::int64_t length = std::min(p_.chunk, depth_ - k);
+      if (pack_a) {
+        for (std::int64_t i = row_begin; i < row_end; ++i) {
+          pack_rows(chunk, first_row(i), first_row(i + 1) - first_row(i),
+                    packed_a + (i - row_begin) * tile_rows * length);
+        }
+      }
+      const std::int64_t inner = std::max<std::int64_t>(
+          1, inner_bytes / (length * tile_columns * std::int64_t{sizeof(Value)}));
+      for (std::int64_t begin = column_begin; begin < column_end; begin += inner) {
+        const std::int64_t end = std::min(column_end, begin + inner);
+        for (std::int64_t i = row_begin; i < row_end; ++i) {
+          tile<Value> t;
+          const std::int64_t row = first_row(i);
+          t.rows = static_cast<int>(first_row(i + 1) - row);
+          t.depth = length;
+          set_a(t, row, k, pack_a ? packed_a + (i - row_begin) * tile_rows * length : nullptr);
+          t.c_row = c_row;
+          t.first = chunk == 0;
+          t.last = chunk == chunks_ - 1;
+          for (std::int64_t j = begin; j < end; ++j) {
+            const std::int64_t column = j * tile_columns;
+            t.columns = static_cast<int>(std::min(tile_columns, right - column));
+            set_b(t, block, chunk, j);
+            t.c = c + (row - top) * c_row + (column - left);
+            if constexpr (Output::finishes) {
+              p_.body.multiply(t);
+              if (t.last) {
+                output_.finish({row, block.from + column, t.rows, t.columns}, t.c, c_row);
+              }
+            } else {
+              t.streamed = output_.streamed && t.last && t.first;
+              p_.body.multiply(t);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  void set_a(tile<Value>& t, std::int64_t row, std::int64_t k, const Value* packed) const noexcept {
+    if (packed != nullptr) {
+      t.a = packed;
+      t.a_row = 1;
+      t.a_step = p_.body.rows;
+      return;
+    }
+    if constexpr (same_type) {
+      t.a = p_.a.data + row * p_.a.row_stride + k * p_.a.column_stride;
+      t.a_row = p_.a.row_stride;
+      t.a_step = p_.a.column_stride;
+    }
+  }
+
+  void set_b(tile<Value>& t, const column_block& block, std::int64_t chunk,
+             std::int64_t j) const noexcept {
+    if (block.packed != nullptr) {
+      t.b = packed_panel(const_cast<Value*>(block.packed), block.panels, chunk, j);
+      t.b_step = p_.body.columns;
+      return;
+    }
+    if constexpr (same_type) {
+      t.b = p_.b.data + chunk * p_.chunk * p_.b.row_stride + block.from + j * p_.body.columns;
+      t.b_step = p_.b.row_stride;
+    }
+  }
+
+  // A small C and many k, as weight gradients have: chunks run in parallel and are added in order.
+  bool splits_chunks() const noexcept {
+    const std::int64_t threads = concurrency();
+    const std::int64_t tiles = panels_ * divided_up(columns_, p_.body.columns);
+    return threads > 1 && chunks_ >= 4 * threads && tiles < 16 * threads && p_.order == nullptr;
+  }
+
+  void run_chunks() const {
+    static thread_local scratch memory;
+    const std::int64_t size = rows_ * columns_;
+    const std::int64_t together = std::clamp<std::int64_t>(
+        packed_bytes / (size * std::int64_t{sizeof(Value)}) - 1, concurrency(), chunks_);
+    Value* sums = memory.get<Value>(static_cast<std::size_t>(size * (together + 1)));
+    Value* parts = sums + size;
+    for (std::int64_t done = 0; done < chunks_; done += together) {
+      const std::int64_t count = std::min(together, chunks_ - done);
+      share(concurrency(), count, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t at = begin; at < end; ++at) {
+          const std::int64_t k = (done + at) * p_.chunk;
+          const std::int64_t length = std::min(p_.chunk, depth_ - k);
+          matrix<const From> a = p_.a, b = p_.b;
+          a.data += k * a.column_stride;
+          b.data += k * b.row_stride;
+          a.columns = b.rows = length;
+          const product<From, Value> part{p_.body, a, b, p_.chunk, nullptr, inline_executor()};
+          blocked<From, Value, to_memory<Value>>(part, {parts + at * size, columns_}).run();
+        }
+      });
+      share(concurrency(), rows_, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t at = 0; at < count; ++at) {
+          add(sums, parts + at * size, begin * columns_, end * columns_, done + at == 0);
+        }
+      });
+    }
+    share(concurrency(), rows_, 1,
+          [&](std::int64_t begin, std::int64_t end) { write_sums(sums, begin, end); });
+  }
+
+  static void add(Value* sums, const Value* part, std::int64_t begin, std::int64_t end,
+                  bool first) noexcept {
+    if (first) {
+      std::copy(part + begin, part + end, sums + begin);
+    } else {
+      for (std::int64_t i = begin; i < end; ++i) sums[i] += part[i];
+    }
+  }
+
+  void write_sums(Value* sums, std::int64_t begin, std::int64_t end) const {
+    for (std::int64_t i = begin * columns_; i < end * columns_; ++i) {
+      sums[i] = sums[i] != sums[i] ? std::numeric_limits<Value>::quiet_NaN() : sums[i];
+    }
+    if constexpr (Output::finishes) {
+      output_.finish({begin, 0, end - begin, columns_}, sums + begin * columns_, columns_);
+    } else {
+      for (std::int64_t i = begin; i < end; ++i) {
+        std::copy(sums + i * columns_, sums + (i + 1) * columns_, output_.c + i * output_.c_row);
+      }
+    }
+  }
+
+  const product<From, Value>& p_;
+  const Output& output_;
+  std::int64_t rows_, columns_, depth_, chunks_, panels_;
+};
+
+template <class From, class Value, class Output>
+void multiply_blocked(const product<From, Value>& p, const Output& output) {
+  blocked<From, Value, Output>(p, output).run();
+}
+
+}  // namespace potl::numeric::detail

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the blocking of a matrix product (blocked.hpp) asks of an instruction set: a tile of the
+// product, and copies of operands in the order in which tiles read them. Each body is a table of
+// functions; files compiled for one instruction set hold nothing else.
+#pragma once
+
+#include <cstdint>
+
+#include <potl/numeric/isa.hpp>
+
+namespace potl::numeric::detail {
+
+/// C[i][j] (+)= the chain over k of A[i][k] B[k][j], for one tile and one chunk of k.
+template <class Value>
+struct tile {
+  const Value* a = nullptr;  ///< (i, k) lies at a[i * a_row + k * a_step]; one of the two is 1
+  std::int64_t a_row = 1;
+  std::int64_t a_step = 0;
+  const Value* b = nullptr;  ///< (k, j) lies at b[k * b_step + j]
+  std::int64_t b_step = 0;
+  Value* c = nullptr;  ///< (i, j) lies at c[i * c_row + j]
+  std::int64_t c_row = 0;
+  std::int64_t depth = 0;  ///< number of k, at least 1
+  int rows = 0;            ///< 1 to the table's
+  int columns = 0;         ///< 1 to the table's
+  bool first = true;       ///< C is set, not added to
+  bool last = true;        ///< NaN are made canonical
+  bool streamed = false;   ///< C is not needed soon: whole cache lines may bypass the caches
+};
+
+/// to[k * width + lane] = from[lane * lane_stride + order(k) * step], zero for lanes beyond
+/// `lanes`.
+template <class From, class Value>
+struct panel {
+  const From* from = nullptr;
+  std::int64_t lane_stride = 1;
+  std::int64_t step = 0;
+  std::int64_t depth = 0;
+  int lanes = 0;
+  int width = 0;
+  const std::int64_t* order = nullptr;  ///< null: ascending
+  Value* to = nullptr;
+};
+
+/// The functions for one instruction set: operands of type From, arithmetic in Value.
+template <class From, class Value>
+struct kernels {
+  int rows = 0;     ///< of the largest tile
+  int columns = 0;  ///< of the largest tile
+  void (*multiply)(const tile<Value>&) = nullptr;
+  void (*pack)(const panel<From, Value>&) = nullptr;
+};
+
+using kernels_f32 = kernels<float, float>;
+using kernels_f64 = kernels<double, double>;
+using kernels_widening = kernels<float, double>;
+
+const kernels_f32& portable_f32() noexcept;
+const kernels_f64& portable_f64() noexcept;
+const kernels_widening& portable_widening() noexcept;
+#if defined(__x86_64__)
+const kernels_f32& avx2_f32() noexcept;
+const kernels_f64& avx2_f64() noexcept;
+const kernels_widening& avx2_widening() noexcept;
+const kernels_f32& avx512_f32() noexcept;
+const kernels_f64& avx512_f64() noexcept;
+const kernels_widening& avx512_widening() noexcept;
+#endif
+
+}  // namespace potl::numeric::detail

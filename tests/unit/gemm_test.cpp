@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every mode equals its definition on drawn shapes, layouts and hostile operands, at every level of
+// the instruction set and with any number of threads; POTL_FULL=1 draws 2,000 shapes.
+#include <cstdlib>
+#include <string>
+
+#include <potl/core/error.hpp>
+#include <potl/crypto/hasher.hpp>
+#include <potl/numeric/gemm.hpp>
+#include <potl/numeric/isa.hpp>
+
+#include "catch.hpp"
+#include "gemm_cases.hpp"
+#include "gemm_definition.hpp"
+
+using namespace potl::numeric;
+
+namespace {
+
+constexpr std::uint64_t quick_cases = 160;
+constexpr std::uint64_t full_cases = 2000;
+
+bool full() {
+  const char* value = std::getenv("POTL_FULL");
+  return value != nullptr && *value == '1';
+}
+
+std::uint64_t case_count() { return full() ? full_cases : quick_cases; }
+
+/// Caps the level while it lives.
+class level_cap {
+ public:
+  explicit level_cap(isa level) : before_(active_isa()), active_(cap_isa(level)) {}
+  ~level_cap() { cap_isa(before_); }
+  level_cap(const level_cap&) = delete;
+  level_cap& operator=(const level_cap&) = delete;
+  isa active() const { return active_; }
+
+ private:
+  isa before_, active_;
+};
+
+std::vector<isa> levels() {
+  std::vector<isa> out;
+  for (const isa level : {isa::portable, isa::avx2, isa::avx512, isa::vnni}) {
+    if (level <= processor_isa()) out.push_back(level);
+  }
+  return out;
+}
+
+template <class Element>
+std::string bits_of(const std::vector<Element>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Element)};
+}
+
+// The whole memory of C after the product: what lies between its elements must stay.
+template <class Element, class Define>
+std::vector<Element> expected(gemm_cases::one_case<Element>& one, const Define& define) {
+  gemm_cases::placed<Element> c = one.c;
+  const auto view = c.view();
+  std::vector<std::vector<Element>> columns;
+  for (std::int64_t j = 0; j < c.columns; ++j) columns.push_back(gemm_cases::column(one.b, j));
+  for (std::int64_t i = 0; i < c.rows; ++i) {
+    const std::vector<Element> row = gemm_cases::row(one.a, i);
+    for (std::int64_t j = 0; j < c.columns; ++j)
+      view(i, j) = define(row, columns[static_cast<std::size_t>(j)]);
+  }
+  return c.memory;
+}
+
+// Runs every case at every level; threads vary with the case. Returns one digest of all results.
+template <class Element, class Define, class Multiply>
+std::string digest_of_cases(const Define& define, const Multiply& multiply) {
+  static constexpr std::size_t thread_counts[] = {1, 2, 3, 4, 7, 8};
+  std::vector<std::unique_ptr<executor>> pools;
+  for (const std::size_t threads : thread_counts) pools.push_back(make_thread_pool(threads));
+  potl::sha256 hash;
+  for (std::uint64_t number = 0; number < case_count(); ++number) {
+    auto one = gemm_cases::draw<Element>(number);
+    const std::string wanted = bits_of(expected(one, define));
+    for (const isa level : levels()) {
+      const level_cap cap(level);
+      auto c = one.c;
+      const auto& pool = *pools[(number + static_cast<std::size_t>(level)) % pools.size()];
+      multiply(one.a.view(), one.b.view(), c.view(), pool);
+      INFO("case " << number << " at " << to_string(level) << " with " << pool.concurrency()
+                   << " threads: " << one.extent.rows << " x " << one.extent.columns << " x "
+                   << one.extent.depth << ", kind " << static_cast<int>(one.what));
+      REQUIRE((bits_of(c.memory) == wanted));
+    }
+    hash.update({reinterpret_cast<const std::uint8_t*>(wanted.data()), wanted.size()});
+  }
+  return hash.finish().hex();
+}
+
+std::string digest_of_mode(arithmetic mode,
+                           float (*define)(const std::vector<float>&, const std::vector<float>&)) {
+  return digest_of_cases<float>(define, [mode](auto a, auto b, auto c, const executor& threads) {
+    gemm(mode, a, b, c, threads);
+  });
+}
+
+using row = std::vector<float>;
+
+}  // namespace
+
+TEST_CASE("ord32 is the chain of its definition", "[gemm]") {
+  const auto digest = digest_of_mode(arithmetic::ord32, gemm_definition::ordered<float>);
+  CHECK(digest ==
+        (full() ? "FULL" : "afd4d96368c3eedc6420a2b495d9a783246f0160c71ce1a0cb754407ef4b29db"));
+}
+
+TEST_CASE("ord64 is the chain of its definition", "[gemm]") {
+  const auto digest = digest_of_cases<double>(
+      gemm_definition::ordered<double>,
+      [](auto a, auto b, auto c, const executor& threads) { gemm_ord64(a, b, c, threads); });
+  CHECK(digest ==
+        (full() ? "FULL" : "feac92bcb172c0a252b95f20fef786c6cfc65a0c0e0d18b3e1a8fe4014860350"));
+}
+
+TEST_CASE("cr32 is the exact dot product rounded once", "[gemm]") {
+  const auto digest = digest_of_mode(arithmetic::cr32, [](const row& a, const row& b) {
+    return gemm_definition::rounded(a, b, 32);
+  });
+  CHECK(digest ==
+        (full() ? "FULL" : "c8f8bd8907701b545b2c658c3ee2b91f88066e7c1f960e36ccbcf07ba049bccf"));
+}
+
+TEST_CASE("xint24 is the scaled integer dot product", "[gemm]") {
+  const auto digest = digest_of_mode(arithmetic::xint24, [](const row& a, const row& b) {
+    return gemm_definition::scaled_integers(a, b, 24);
+  });
+  CHECK(digest ==
+        (full() ? "FULL" : "ac062e8ca358b42d446450203e2442605ed800f659506e83b87096ea6a48de57"));
+}
+
+TEST_CASE("xint16 is the scaled integer dot product", "[gemm]") {
+  const auto digest = digest_of_mode(arithmetic::xint16, [](const row& a, const row& b) {
+    return gemm_definition::scaled_integers(a, b, 16);
+  });
+  CHECK(digest ==
+        (full() ? "FULL" : "40468ded51ad86714708c8e0da5da1780f5b2fda259f93e935d7f8f13129b38f"));
+}
+
+TEST_CASE("no terms give +0, and an empty C is left alone", "[gemm]") {
+  for (const auto mode : {arithmetic::ord32, arithmetic::cr32, arithmetic::xint24}) {
+    std::vector<float> c(6, -3.0F);
+    gemm(mode, {nullptr, 2, 0, 0, 1}, {nullptr, 0, 3, 3, 1}, row_major(c.data(), 2, 3),
+         inline_executor());
+    CHECK(bits_of(c) == std::string(24, '\0'));
+    gemm(mode, {nullptr, 0, 5, 5, 1}, {nullptr, 5, 0, 0, 1}, {nullptr, 0, 0, 0, 1},
+         inline_executor());
+  }
+}
+
+TEST_CASE("a batch is one product after the other", "[gemm]") {
+  constexpr std::int64_t count = 9, m = 5, n = 19, k = 33;
+  gemm_cases::source from(5);
+  std::vector<float> a(count * m * k), b(count * k * n), c(count * m * n), wanted(count * m * n);
+  for (float& x : a) x = gemm_cases::element(gemm_cases::kind::ordinary, 0, from);
+  for (float& x : b) x = gemm_cases::element(gemm_cases::kind::ordinary, 0, from);
+  const gemm_batch batch{count, m * k, k * n, m * n};
+  for (const auto mode : {arithmetic::ord32, arithmetic::cr32, arithmetic::xint24}) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      gemm(mode, row_major<const float>(a.data() + i * m * k, m, k),
+           row_major<const float>(b.data() + i * k * n, k, n),
+           row_major(wanted.data() + i * m * n, m, n), inline_executor());
+    }
+    for (const std::size_t threads : {1U, 3U, 16U}) {
+      c.assign(c.size(), 0.0F);
+      gemm(mode, batch, row_major<const float>(a.data(), m, k),
+           row_major<const float>(b.data(), k, n), row_major(c.data(), m, n),
+           *make_thread_pool(threads));
+      CHECK(bits_of(c) == bits_of(wanted));
+    }
+  }
+}
+
+TEST_CASE("shapes that do not fit, and log64 without its log, are misuse", "[gemm]") {
+  std::vector<float> x(64);
+  const auto view = [&](std::int64_t rows, std::int64_t columns) {
+    return row_major(x.data(), rows, columns);
+  };
+  const auto product = [&](arithmetic mode, auto a, auto b, auto c) {
+    gemm(mode, a, b, c, inline_executor());
+  };
+  CHECK_THROWS_AS(product(arithmetic::ord32, view(2, 3), view(2, 3), view(2, 3)), potl::exception);
+  CHECK_THROWS_AS(product(arithmetic::ord32, view(2, 3), view(3, 2), view(3, 2)), potl::exception);
+  CHECK_THROWS_AS(product(arithmetic::log64, view(2, 3), view(3, 2), view(2, 2)), potl::exception);
+  CHECK_THROWS_AS(gemm_log64(view(2, 2), view(2, 2), view(2, 2), {22, 0}, inline_executor()),
+                  potl::exception);
+}
