@@ -44,6 +44,9 @@
 #include <potl/numeric/random.hpp>
 #include <potl/numeric/resampling.hpp>
 #include <potl/numeric/rounding.hpp>
+#include <potl/numeric/rounding_log.hpp>
+#include <potl/numeric/rounding_referee.hpp>
+#include <potl/numeric/rounding_session.hpp>
 #include <potl/numeric/soundness.hpp>
 #include <potl/policy.hpp>
 #include <potl/report.hpp>

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The auditor's half of a session.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include <potl/numeric/rounding_session.hpp>
+
+#include "numeric/rounding_log/directions.hpp"
+
+namespace potl::numeric {
+namespace {
+
+// Operands kept for a proof of bias, per step.
+constexpr std::size_t kept_bytes_limit = std::size_t{16} * 1024 * 1024;
+
+double step_of(const tie& nearest) {
+  return 2 * (nearest.midpoint - static_cast<double>(nearest.lower));
+}
+
+}  // namespace
+
+fraud_proof rounding_session::proof_of(log_fault fault, const fraud_element* element) const {
+  fraud_proof out{fault, step_, log_bytes_, {}};
+  if (element != nullptr) out.elements.push_back(*element);
+  return out;
+}
+
+void rounding_session::reject(log_fault fault, std::string message,
+                              std::optional<fraud_proof> proof) {
+  ++audit_.rejected;
+  if (audit_.rejections.size() == max_rejections) return;
+  audit_.rejections.push_back({fault, std::move(message), std::move(proof)});
+}
+
+std::uint64_t rounding_session::follow(std::span<float> results, std::span<const near_tie> ties,
+                                       const element_operands& operands) {
+  const std::uint64_t before = audit_.corrections;
+  const std::uint64_t end = values_ + results.size();
+  auto own = ties.begin();
+  audit_.own_ties += ties.size();
+  for (const near_tie& each : ties) {
+    const double step = step_of(nearest_tie(each.value, options_.bits));
+    reachable_squares_ += step * step;
+    audit_.reachable_linf = std::max(audit_.reachable_linf, step);
+  }
+  for (;;) {
+    const log_entry* entry =
+        next_entry_ < log_.entries.size() && log_.entries[next_entry_].position < end
+            ? &log_.entries[next_entry_]
+            : nullptr;
+    if (entry == nullptr && own == ties.end()) break;
+    const bool mine =
+        own != ties.end() && (entry == nullptr || values_ + own->index <= entry->position);
+    const bool theirs = entry != nullptr && (!mine || values_ + own->index == entry->position);
+    const std::uint64_t index = mine ? own->index : entry->position - values_;
+    if (theirs) ++next_entry_;
+    if (mine && theirs &&
+        entry->up == (results[index] == nearest_tie(own->value, options_.bits).upper)) {
+      fraud_element element{entry->position, {}, {}};
+      if (kept_bytes_ <= kept_bytes_limit) operands(index, element.a, element.b);
+      keep(std::move(element), own->value);
+    } else if (mine || audit_.rejected == 0) {
+      rule(results[index], index, theirs ? std::optional(entry->up) : std::nullopt, operands);
+    }
+    if (mine) ++own;
+  }
+  return audit_.corrections - before;
+}
+
+void rounding_session::rule(float& result, std::uint64_t index, std::optional<bool> logged,
+                            const element_operands& operands) {
+  fraud_element element;
+  element.position = values_ + index;
+  operands(index, element.a, element.b);
+  require(element.a.size() == element.b.size(), "operands of different length");
+  const element_ruling ruling = rule_on(element.operands(), options_.bits, logged);
+  ++audit_.exact_dots;
+  const double moved = static_cast<double>(ruling.value) - static_cast<double>(result);
+  if (ruling.flipped) {
+    ++audit_.corrections;
+    moved_squares_ += moved * moved;
+  }
+  result = ruling.value;
+  if (ruling.fault == log_fault::none) {
+    if (logged) keep(std::move(element), ruling.exact);
+    return;
+  }
+  if (!has_log_) return;  // that was the fault
+  const std::string where = "element " + std::to_string(element.position) + " of step " +
+                            std::to_string(step_) + ": distance to the tie " +
+                            std::to_string(ruling.distance / ruling.step) + " steps, window " +
+                            std::to_string(ruling.window / ruling.step);
+  reject(ruling.fault, where, proof_of(ruling.fault, &element));
+}
+
+void rounding_session::keep(fraud_element element, double value) {
+  kept_bytes_ += (element.a.size() + element.b.size()) * sizeof(float);
+  if (kept_.size() == max_bias_entries || kept_bytes_ > kept_bytes_limit) return;
+  kept_.push_back(std::move(element));
+  kept_values_.push_back(value);
+}
+
+// Only a log without other faults is tested: the kept elements are its first entries then.
+void rounding_session::test_directions() {
+  direction_count count;
+  for (std::size_t i = 0; i < kept_.size(); ++i) count.add(kept_values_[i], log_.entries[i].up);
+  audit_.bias_p_value = count.p_value();
+  if (!(audit_.bias_p_value < step_false_alarm(options_.false_alarm, step_))) return;
+  fraud_proof proof{log_fault::direction_bias, step_, log_bytes_, kept_};
+  referee_facts facts;
+  facts.committed = rounding_log_digest(log_bytes_);
+  facts.bits = options_.bits;
+  facts.values = log_.values;
+  facts.false_alarm = options_.false_alarm;
+  facts.bind = [](const fraud_element&) -> status { return unit{}; };  // gathered by this side
+  if (!referee(proof, facts)) return;
+  reject(log_fault::direction_bias, "step " + std::to_string(step_) + " rounds near ties one way",
+         std::move(proof));
+}
+
+step_audit rounding_session::end_audit() {
+  require(options_.role == log_role::auditor, "only an auditor judges a log");
+  require(in_step_, "no step has begun");
+  in_step_ = false;
+  if (has_log_ && log_.values != values_) {
+    reject(log_fault::wrong_size,
+           "the log is of " + std::to_string(log_.values) + " values, the step rounds " +
+               std::to_string(values_),
+           proof_of(log_fault::wrong_size, nullptr));
+  } else if (has_log_ && audit_.rejected == 0) {
+    test_directions();
+  }
+  audit_.values = values_;
+  audit_.moved_l2 = std::sqrt(moved_squares_);
+  audit_.reachable_l2 = std::sqrt(reachable_squares_);
+  return std::move(audit_);
+}
+
+}  // namespace potl::numeric
