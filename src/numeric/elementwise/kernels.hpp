@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each instruction set offers: every function over contiguous elements.
+#pragma once
+
+#include <cstddef>
+
+#include <potl/numeric/elementwise.hpp>
+#include <potl/numeric/isa.hpp>
+
+namespace potl::numeric::elementwise {
+
+/// Element i is data[i * step]; step 0 repeats one element.
+template <class Real>
+struct stream {
+  const Real* data;
+  std::size_t step;
+};
+
+enum class combination { add_scaled, lerp, addcmul, addcdiv };
+
+template <class Real>
+struct kernels {
+  void (*one)(unary, const Real* x, Real* y, std::size_t count);
+  void (*slope)(gradient, const Real* dy, const Real* operand, Real* dx, std::size_t count);
+  void (*two)(binary, stream<Real> x, stream<Real> y, Real* out, std::size_t count);
+  /// add_scaled does not use c, lerp takes its weight there and does not use the scalar.
+  void (*combine)(combination, stream<Real> a, stream<Real> b, stream<Real> c, Real scalar,
+                  Real* out, std::size_t count);
+  /// The scalars are those of combinations.hpp.
+  void (*sgd)(const void* scalars, Real* p, const Real* g, Real* m, std::size_t count);
+  void (*adam)(const void* scalars, Real* p, const Real* g, Real* m, Real* v, Real* u,
+               std::size_t count);
+  void (*softplus)(const void* scalars, const Real* x, Real* y, std::size_t count);
+  void (*softplus_slope)(const void* scalars, const Real* dy, const Real* x, Real* dx,
+                         std::size_t count);
+  void (*elu)(const void* scalars, const Real* x, Real* y, std::size_t count);
+  void (*elu_slope)(const void* scalars, const Real* dy, const Real* x, Real* dx,
+                    std::size_t count);
+};
+
+struct both_kernels {
+  kernels<float> of_float;
+  kernels<double> of_double;
+};
+
+const both_kernels& portable_kernels() noexcept;
+/// Those of the active instruction set.
+const both_kernels& active_kernels();
+
+template <class Real>
+const kernels<Real>& active() {
+  if constexpr (sizeof(Real) == 4) {
+    return active_kernels().of_float;
+  } else {
+    return active_kernels().of_double;
+  }
+}
+
+}  // namespace potl::numeric::elementwise

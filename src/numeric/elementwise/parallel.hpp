@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cutting elements into tasks, and the checks that the entry points share.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+
+#include <potl/core/error.hpp>
+#include <potl/numeric/executor.hpp>
+
+namespace potl::numeric {
+
+/// body(first, last) over [0, count), in blocks of a multiple of 64 elements and at least `block`.
+template <class Body>
+void for_blocks(std::size_t count, std::size_t block, const executor& workers, const Body& body) {
+  if (count == 0) return;
+  const std::size_t most = 4 * workers.concurrency();
+  if (count <= block || most == 4) return body(std::size_t{0}, count);
+  const std::size_t tasks = std::min(most, (count + block - 1) / block);
+  const std::size_t size = ((count + tasks - 1) / tasks + 63) / 64 * 64;
+  workers.run((count + size - 1) / size,
+              [&](std::size_t task) { body(task * size, std::min(count, (task + 1) * size)); });
+}
+
+/// Lengths must equal `count`.
+inline void require_lengths(std::size_t count, std::initializer_list<std::size_t> lengths) {
+  for (const std::size_t length : lengths)
+    if (length != count)
+      throw exception({errc::usage, "spans of one call have different lengths", ""});
+}
+/// The same, or 1.
+inline void require_lengths_or_one(std::size_t count, std::initializer_list<std::size_t> lengths) {
+  for (const std::size_t length : lengths)
+    if (length != count && length != 1)
+      throw exception({errc::usage, "spans of one call have different lengths", ""});
+}
+
+}  // namespace potl::numeric

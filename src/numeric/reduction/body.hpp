@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of rows and of columns for any form of lanes; one copy for each instruction set.
+#pragma once
+
+#include "kernels.hpp"
+#include "tree.hpp"
+
+namespace potl::numeric::reductions {
+namespace {
+
+template <class R>
+POTL_INLINE R load(const typename R::element* from, std::size_t lanes) {
+  return lanes == R::lanes ? R::load(from) : R::load_first(from, lanes);
+}
+template <class R>
+POTL_INLINE void store(R value, typename R::element* to, std::size_t lanes) {
+  if (lanes == R::lanes) {
+    value.store(to);
+  } else {
+    value.store_first(to, lanes);
+  }
+}
+
+constexpr bool has_y(term kind) { return kind == term::product_of_two || kind == term::weighted; }
+constexpr bool has_m(term kind) { return kind == term::deviation || kind == term::weighted; }
+
+template <term Kind>
+struct joining {
+  using type = adding;
+};
+template <>
+struct joining<term::factor> {
+  using type = multiplying;
+};
+template <>
+struct joining<term::maximum> {
+  using type = largest;
+};
+template <>
+struct joining<term::minimum> {
+  using type = smallest;
+};
+template <>
+struct joining<term::largest_magnitude> {
+  using type = largest;
+};
+
+template <term Kind, class R>
+POTL_INLINE R term_of(R x, R y, R m, R r) {
+  if constexpr (Kind == term::square) return x * x;
+  if constexpr (Kind == term::magnitude || Kind == term::largest_magnitude) return magnitude(x);
+  if constexpr (Kind == term::product_of_two) return x * y;
+  if constexpr (Kind == term::deviation) return (x - m) * (x - m);
+  if constexpr (Kind == term::weighted) return x * ((y - m) * r);
+  return x;
+}
+
+/// kind as a template argument.
+template <class Function>
+POTL_INLINE void with_term(term kind, const Function& function) {
+  switch (kind) {
+    case term::value: return function.template operator()<term::value>();
+    case term::square: return function.template operator()<term::square>();
+    case term::magnitude: return function.template operator()<term::magnitude>();
+    case term::product_of_two: return function.template operator()<term::product_of_two>();
+    case term::deviation: return function.template operator()<term::deviation>();
+    case term::weighted: return function.template operator()<term::weighted>();
+    case term::factor: return function.template operator()<term::factor>();
+    case term::maximum: return function.template operator()<term::maximum>();
+    case term::minimum: return function.template operator()<term::minimum>();
+    case term::largest_magnitude: return function.template operator()<term::largest_magnitude>();
+  }
+}
+
+template <class R>
+void rows(term kind, const operands<typename R::element>& o, std::size_t rows, std::size_t count,
+          typename R::element* out) {
+  using Real = typename R::element;
+  with_term(kind, [&]<term Kind>() {
+    for (std::size_t row = 0; row < rows; ++row) {
+      const Real* x = o.x + row * count;
+      const Real* y = has_y(Kind) ? o.y + row * count : nullptr;
+      const R m(has_m(Kind) ? o.m[row] : Real{0});
+      const R r(Kind == term::weighted ? o.r[row] : Real{0});
+      const auto value = [&](std::size_t i, std::size_t lanes) {
+        return term_of<Kind>(load<R>(x + i, lanes), has_y(Kind) ? load<R>(y + i, lanes) : m, m, r);
+      };
+      const Real sum = reduce_all<typename joining<Kind>::type, R>(count, value);
+      out[row] = canonical(single<Real>(sum)).v;
+    }
+  });
+}
+
+template <class R>
+void columns(term kind, const operands<typename R::element>& o, std::size_t rows,
+             std::size_t columns, std::size_t stride, typename R::element* out) {
+  using Real = typename R::element;
+  constexpr std::size_t lanes = R::lanes;
+  with_term(kind, [&]<term Kind>() {
+    using join = typename joining<Kind>::type;
+    Real partial[interleaved][strip_columns];
+    const R none = join::template identity<R>();
+    for (std::size_t row = 0; row < rows; ++row) {
+      Real* into = partial[row % interleaved];
+      const Real* x = o.x + row * stride;
+      const Real* y = has_y(Kind) ? o.y + row * stride : nullptr;
+      for (std::size_t c = 0; c < columns; c += lanes) {
+        const std::size_t used = columns - c < lanes ? columns - c : lanes;
+        R m = none, r = none;
+        if (has_m(Kind)) m = o.by_column ? load<R>(o.m + c, used) : R(o.m[row]);
+        if (Kind == term::weighted) r = o.by_column ? load<R>(o.r + c, used) : R(o.r[row]);
+        const R value =
+            term_of<Kind>(load<R>(x + c, used), has_y(Kind) ? load<R>(y + c, used) : none, m, r);
+        const R before = row < interleaved ? none : R::load(into + c);
+        join::join(before, value).store(into + c);
+      }
+    }
+    // Partial results that have no term change nothing: they are left out.
+    std::size_t left = rows < interleaved ? rows : interleaved;
+    for (std::size_t half = interleaved / 2; half > 0; half /= 2) {
+      for (std::size_t j = 0; j + half < left; ++j)
+        for (std::size_t c = 0; c < columns; c += lanes)
+          join::join(R::load(partial[j] + c), R::load(partial[j + half] + c)).store(partial[j] + c);
+      left = left < half ? left : half;
+    }
+    for (std::size_t c = 0; c < columns; c += lanes) {
+      const std::size_t used = columns - c < lanes ? columns - c : lanes;
+      store(canonical(rows == 0 ? none : R::load(partial[0] + c)), out + c, used);
+    }
+  });
+}
+
+template <class R>
+void terms(term kind, const operands<typename R::element>& o, std::size_t count,
+           typename R::element* out) {
+  using Real = typename R::element;
+  constexpr std::size_t lanes = R::lanes;
+  with_term(kind, [&]<term Kind>() {
+    const R m(has_m(Kind) ? *o.m : Real{0});
+    const R r(Kind == term::weighted ? *o.r : Real{0});
+    for (std::size_t i = 0; i < count; i += lanes) {
+      const std::size_t used = count - i < lanes ? count - i : lanes;
+      const R y = has_y(Kind) ? load<R>(o.y + i, used) : m;
+      store(term_of<Kind>(load<R>(o.x + i, used), y, m, r), out + i, used);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace potl::numeric::reductions

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax and normalisation of contiguous rows for any form of lanes.
+#pragma once
+
+#include "body.hpp"
+
+namespace potl::numeric::reductions {
+namespace {
+
+/// function(i, lanes) for i = 0, lanes, ... below count.
+template <class R, class Function>
+POTL_INLINE void each(std::size_t count, const Function& function) {
+  constexpr std::size_t lanes = R::lanes;
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) function(i, lanes);
+  if (i < count) function(i, count - i);
+}
+
+/// The maximum of a row, 0 where it is infinite: what exponents are taken relative to.
+template <class R>
+POTL_INLINE R anchor(const typename R::element* x, std::size_t count, R& maximum) {
+  maximum = R(reduce_all<largest, R>(
+      count, [&](std::size_t i, std::size_t lanes) { return load<R>(x + i, lanes); }));
+  return select(equal(magnitude(maximum), infinity<R>()), constant<R>(0.0), maximum);
+}
+
+template <class R>
+void softmax(const typename R::element* x, typename R::element* y, std::size_t rows,
+             std::size_t count) {
+  for (std::size_t row = 0; row < rows; ++row, x += count, y += count) {
+    R maximum;
+    const R m = anchor<R>(x, count, maximum);
+    const R sum(reduce_all<adding, R>(count, [&](std::size_t i, std::size_t lanes) {
+      const R e = compute<unary::exp>(load<R>(x + i, lanes) - m);
+      store(e, y + i, lanes);
+      return e;
+    }));
+    each<R>(count, [&](std::size_t i, std::size_t lanes) {
+      store(canonical(load<R>(y + i, lanes) / sum), y + i, lanes);
+    });
+  }
+}
+
+template <class R>
+POTL_INLINE R sum_of_exp(const typename R::element* x, std::size_t count, R m) {
+  return R(reduce_all<adding, R>(count, [&](std::size_t i, std::size_t lanes) {
+    return compute<unary::exp>(load<R>(x + i, lanes) - m);
+  }));
+}
+
+template <class R>
+void log_softmax(const typename R::element* x, typename R::element* y, std::size_t rows,
+                 std::size_t count) {
+  for (std::size_t row = 0; row < rows; ++row, x += count, y += count) {
+    R maximum;
+    const R m = anchor<R>(x, count, maximum);
+    const R log_sum = compute<unary::log>(sum_of_exp(x, count, m));
+    each<R>(count, [&](std::size_t i, std::size_t lanes) {
+      store(canonical((load<R>(x + i, lanes) - m) - log_sum), y + i, lanes);
+    });
+  }
+}
+
+template <class R>
+void logsumexp(const typename R::element* x, typename R::element* y, std::size_t rows,
+               std::size_t count) {
+  for (std::size_t row = 0; row < rows; ++row, x += count) {
+    R maximum;
+    const R m = anchor<R>(x, count, maximum);
+    const R value = m + compute<unary::log>(sum_of_exp(x, count, m));
+    canonical(value).store_first(y + row, 1);
+  }
+}
+
+template <class R>
+void softmax_backward(const typename R::element* dy, const typename R::element* y,
+                      typename R::element* dx, std::size_t rows, std::size_t count) {
+  for (std::size_t row = 0; row < rows; ++row, dy += count, y += count, dx += count) {
+    const R sum(reduce_all<adding, R>(count, [&](std::size_t i, std::size_t lanes) {
+      return load<R>(dy + i, lanes) * load<R>(y + i, lanes);
+    }));
+    each<R>(count, [&](std::size_t i, std::size_t lanes) {
+      const R value = load<R>(y + i, lanes) * (load<R>(dy + i, lanes) - sum);
+      store(canonical(value), dx + i, lanes);
+    });
+  }
+}
+
+template <class R>
+void log_softmax_backward(const typename R::element* dy, const typename R::element* y,
+                          typename R::element* dx, std::size_t rows, std::size_t count) {
+  for (std::size_t row = 0; row < rows; ++row, dy += count, y += count, dx += count) {
+    const R sum(reduce_all<adding, R>(
+        count, [&](std::size_t i, std::size_t lanes) { return load<R>(dy + i, lanes); }));
+    each<R>(count, [&](std::size_t i, std::size_t lanes) {
+      const R e = compute<unary::exp>(load<R>(y + i, lanes));
+      store(canonical(load<R>(dy + i, lanes) - e * sum), dx + i, lanes);
+    });
+  }
+}
+
+template <class R>
+void normalize(const typename R::element* x, typename R::element mean,
+               typename R::element reciprocal, const typename R::element* w,
+               const typename R::element* b, bool one_weight, typename R::element* y,
+               std::size_t count) {
+  const R m(mean), r(reciprocal);
+  // -0 is what a sum with nothing added needs.
+  const R one = constant<R>(1.0), none = constant<R>(-0.0);
+  const auto affine = [&](const auto& weight, const auto& bias) {
+    each<R>(count, [&](std::size_t i, std::size_t lanes) {
+      const R h = (load<R>(x + i, lanes) - m) * r;
+      store(canonical(fma(h, weight(i, lanes), bias(i, lanes))), y + i, lanes);
+    });
+  };
+  const auto array = [](const typename R::element* from) {
+    return [from](std::size_t i, std::size_t lanes) { return load<R>(from + i, lanes); };
+  };
+  const auto fixed = [](R value) { return [value](std::size_t, std::size_t) { return value; }; };
+  if (one_weight || (w == nullptr && b == nullptr)) {
+    affine(fixed(w == nullptr ? one : R(*w)), fixed(b == nullptr ? none : R(*b)));
+  } else if (b == nullptr) {
+    affine(array(w), fixed(none));
+  } else if (w == nullptr) {
+    affine(fixed(one), array(b));
+  } else {
+    affine(array(w), array(b));
+  }
+}
+
+template <class R>
+void moments(const typename R::element* x, typename R::element epsilon, std::size_t count,
+             typename R::element* mean, typename R::element* reciprocal) {
+  using Real = typename R::element;
+  using S = single<Real>;
+  const S n(static_cast<Real>(count));
+  const S sum(reduce_all<adding, R>(
+      count, [&](std::size_t i, std::size_t lanes) { return load<R>(x + i, lanes); }));
+  const S m = sum / n;
+  const R wide_m(m.v);
+  const S squares(reduce_all<adding, R>(count, [&](std::size_t i, std::size_t lanes) {
+    const R d = load<R>(x + i, lanes) - wide_m;
+    return d * d;
+  }));
+  *mean = canonical(m).v;
+  *reciprocal = canonical(S(Real{1}) / sqrt(squares / n + S(epsilon))).v;
+}
+
+template <class R>
+void normalize_slope(const typename R::element* dy, const typename R::element* x,
+                     typename R::element mean, typename R::element reciprocal,
+                     typename R::element a, typename R::element b, typename R::element factor,
+                     typename R::element* dx, std::size_t count) {
+  const R m(mean), r(reciprocal), wide_a(a), wide_b(b), f(factor);
+  each<R>(count, [&](std::size_t i, std::size_t lanes) {
+    const R h = (load<R>(x + i, lanes) - m) * r;
+    const R value = ((load<R>(dy + i, lanes) - wide_a) - h * wide_b) * f;
+    store(canonical(value), dx + i, lanes);
+  });
+}
+
+template <class R>
+void normalize_backward(const typename R::element* dy, const typename R::element* x,
+                        typename R::element mean, typename R::element reciprocal,
+                        const typename R::element* w, std::size_t size, typename R::element* dx,
+                        std::size_t count) {
+  using Real = typename R::element;
+  using S = single<Real>;
+  const R m(mean), r(reciprocal), one = constant<R>(1.0);
+  // The weight of element i is w[i / size].
+  const auto weight = [&](std::size_t i, std::size_t lanes) {
+    if (w == nullptr) return one;
+    if (size == 1) return load<R>(w + i, lanes);
+    Real each_weight[R::lanes];
+    for (std::size_t j = 0; j < R::lanes; ++j)
+      each_weight[j] = w[(i + (j < lanes ? j : lanes - 1)) / size];
+    return R::load(each_weight);
+  };
+  const auto gradient_at = [&](std::size_t i, std::size_t lanes) {
+    return load<R>(dy + i, lanes) * weight(i, lanes);
+  };
+  const auto normalized = [&](std::size_t i, std::size_t lanes) {
+    return (load<R>(x + i, lanes) - m) * r;
+  };
+  const S n(static_cast<Real>(count));
+  const S a = S(reduce_all<adding, R>(count, gradient_at)) / n;
+  const S b = S(reduce_all<adding, R>(count,
+                                      [&](std::size_t i, std::size_t lanes) {
+                                        return gradient_at(i, lanes) * normalized(i, lanes);
+                                      })) /
+              n;
+  const R wide_a(a.v), wide_b(b.v);
+  each<R>(count, [&](std::size_t i, std::size_t lanes) {
+    const R value = ((gradient_at(i, lanes) - wide_a) - normalized(i, lanes) * wide_b) * r;
+    store(canonical(value), dx + i, lanes);
+  });
+}
+
+template <class R>
+constexpr kernels<typename R::element> kernels_of{&rows<R>,
+                                                  &columns<R>,
+                                                  &terms<R>,
+                                                  &softmax<R>,
+                                                  &log_softmax<R>,
+                                                  &logsumexp<R>,
+                                                  &softmax_backward<R>,
+                                                  &log_softmax_backward<R>,
+                                                  &normalize<R>,
+                                                  &moments<R>,
+                                                  &normalize_backward<R>,
+                                                  &normalize_slope<R>};
+
+}  // namespace
+}  // namespace potl::numeric::reductions

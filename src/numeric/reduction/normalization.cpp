@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/numeric/normalization.hpp>
+
+#include <array>
+#include <cmath>
+
+#include "drive.hpp"
+
+namespace potl::numeric {
+namespace reductions {
+namespace {
+
+std::size_t size_of(std::int64_t value) {
+  if (value < 0) throw exception({errc::usage, "a shape has a negative size", ""});
+  return static_cast<std::size_t>(value);
+}
+template <class Real>
+Real canonical(Real value) {
+  return value == value ? value : std::numeric_limits<Real>::quiet_NaN();
+}
+
+template <class Real>
+void layer_forward(const layer_norm_forward<Real>& w, const executor& workers) {
+  const std::size_t rows = size_of(w.rows), count = size_of(w.count);
+  const auto& kernel = active<Real>();
+  for_items(rows, count, workers, [&](std::size_t first, std::size_t last) {
+    for (std::size_t row = first; row < last; ++row) {
+      const Real* x = w.x + row * count;
+      Real mean, reciprocal;
+      kernel.moments(x, static_cast<Real>(w.epsilon), count, &mean, &reciprocal);
+      if (w.y != nullptr)
+        kernel.normalize(x, mean, reciprocal, w.weight, w.bias, false, w.y + row * count, count);
+      if (w.mean != nullptr) w.mean[row] = mean;
+      if (w.reciprocal != nullptr) w.reciprocal[row] = reciprocal;
+    }
+  });
+}
+
+template <class Real>
+void layer_backward(const layer_norm_backward<Real>& w, const executor& workers) {
+  const std::size_t rows = size_of(w.rows), count = size_of(w.count);
+  const auto& kernel = active<Real>();
+  // The sums over rows come first: dx may be dy.
+  const sizes down{1, rows, count};
+  if (w.dweight != nullptr && count != 0)
+    reduce_columns<Real>(term::weighted, {w.dy, w.x, w.mean, w.reciprocal, false}, down, w.dweight,
+                         workers);
+  if (w.dbias != nullptr && count != 0)
+    reduce_columns<Real>(term::value, {w.dy, nullptr, nullptr, nullptr, false}, down, w.dbias,
+                         workers);
+  if (w.dx == nullptr) return;
+  for_items(rows, count, workers, [&](std::size_t first, std::size_t last) {
+    for (std::size_t row = first; row < last; ++row) {
+      const std::size_t at = row * count;
+      kernel.normalize_backward(w.dy + at, w.x + at, w.mean[row], w.reciprocal[row], w.weight, 1,
+                                w.dx + at, count);
+    }
+  });
+}
+
+/// T over channel c of [batch][channels][size]: segments(n) gives the operands of sample n.
+template <class Real>
+class channel_sum {
+ public:
+  explicit channel_sum(std::size_t batch, std::size_t size)
+      : batch_(batch), size_(size), buffer_(std::min(chunk, batch * size)) {}
+
+  template <class Segment>
+  Real sum(term kind, const Segment& segment) {
+    const auto& kernel = active<Real>();
+    partial_.clear();
+    std::size_t used = 0;
+    for (std::size_t n = 0; n < batch_; ++n) {
+      const operands<Real> whole = segment(n);
+      for (std::size_t i = 0; i < size_;) {
+        const std::size_t take = std::min(size_ - i, chunk - used);
+        const operands<Real> part{whole.x + i, shifted(whole.y, i), whole.m, whole.r, false};
+        kernel.terms(kind, part, take, buffer_.data() + used);
+        i += take;
+        used += take;
+        if (used == chunk) flush(used);
+      }
+    }
+    if (used != 0) flush(used);
+    if (partial_.size() == 1) return partial_[0];
+    Real total = 0;
+    kernel.rows(term::value, {partial_.data(), nullptr, nullptr, nullptr, false}, 1,
+                partial_.size(), &total);
+    return total;
+  }
+
+ private:
+  void flush(std::size_t& used) {
+    partial_.push_back(0);
+    active<Real>().rows(term::value, {buffer_.data(), nullptr, nullptr, nullptr, false}, 1, used,
+                        &partial_.back());
+    used = 0;
+  }
+
+  std::size_t batch_, size_;
+  std::vector<Real> buffer_, partial_;
+};
+
+struct dimensions {
+  std::size_t batch, channels, size;
+  std::size_t at(std::size_t n, std::size_t c) const { return (n * channels + c) * size; }
+};
+
+template <class Real>
+void group_forward(const group_norm_forward<Real>& w, const executor& workers) {
+  const dimensions d{size_of(w.batch), size_of(w.channels), size_of(w.size)};
+  const std::size_t groups = size_of(w.groups);
+  if (groups == 0 || d.channels % groups != 0)
+    throw exception({errc::usage, "groups do not divide the channels", ""});
+  const std::size_t wide = d.channels / groups, count = wide * d.size;
+  const auto& kernel = active<Real>();
+  for_items(d.batch * groups, count, workers, [&](std::size_t first, std::size_t last) {
+    for (std::size_t item = first; item < last; ++item) {
+      const std::size_t channel = item % groups * wide, at = item * count;
+      Real mean, reciprocal;
+      kernel.moments(w.x + at, static_cast<Real>(w.epsilon), count, &mean, &reciprocal);
+      for (std::size_t c = 0; w.y != nullptr && c < wide; ++c)
+        kernel.normalize(w.x + at + c * d.size, mean, reciprocal, shifted(w.weight, channel + c),
+                         shifted(w.bias, channel + c), true, w.y + at + c * d.size, d.size);
+      if (w.mean != nullptr) w.mean[item] = mean;
+      if (w.reciprocal != nullptr) w.reciprocal[item] = reciprocal;
+    }
+  });
+}
+
+template <class Real>
+void group_backward(const group_norm_backward<Real>& w, const executor& workers) {
+  const dimensions d{size_of(w.batch), size_of(w.channels), size_of(w.size)};
+  const std::size_t groups = size_of(w.groups);
+  if (groups == 0 || d.channels % groups != 0)
+    throw exception({errc::usage, "groups do not divide the channels", ""});
+  const std::size_t wide = d.channels / groups, count = wide * d.size;
+  const auto& kernel = active<Real>();
+  if (w.dweight != nullptr || w.dbias != nullptr) {
+    for_items(d.channels, d.batch * d.size, workers, [&](std::size_t first, std::size_t last) {
+      channel_sum<Real> sums(d.batch, d.size);
+      for (std::size_t c = first; c < last; ++c) {
+        const auto segment = [&](std::size_t n) {
+          const std::size_t row = n * groups + c / wide;
+          return operands<Real>{w.dy + d.at(n, c), w.x + d.at(n, c), w.mean + row,
+                                w.reciprocal + row, false};
+        };
+        if (w.dweight != nullptr) w.dweight[c] = sums.sum(term::weighted, segment);
+        if (w.dbias != nullptr) w.dbias[c] = sums.sum(term::value, segment);
+      }
+    });
+  }
+  if (w.dx == nullptr) return;
+  for_items(d.batch * groups, count, workers, [&](std::size_t first, std::size_t last) {
+    for (std::size_t item = first; item < last; ++item) {
+      const std::size_t at = item * count;
+      kernel.normalize_backward(w.dy + at, w.x + at, w.mean[item], w.reciprocal[item],
+                                shifted(w.weight, item % groups * wide), d.size, w.dx + at, count);
+    }
+  });
+}
+
+/// T over the channels of [batch][channels][size]; m and r are [channels].
+template <class Real>
+void channel_sums(term kind, const operands<Real>& o, const dimensions& d, Real* out,
+                  const executor& workers) {
+  if (d.size == 1) {
+    operands<Real> columns = o;
+    columns.by_column = true;
+    return reduce_columns(kind, columns, {1, d.batch, d.channels}, out, workers);
+  }
+  for_items(d.channels, d.batch * d.size, workers, [&](std::size_t first, std::size_t last) {
+    channel_sum<Real> sums(d.batch, d.size);
+    for (std::size_t c = first; c < last; ++c)
+      out[c] = sums.sum(kind, [&](std::size_t n) {
+        return operands<Real>{o.x + d.at(n, c), shifted(o.y, d.at(n, c)), shifted(o.m, c),
+                              shifted(o.r, c), false};
+      });
+  });
+}
+
+template <class Real>
+void batch_forward(const batch_norm_forward<Real>& w, const executor& workers) {
+  const dimensions d{size_of(w.batch), size_of(w.channels), size_of(w.size)};
+  if (d.channels == 0) return;
+  const Real epsilon = static_cast<Real>(w.epsilon), momentum = static_cast<Real>(w.momentum);
+  const Real kept = Real{1} - momentum;
+  const Real count = static_cast<Real>(d.batch * d.size);
+  std::vector<Real> mean(d.channels), reciprocal(d.channels);
+  if (w.training) {
+    channel_sums<Real>(term::value, {w.x, nullptr, nullptr, nullptr, false}, d, mean.data(),
+                       workers);
+    for (Real& one : mean) one = canonical(one / count);
+    channel_sums<Real>(term::deviation, {w.x, nullptr, mean.data(), nullptr, false}, d,
+                       reciprocal.data(), workers);
+  }
+  for (std::size_t c = 0; c < d.channels; ++c) {
+    if (!w.training) {
+      mean[c] = w.running_mean[c];
+      reciprocal[c] = canonical(Real{1} / std::sqrt(w.running_variance[c] + epsilon));
+      continue;
+    }
+    const Real squares = reciprocal[c];
+    reciprocal[c] = canonical(Real{1} / std::sqrt(squares / count + epsilon));
+    if (w.running_mean != nullptr)
+      w.running_mean[c] = canonical(std::fma(momentum, mean[c], w.running_mean[c] * kept));
+    if (w.running_variance != nullptr)
+      w.running_variance[c] =
+          canonical(std::fma(momentum, squares / (count - Real{1}), w.running_variance[c] * kept));
+  }
+  const auto& kernel = active<Real>();
+  if (w.y != nullptr) {
+    for_items(d.batch * d.channels, d.size, workers, [&](std::size_t first, std::size_t last) {
+      for (std::size_t item = first; item < last; ++item) {
+        const std::size_t c = item % d.channels, at = item * d.size;
+        kernel.normalize(w.x + at, mean[c], reciprocal[c], shifted(w.weight, c), shifted(w.bias, c),
+                         true, w.y + at, d.size);
+      }
+    });
+  }
+  if (w.mean != nullptr) std::copy(mean.begin(), mean.end(), w.mean);
+  if (w.reciprocal != nullptr) std::copy(reciprocal.begin(), reciprocal.end(), w.reciprocal);
+}
+
+template <class Real>
+void batch_backward(const batch_norm_backward<Real>& w, const executor& workers) {
+  const dimensions d{size_of(w.batch), size_of(w.channels), size_of(w.size)};
+  if (d.channels == 0) return;
+  const Real count = static_cast<Real>(d.batch * d.size);
+  std::vector<Real> of_dy, of_product;
+  Real *dbias = w.dbias, *dweight = w.dweight;
+  const bool slopes = w.dx != nullptr && w.training;
+  if (dbias == nullptr && slopes) {
+    of_dy.resize(d.channels);
+    dbias = of_dy.data();
+  }
+  if (dweight == nullptr && slopes) {
+    of_product.resize(d.channels);
+    dweight = of_product.data();
+  }
+  if (dbias != nullptr)
+    channel_sums<Real>(term::value, {w.dy, nullptr, nullptr, nullptr, false}, d, dbias, workers);
+  if (dweight != nullptr)
+    channel_sums<Real>(term::weighted, {w.dy, w.x, w.mean, w.reciprocal, false}, d, dweight,
+                       workers);
+  if (w.dx == nullptr) return;
+  const auto& kernel = active<Real>();
+  for_items(d.batch * d.channels, d.size, workers, [&](std::size_t first, std::size_t last) {
+    for (std::size_t item = first; item < last; ++item) {
+      const std::size_t c = item % d.channels, at = item * d.size;
+      const Real factor = w.weight == nullptr ? w.reciprocal[c] : w.reciprocal[c] * w.weight[c];
+      if (w.training) {
+        kernel.normalize_slope(w.dy + at, w.x + at, w.mean[c], w.reciprocal[c], dbias[c] / count,
+                               dweight[c] / count, factor, w.dx + at, d.size);
+      } else {
+        kernel.normalize(w.dy + at, Real{0}, factor, nullptr, nullptr, true, w.dx + at, d.size);
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace reductions
+
+using namespace reductions;
+
+void layer_norm(const layer_norm_forward<float>& w, const executor& e) { layer_forward(w, e); }
+void layer_norm(const layer_norm_forward<double>& w, const executor& e) { layer_forward(w, e); }
+void layer_norm(const layer_norm_backward<float>& w, const executor& e) { layer_backward(w, e); }
+void layer_norm(const layer_norm_backward<double>& w, const executor& e) { layer_backward(w, e); }
+void group_norm(const group_norm_forward<float>& w, const executor& e) { group_forward(w, e); }
+void group_norm(const group_norm_forward<double>& w, const executor& e) { group_forward(w, e); }
+void group_norm(const group_norm_backward<float>& w, const executor& e) { group_backward(w, e); }
+void group_norm(const group_norm_backward<double>& w, const executor& e) { group_backward(w, e); }
+void batch_norm(const batch_norm_forward<float>& w, const executor& e) { batch_forward(w, e); }
+void batch_norm(const batch_norm_forward<double>& w, const executor& e) { batch_forward(w, e); }
+void batch_norm(const batch_norm_backward<float>& w, const executor& e) { batch_backward(w, e); }
+void batch_norm(const batch_norm_backward<double>& w, const executor& e) { batch_backward(w, e); }
+
+}  // namespace potl::numeric

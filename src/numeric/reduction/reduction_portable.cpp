@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fused.hpp"
+
+namespace potl::numeric::reductions {
+
+const both_kernels& portable_kernels() noexcept {
+  static constexpr both_kernels all{kernels_of<single<float>>, kernels_of<single<double>>};
+  return all;
+}
+
+}  // namespace potl::numeric::reductions
