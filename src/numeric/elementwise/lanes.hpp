@@ -7,9 +7,7 @@
 // that the linker shares.
 #pragma once
 
-#include <bit>
 #include <cfloat>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -19,10 +17,24 @@
 #endif
 static_assert(FLT_EVAL_METHOD == 0, "reproducible functions need plain float arithmetic");
 
+// Builtins, because a function of the standard library may become a symbol that the linker shares.
+#if defined(__CUDA_ARCH__)
+#define POTL_FMAF __fmaf_rn
+#define POTL_FMA __fma_rn
+#define POTL_SQRTF __fsqrt_rn
+#define POTL_SQRT __dsqrt_rn
+#else
+#define POTL_FMAF __builtin_fmaf
+#define POTL_FMA __builtin_fma
+#define POTL_SQRTF __builtin_sqrtf
+#define POTL_SQRT __builtin_sqrt
+#endif
 #if defined(__CUDACC__)
 #define POTL_INLINE __host__ __device__ __forceinline__
+#define POTL_FUNCTION __host__ __device__ inline
 #else
 #define POTL_INLINE [[gnu::always_inline]] inline
+#define POTL_FUNCTION inline
 #endif
 
 namespace potl::numeric::elementwise {
@@ -49,8 +61,8 @@ struct single {
   POTL_INLINE void store_first(Element* to, std::size_t) const { *to = v; }
   /// The first `count` lanes of this one, the rest of the other.
   POTL_INLINE single first(std::size_t, single) const { return *this; }
-  POTL_INLINE static single bits(word value) { return single(std::bit_cast<Element>(value)); }
-  POTL_INLINE word to_bits() const { return std::bit_cast<word>(v); }
+  POTL_INLINE static single bits(word value) { return single(__builtin_bit_cast(Element, value)); }
+  POTL_INLINE word to_bits() const { return __builtin_bit_cast(word, v); }
   /// The lanes as doubles, `wides` vectors of them, and back with one rounding.
   POTL_INLINE wide widen(int) const { return wide(static_cast<double>(v)); }
   POTL_INLINE static single narrow(const wide* from) {
@@ -77,11 +89,19 @@ POTL_INLINE single<E> operator/(single<E> a, single<E> b) {
 /// a b + c, rounded once.
 template <class E>
 POTL_INLINE single<E> fma(single<E> a, single<E> b, single<E> c) {
-  return single<E>(std::fma(a.v, b.v, c.v));
+  if constexpr (sizeof(E) == 4) {
+    return single<E>(POTL_FMAF(a.v, b.v, c.v));
+  } else {
+    return single<E>(POTL_FMA(a.v, b.v, c.v));
+  }
 }
 template <class E>
 POTL_INLINE single<E> sqrt(single<E> a) {
-  return single<E>(std::sqrt(a.v));
+  if constexpr (sizeof(E) == 4) {
+    return single<E>(POTL_SQRTF(a.v));
+  } else {
+    return single<E>(POTL_SQRT(a.v));
+  }
 }
 /// a < b ? a : b, which is b where one is NaN.
 template <class E>

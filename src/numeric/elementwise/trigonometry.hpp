@@ -25,11 +25,11 @@ POTL_INLINE std::uint64_t multiply_high(std::uint64_t a, std::uint64_t b) {
   return a1 * b1 + (middle >> 32) + (other >> 32);
 }
 POTL_INLINE double power_of_two(int exponent) {
-  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+  return __builtin_bit_cast(double, static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
 
 /// For 2^20 <= x < infinity.
-inline reduced reduce_large(double x) {
+POTL_FUNCTION reduced reduce_large(double x) {
   // The bits of 2/pi after the point.
   constexpr std::uint64_t two_over_pi[] = {
       0xa2f9836e4e441529u, 0xfc2757d1f534ddc0u, 0xdb6295993c439041u, 0xfe5163abdebbc561u,
@@ -37,7 +37,7 @@ inline reduced reduce_large(double x) {
       0xe99c7026b45f7e41u, 0x3991d639835339f4u, 0x9c845f8bbdf9283bu, 0x1ff897ffde05980fu,
       0xef2f118b5a0a6d1fu, 0x6d367ecf27cb09b7u, 0x4f463f669e5fea2du, 0x7527bac7ebe5f17bu,
       0x3d0739f78a5292eau, 0x6bfb5fb11f8d5d08u, 0x56033046fc7b6babu, 0xf0cfbc209af4361du};
-  const std::uint64_t bits = std::bit_cast<std::uint64_t>(x);
+  const std::uint64_t bits = __builtin_bit_cast(std::uint64_t, x);
   const int exponent = static_cast<int>(bits >> 52) - 1075;
   const std::uint64_t m = (bits & 0x000FFFFFFFFFFFFFu) | 0x0010000000000000u;
   // x = m 2^exponent. Bits of 2/pi with weights that give multiples of 4 are left out: the window
@@ -91,7 +91,7 @@ inline reduced reduce_large(double x) {
     low = -low;
   }
   const double value = high * half_pi_high;
-  const double error = std::fma(high, half_pi_high, -value);
+  const double error = POTL_FMA(high, half_pi_high, -value);
   return {value, error + (high * half_pi_middle + low * half_pi_high),
           static_cast<double>(quarters & 3)};
 }

@@ -70,6 +70,10 @@ struct both_kernels {
   kernels<double> of_double;
 };
 const both_kernels& portable_kernels() noexcept;
+#if defined(__x86_64__)
+const both_kernels& avx2_kernels() noexcept;
+const both_kernels& avx512_kernels() noexcept;
+#endif
 const both_kernels& active_kernels();
 
 template <class Real>

@@ -3,12 +3,21 @@
 
 #include <cmath>
 
+#include <potl/numeric/isa.hpp>
+
 #include "drive.hpp"
 
 namespace potl::numeric {
 namespace reductions {
 
-const both_kernels& active_kernels() { return portable_kernels(); }
+const both_kernels& active_kernels() {
+#if defined(__x86_64__)
+  const isa level = active_isa();
+  if (level >= isa::avx512) return avx512_kernels();
+  if (level >= isa::avx2) return avx2_kernels();
+#endif
+  return portable_kernels();
+}
 
 namespace {
 

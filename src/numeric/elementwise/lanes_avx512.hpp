@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// 16 floats or 8 doubles: the operations of lanes.hpp with AVX-512.
+#pragma once
+
+// g++ 12 finds its own intrinsics uninitialised (GCC bug 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+#include <immintrin.h>
+
+#include "lanes.hpp"
+
+namespace potl::numeric::elementwise {
+namespace {
+
+struct mask16 {
+  __mmask16 v;
+};
+struct mask8 {
+  __mmask8 v;
+};
+POTL_INLINE mask16 both(mask16 a, mask16 b) { return {static_cast<__mmask16>(a.v & b.v)}; }
+POTL_INLINE mask16 either(mask16 a, mask16 b) { return {static_cast<__mmask16>(a.v | b.v)}; }
+POTL_INLINE mask16 negate(mask16 a) { return {static_cast<__mmask16>(~a.v)}; }
+POTL_INLINE bool any(mask16 a) { return a.v != 0; }
+POTL_INLINE mask8 both(mask8 a, mask8 b) { return {static_cast<__mmask8>(a.v & b.v)}; }
+POTL_INLINE mask8 either(mask8 a, mask8 b) { return {static_cast<__mmask8>(a.v | b.v)}; }
+POTL_INLINE mask8 negate(mask8 a) { return {static_cast<__mmask8>(~a.v)}; }
+POTL_INLINE bool any(mask8 a) { return a.v != 0; }
+
+/// The lowest `count` bits.
+POTL_INLINE unsigned low_bits(std::size_t count) { return (1u << count) - 1u; }
+
+struct f64x8 {
+  using element = double;
+  using word = std::uint64_t;
+  using mask = mask8;
+  using wide = f64x8;
+  static constexpr int lanes = 8;
+  static constexpr int wides = 1;
+
+  __m512d v;
+
+  f64x8() = default;
+  POTL_INLINE explicit f64x8(__m512d value) : v(value) {}
+  POTL_INLINE explicit f64x8(double value) : v(_mm512_set1_pd(value)) {}
+  POTL_INLINE static f64x8 load(const double* from) { return f64x8(_mm512_loadu_pd(from)); }
+  POTL_INLINE void store(double* to) const { _mm512_storeu_pd(to, v); }
+  POTL_INLINE static f64x8 load_first(const double* from, std::size_t count) {
+    return f64x8(_mm512_maskz_loadu_pd(static_cast<__mmask8>(low_bits(count)), from));
+  }
+  POTL_INLINE void store_first(double* to, std::size_t count) const {
+    _mm512_mask_storeu_pd(to, static_cast<__mmask8>(low_bits(count)), v);
+  }
+  POTL_INLINE f64x8 first(std::size_t count, f64x8 rest) const {
+    return f64x8(_mm512_mask_mov_pd(rest.v, static_cast<__mmask8>(low_bits(count)), v));
+  }
+  POTL_INLINE static f64x8 bits(word value) {
+    return f64x8(_mm512_castsi512_pd(_mm512_set1_epi64(static_cast<long long>(value))));
+  }
+  POTL_INLINE __m512i integers() const { return _mm512_castpd_si512(v); }
+  POTL_INLINE static f64x8 of(__m512i integers) { return f64x8(_mm512_castsi512_pd(integers)); }
+};
+
+struct f32x16 {
+  using element = float;
+  using word = std::uint32_t;
+  using mask = mask16;
+  using wide = f64x8;
+  static constexpr int lanes = 16;
+  static constexpr int wides = 2;
+
+  __m512 v;
+
+  f32x16() = default;
+  POTL_INLINE explicit f32x16(__m512 value) : v(value) {}
+  POTL_INLINE explicit f32x16(float value) : v(_mm512_set1_ps(value)) {}
+  POTL_INLINE static f32x16 load(const float* from) { return f32x16(_mm512_loadu_ps(from)); }
+  POTL_INLINE void store(float* to) const { _mm512_storeu_ps(to, v); }
+  POTL_INLINE static f32x16 load_first(const float* from, std::size_t count) {
+    return f32x16(_mm512_maskz_loadu_ps(static_cast<__mmask16>(low_bits(count)), from));
+  }
+  POTL_INLINE void store_first(float* to, std::size_t count) const {
+    _mm512_mask_storeu_ps(to, static_cast<__mmask16>(low_bits(count)), v);
+  }
+  POTL_INLINE f32x16 first(std::size_t count, f32x16 rest) const {
+    return f32x16(_mm512_mask_mov_ps(rest.v, static_cast<__mmask16>(low_bits(count)), v));
+  }
+  POTL_INLINE static f32x16 bits(word value) {
+    return f32x16(_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(value))));
+  }
+  POTL_INLINE __m512i integers() const { return _mm512_castps_si512(v); }
+  POTL_INLINE static f32x16 of(__m512i integers) { return f32x16(_mm512_castsi512_ps(integers)); }
+  POTL_INLINE wide widen(int part) const {
+    return wide(
+        _mm512_cvtps_pd(part == 0 ? _mm512_castps512_ps256(v) : _mm512_extractf32x8_ps(v, 1)));
+  }
+  POTL_INLINE static f32x16 narrow(const wide* from) {
+    return f32x16(_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(from[0].v)),
+                                     _mm512_cvtpd_ps(from[1].v), 1));
+  }
+};
+
+// The same operations for both: the suffixes differ.
+#define POTL_LANES(R, M, F, I)                                                                    \
+  POTL_INLINE R operator+(R a, R b) { return R(_mm512_add_##F(a.v, b.v)); }                       \
+  POTL_INLINE R operator-(R a, R b) { return R(_mm512_sub_##F(a.v, b.v)); }                       \
+  POTL_INLINE R operator*(R a, R b) { return R(_mm512_mul_##F(a.v, b.v)); }                       \
+  POTL_INLINE R operator/(R a, R b) { return R(_mm512_div_##F(a.v, b.v)); }                       \
+  POTL_INLINE R fma(R a, R b, R c) { return R(_mm512_fmadd_##F(a.v, b.v, c.v)); }                 \
+  POTL_INLINE R sqrt(R a) { return R(_mm512_sqrt_##F(a.v)); }                                     \
+  POTL_INLINE R smaller(R a, R b) { return R(_mm512_min_##F(a.v, b.v)); }                         \
+  POTL_INLINE R larger(R a, R b) { return R(_mm512_max_##F(a.v, b.v)); }                          \
+  POTL_INLINE M less(R a, R b) { return {_mm512_cmp_##F##_mask(a.v, b.v, _CMP_LT_OQ)}; }          \
+  POTL_INLINE M equal(R a, R b) { return {_mm512_cmp_##F##_mask(a.v, b.v, _CMP_EQ_OQ)}; }         \
+  POTL_INLINE M is_nan(R a) { return {_mm512_cmp_##F##_mask(a.v, a.v, _CMP_UNORD_Q)}; }           \
+  POTL_INLINE M sign_bit(R a) { return {_mm512_mov##I##_mask(a.integers())}; }                    \
+  POTL_INLINE R select(M where, R yes, R no) {                                                    \
+    return R(_mm512_mask_blend_##F(where.v, no.v, yes.v));                                        \
+  }                                                                                               \
+  POTL_INLINE R bit_and(R a, R b) { return R::of(_mm512_and_si512(a.integers(), b.integers())); } \
+  POTL_INLINE R bit_or(R a, R b) { return R::of(_mm512_or_si512(a.integers(), b.integers())); }   \
+  POTL_INLINE R bit_xor(R a, R b) { return R::of(_mm512_xor_si512(a.integers(), b.integers())); } \
+  POTL_INLINE R add_bits(R a, R b) { return R::of(_mm512_add_##I(a.integers(), b.integers())); }  \
+  template <int Count>                                                                            \
+  POTL_INLINE R shift_left(R a) {                                                                 \
+    return R::of(_mm512_slli_##I(a.integers(), Count));                                           \
+  }                                                                                               \
+  template <int Count>                                                                            \
+  POTL_INLINE R shift_right(R a) {                                                                \
+    return R::of(_mm512_srli_##I(a.integers(), Count));                                           \
+  }
+POTL_LANES(f32x16, mask16, ps, epi32)
+POTL_LANES(f64x8, mask8, pd, epi64)
+#undef POTL_LANES
+
+}  // namespace
+}  // namespace potl::numeric::elementwise
