@@ -36,6 +36,7 @@ void bind_evidence(py::module_& module);
 void bind_inspect(py::module_& module);
 void bind_environment(py::module_& module);
 void bind_checks(py::module_& module);
+void bind_numeric(py::module_& module);
 
 /// A contiguous Python buffer as bytes, held while this object lives. The element type is ignored.
 class readable_buffer {

@@ -594,3 +594,39 @@ def fill_permutation(buffer: WritableBuffer, key: Buffer) -> None:
 
 def fill_erfinv(buffer: WritableBuffer) -> None:
     """Replaces each element by its inverse error function; float32, float64."""
+
+# ------------------------------------------------------------------------ reproducible arithmetic
+
+Matrix: TypeAlias = Any  # two-dimensional float32 (float64 for gemm_ord64), any strides
+
+class ThreadPool:
+    """Threads for kernels, the calling one included."""
+
+    def __init__(self, threads: int) -> None: ...
+
+def processor_isa() -> str:
+    """The best of portable, avx2, avx512 and vnni that the processor has."""
+
+def active_isa() -> str:
+    """The level whose kernels run: the processor's, capped by POTL_ISA or cap_isa."""
+
+def cap_isa(level: str) -> str:
+    """Caps the level for the whole process; returns what is active then. For tests and
+    benchmarks.
+    """
+
+def gemm(mode: str, a: Matrix, b: Matrix, c: Matrix, pool: ThreadPool | None = None) -> None:
+    """c = a @ b in "ord32", "cr32", "xint24" or "xint16". UsageError when shapes do not fit."""
+
+def gemm_ord64(a: Matrix, b: Matrix, c: Matrix, pool: ThreadPool | None = None) -> None:
+    """c = a @ b in float64, by the chain of "ord32"."""
+
+def gemm_log64(
+    a: Matrix,
+    b: Matrix,
+    c: Matrix,
+    bits: int = 32,
+    order: int = 0,
+    pool: ThreadPool | None = None,
+) -> list[tuple[int, float, float]]:
+    """c = a @ b, rounded to `bits` bits; (index, value, window) of what is near a tie."""

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reproducible kernels on buffers (numpy arrays, torch's through the array interface): for tests,
+// benchmarks and programs without torch. The torch adapter calls the library itself.
+#include <memory>
+
+#include <potl/numeric/gemm.hpp>
+#include <potl/numeric/isa.hpp>
+
+#include "bindings.hpp"
+
+namespace potl::python {
+namespace {
+
+using numeric::executor;
+
+/// A pool, or nothing for the calling thread alone.
+struct thread_pool {
+  explicit thread_pool(std::size_t threads) : pool(numeric::make_thread_pool(threads)) {}
+  std::unique_ptr<executor> pool;
+};
+
+const executor& threads_of(const thread_pool* pool) {
+  return pool == nullptr ? numeric::inline_executor() : *pool->pool;
+}
+
+numeric::arithmetic mode_of(const std::string& name) {
+  const auto mode = numeric::arithmetic_from(name);
+  if (!mode) {
+    throw exception({errc::usage, "there is no arithmetic \"" + name + "\"",
+                     "ord32, cr32, log64, xint24 and xint16 exist"});
+  }
+  return *mode;
+}
+
+numeric::isa level_of(const std::string& name) {
+  const auto level = numeric::isa_from(name);
+  if (!level) {
+    throw exception({errc::usage, "there is no level \"" + name + "\"",
+                     "portable, avx2, avx512 and vnni exist"});
+  }
+  return *level;
+}
+
+/// A view of a two-dimensional buffer, any strides.
+template <class Element>
+numeric::matrix<Element> matrix_of(const py::buffer_info& info) {
+  using value = std::remove_const_t<Element>;
+  const auto size = static_cast<py::ssize_t>(sizeof(value));
+  const bool fits = info.ndim == 2 && info.item_type_is_equivalent_to<value>() &&
+                    info.strides[0] % size == 0 && info.strides[1] % size == 0;
+  if (!fits) {
+    throw exception({errc::usage,
+                     "an operand is no matrix of " + py::format_descriptor<value>::format(),
+                     "pass two-dimensional buffers of float32 (float64 for gemm_ord64)"});
+  }
+  return {static_cast<Element*>(info.ptr), info.shape[0], info.shape[1], info.strides[0] / size,
+          info.strides[1] / size};
+}
+
+template <class Element, class Body>
+void with_matrices(const py::buffer& a, const py::buffer& b, const py::buffer& c,
+                   const Body& body) {
+  const py::buffer_info a_info = a.request(), b_info = b.request(), c_info = c.request(true);
+  const auto a_view = matrix_of<const Element>(a_info);
+  const auto b_view = matrix_of<const Element>(b_info);
+  const auto c_view = matrix_of<Element>(c_info);
+  py::gil_scoped_release released;
+  body(a_view, b_view, c_view);
+}
+
+void bind_gemm(py::module_& module) {
+  module.def(
+      "gemm",
+      [](const std::string& mode, const py::buffer& a, const py::buffer& b, const py::buffer& c,
+         const thread_pool* pool) {
+        const auto arithmetic = mode_of(mode);
+        with_matrices<float>(a, b, c, [&](auto a_view, auto b_view, auto c_view) {
+          numeric::gemm(arithmetic, a_view, b_view, c_view, threads_of(pool));
+        });
+      },
+      py::arg("mode"), py::arg("a"), py::arg("b"), py::arg("c"), py::arg("pool") = nullptr);
+  module.def(
+      "gemm_ord64",
+      [](const py::buffer& a, const py::buffer& b, const py::buffer& c, const thread_pool* pool) {
+        with_matrices<double>(a, b, c, [&](auto a_view, auto b_view, auto c_view) {
+          numeric::gemm_ord64(a_view, b_view, c_view, threads_of(pool));
+        });
+      },
+      py::arg("a"), py::arg("b"), py::arg("c"), py::arg("pool") = nullptr);
+  module.def(
+      "gemm_log64",
+      [](const py::buffer& a, const py::buffer& b, const py::buffer& c, int bits,
+         std::uint64_t order, const thread_pool* pool) {
+        std::vector<numeric::near_tie> ties;
+        with_matrices<float>(a, b, c, [&](auto a_view, auto b_view, auto c_view) {
+          ties = numeric::gemm_log64(a_view, b_view, c_view, {bits, order}, threads_of(pool));
+        });
+        py::list out;
+        for (const auto& tie : ties) out.append(py::make_tuple(tie.index, tie.value, tie.window));
+        return out;
+      },
+      py::arg("a"), py::arg("b"), py::arg("c"), py::arg("bits") = 32, py::arg("order") = 0,
+      py::arg("pool") = nullptr);
+}
+
+}  // namespace
+
+void bind_numeric(py::module_& module) {
+  py::class_<thread_pool>(module, "ThreadPool", py::module_local())
+      .def(py::init<std::size_t>(), py::arg("threads"));
+  module.def("processor_isa", [] { return numeric::to_string(numeric::processor_isa()); });
+  module.def("active_isa", [] { return numeric::to_string(numeric::active_isa()); });
+  module.def(
+      "cap_isa",
+      [](const std::string& level) {
+        return numeric::to_string(numeric::cap_isa(level_of(level)));
+      },
+      py::arg("level"));
+  bind_gemm(module);
+}
+
+}  // namespace potl::python
