@@ -64,6 +64,10 @@ class registrar {
     add_entry(name, "kernel", note);
   }
 
+  /// out= and in-place forms: they call the plain form through the dispatcher, and copy its results
+  /// into the operands that they write (derived.cpp).
+  void derived(const char* plain, std::initializer_list<const char*> forms);
+
   /// torch's own composition of other operators, which come back through the dispatcher one by one.
   /// Only for operators that have such a kernel (CompositeExplicitAutograd) and that somebody read.
   void composed(std::initializer_list<const char*> names, const char* note);
@@ -86,6 +90,7 @@ class registrar {
     add_entry(name, "exact", note);
   }
 
+  static c10::OperatorHandle known_operator(const char* name);
   void pass_through(const char* name);
   void refuse_one(const std::string& name);
   void add_entry(const std::string& name, const char* runs, const char* note);
@@ -95,5 +100,9 @@ class registrar {
 
 void register_exact(registrar& r);
 void register_matmul(registrar& r);
+void register_accumulation(registrar& r);
+void register_embedding(registrar& r);
+void register_pooling(registrar& r);
+void register_upsampling(registrar& r);
 
 }  // namespace potl::libtorch::dispatch

@@ -34,6 +34,10 @@ void register_all() {
   registrar r(*library);
   register_exact(r);
   register_matmul(r);
+  register_accumulation(r);
+  register_embedding(r);
+  register_pooling(r);
+  register_upsampling(r);
   r.refuse_the_rest();
 }
 
@@ -67,6 +71,12 @@ void registrar::pass_through(const char* name) {
   // (It must: the kernels that select a backend do not know keys that are passed over.)
   if (known && !known->hasKernelForDispatchKey(c10::DispatchKey::CPU)) return;
   library_.impl(name, ::torch::CppFunction::makeFallthrough());
+}
+
+c10::OperatorHandle registrar::known_operator(const char* name) {
+  const auto handle = find(name);
+  TORCH_CHECK(handle.has_value(), "torch has no operator aten::", name);
+  return *handle;
 }
 
 void registrar::exact_if_known(const std::string& name, const char* note) {

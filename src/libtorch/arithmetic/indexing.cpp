@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values added (or multiplied, compared) into the places that an index names, in ascending order.
+#include <string_view>
+#include <tuple>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/index.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <c10/core/WrapDimMinimal.h>
+
+#include <potl/numeric/accumulation.hpp>
+
+#include "real.hpp"
+#include "registrar.hpp"
+
+#include <ATen/ops/_index_put_impl_ops.h>
+#include <ATen/ops/index_add_ops.h>
+#include <ATen/ops/put_ops.h>
+#include <ATen/ops/scatter_add_ops.h>
+
+namespace potl::libtorch::dispatch {
+namespace {
+
+using numeric::accumulation;
+using numeric::accumulation_shape;
+
+/// Row-major int64 indices; those below 0 count from the end where `wrap` says so.
+at::Tensor checked(const char* name, const at::Tensor& index, std::int64_t rows, bool wrap) {
+  TORCH_CHECK_INDEX(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt, name,
+                    "(): indices must be int32 or int64");
+  at::Tensor out = row_major(name, index, at::kLong);
+  const auto* values = out.const_data_ptr<std::int64_t>();
+  bool has_negative = false;
+  for (std::int64_t k = 0; k < out.numel(); ++k) {
+    has_negative |= values[k] < 0;
+    TORCH_CHECK_INDEX(values[k] < rows && values[k] >= (wrap ? -rows : 0), name, "(): index ",
+                      values[k], " is out of bounds for a dimension of size ", rows);
+  }
+  return has_negative ? out + (out < 0).to(at::kLong) * rows : out;
+}
+
+/// work[o][index[k]][i] op= source[o][k][i]; work is row-major.
+void accumulate_rows(accumulation op, const accumulation_shape& shape, const at::Tensor& index,
+                     const at::Tensor& source, const at::Tensor& work) {
+  with_real(work.scalar_type(), [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::accumulate_rows(op, shape, values<std::int64_t>(index), source.const_data_ptr<Real>(),
+                             work.mutable_data_ptr<Real>(), executor());
+  });
+}
+
+void accumulate_elements(accumulation op, const accumulation_shape& shape, const at::Tensor& index,
+                         const at::Tensor& source, const at::Tensor& work) {
+  with_real(work.scalar_type(), [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::accumulate_elements(op, shape, index.const_data_ptr<std::int64_t>(),
+                                 source.const_data_ptr<Real>(), work.mutable_data_ptr<Real>(),
+                                 executor());
+  });
+}
+
+accumulation_shape shape_of(const at::Tensor& target, std::int64_t dim, std::int64_t count) {
+  return {product(target.sizes(), 0, dim), target.size(dim), count,
+          product(target.sizes(), dim + 1, target.dim())};
+}
+
+// Tensors without dimensions count as one element.
+at::Tensor with_dims(const at::Tensor& tensor) {
+  return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor;
+}
+
+void add_rows(const char* name, accumulation op, const at::Tensor& self, std::int64_t dim,
+              const at::Tensor& index, const at::Tensor& source) {
+  const at::Tensor target = with_dims(self);
+  const at::Tensor from = with_dims(source);
+  dim = c10::maybe_wrap_dim(dim, target.dim());
+  TORCH_CHECK_INDEX(index.dim() <= 1, name, "(): the index must have one dimension");
+  TORCH_CHECK(target.scalar_type() == from.scalar_type(), name,
+              "(): self and source must have the same type");
+  sizes expected(target.sizes());
+  expected[static_cast<std::size_t>(dim)] = index.numel();
+  TORCH_CHECK(from.sizes() == c10::IntArrayRef(expected), name, "(): source has shape ",
+              from.sizes(), ", expected ", c10::IntArrayRef(expected));
+  const at::Tensor where = checked(name, index, target.size(dim), /*wrap=*/false);
+  const in_place result(name, target);
+  accumulate_rows(op, shape_of(target, dim, where.numel()), where,
+                  row_major(name, from, result.work().scalar_type()), result.work());
+  result.finish();
+}
+
+at::Tensor& index_add_(c10::DispatchKeySet keys, at::Tensor& self, std::int64_t dim,
+                       const at::Tensor& index, const at::Tensor& source, const at::Scalar& alpha) {
+  if (is_integral(self)) {
+    return at::_ops::index_add_::redispatch(keys & below, self, dim, index, source, alpha);
+  }
+  const bool is_plain = alpha.equal(1);
+  add_rows("index_add", accumulation::add, self, dim, index, is_plain ? source : source * alpha);
+  return self;
+}
+
+at::Tensor index_add(const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
+                     const at::Tensor& source, const at::Scalar& alpha) {
+  at::Tensor out = self.clone(at::MemoryFormat::Contiguous);
+  return out.index_add_(dim, index, source, alpha);
+}
+
+/// self[.., index[p], ..] op= source[p]; the index may be smaller than the other two.
+void add_elements(const char* name, accumulation op, const at::Tensor& self, std::int64_t dim,
+                  const at::Tensor& index, const at::Tensor& source) {
+  if (index.numel() == 0) return;
+  at::Tensor target = with_dims(self);
+  at::Tensor from = with_dims(source);
+  const at::Tensor places = with_dims(index);
+  dim = c10::maybe_wrap_dim(dim, target.dim());
+  TORCH_CHECK(target.dim() == places.dim() && from.dim() == places.dim(), name,
+              "(): self, index and src must have the same number of dimensions");
+  TORCH_CHECK(target.scalar_type() == from.scalar_type(), name,
+              "(): self and src must have the same type");
+  for (std::int64_t axis = 0; axis < places.dim(); ++axis) {
+    const std::int64_t size = places.size(axis);
+    TORCH_CHECK(size <= from.size(axis) && (axis == dim || size <= target.size(axis)), name,
+                "(): index has shape ", places.sizes(), ", self ", target.sizes(), ", src ",
+                from.sizes());
+    from = from.narrow(axis, 0, size);
+    if (axis != dim) target = target.narrow(axis, 0, size);
+  }
+  const at::Tensor where = checked(name, places, target.size(dim), /*wrap=*/false);
+  const in_place result(name, target);
+  accumulate_elements(op, shape_of(target, dim, where.size(dim)), where,
+                      row_major(name, from, result.work().scalar_type()), result.work());
+  result.finish();
+}
+
+at::Tensor& scatter_add_(c10::DispatchKeySet keys, at::Tensor& self, std::int64_t dim,
+                         const at::Tensor& index, const at::Tensor& source) {
+  if (is_integral(self)) {
+    return at::_ops::scatter_add_::redispatch(keys & below, self, dim, index, source);
+  }
+  add_elements("scatter_add", accumulation::add, self, dim, index, source);
+  return self;
+}
+
+at::Tensor scatter_add(const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
+                       const at::Tensor& source) {
+  at::Tensor out = self.clone(at::MemoryFormat::Contiguous);
+  return out.scatter_add_(dim, index, source);
+}
+
+struct reduction_rule {
+  accumulation op;
+  double start;  ///< where self does not take part
+  bool is_mean;
+};
+
+reduction_rule rule_of(const char* name, std::string_view reduce) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (reduce == "sum" || reduce == "add") return {accumulation::add, 0, false};
+  if (reduce == "prod" || reduce == "multiply") return {accumulation::multiply, 1, false};
+  if (reduce == "mean") return {accumulation::add, 0, true};
+  if (reduce == "amax") return {accumulation::maximum, -infinity, false};
+  if (reduce == "amin") return {accumulation::minimum, infinity, false};
+  TORCH_CHECK(false, name, "(): unknown reduction ", reduce);
+}
+
+/// `add(target, source)` combines source into target by the rule's operation; `clear(target,
+/// value)` sets the places that the index names.
+template <class Add, class Clear>
+at::Tensor reduced(const char* name, const reduction_rule& rule, const at::Tensor& self,
+                   const at::Tensor& source, bool include_self, const Add& add,
+                   const Clear& clear) {
+  const c10::ScalarType type = compute_type(name, self.scalar_type());
+  at::Tensor out = row_major(name, self, type);
+  if (out.is_same(self)) out = self.clone(at::MemoryFormat::Contiguous);
+  if (!include_self) clear(out, rule.start);
+  const at::Tensor from = source.to(type);
+  add(rule.op, out, from);
+  if (rule.is_mean) {
+    at::Tensor count = at::ones_like(out);
+    if (!include_self) clear(count, 0.0);
+    add(accumulation::add, count, at::ones_like(from));
+    out.div_(count);
+  }
+  return rounded_to(out, self.scalar_type());
+}
+
+at::Tensor scatter_reduced(const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
+                           const at::Tensor& source, std::string_view reduce, bool include_self) {
+  const char* name = "scatter_reduce";
+  TORCH_CHECK(self.scalar_type() == source.scalar_type(), name,
+              "(): self and src must have the same type");
+  if (is_integral(self)) refuse("scatter_reduce of integers", "convert them to float64");
+  return reduced(
+      name, rule_of(name, reduce), self, source, include_self,
+      [&](accumulation op, const at::Tensor& target, const at::Tensor& from) {
+        add_elements(name, op, target, dim, index, from);
+      },
+      [&](at::Tensor& target, double value) { target.scatter_(dim, index, value); });
+}
+
+at::Tensor scatter_with_reduction(const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
+                                  const at::Tensor& source, std::string_view reduce) {
+  return scatter_reduced(self, dim, index, source, reduce, true);
+}
+
+at::Tensor scatter_value_with_reduction(const at::Tensor& self, std::int64_t dim,
+                                        const at::Tensor& index, const at::Scalar& value,
+                                        std::string_view reduce) {
+  const at::Tensor source = at::scalar_tensor(value, self.options()).expand(index.sizes());
+  return scatter_reduced(self, dim, index, source, reduce, true);
+}
+
+at::Tensor index_reduce(const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
+                        const at::Tensor& source, std::string_view reduce, bool include_self) {
+  const char* name = "index_reduce";
+  if (is_integral(self)) refuse("index_reduce of integers", "convert them to float64");
+  return reduced(
+      name, rule_of(name, reduce), self, source, include_self,
+      [&](accumulation op, const at::Tensor& target, const at::Tensor& from) {
+        add_rows(name, op, target, dim, index, from);
+      },
+      [&](at::Tensor& target, double value) { target.index_fill_(dim, index, value); });
+}
+
+/// How many leading dimensions the indices cover, up to the last one that is given.
+std::int64_t covered_dims(const c10::List<std::optional<at::Tensor>>& indices) {
+  std::int64_t dims = 0;
+  std::int64_t out = 0;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const std::optional<at::Tensor> one = indices.get(i);
+    const bool is_given = one.has_value() && one->defined();
+    const bool is_mask =
+        is_given && (one->scalar_type() == at::kBool || one->scalar_type() == at::kByte);
+    dims += is_mask ? one->dim() : 1;
+    if (is_given) out = dims;
+  }
+  return out;
+}
+
+at::Tensor& index_put_impl_(c10::DispatchKeySet keys, at::Tensor& self,
+                            const c10::List<std::optional<at::Tensor>>& indices,
+                            const at::Tensor& source, bool accumulate, bool unsafe) {
+  // One value for all places: no order can matter. Sums of integers have none either.
+  if (accumulate ? is_integral(self) : source.numel() == 1) {
+    return at::_ops::_index_put_impl_::redispatch(keys & below, self, indices, source, accumulate,
+                                                  unsafe);
+  }
+  TORCH_CHECK_INDEX(self.scalar_type() == source.scalar_type(),
+                    "Index put requires the source and destination dtypes match, got ",
+                    self.scalar_type(), " for the destination and ", source.scalar_type(),
+                    " for the source.");
+  const std::int64_t covered = covered_dims(indices);
+  TORCH_CHECK_INDEX(covered <= self.dim(), "too many indices for tensor of dimension ", self.dim());
+  const std::int64_t rows = product(self.sizes(), 0, covered);
+  const std::int64_t inner = product(self.sizes(), covered, self.dim());
+  if (rows * inner == 0) return self;
+  // torch's own indexing of the rows' numbers: all of its rules for broadcasts and masks.
+  c10::List<std::optional<at::Tensor>> leading;
+  std::int64_t dims = 0;
+  for (std::size_t i = 0; i < indices.size() && dims < covered; ++i) {
+    const std::optional<at::Tensor> one = indices.get(i);
+    leading.push_back(one);
+    const bool is_mask = one.has_value() && one->defined() &&
+                         (one->scalar_type() == at::kBool || one->scalar_type() == at::kByte);
+    dims += is_mask ? one->dim() : 1;
+  }
+  const at::Tensor numbers = at::arange(rows, at::TensorOptions(at::kLong));
+  const at::Tensor where =
+      covered == 0
+          ? numbers
+          : at::index(numbers.view(self.sizes().slice(0, static_cast<std::size_t>(covered))),
+                      leading)
+                .contiguous();
+  sizes full(covered == 0 ? c10::IntArrayRef{} : where.sizes());
+  for (std::int64_t axis = covered; axis < self.dim(); ++axis) full.push_back(self.size(axis));
+  const at::Tensor values = source.expand(full);
+  if (!accumulate) {
+    const at::Tensor work = self.contiguous();
+    work.view({rows, inner})
+        .index_copy_(0, where.reshape(-1), values.reshape({where.numel(), inner}));
+    if (!work.is_same(self)) self.copy_(work);
+    return self;
+  }
+  const in_place result("index_put", self);
+  accumulate_rows(accumulation::add, {1, rows, where.numel(), inner}, where,
+                  row_major("index_put", values, result.work().scalar_type()), result.work());
+  result.finish();
+  return self;
+}
+
+at::Tensor& put_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& index,
+                 const at::Tensor& source, bool accumulate) {
+  if (accumulate && is_integral(self)) {
+    return at::_ops::put_::redispatch(keys & below, self, index, source, accumulate);
+  }
+  TORCH_CHECK(index.numel() == source.numel() && self.scalar_type() == source.scalar_type(),
+              "put_(): source and index must have as many elements, and source the type of self");
+  if (index.numel() == 0) return self;
+  const at::Tensor where = checked("put_", index, self.numel(), /*wrap=*/true).reshape(-1);
+  if (!accumulate) {
+    const at::Tensor work = self.contiguous();
+    work.view(-1).index_copy_(0, where, source.reshape(-1));
+    if (!work.is_same(self)) self.copy_(work);
+    return self;
+  }
+  const in_place result("put_", self);
+  accumulate_rows(accumulation::add, {1, self.numel(), where.numel(), 1}, where,
+                  row_major("put_", source, result.work().scalar_type()), result.work());
+  result.finish();
+  return self;
+}
+
+}  // namespace
+
+void register_accumulation(registrar& r) {
+  const char* ascending =
+      "one rounded operation per value, in ascending order of the source's position";
+  r.kernel("index_add_", TORCH_FN(index_add_), ascending);
+  r.kernel("index_add", TORCH_FN(index_add), ascending);
+  r.derived("index_add", {"index_add.out"});
+  r.kernel("scatter_add_", TORCH_FN(scatter_add_), ascending);
+  r.kernel("scatter_add", TORCH_FN(scatter_add), ascending);
+  r.derived("scatter_add", {"scatter_add.out"});
+  r.kernel("scatter_reduce.two", TORCH_FN(scatter_reduced), ascending);
+  r.derived("scatter_reduce.two", {"scatter_reduce.two_out", "scatter_reduce_.two"});
+  r.kernel("scatter.reduce", TORCH_FN(scatter_with_reduction), ascending);
+  r.derived("scatter.reduce", {"scatter.reduce_out", "scatter_.reduce"});
+  r.kernel("scatter.value_reduce", TORCH_FN(scatter_value_with_reduction), ascending);
+  r.derived("scatter.value_reduce", {"scatter.value_reduce_out", "scatter_.value_reduce"});
+  r.kernel("index_reduce", TORCH_FN(index_reduce), ascending);
+  r.derived("index_reduce", {"index_reduce.out", "index_reduce_"});
+  r.kernel("_index_put_impl_", TORCH_FN(index_put_impl_),
+           "accumulate: one rounded sum per value, in ascending order; else the last value stays");
+  r.kernel("put_", TORCH_FN(put_),
+           "accumulate: one rounded sum per value, in ascending order; else the last value stays");
+  r.composed({"index_put", "index_put_", "_unsafe_index_put", "_index_put_impl", "put"},
+             "_index_put_impl_ or put_ of a copy");
+}
+
+}  // namespace potl::libtorch::dispatch

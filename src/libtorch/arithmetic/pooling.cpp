@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pooling: averages, and gradients of both kinds. Maxima are stock kernels: they select.
+#include <array>
+#include <vector>
+
+#include <ATen/ops/zeros.h>
+
+#include <potl/numeric/accumulation.hpp>
+#include <potl/numeric/pooling.hpp>
+
+#include "real.hpp"
+#include "registrar.hpp"
+
+namespace potl::libtorch::dispatch {
+namespace {
+
+using numeric::average_pool;
+using numeric::pool_window;
+
+std::int64_t at_or_only(c10::IntArrayRef of, std::int64_t axis) {
+  return of[of.size() == 1 ? 0 : static_cast<std::size_t>(axis)];
+}
+
+/// Number of windows: the last one starts inside of the input or its left padding.
+std::int64_t pooled_size(std::int64_t inputs, std::int64_t kernel, std::int64_t stride,
+                         std::int64_t padding, bool ceil_mode) {
+  TORCH_CHECK(stride > 0 && kernel > 0, "pooling: kernel size and stride must be positive");
+  TORCH_CHECK(padding >= 0 && 2 * padding <= kernel,
+              "pooling: the padding must be at least 0 and at most half of the kernel size");
+  const std::int64_t room = inputs + 2 * padding - kernel;
+  TORCH_CHECK(room + (ceil_mode ? stride - 1 : 0) >= 0,
+              "pooling: the kernel is larger than the padded input");
+  std::int64_t out = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+  if (ceil_mode && (out - 1) * stride >= inputs + padding) --out;
+  return out;
+}
+
+/// The windows of avg_pool<dims>d over the last `dims` dimensions.
+average_pool sliding(const at::Tensor& input, std::int64_t dims, c10::IntArrayRef kernel,
+                     c10::IntArrayRef stride, c10::IntArrayRef padding, bool ceil_mode,
+                     bool count_padding, std::optional<std::int64_t> divisor) {
+  TORCH_CHECK(input.dim() == dims + 1 || input.dim() == dims + 2, "avg_pool", dims,
+              "d: the input must have ", dims + 1, " or ", dims + 2, " dimensions");
+  TORCH_CHECK(!divisor || *divisor != 0, "avg_pool: divisor must be not zero");
+  average_pool of;
+  of.divisor = divisor;
+  of.planes = product(input.sizes(), 0, input.dim() - dims);
+  of.windows.fill({pool_window{0, 1, 1}});
+  for (std::int64_t axis = 0; axis < dims; ++axis) {
+    const auto slot = static_cast<std::size_t>(3 - dims + axis);
+    const std::int64_t inputs = input.size(input.dim() - dims + axis);
+    const std::int64_t width = at_or_only(kernel, axis);
+    const std::int64_t step = stride.empty() ? width : at_or_only(stride, axis);
+    const std::int64_t border = at_or_only(padding, axis);
+    const std::int64_t outputs = pooled_size(inputs, width, step, border, ceil_mode);
+    of.input[slot] = inputs;
+    of.windows[slot] =
+        numeric::sliding_windows(inputs, outputs, width, step, border, count_padding);
+  }
+  return of;
+}
+
+average_pool adaptive(const at::Tensor& input, std::int64_t dims, c10::IntArrayRef outputs) {
+  TORCH_CHECK(input.dim() == dims + 1 || input.dim() == dims + 2, "adaptive_avg_pool", dims,
+              "d: the input must have ", dims + 1, " or ", dims + 2, " dimensions");
+  average_pool of;
+  of.planes = product(input.sizes(), 0, input.dim() - dims);
+  of.windows.fill({pool_window{0, 1, 1}});
+  for (std::int64_t axis = 0; axis < dims; ++axis) {
+    const auto slot = static_cast<std::size_t>(3 - dims + axis);
+    const std::int64_t inputs = input.size(input.dim() - dims + axis);
+    TORCH_CHECK(inputs > 0, "adaptive_avg_pool: the input has no elements to average");
+    of.input[slot] = inputs;
+    of.windows[slot] = numeric::adaptive_windows(inputs, outputs[static_cast<std::size_t>(axis)]);
+  }
+  return of;
+}
+
+sizes output_sizes(const at::Tensor& input, std::int64_t dims, const average_pool& of) {
+  sizes out(input.sizes().slice(0, static_cast<std::size_t>(input.dim() - dims)));
+  for (std::int64_t axis = 0; axis < dims; ++axis) {
+    out.push_back(
+        static_cast<std::int64_t>(of.windows[static_cast<std::size_t>(3 - dims + axis)].size()));
+  }
+  return out;
+}
+
+at::Tensor run(const char* name, const at::Tensor& input, std::int64_t dims,
+               const average_pool& of) {
+  const c10::ScalarType type = compute_type(name, input.scalar_type());
+  const at::Tensor x = row_major(name, input, type);
+  const at::Tensor y = make(output_sizes(input, dims, of), type);
+  with_real(type, [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::pool(of, x.const_data_ptr<Real>(), y.mutable_data_ptr<Real>(), executor());
+  });
+  return rounded_to(y, input.scalar_type()).contiguous(input.suggest_memory_format());
+}
+
+at::Tensor run_gradient(const char* name, const at::Tensor& gradient, const at::Tensor& input,
+                        std::int64_t dims, const average_pool& of) {
+  TORCH_CHECK(gradient.sizes() == c10::IntArrayRef(output_sizes(input, dims, of)), name,
+              ": the gradient has shape ", gradient.sizes());
+  const c10::ScalarType type = compute_type(name, gradient.scalar_type());
+  const at::Tensor dy = row_major(name, gradient, type);
+  const at::Tensor dx = make(input.sizes(), type);
+  with_real(type, [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::pool_gradient(of, dy.const_data_ptr<Real>(), dx.mutable_data_ptr<Real>(), executor());
+  });
+  return rounded_to(dx, gradient.scalar_type()).contiguous(input.suggest_memory_format());
+}
+
+template <std::int64_t Dims>
+at::Tensor avg_pool(const at::Tensor& input, c10::IntArrayRef kernel, c10::IntArrayRef stride,
+                    c10::IntArrayRef padding, bool ceil_mode, bool count_padding,
+                    std::optional<std::int64_t> divisor) {
+  return run("avg_pool", input, Dims,
+             sliding(input, Dims, kernel, stride, padding, ceil_mode, count_padding, divisor));
+}
+
+template <std::int64_t Dims>
+at::Tensor avg_pool_backward(const at::Tensor& gradient, const at::Tensor& input,
+                             c10::IntArrayRef kernel, c10::IntArrayRef stride,
+                             c10::IntArrayRef padding, bool ceil_mode, bool count_padding,
+                             std::optional<std::int64_t> divisor) {
+  return run_gradient(
+      "avg_pool_backward", gradient, input, Dims,
+      sliding(input, Dims, kernel, stride, padding, ceil_mode, count_padding, divisor));
+}
+
+template <std::int64_t Dims>
+at::Tensor adaptive_avg_pool(const at::Tensor& input, c10::IntArrayRef outputs) {
+  return run("adaptive_avg_pool", input, Dims, adaptive(input, Dims, outputs));
+}
+
+template <std::int64_t Dims>
+at::Tensor adaptive_avg_pool_backward(const at::Tensor& gradient, const at::Tensor& input) {
+  return run_gradient(
+      "adaptive_avg_pool_backward", gradient, input, Dims,
+      adaptive(input, Dims,
+               gradient.sizes().slice(static_cast<std::size_t>(gradient.dim() - Dims))));
+}
+
+/// Every element of the gradient goes to the input element that was the maximum; `indices` number
+/// the elements of a plane, the last `dims` dimensions of the input.
+at::Tensor maximum_gradient(const at::Tensor& gradient, const at::Tensor& input, std::int64_t dims,
+                            const at::Tensor& indices) {
+  const char* name = "max_pool_backward";
+  TORCH_CHECK(gradient.sizes() == indices.sizes() && gradient.dim() == input.dim(), name,
+              ": gradient and indices must have the shape of the output");
+  const c10::ScalarType type = compute_type(name, gradient.scalar_type());
+  const at::Tensor dy = row_major(name, gradient, type);
+  const at::Tensor where = row_major(name, indices, at::kLong);
+  const at::Tensor dx = at::zeros(input.sizes(), at::TensorOptions(type));
+  const std::int64_t lead = input.dim() - dims;
+  numeric::accumulation_shape shape{product(input.sizes(), 0, lead),
+                                    product(input.sizes(), lead, input.dim()),
+                                    product(dy.sizes(), lead, dy.dim()), 1};
+  with_real(type, [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::accumulate_elements(numeric::accumulation::add, shape,
+                                 where.const_data_ptr<std::int64_t>(), dy.const_data_ptr<Real>(),
+                                 dx.mutable_data_ptr<Real>(), executor());
+  });
+  return rounded_to(dx, gradient.scalar_type()).contiguous(input.suggest_memory_format());
+}
+
+template <std::int64_t Dims>
+at::Tensor max_pool_backward(const at::Tensor& gradient, const at::Tensor& input, c10::IntArrayRef,
+                             c10::IntArrayRef, c10::IntArrayRef, c10::IntArrayRef, bool,
+                             const at::Tensor& indices) {
+  return maximum_gradient(gradient, input, Dims, indices);
+}
+
+template <std::int64_t Dims>
+at::Tensor adaptive_max_pool_backward(const at::Tensor& gradient, const at::Tensor& input,
+                                      const at::Tensor& indices) {
+  return maximum_gradient(gradient, input, Dims, indices);
+}
+
+template <std::int64_t Dims>
+at::Tensor fractional_max_pool_backward(const at::Tensor& gradient, const at::Tensor& input,
+                                        c10::IntArrayRef, c10::IntArrayRef,
+                                        const at::Tensor& indices) {
+  return maximum_gradient(gradient, input, Dims, indices);
+}
+
+}  // namespace
+
+void register_pooling(registrar& r) {
+  r.exact({"max_pool2d_with_indices", "max_pool2d_with_indices.out", "max_pool3d_with_indices",
+           "max_pool3d_with_indices.out", "adaptive_max_pool2d", "adaptive_max_pool2d.out",
+           "adaptive_max_pool3d", "adaptive_max_pool3d.out", "max_unpool2d", "max_unpool2d.out",
+           "max_unpool3d", "max_unpool3d.out"},
+          "selects");
+  r.refused({"fractional_max_pool2d", "fractional_max_pool2d.output", "fractional_max_pool3d",
+             "fractional_max_pool3d.output"},
+            "use max_pool2d or adaptive_max_pool2d");
+
+  const char* mean = "the sum over each window from +0 in ascending order, divided once";
+  r.kernel("avg_pool2d", &avg_pool<2>, mean);
+  r.kernel("avg_pool3d", &avg_pool<3>, mean);
+  r.kernel("_adaptive_avg_pool2d", &adaptive_avg_pool<2>, mean);
+  r.kernel("_adaptive_avg_pool3d", &adaptive_avg_pool<3>, mean);
+  r.derived("avg_pool2d", {"avg_pool2d.out"});
+  r.derived("avg_pool3d", {"avg_pool3d.out"});
+  r.derived("_adaptive_avg_pool2d", {"adaptive_avg_pool2d.out"});
+  r.derived("_adaptive_avg_pool3d", {"adaptive_avg_pool3d.out"});
+
+  const char* shares = "gradient / divisor, added in ascending order of the outputs";
+  r.kernel("avg_pool2d_backward", &avg_pool_backward<2>, shares);
+  r.kernel("avg_pool3d_backward", &avg_pool_backward<3>, shares);
+  r.kernel("_adaptive_avg_pool2d_backward", &adaptive_avg_pool_backward<2>, shares);
+  r.kernel("_adaptive_avg_pool3d_backward", &adaptive_avg_pool_backward<3>, shares);
+  r.derived("avg_pool2d_backward", {"avg_pool2d_backward.grad_input"});
+  r.derived("avg_pool3d_backward", {"avg_pool3d_backward.grad_input"});
+  r.derived("_adaptive_avg_pool3d_backward", {"adaptive_avg_pool3d_backward.grad_input"});
+
+  const char* chosen = "added to the maximum's place in ascending order of the outputs";
+  r.kernel("max_pool2d_with_indices_backward", &max_pool_backward<2>, chosen);
+  r.kernel("max_pool3d_with_indices_backward", &max_pool_backward<3>, chosen);
+  r.kernel("adaptive_max_pool2d_backward", &adaptive_max_pool_backward<2>, chosen);
+  r.kernel("adaptive_max_pool3d_backward", &adaptive_max_pool_backward<3>, chosen);
+  r.kernel("fractional_max_pool2d_backward", &fractional_max_pool_backward<2>, chosen);
+  r.kernel("fractional_max_pool3d_backward", &fractional_max_pool_backward<3>, chosen);
+  r.derived("max_pool2d_with_indices_backward", {"max_pool2d_with_indices_backward.grad_input"});
+  r.derived("max_pool3d_with_indices_backward", {"max_pool3d_with_indices_backward.grad_input"});
+  r.derived("adaptive_max_pool2d_backward", {"adaptive_max_pool2d_backward.grad_input"});
+  r.derived("adaptive_max_pool3d_backward", {"adaptive_max_pool3d_backward.grad_input"});
+}
+
+}  // namespace potl::libtorch::dispatch
