@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 
+#include <potl/checks/finite.hpp>
 #include <potl/checks/state_distance.hpp>
 
 namespace potl::detail {
@@ -36,6 +37,13 @@ measured status_of(errc code) {
 transcript::state opened(result<transcript::state> loaded) {
   if (!loaded) throw failed{status_of(loaded.why().code), loaded.why().message};
   return std::move(loaded).value();
+}
+
+// Empty, or what of an opened state is not finite.
+std::string looked_at(const transcript::evidence& run, const transcript::state& what) {
+  auto found = checks::not_finite(run, what.root());
+  if (!found) throw failed{status_of(found.why().code), found.why().message};
+  return std::move(found).value();
 }
 
 void restore(workload_handle& work, const transcript::state& state, std::uint64_t step) {
@@ -81,6 +89,7 @@ class segment_driver {
     const transcript::state start =
         opened(request_.superseded ? run_.load_state(request_.start, request_.start_branch)
                                    : run_.load_state(request_.start));
+    out.not_finite = looked_at(run_, start);
     out.load_seconds = loading.seconds();
     const stopwatch replaying;
     const transcript::state end = replay(start, 0, [&](const step_outcome& one) {
@@ -92,9 +101,13 @@ class segment_driver {
     out.replay_seconds = replaying.seconds();
     const digest* expected = digest_of(view_, request_, request_.end);
     out.digest_equal = expected != nullptr && end.state_digest() == *expected;
-    if (out.digest_equal) return;
+    if (out.digest_equal) {
+      if (out.not_finite.empty()) out.not_finite = looked_at(run_, end);
+      return;
+    }
     if (!request_.superseded) {
       const transcript::state recorded = opened(run_.load_state(request_.end));
+      if (out.not_finite.empty()) out.not_finite = looked_at(run_, recorded);
       out.distances = checks::compare_states(start.root(), recorded.root(), end.root());
     }
     const stopwatch repeating;
@@ -144,6 +157,7 @@ checks::loss_measurement fulfil(const transcript::evidence& run, workload_handle
   return guarded(start, [&](auto& out) {
     const stopwatch watch;
     const transcript::state before = opened(run.load_state(request.step - 1));
+    out.not_finite = looked_at(run, before);
     const std::vector<std::int64_t> ids = run.agreed().sample_ids(request.step);
     for (std::uint32_t way = 0; way <= request.noise_repeats; ++way) {
       work.perturb(way);
@@ -167,6 +181,7 @@ checks::subset_loss_measurement fulfil(const transcript::evidence& run, workload
   return guarded(start, [&](auto& out) {
     const stopwatch watch;
     const transcript::state at = opened(run.load_state(request.step));
+    out.not_finite = looked_at(run, at);
     work.perturb(0);  // an earlier request may have failed in the middle of a perturbed repeat
     restore(work, at, request.step);
     const subset_outcome found = work.subset_loss(request.sample_ids);

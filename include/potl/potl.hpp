@@ -3,6 +3,7 @@
 #pragma once
 
 #include <potl/checks/field.hpp>
+#include <potl/checks/finite.hpp>
 #include <potl/checks/model.hpp>
 #include <potl/checks/pev.hpp>
 #include <potl/checks/replay.hpp>
@@ -38,6 +39,7 @@
 #include <potl/numeric/elementwise.hpp>
 #include <potl/numeric/exact_sum.hpp>
 #include <potl/numeric/executor.hpp>
+#include <potl/numeric/finite.hpp>
 #include <potl/numeric/fp_environment.hpp>
 #include <potl/numeric/gemm.hpp>
 #include <potl/numeric/isa.hpp>

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <potl/checks/finite.hpp>
 #include <potl/transcript/evidence.hpp>
 
 #include "finding.hpp"
@@ -92,9 +93,20 @@ state load(const evidence& self, std::uint64_t step, std::optional<std::uint64_t
   return branch ? self.load_state(step, *branch).value() : self.load_state(step).value();
 }
 
+std::string not_finite_in(const evidence& self, const state& opened) {
+  py::gil_scoped_release released;
+  return checks::not_finite(self, opened.root()).value();
+}
+
 }  // namespace
 
 void bind_evidence(py::module_& module) {
+  module.def(
+      "not_finite",
+      [](const state& recorded, const state& initial) {
+        return checks::not_finite(recorded.root(), &initial.root());
+      },
+      py::arg("recorded"), py::arg("initial"));
   py::class_<evidence>(module, "Evidence", py::module_local())
       .def_static("open", &open_evidence, py::arg("directory"), py::kw_only(),
                   py::arg("job").none(true), py::arg("commitment").none(true),
@@ -116,6 +128,7 @@ void bind_evidence(py::module_& module) {
       .def("telemetry", [](const evidence& self) { return to_bytes(self.telemetry()); })
       .def("expect_state_bytes", &evidence::expect_state_bytes, py::arg("size"))
       .def("load_state", &load, py::arg("step"), py::arg("branch") = py::none())
+      .def("not_finite", &not_finite_in, py::arg("state"))
       .def("state_digest", &digest_at, py::arg("step"));
 }
 

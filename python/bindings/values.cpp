@@ -69,6 +69,7 @@ checks::segment_measurement segment_of(const py::dict& from, const py::dict& req
   read(request, "start_branch", out.request.start_branch);
   read(request, "superseded", out.request.superseded);
   read(request, "noise_repeats", out.request.noise_repeats);
+  read(from, "not_finite", out.not_finite);
   read(from, "digest_equal", out.digest_equal);
   read(from, "first_differing_step", out.first_differing_step);
   read(from, "losses", out.losses);
@@ -228,6 +229,7 @@ measurements measurements_of(const py::iterable& list) {
       auto& one = out.losses.emplace_back();
       read(request, "step", one.request.step);
       read(request, "noise_repeats", one.request.noise_repeats);
+      read(from, "not_finite", one.not_finite);
       read(from, "loss", one.loss);
       read(from, "noise", one.noise);
       read(from, "seconds", one.seconds);
@@ -236,6 +238,7 @@ measurements measurements_of(const py::iterable& list) {
       auto& one = out.subsets.emplace_back();
       read(request, "step", one.request.step);
       read(request, "sample_ids", one.request.sample_ids);
+      read(from, "not_finite", one.not_finite);
       read(from, "mean", one.mean);
       read(from, "standard_deviation", one.standard_deviation);
       read(from, "seconds", one.seconds);

@@ -104,6 +104,17 @@ def _probe(first: Session, second: Session, build: Build, seed: int) -> Iterator
         return
     steps = (1, 2) if first.task.steps > 1 else (1, 1)
     middle, end, losses = _two_steps(first, steps)
+    for what, state in (("before the first step", start), ("after two steps", end)):
+        # An infinity that is there from the start is a mask.
+        not_finite = _core.not_finite(state, start)
+        if not_finite:
+            yield Problem(
+                what=f"{what}, {not_finite}, and a verifier rejects what is not finite",
+                where=not_finite.split(" ")[0],
+                remedy="fill placeholders with a number, or keep them outside of parameters, "
+                "buffers and optimizer state; where training diverges, lower the learning rate",
+            )
+            return
     untouched = [dict(vars(thing)) for thing in _holders(second.task)]
     with Session.open(build, seed=seed) as fresh:
         again = _two_steps(fresh, steps)

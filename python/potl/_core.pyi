@@ -248,6 +248,11 @@ def prune_plan(directory: str, *, max_bytes: int) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------- evidence
 
+def not_finite(recorded: State, initial: State) -> str:
+    """What `recorded` holds that no honest state does, such as "model/parameters/w holds NaN", or
+    "". An infinity that `initial` has in the same place is a mask.
+    """
+
 class Evidence:
     """A run after the structural audit. Findings say what is wrong; only unreadable input and I/O
     raise.
@@ -296,6 +301,9 @@ class Evidence:
         """MissingError: withheld; MismatchError: tampered; StorageError, LimitError: the verifier's
         own trouble.
         """
+    def not_finite(self, state: State) -> str:
+        """What the state holds that no honest one does, such as a NaN in a weight; empty: nothing."""
+
     def state_digest(self, step: int) -> bytes: ...
 
 # ---------------------------------------------------------------------------- checks

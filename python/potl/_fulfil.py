@@ -105,6 +105,7 @@ class Replayer:
         superseded = bool(request.get("superseded", False))
         begin = time.perf_counter()
         recorded_start = self._load(start, request["start_branch"] if superseded else None)
+        not_finite = self._evidence.not_finite(recorded_start)
         load_seconds = time.perf_counter() - begin
 
         begin = time.perf_counter()
@@ -123,6 +124,7 @@ class Replayer:
         if not equal and not superseded:
             begin = time.perf_counter()
             recorded_end = self._load(end)
+            not_finite = not_finite or self._evidence.not_finite(recorded_end)
             load_seconds += time.perf_counter() - begin
             answer["distances"] = _core.compare_states(recorded_start, recorded_end, replayed)
         if not equal:
@@ -132,6 +134,9 @@ class Replayer:
             )
             answer |= self._noise(request, recorded_start, replayed, deadline)
             answer["noise_seconds"] = time.perf_counter() - begin
+        else:
+            not_finite = not_finite or self._evidence.not_finite(replayed)
+        answer["not_finite"] = not_finite
         answer["load_seconds"] = load_seconds
         return answer
 
@@ -171,7 +176,12 @@ class Replayer:
         for index in range(repeats):
             with self._session.perturb("replay", index):
                 noise.append(once())
-        return {"loss": loss, "noise": noise, "seconds": time.perf_counter() - begin}
+        return {
+            "loss": loss,
+            "noise": noise,
+            "not_finite": self._evidence.not_finite(state),
+            "seconds": time.perf_counter() - begin,
+        }
 
     def _subset_loss(self, request: Mapping[str, Any], deadline: float | None) -> Measurement:
         step = int(request["step"])
@@ -184,6 +194,7 @@ class Replayer:
         return {
             "mean": float(mean),
             "standard_deviation": float(deviation),
+            "not_finite": self._evidence.not_finite(state),
             "seconds": time.perf_counter() - begin,
         }
 

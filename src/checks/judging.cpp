@@ -44,6 +44,13 @@ std::optional<finding> finding_of(measured status, std::string_view check, std::
   return std::nullopt;
 }
 
+std::optional<finding> finding_of_not_finite(const std::string& what, std::string_view check,
+                                             std::string_view where) {
+  if (what.empty() || !rule_enabled("transcript.finite")) return std::nullopt;
+  return make_finding(check, "transcript.finite", outcome::reject,
+                      "a state opened for " + std::string(where) + " is not finite: " + what);
+}
+
 finding finding_of_missing(std::string_view check, std::string_view what) {
   return make_finding(check, "", outcome::inconclusive,
                       std::string(what) + " was to be recomputed and was not");
@@ -60,16 +67,26 @@ bool looked_at(measured status) noexcept {
   return false;
 }
 
+double noisier(double noise, double distance) noexcept {
+  if (std::isnan(noise) || !std::isfinite(distance)) return std::nan("");
+  return std::max(noise, distance);
+}
+
 loss_comparison compare_loss(double recorded, double recomputed, double noise,
                              const loss_limits& limits) {
   loss_comparison out;
   out.difference = std::fabs(recomputed - recorded);
   const double size = 1 + std::fabs(recorded);
-  const double raw = std::max(limits.floor * size, limits.safety * noise);
-  out.tolerance = std::min(raw, std::max(limits.cap, limits.floor) * size);
+  const bool known = std::isfinite(noise);
+  const double raw = std::max(limits.floor * size, known ? limits.safety * noise : 0);
+  const double limit = std::max(limits.cap, limits.floor) * size;
+  out.tolerance = std::min(raw, limit);
   out.finite = std::isfinite(recorded) && std::isfinite(recomputed);
   if (!out.finite) {
     out.result = rule_enabled("transcript.finite") ? outcome::reject : outcome::pass;
+  } else if (!known && out.difference <= limit && rule_enabled("transcript.finite")) {
+    out.result = outcome::inconclusive;
+    out.noise_finite = false;
   } else if (!(out.difference <= out.tolerance)) {
     out.result = out.difference <= raw ? outcome::inconclusive : outcome::reject;
   }

@@ -23,6 +23,11 @@ std::optional<finding> finding_of(measured status, std::string_view check, std::
 /// The finding of a request for which the driver gave no measurement.
 finding finding_of_missing(std::string_view check, std::string_view what);
 
+/// The finding of an opened state that holds what no honest one does, or nothing when it does not
+/// (`what` is empty) or the rule against it is off.
+std::optional<finding> finding_of_not_finite(const std::string& what, std::string_view check,
+                                             std::string_view where);
+
 /// Whether a request counts as looked at: it was fulfilled, or a switched-off rule excuses it.
 bool looked_at(measured status) noexcept;
 
@@ -32,12 +37,17 @@ struct loss_limits {
 
 struct loss_comparison {
   outcome result = outcome::pass;
-  bool finite = true;
+  bool finite = true;        ///< both losses
+  bool noise_finite = true;  ///< otherwise an inconclusive result is transcript.finite's
   double difference = 0, tolerance = 0;
 };
 
-/// `noise`: the largest distance among the verifier's own repeats. A loss that is not finite fails
-/// under rule transcript.finite, and passes every comparison when that rule is off.
+/// The larger of the noise seen so far and one more distance; NaN once one was not finite.
+double noisier(double noise, double distance) noexcept;
+
+/// `noise`: the largest distance among the verifier's own repeats, NaN when one of them was not
+/// finite: then only a loss beyond the cap is judged. What is not finite fails under rule
+/// transcript.finite; a loss that is not passes every comparison when that rule is off.
 loss_comparison compare_loss(double recorded, double recomputed, double noise,
                              const loss_limits& limits);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <potl/checks/finite.hpp>
 #include <potl/checks/model.hpp>
 
 #include <algorithm>
@@ -158,6 +159,41 @@ finding compare_model(const state_value& state, const safetensors_view& delivere
   return out;
 }
 
+namespace {
+
+// Replays that end in the recorded bits say nothing about a NaN that was there before.
+std::vector<finding> judge_finite(const transcript::evidence& run, const state_value& last) {
+  if (!rule_enabled("transcript.finite")) return {};
+  const auto found = not_finite(run, last);
+  if (!found) {
+    return {make_finding("model", "", outcome::inconclusive,
+                         "the last committed state has infinities, and the initial state, which "
+                         "may have them too, cannot be read: " +
+                             found.why().message)};
+  }
+  if (found.value().empty()) return {};
+  return {make_finding("model", "transcript.finite", outcome::reject,
+                       "the last committed state is not finite: " + found.value())};
+}
+
+finding compare_file(const state_value& last, const std::string& path) {
+  const auto bytes = read_file(path, largest_model, links::follow);
+  if (!bytes) {
+    if (bytes.why().code == errc::missing) throw exception(bytes.why());
+    return make_finding("model", "", outcome::inconclusive,
+                        "the delivered model cannot be read: " + bytes.why().message);
+  }
+  const auto parsed = parse_safetensors(bytes.value());
+  finding out = parsed ? compare_model(last, parsed.value())
+                       : make_finding("model", "model.delivered", outcome::reject,
+                                      "the delivered model is no valid safetensors file: " +
+                                          parsed.why().message);
+  out.details.emplace_back("model_digest", model_digest(last).hex());
+  return out;
+}
+
+}  // namespace
+
 std::vector<finding> judge_model(const transcript::evidence& run,
                                  const std::optional<std::string>& path) {
   if (run.steps().empty()) return {};
@@ -169,29 +205,19 @@ std::vector<finding> judge_model(const transcript::evidence& run,
         make_finding("model", "", outcome::inconclusive,
                      "the delivered model has nothing to be compared with: " + last.why().message)};
   }
-  const std::string vouched = model_digest(last->root()).hex();
+  std::vector<finding> out = judge_finite(run, last->root());
   if (!path) {
+    const std::string vouched = model_digest(last->root()).hex();
     finding note = make_finding("model", "", outcome::note,
                                 "no delivered model was given: what is said here is about the "
                                 "model with digest " +
                                     vouched + " alone");
     note.details.emplace_back("model_digest", vouched);
-    return {note};
+    out.push_back(std::move(note));
+  } else if (rule_enabled("model.delivered")) {
+    out.push_back(compare_file(last->root(), *path));
   }
-  if (!rule_enabled("model.delivered")) return {};
-  const auto bytes = read_file(*path, largest_model, links::follow);
-  if (!bytes) {
-    if (bytes.why().code == errc::missing) throw exception(bytes.why());
-    return {make_finding("model", "", outcome::inconclusive,
-                         "the delivered model cannot be read: " + bytes.why().message)};
-  }
-  const auto parsed = parse_safetensors(bytes.value());
-  finding out = parsed ? compare_model(last->root(), parsed.value())
-                       : make_finding("model", "model.delivered", outcome::reject,
-                                      "the delivered model is no valid safetensors file: " +
-                                          parsed.why().message);
-  out.details.emplace_back("model_digest", vouched);
-  return {out};
+  return out;
 }
 
 }  // namespace potl::checks

@@ -24,8 +24,8 @@ double largest_noise(std::span<const loss_measurement> losses) {
   double out = 0;
   for (const loss_measurement& one : losses) {
     for (const double again : one.noise) {
-      const double off = std::fabs(again - one.loss);
-      if (off > out) out = off;
+      // A loss that is not finite itself is a finding whatever the noise.
+      if (std::isfinite(one.loss)) out = noisier(out, std::fabs(again - one.loss));
     }
   }
   return out;
@@ -69,11 +69,14 @@ class pev_judge {
                                                        : compared.difference);
       ++judged_;
       if (compared.result == outcome::pass) continue;
-      if (compared.finite && !rule_enabled("loss.recomputed")) continue;
-      finding bad = make_finding(
-          "pev", compared.finite ? "loss.recomputed" : "transcript.finite", compared.result,
-          "step " + text(request.step) + " logged loss " + precise(record->loss) + ", recomputed " +
-              precise(one->loss) + ", tolerance " + text(compared.tolerance));
+      const bool comparable = compared.finite && compared.noise_finite;
+      if (comparable && !rule_enabled("loss.recomputed")) continue;
+      finding bad =
+          make_finding("pev", comparable ? "loss.recomputed" : "transcript.finite", compared.result,
+                       "step " + text(request.step) + " logged loss " + precise(record->loss) +
+                           ", recomputed " + precise(one->loss) + ", tolerance " +
+                           (compared.noise_finite ? text(compared.tolerance)
+                                                  : "not known: an honest repeat is not finite"));
       bad.statistic = compared.difference;
       bad.threshold = compared.tolerance;
       at_step(bad, request.step);
@@ -126,7 +129,13 @@ class pev_judge {
       out_.push_back(finding_of_missing("pev", name));
       return nullptr;
     }
-    if (one->status == measured::ok) return one;
+    if (one->status == measured::ok) {
+      if (auto bad = finding_of_not_finite(one->not_finite, "pev", name)) {
+        at_step(*bad, step);
+        out_.push_back(std::move(*bad));
+      }
+      return one;
+    }
     if (auto bad = finding_of(one->status, "pev", name, one->message)) {
       at_step(*bad, step);
       out_.push_back(std::move(*bad));

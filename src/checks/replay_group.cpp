@@ -22,16 +22,37 @@ const group_distance* find(const std::vector<group_distance>& groups, const std:
   return at == groups.end() ? nullptr : &*at;
 }
 
-// The smaller of both updates: neither side can enlarge the measure alone.
+// The smaller of both updates: neither side can enlarge the measure alone. What is not finite is
+// no measure: nothing is tolerated by it.
 double scale_of(const group_distance& group) {
-  return std::min(group.update_l2, group.replayed_update_l2);
+  const double out = std::min(group.update_l2, group.replayed_update_l2);
+  return std::isfinite(group.update_l2) && std::isfinite(group.replayed_update_l2) ? out : 0;
 }
 
+// Comparisons that a NaN fails on either side, and an infinite tolerance too.
+bool within(double distance, double tolerance) {
+  return distance <= tolerance && std::isfinite(tolerance);
+}
+
+bool is_finite(const group_distance& repeat) {
+  return repeat.finite && std::isfinite(repeat.l2) &&
+         std::none_of(repeat.tensors.begin(), repeat.tensors.end(),
+                      [](const tensor_distance& one) { return std::isnan(one.relative); });
+}
+
+bool noise_is_finite(const segment_measurement& measurement, const std::string& which) {
+  return std::all_of(measurement.noise.begin(), measurement.noise.end(), [&](const auto& repeat) {
+    const group_distance* group = find(repeat, which);
+    return group == nullptr || is_finite(*group);
+  });
+}
+
+// Of the finite repeats; the others are a finding of their own.
 double largest_noise(const segment_measurement& measurement, const std::string& which) {
   double out = 0;
   for (const auto& repeat : measurement.noise) {
     const group_distance* group = find(repeat, which);
-    if (group != nullptr && group->l2 > out) out = group->l2;
+    if (group != nullptr && is_finite(*group) && group->l2 > out) out = group->l2;
   }
   return out;
 }
@@ -50,7 +71,8 @@ double largest_noise_of(const segment_measurement& measurement, const std::strin
 }
 
 // Distance between the directions of both updates on the unit sphere.
-double chord(const group_distance& group) { return std::sqrt(2 * std::max(0.0, 1 - group.cosine)); }
+// In this order std::max keeps a NaN.
+double chord(const group_distance& group) { return std::sqrt(2 * std::max(1 - group.cosine, 0.0)); }
 
 std::string_view rule_of(const std::string& which) {
   if (which == "parameters") return "replay.parameters";
@@ -84,7 +106,7 @@ class judge {
                 which_ + " of the recorded or replayed state are not finite");
       }
     } else if (context_.exact) {
-      if (group_.l2 > 0 || group_.worst_relative > 0) {
+      if (!(group_.l2 <= 0) || !(group_.worst_relative <= 0)) {
         problem(rule, outcome::reject, beyond(which_, group_.l2, 0, scale_of(group_)));
       }
     } else if (which_ == "parameters") {
@@ -110,7 +132,7 @@ class judge {
     if (!rule_enabled("replay.update_relative")) {
       // The weak comparison of the literature: against the weights, whatever the update was.
       out_.tolerance = weak;
-      if (out_.distance > weak) {
+      if (!within(out_.distance, weak)) {
         problem("replay.parameters", outcome::reject, beyond("parameters", out_.distance, weak, 0));
       }
       return;
@@ -119,8 +141,7 @@ class judge {
       out_.tolerance = context_.options->tolerance == "d_ref"
                            ? context_.options->d_ref.value_or(0) / 100
                            : measurement_.gradient_norm_mean;
-      // Written so that a NaN tolerance accepts nothing.
-      if (!(out_.distance <= out_.tolerance) && !std::isnan(out_.distance)) {
+      if (!within(out_.distance, out_.tolerance)) {
         problem("replay.parameters", outcome::reject,
                 beyond("parameters", out_.distance, out_.tolerance, scale_of(group_)));
       }
@@ -148,8 +169,12 @@ class judge {
     if (is_parameters && !rule_enabled("replay.magnitude")) {
       out_.distance = chord(group_) * scale;
     }
-    if (out_.distance > out_.tolerance) {
-      too_far(rule, raw, scale);
+    const bool excused = !rule_enabled("transcript.finite");
+    if (!within(out_.distance, out_.tolerance)) {
+      too_far(rule, raw, limit, scale);
+    } else if (!excused && !noise_is_finite(measurement_, which_)) {
+      problem("transcript.finite", outcome::inconclusive,
+              "an honest repeat of the " + which_ + " is not finite, so the noise is not known");
     } else if (capped && out_.noise > limit) {
       problem("replay.tolerance_cap", outcome::inconclusive,
               "honest repeats of the " + which_ + " differ by " + text(out_.noise) +
@@ -160,12 +185,16 @@ class judge {
     }
   }
 
-  void too_far(std::string_view rule, double raw, double scale) {
+  void too_far(std::string_view rule, double raw, double limit, double scale) {
     const std::string reason = beyond(which_, out_.distance, out_.tolerance, scale);
     const bool measured_noise = measurement_.noise.size() >= measurement_.request.noise_repeats;
     if (!measured_noise) {
       problem(rule, outcome::inconclusive, reason + ", but the noise was not measured");
-    } else if (out_.distance <= raw) {
+    } else if (within(out_.distance, limit) && !noise_is_finite(measurement_, which_)) {
+      // Beyond the cap no noise would help.
+      problem("transcript.finite", outcome::inconclusive,
+              reason + ", but an honest repeat is not finite, so the noise is not known");
+    } else if (within(out_.distance, raw)) {
       problem("replay.tolerance_cap", outcome::reject,
               reason + ", though honest repeats differ by up to " + text(out_.noise));
     } else {
@@ -186,7 +215,7 @@ class judge {
     for (const tensor_distance& tensor : group_.tensors) {
       const double noise = largest_noise_of(measurement_, which_, tensor.path);
       const double limit = std::max(options.tensor_looseness * share, options.safety * noise);
-      if (!(tensor.relative > limit)) continue;
+      if (tensor.relative <= limit) continue;
       problem(rule, outcome::reject,
               tensor.path + " is off by " + percent(tensor.relative) +
                   " of its own update, allowed are " + percent(limit));
@@ -207,8 +236,30 @@ class judge {
 
 double group_judgement::ratio() const noexcept {
   if (distance == 0) return 0;
+  if (std::isnan(distance) || std::isnan(tolerance)) return HUGE_VAL;
   return tolerance > 0 ? distance / tolerance : HUGE_VAL;
 }
+
+namespace {
+// A29 lives on a floor without this bound, so failing to measure it is a finding.
+void measure_rounding(const run_view& run, replay_context& out) {
+  if (!run.initial_rounding) {
+    out.rounding_problem = "nothing measures it";
+    return;
+  }
+  const auto found = run.initial_rounding();
+  if (!found) {
+    const errc code = found.why().code;
+    const bool excused = (code == errc::missing && !rule_enabled("transcript.withheld")) ||
+                         (code == errc::mismatch && !rule_enabled("transcript.checkpoint"));
+    if (!excused) out.rounding_problem = found.why().message;
+  } else if (std::isfinite(found.value())) {
+    out.largest_rounding = expected_growth * found.value();
+  } else if (rule_enabled("transcript.finite")) {
+    out.rounding_problem = "the initial parameters are not finite";
+  }
+}
+}  // namespace
 
 replay_context make_context(const run_view& run, const replay_options& options,
                             std::span<const segment_measurement> measurements) {
@@ -218,12 +269,8 @@ replay_context make_context(const run_view& run, const replay_options& options,
   out.exact = is_exact(run, options);
   const bool differs = std::any_of(measurements.begin(), measurements.end(),
                                    [](const auto& one) { return !one.distances.empty(); });
-  if (differs && run.initial_rounding) {
-    // Without an initial state there is a finding of its own.
-    if (const auto found = run.initial_rounding()) {
-      out.largest_rounding = expected_growth * found.value();
-    }
-  }
+  const bool floors = !out.exact && !is_published(options) && rule_enabled("replay.tolerance_cap");
+  if (differs && floors) measure_rounding(run, out);
   std::map<std::string, std::vector<double>> shares;
   for (const segment_measurement& one : measurements) {
     for (const group_distance& group : one.distances) {

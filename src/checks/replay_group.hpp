@@ -22,6 +22,7 @@ struct replay_context {
   /// Largest rounding of the parameters that a tolerance may be made of. Weights that a prover
   /// inflates before a norm (A29) would otherwise have a floor above every honest update.
   std::optional<double> largest_rounding;
+  std::string rounding_problem;  ///< why that is needed and not known; empty: it is known
 };
 
 replay_context make_context(const run_view& run, const replay_options& options,

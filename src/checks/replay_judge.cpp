@@ -51,6 +51,12 @@ class replay_judge {
         out_.push_back(finding_of_missing("replay", name_of(request)));
       }
     }
+    if (!context_.rounding_problem.empty()) {
+      out_.push_back(make_finding(
+          "replay", "replay.tolerance_cap", outcome::inconclusive,
+          "the rounding of the initial parameters, which bounds every tolerance, is not known: " +
+              context_.rounding_problem));
+    }
     guard_interpolation(selection.all.size());
     if (rule_enabled("replay.random_segments")) count_random(selection);
     return std::move(out_);
@@ -86,6 +92,9 @@ class replay_judge {
       summary.reason = name + ": " + status;
     } else {
       problems = detail::judge_losses(run_, options_, context_.exact, one);
+      if (auto problem = finding_of_not_finite(one.not_finite, "replay", name)) {
+        problems.push_back(std::move(*problem));
+      }
       if (one.digest_equal) {
         summary.reason = name + " ends in the recorded state, bit for bit";
       } else if (one.request.superseded) {
@@ -136,13 +145,13 @@ class replay_judge {
         problems.push_back(std::move(*judged.problem));
       }
       ratio = std::max(ratio, judged.ratio());
-      if (std::string_view(which) == "parameters" && judged.tolerance > 0) {
+      if (std::string_view(which) == "parameters" && !(judged.tolerance <= 0)) {
         tolerance_sum_ += judged.tolerance;
         ++tolerances_;
       }
       for (const group_distance& group : one.distances) {
         if (group.group != which) continue;
-        any_distance = any_distance || group.l2 > 0 || group.worst_relative > 0 ||
+        any_distance = any_distance || !(group.l2 <= 0) || !(group.worst_relative <= 0) ||
                        !group.structure_equal || !group.finite;
         const std::string prefix = std::string(which) + ".";
         numbers.emplace_back(prefix + "l1", text(group.l1));
@@ -182,7 +191,9 @@ class replay_judge {
     }
     const double sum =
         tolerance_sum_ / static_cast<double>(tolerances_) * static_cast<double>(segments);
-    const bool reached = sum >= travelled.value();
+    const bool comparable = std::isfinite(sum) && std::isfinite(travelled.value());
+    if (!comparable && !rule_enabled("transcript.finite")) return;
+    const bool reached = !comparable || !(sum < travelled.value());
     finding one = make_finding(
         "replay", "replay.interpolation_guard", reached ? outcome::inconclusive : outcome::pass,
         "tolerances add up to " + text(sum) + " over " + text(segments) +

@@ -29,8 +29,9 @@ double noise_of(const segment_measurement& measurement) {
   double out = 0;
   for (const std::vector<double>& repeat : measurement.noise_losses) {
     for (std::size_t i = 0; i < repeat.size() && i < measurement.losses.size(); ++i) {
-      const double off = std::fabs(repeat[i] - measurement.losses[i]);
-      if (off > out) out = off;
+      // A loss that is not finite itself is a finding whatever the noise.
+      if (!std::isfinite(measurement.losses[i])) continue;
+      out = noisier(out, std::fabs(repeat[i] - measurement.losses[i]));
     }
   }
   return out;
@@ -88,13 +89,15 @@ std::vector<finding> judge_losses(const run_view& run, const replay_options& opt
       continue;
     }
     const auto compared = compare_loss(record->loss, measurement.losses[i], noise, limits);
-    if (compared.result == outcome::pass || (compared.finite && !rule_enabled(rule))) continue;
+    const bool comparable = compared.finite && compared.noise_finite;
+    if (compared.result == outcome::pass || (comparable && !rule_enabled(rule))) continue;
     ++wrong;
     if (worst && worst->result == outcome::reject) continue;
-    worst = make_finding("replay", compared.finite ? rule : "transcript.finite", compared.result,
+    worst = make_finding("replay", comparable ? rule : "transcript.finite", compared.result,
                          "step " + text(step) + " logged loss " + precise(record->loss) +
                              ", recomputed " + precise(measurement.losses[i]) + ", tolerance " +
-                             text(compared.tolerance));
+                             (compared.noise_finite ? text(compared.tolerance)
+                                                    : "not known: an honest repeat is not finite"));
     worst->first_step = worst->last_step = step;
     worst->statistic = compared.difference;
     worst->threshold = compared.tolerance;

@@ -27,6 +27,19 @@ class ByCount(nn.Module):
         return self.net(x) * (1 + 0.1 * self.calls)
 
 
+class Placeholder(nn.Module):
+    """Marks what it does not know yet with NaN, and masks with an infinity."""
+
+    def __init__(self, best=torch.nan):
+        super().__init__()
+        self.net = tasks.mlp()
+        self.register_buffer("best", torch.tensor(best))
+        self.mask = nn.Parameter(torch.tensor(-torch.inf), requires_grad=False)
+
+    def forward(self, x):
+        return self.net(x)
+
+
 class Stateful(Task):
     def step(self, batch):
         self.calls = getattr(self, "calls", 0) + 1
@@ -174,6 +187,10 @@ PROBLEMS = {
         ),
         "two trainings from the same seed differ", "draw random numbers",
     ),
+    "NaN in a buffer": (lambda: tasks.task(Placeholder()), "model/buffers/best holds NaN", "fill"),
+    "training that diverges": (
+        lambda: with_optimizer(lambda p: torch.optim.SGD(p, lr=1e38)), "after two steps", "lower",
+    ),
     "a step with another loss": (lambda: own(OtherLoss), "compute_loss gives", "override"),
 }  # fmt: skip
 
@@ -248,6 +265,7 @@ def caching():
 @pytest.mark.parametrize("build", [
     lambda: tasks.task(Legible()),
     lambda: tasks.task(Logging()),
+    lambda: tasks.task(Placeholder(-torch.inf)),
     lbfgs,
     by_python_random,
     caching,

@@ -85,6 +85,10 @@ class Evidence:
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.logged = 1.0
+        self.poisoned = ""
+
+    def not_finite(self, state: State) -> str:
+        return f"{state.name} holds NaN" if state.name == self.poisoned else ""
 
     def expect_state_bytes(self, size: int) -> None:
         assert size > 0
@@ -120,6 +124,20 @@ def test_a_replay_that_ends_in_the_recorded_state_needs_no_noise() -> None:
     assert answer["status"] == "ok" and answer["digest_equal"]
     assert answer["losses"] == [1.0] * 4 and answer["gradient_norm_mean"] == 2.0
     assert session.perturbed == []
+
+
+@pytest.mark.parametrize("poisoned", ["s4", "s4++++"])
+def test_states_of_a_replay_that_ends_in_the_recorded_bits_are_looked_at(poisoned: str) -> None:
+    evidence = Evidence()
+    evidence.poisoned = poisoned
+    answer = replayer(Session(), evidence).fulfil(SEGMENT)
+    assert answer["digest_equal"] and answer["not_finite"] == f"{poisoned} holds NaN"
+
+
+def test_the_state_of_a_recomputed_loss_is_looked_at() -> None:
+    evidence = Evidence()
+    evidence.poisoned = "s4"
+    assert replayer(Session(), evidence).fulfil(LOSS)["not_finite"] == "s4 holds NaN"
 
 
 def test_a_superseded_range_is_compared_with_its_own_records() -> None:

@@ -46,6 +46,7 @@ struct fake_run {
       loads += 2;
       return potl::result<double>(distance * static_cast<double>(to - from));
     };
+    view.initial_rounding = [] { return potl::result<double>(1e-6); };
     view.job_is_own = view.committed = true;
     link();
   }

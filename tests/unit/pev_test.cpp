@@ -174,3 +174,23 @@ TEST_CASE("the published tolerance is exclusive, so that zero deviation accepts 
   measured[0].mean += 1e-3;
   REQUIRE(count(one.judge(measured), outcome::reject) == 1);
 }
+
+TEST_CASE("a recomputation at a state that is not finite rejects though the loss is right") {
+  scene one;
+  auto losses = one.honest();
+  losses[1].not_finite = "model/parameters/w holds NaN";
+  REQUIRE(count(one.judge(losses), outcome::reject, "transcript.finite") == 1);
+  const rule_off off("transcript.finite");
+  REQUIRE(count(one.judge(losses), outcome::reject) == 0);
+}
+
+TEST_CASE("noise of a loss that is no number is inconclusive") {
+  scene one;
+  auto losses = one.honest();
+  losses[1].noise = {losses[1].loss, std::numeric_limits<double>::quiet_NaN()};
+  const auto found = one.judge(losses);
+  REQUIRE(count(found, outcome::reject) == 0);
+  REQUIRE(count(found, outcome::inconclusive, "transcript.finite") > 0);
+  const rule_off off("transcript.finite");
+  REQUIRE(count(one.judge(losses), outcome::inconclusive) == 0);
+}

@@ -62,8 +62,10 @@ inline state_tensor tensor_of(const std::vector<float>& values) {
 inline state state_after(std::uint64_t step, snapshot_memory& memory, float salt = 0) {
   const std::vector<float> weights{static_cast<float>(step) + salt, 2, 3};
   const std::vector<float> momentum{static_cast<float>(step) / 2};
-  state_map tree;
-  tree.push_back({std::string("weights"), state_value{tensor_of(weights)}});
+  state_map tree, parameters, model;
+  parameters.push_back({std::string("weights"), state_value{tensor_of(weights)}});
+  model.push_back({std::string("parameters"), state_value{std::move(parameters)}});
+  tree.push_back({std::string("model"), state_value{std::move(model)}});
   tree.push_back({std::string("momentum"), state_value{tensor_of(momentum)}});
   tree.push_back({std::string("step"), state_value{static_cast<std::int64_t>(step)}});
   return capture(state_value{std::move(tree)}, memory).value();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/verify.hpp>
 
+#include <limits>
+
+#include "fake_run.hpp"
 #include "run_fixture.hpp"
 
 using namespace potl_test;
@@ -22,7 +25,7 @@ class counting_workload {
     done_ = step;
     return {1.0 / static_cast<double>(step), {rate}, false, 1};
   }
-  state capture() { return state_after(done_, memory_); }
+  state capture() { return state_after(done_, memory_, salt ? salt(done_) : 0.0F); }
   double batch_loss(std::uint64_t step, std::span<const std::int64_t>) {
     REQUIRE(step == done_ + 1);
     return 1.0 / static_cast<double>(step);
@@ -31,6 +34,7 @@ class counting_workload {
   void perturb(std::uint64_t) {}
 
   bool unfit = false, broken = false;
+  std::function<float(std::uint64_t step)> salt;
 
  private:
   snapshot_memory memory_;
@@ -83,7 +87,36 @@ TEST_CASE("a C++ workload rejects a state that its steps do not lead to") {
   how.salt = [](std::uint64_t step) { return step == 4 ? 0.5F : 0.0F; };
   const json_value report = one.report(how);
   REQUIRE(verdict_of(report) == "rejected");
-  REQUIRE(rejects(report, "replay.optimizer"));  // the fixture keeps its weights in "other"
+  REQUIRE(rejects(report, "replay.magnitude"));
+}
+
+TEST_CASE("a C++ workload rejects a NaN from which it trains on to the recorded bits") {
+  // In the last segment; only opened at a start; and in the last state, which nothing starts from.
+  for (const std::uint64_t from : {5u, 3u, 6u}) {
+    verification one;
+    deviation how;
+    how.salt = [from](std::uint64_t step) {
+      return step >= from ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
+    };
+    one.work.salt = how.salt;
+    const json_value report = one.report(how);
+    INFO(canonical_json(report));
+    REQUIRE(rejects(report, "transcript.finite"));
+    verification again;
+    again.work.salt = how.salt;
+    const rule_off off("transcript.finite");
+    REQUIRE(verdict_of(again.report(how)) == "accepted");
+  }
+}
+
+TEST_CASE("a C++ workload rejects a NaN that is gone before the end") {
+  verification one;
+  deviation how;
+  how.salt = [](std::uint64_t step) {
+    return step == 4 ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
+  };
+  one.work.salt = how.salt;
+  REQUIRE(rejects(one.report(how), "transcript.finite"));
 }
 
 TEST_CASE("a C++ workload rejects an invented loss") {

@@ -4,7 +4,7 @@
 // Claims: every parameter of the last state is in the file under its name, with the same dtype,
 // dims and bits; so is every buffer that the file has; nothing else is in it. Tied weights may
 // appear once or several times. Without a file, a note names the digest of the only model that the
-// report vouches for.
+// report vouches for. That the last committed state is finite (finite.hpp) is looked at either way.
 // Assumes that names in the file are those of `state_dict()`.
 // Cost: reading the last checkpoint and the file once.
 // Cannot detect: buffers that are left out of the file (non-persistent ones are, rightly; the
@@ -31,7 +31,7 @@ digest model_digest(const transcript::state_value& state);
 /// The comparison itself.
 finding compare_model(const transcript::state_value& state, const safetensors_view& delivered);
 
-/// Reads both sides and compares. `path` empty: the note.
+/// Reads both sides, looks for what is not finite, and compares. `path` empty: the note.
 std::vector<finding> judge_model(const transcript::evidence& run,
                                  const std::optional<std::string>& path);
 

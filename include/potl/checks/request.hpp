@@ -71,6 +71,8 @@ struct segment_measurement {
   segment_request request;
   measured status = measured::ok;
   std::string message;  ///< of the error
+  /// What an opened state holds that no honest one does (finite.hpp); empty: nothing.
+  std::string not_finite;
   bool digest_equal =
       false;  ///< replayed end state == the leaf's digest: then nothing below is needed
   std::optional<std::uint64_t>
@@ -91,6 +93,7 @@ struct loss_measurement {
   loss_request request;
   measured status = measured::ok;
   std::string message;
+  std::string not_finite;  ///< as above
   double loss = 0;
   std::vector<double> noise;  ///< losses of perturbed recomputations
   double seconds = 0;
@@ -100,6 +103,7 @@ struct subset_loss_measurement {
   subset_loss_request request;
   measured status = measured::ok;
   std::string message;
+  std::string not_finite;                   ///< as above
   double mean = 0, standard_deviation = 0;  ///< over the samples
   double seconds = 0;
 };

@@ -81,6 +81,23 @@ def not_a_number(scene: Scene) -> Forgery:
     return scene.forged("A12", rewrite=poison)
 
 
+@attack("A12", "dormant not a number", rule="transcript.finite", task="spare")
+def dormant_not_a_number(scene: Scene) -> Forgery:
+    """Writes NaN once into a weight that no output depends on, in a segment that nobody draws: all
+    later replays end in the recorded bits, and the NaN is delivered.
+    """
+    hidden = 3 * scene.job.core.checkpoint_every
+
+    def poison(session: Session, step: int) -> None:
+        if step == hidden:
+            with torch.no_grad():
+                next(session.task.model.parameters())[64].fill_(math.nan)
+
+    forgery = scene.forged("A12-dormant", rewrite=poison)
+    nonce = scene.lucky_draw(forgery.run, forgery.commitment, 4, hidden)
+    return scene.with_options(forgery, samples=4, nonce=nonce)
+
+
 @attack(
     "A12",
     "scaled updates",

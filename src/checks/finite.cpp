@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/checks/finite.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <variant>
+
+#include <potl/numeric/finite.hpp>
+
+namespace potl::checks {
+namespace {
+
+using transcript::state_key;
+using transcript::state_list;
+using transcript::state_map;
+using transcript::state_tensor;
+using transcript::state_tuple;
+using transcript::state_value;
+
+struct section {
+  std::string_view path;
+  bool infinite_tensors;  // are ordinary
+};
+
+// The first that fits.
+constexpr section sections[] = {
+    {"model/parameters", false},
+    {"ema/parameters", false},
+    {"optimizers", false},
+    {"model", true},
+    {"ema", true},
+    {"scaler", true},
+};
+
+const section* section_of(std::string_view path) {
+  for (const section& one : sections) {
+    const bool inside = path.substr(0, one.path.size()) == one.path &&
+                        (path.size() == one.path.size() || path[one.path.size()] == '/');
+    if (inside) return &one;
+  }
+  return nullptr;
+}
+
+template <class Kind>
+const Kind* as(const state_value* value) {
+  return value == nullptr ? nullptr : std::get_if<Kind>(&value->content);
+}
+
+const state_value* item(const state_list* list, std::size_t i) {
+  return list != nullptr && i < list->size() ? &(*list)[i] : nullptr;
+}
+
+const state_value* item(const state_map* map, const state_key& key) {
+  if (map == nullptr) return nullptr;
+  const auto at = std::lower_bound(
+      map->begin(), map->end(), key,
+      [](const auto& member, const state_key& wanted) { return member.first < wanted; });
+  return at != map->end() && at->first == key ? &at->second : nullptr;
+}
+
+std::string child(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "/" + name;
+}
+
+std::string key_text(const state_key& key) {
+  if (const auto* number = std::get_if<std::int64_t>(&key)) return std::to_string(*number);
+  return std::get<std::string>(key);
+}
+
+std::string look(const state_value& value, const state_value* before, const std::string& path);
+
+std::string look_at_tensor(const state_tensor& tensor, const state_tensor* before,
+                           const std::string& path) {
+  const section* where = section_of(path);
+  if (where == nullptr) return "";
+  const bool comparable = before != nullptr && before->type == tensor.type &&
+                          before->bytes.size() == tensor.bytes.size();
+  const numeric::special_values found = numeric::special_values_of(
+      tensor.type, tensor.bytes, comparable ? before->bytes : bytes_view{});
+  if (found.nan) return path + " holds NaN";
+  return found.infinite && !where->infinite_tensors ? path + " holds an infinity" : "";
+}
+
+std::string look_at_list(const state_list& list, const state_list* before,
+                         const std::string& path) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    std::string found = look(list[i], item(before, i), child(path, std::to_string(i)));
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
+std::string look(const state_value& value, const state_value* before, const std::string& path) {
+  if (const auto* map = as<state_map>(&value)) {
+    for (const auto& [key, member] : *map) {
+      std::string found =
+          look(member, item(as<state_map>(before), key), child(path, key_text(key)));
+      if (!found.empty()) return found;
+    }
+  } else if (const auto* list = as<state_list>(&value)) {
+    return look_at_list(*list, as<state_list>(before), path);
+  } else if (const auto* tuple = as<state_tuple>(&value)) {
+    const auto* items = as<state_tuple>(before);
+    return look_at_list(tuple->items, items == nullptr ? nullptr : &items->items, path);
+  } else if (const auto* tensor = as<state_tensor>(&value)) {
+    return look_at_tensor(*tensor, as<state_tensor>(before), path);
+  } else if (const auto* number = as<double>(&value)) {
+    if (std::isnan(*number) && section_of(path) != nullptr) return path + " is NaN";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string not_finite(const state_value& recorded, const state_value* initial) {
+  return look(recorded, initial, "");
+}
+
+result<std::string> not_finite(const transcript::evidence& run, const state_value& recorded) {
+  std::string found = not_finite(recorded, nullptr);
+  if (found.empty()) return found;
+  const auto initial = run.load_state(0);
+  if (!initial) {
+    const errc code = initial.why().code;
+    if (code == errc::missing || code == errc::mismatch) return found;
+    return initial.why();
+  }
+  return not_finite(recorded, &initial.value().root());
+}
+
+}  // namespace potl::checks

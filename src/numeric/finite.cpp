@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/numeric/finite.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "widen.hpp"
+
+namespace potl::numeric {
+namespace {
+
+constexpr std::size_t block = 512;
+constexpr std::size_t lanes = 8;  // independent sums, so that the compiler may use vectors
+
+// Zero times anything is zero, but for what is not finite.
+bool all_finite(const std::array<double, block>& values) noexcept {
+  std::array<double, lanes> sums{};
+  for (std::size_t i = 0; i < block; i += lanes) {
+    for (std::size_t k = 0; k < lanes; ++k) sums[k] += values[i + k] * 0.0;
+  }
+  double sum = 0;
+  for (const double one : sums) sum += one;
+  return sum == 0;
+}
+
+}  // namespace
+
+special_values special_values_of(dtype type, bytes_view values, bytes_view start) {
+  special_values out;
+  if (!info(type).floating) return out;
+  const std::size_t size = info(type).size / lanes_of(type);
+  const std::size_t total = values.size() / size;
+  std::array<double, block> some{}, before{};
+  for (std::size_t at = 0; at < total && !out.nan; at += block) {
+    const std::size_t count = std::min(block, total - at);
+    widen(type, values.data() + at * size, count, some.data());
+    std::fill(some.begin() + static_cast<std::ptrdiff_t>(count), some.end(), 0.0);
+    if (all_finite(some)) continue;
+    before.fill(0);
+    if (!start.empty()) widen(type, start.data() + at * size, count, before.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      if (std::isnan(some[i])) out.nan = true;
+      if (std::isinf(some[i]) && some[i] != before[i]) out.infinite = true;
+    }
+  }
+  return out;
+}
+
+}  // namespace potl::numeric

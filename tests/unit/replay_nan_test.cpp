@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is not a number never ends in acceptance, wherever it comes from.
+#include "catch.hpp"
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "fake_run.hpp"
+
+using namespace potl;
+using namespace potl::checks;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+group_distance group(const std::string& name, double l2) {
+  group_distance out;
+  out.group = name;
+  out.l2 = l2;
+  out.update_l2 = out.replayed_update_l2 = 1;
+  out.weight_l2 = 10;
+  out.rounding_l2 = 1e-6;
+  return out;
+}
+
+std::vector<group_distance> groups(double l2) {
+  return {group("parameters", l2), group("buffers", l2), group("optimizer", l2), group("other", 0)};
+}
+
+/// Every segment ends in other bits, well within the noise: accepted before a test changes it.
+struct scene {
+  fake_run run;
+  replay_options options;
+  std::vector<segment_measurement> measured;
+
+  scene() {
+    run.distance = 1000;  // an interpolation is not at stake
+    run.view.initial_rounding = [] { return result<double>(1e-6); };
+    const auto plan = plan_replay(run.view, options, nonce_of(1));
+    for (const auto& request : plan.value()) {
+      segment_measurement one;
+      one.request = request;
+      for (std::uint64_t step = request.start + 1; step <= request.end; ++step) {
+        one.losses.push_back(run.view.step(step)->loss);
+        one.rates.push_back({0.1});
+        one.skipped.push_back(false);
+      }
+      one.distances = groups(1e-4);
+      one.noise.assign(request.noise_repeats, groups(1e-4));
+      one.noise_losses.assign(request.noise_repeats, one.losses);
+      measured.push_back(one);
+    }
+  }
+  std::vector<finding> judge() const {
+    return judge_replay(run.view, options, nonce_of(1), measured).value();
+  }
+  bool passes() const {
+    const auto found = judge();
+    return count(found, outcome::reject) + count(found, outcome::inconclusive) == 0;
+  }
+  group_distance& distance(std::size_t which) { return measured[3].distances[which]; }
+  group_distance& noise(std::size_t which) { return measured[3].noise[1][which]; }
+};
+
+}  // namespace
+
+TEST_CASE("the scene of these tests passes as it is") { REQUIRE(scene().passes()); }
+
+TEST_CASE("a distance that is no number rejects although the driver calls it finite") {
+  for (const std::size_t which : {0u, 1u, 2u}) {
+    for (const double bad : {not_a_number, infinite}) {
+      scene one;
+      one.distance(which).l2 = bad;
+      INFO(which << " " << bad);
+      REQUIRE(count(one.judge(), outcome::reject) > 0);
+    }
+  }
+}
+
+TEST_CASE("a single tensor's distance that is no number rejects") {
+  scene one;
+  one.distance(0).tensors = {{"model/parameters/w", not_a_number}};
+  REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
+}
+
+TEST_CASE("an update that is no number buys no tolerance") {
+  for (const double bad : {not_a_number, infinite}) {
+    scene one;
+    one.distance(0).l2 = 1e6;
+    one.distance(0).update_l2 = one.distance(0).replayed_update_l2 = bad;
+    REQUIRE(count(one.judge(), outcome::reject) > 0);
+  }
+}
+
+TEST_CASE("in exact arithmetic a distance that is no number rejects") {
+  scene one;
+  one.options.tolerance = "exact";
+  for (auto& segment : one.measured) segment.distances = groups(0);
+  one.distance(2).l2 = not_a_number;
+  REQUIRE(count(one.judge(), outcome::reject, "replay.optimizer") == 1);
+}
+
+TEST_CASE("published tolerances reject what is no number") {
+  for (const double bad : {not_a_number, infinite}) {
+    scene one;
+    one.options.tolerance = "mean_grad_norm";
+    for (auto& segment : one.measured) segment.gradient_norm_mean = 1;
+    REQUIRE(count(one.judge(), outcome::reject) == 0);
+    one.distance(0).l2 = bad;
+    REQUIRE(count(one.judge(), outcome::reject) == 1);
+    one.distance(0).l2 = 1e-4;
+    one.measured[3].gradient_norm_mean = bad;
+    REQUIRE(count(one.judge(), outcome::reject) == 1);
+  }
+}
+
+TEST_CASE("noise that is no number is inconclusive") {
+  for (const std::size_t which : {0u, 1u, 2u}) {
+    for (const double bad : {not_a_number, infinite}) {
+      scene one;
+      one.noise(which).l2 = bad;
+      INFO(which << " " << bad);
+      REQUIRE(count(one.judge(), outcome::reject) == 0);
+      REQUIRE(count(one.judge(), outcome::inconclusive, "transcript.finite") == 1);
+    }
+  }
+}
+
+TEST_CASE("a repeat with values that are not finite is inconclusive whatever its norm says") {
+  scene flagged, tensor;
+  flagged.noise(0).finite = false;
+  REQUIRE(count(flagged.judge(), outcome::inconclusive, "transcript.finite") == 1);
+  tensor.noise(0).tensors = {{"model/parameters/w", not_a_number}};
+  REQUIRE(count(tensor.judge(), outcome::inconclusive, "transcript.finite") == 1);
+}
+
+TEST_CASE("noise that is no number does not excuse a distance beyond the cap") {
+  scene one;
+  one.distance(0).l2 = 0.5;
+  one.noise(0).l2 = not_a_number;
+  REQUIRE(count(one.judge(), outcome::reject) == 1);
+}
+
+TEST_CASE("a loss of a repeat that is no number is inconclusive") {
+  scene one;
+  one.measured[3].noise_losses[1][2] = not_a_number;
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  REQUIRE(count(one.judge(), outcome::inconclusive, "transcript.finite") == 1);
+}
+
+TEST_CASE("without the rounding of the initial parameters there is no floor to judge by") {
+  scene failed, none, wrong;
+  failed.run.view.initial_rounding = [] {
+    return result<double>(error{errc::io, "the disk is gone", ""});
+  };
+  none.run.view.initial_rounding = nullptr;
+  wrong.run.view.initial_rounding = [] { return result<double>(not_a_number); };
+  for (const scene* one : {&failed, &none, &wrong}) {
+    const auto found = one->judge();
+    REQUIRE(count(found, outcome::reject) == 0);
+    REQUIRE(count(found, outcome::inconclusive, "replay.tolerance_cap") == 1);
+    const rule_off off("replay.tolerance_cap");
+    REQUIRE(one->passes());
+  }
+}
+
+TEST_CASE("a way travelled that is no number does not pass for a long one") {
+  scene one;
+  one.run.distance = not_a_number;
+  REQUIRE(count(one.judge(), outcome::inconclusive, "replay.interpolation_guard") == 1);
+}
+
+TEST_CASE("an opened state that is not finite rejects although the replay ends in the same bits") {
+  scene one;
+  one.measured[3].digest_equal = true;
+  one.measured[3].not_finite = "model/parameters/w holds NaN";
+  REQUIRE(count(one.judge(), outcome::reject, "transcript.finite") == 1);
+  const rule_off off("transcript.finite");
+  REQUIRE(one.passes());
+}
