@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 import numpy.random  # NumPy loads it late, and then seeds it itself
 import torch
+from numpy.random.mtrand import get_bit_generator, set_bit_generator
 
-from . import _core
+from . import _core, _numpy_random
 from ._errors import UnsupportedError, UsageError
 
 Generator = torch.Generator | None
@@ -87,10 +88,12 @@ def scope() -> Iterator[None]:
         install()
         try:
             _it.saved = _save()
+            own = _numpy_random.put_own()
             try:
                 yield
             finally:
                 _restore(_it.saved)
+                _numpy_random.put_away(own)
         finally:
             uninstall()
     finally:
@@ -98,22 +101,30 @@ def scope() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def suspended() -> Iterator[None]:
+def suspended(*, resume: bool = True) -> Iterator[None]:
     """Inside of a scope: gives a block of the user's code the user's generators and torch's own
     operators back.
+
+    Args:
+        resume: False does not keep the scope's place in its sequences, for a caller who seeds
+            before anything draws.
     """
     if _it.thread != threading.get_ident():
         yield
         return
-    inner = _save()
+    inner = _save() if resume else None
+    own = get_bit_generator()
     _restore(_it.saved)
     _it.thread = None
     try:
         yield
     finally:
         _it.thread = threading.get_ident()
-        _it.saved = _save()
-        _restore(inner)
+        _it.saved = _save(_it.saved)
+        if inner is None:
+            set_bit_generator(own)
+        else:
+            _restore(inner)
 
 
 def install() -> None:
@@ -148,11 +159,12 @@ def draws() -> int:
     return _it.draws
 
 
-def _save() -> dict[str, Any]:
+def _save(known: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The user's generators, or the scope's; `known` is what they were restored from last."""
     saved: dict[str, Any] = {
         "torch": torch.default_generator.get_state(),
         "random": random.getstate(),
-        "numpy": np.random.get_state(),
+        "numpy": _numpy_random.take(None if known is None else known["numpy"]),
     }
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         saved["cuda"] = torch.cuda.get_rng_state_all()
@@ -162,7 +174,7 @@ def _save() -> dict[str, Any]:
 def _restore(saved: dict[str, Any]) -> None:
     torch.default_generator.set_state(saved["torch"])
     random.setstate(saved["random"])
-    np.random.set_state(saved["numpy"])
+    _numpy_random.put(saved["numpy"])
     if "cuda" in saved:
         torch.cuda.set_rng_state_all(saved["cuda"])
 

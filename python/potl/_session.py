@@ -342,7 +342,8 @@ class Session:
         """
         flags = [(module, module.training) for module in self.task.model.modules()]
         try:
-            with _random.suspended():
+            # The next step seeds itself before it draws.
+            with _random.suspended(resume=False):
                 yield
         finally:
             for module, flag in flags:

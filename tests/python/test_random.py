@@ -177,6 +177,91 @@ def test_suspended_code_runs_with_the_users_generators_and_disturbs_nothing():
     assert torch.equal(drawn, seeded(lambda: torch.randn(4)))
 
 
+def test_a_normal_number_that_numpy_keeps_for_the_user_survives():
+    np.random.seed(1)
+    expected = [np.random.normal() for _ in range(6)]
+    np.random.seed(1)
+    got = [np.random.normal()]
+    with _random.scope():
+        _random.seed_all(KEY)
+        np.random.normal()
+        with _random.suspended(resume=False):
+            got.append(np.random.normal())  # the kept one: no bits move
+        with _random.suspended(resume=False):
+            got.append(np.random.normal())
+        np.random.normal()
+        with _random.suspended():
+            pass
+        with _random.suspended():
+            got += [np.random.normal(), np.random.normal()]
+    assert [*got, np.random.normal()] == expected
+
+
+def test_a_normal_number_that_numpy_keeps_for_the_scope_survives_the_users_code():
+    def draw(times):
+        with _random.scope():
+            _random.seed_all(KEY)
+            out = []
+            for _ in range(times):
+                out.append(np.random.normal())
+                with _random.suspended():
+                    np.random.normal()
+            return out
+
+    expected = seeded(lambda: [np.random.normal() for _ in range(5)])
+    assert draw(5) == expected
+
+
+def test_the_user_may_exchange_numpys_bit_generator():
+    before = np.random.get_bit_generator()
+    try:
+        with _random.scope():
+            with _random.suspended():
+                np.random.set_bit_generator(np.random.PCG64(5))
+                first = np.random.rand()
+            seeded(np.random.rand)
+            with _random.suspended():
+                second = np.random.rand()
+        rest = np.random.normal(), np.random.normal()
+        np.random.set_bit_generator(np.random.PCG64(5))
+        assert (first, second) == (np.random.rand(), np.random.rand())
+        assert rest == (np.random.normal(), np.random.normal())
+    finally:
+        np.random.set_bit_generator(before)
+
+
+def test_the_users_code_may_open_a_scope_of_its_own():
+    with _random.scope():
+        _random.seed_all(KEY)
+        with _random.suspended():
+            np.random.seed(3)
+            seeded(lambda: np.random.rand(7))
+            got = np.random.rand()
+        drawn = np.random.rand()
+    np.random.seed(3)
+    assert got == np.random.rand()
+    assert drawn == seeded(np.random.rand)
+
+
+def test_no_state_of_numpy_is_copied_for_code_that_does_not_draw(monkeypatch):
+    np.random.seed(1)
+    with _random.scope():
+        copies = []
+        for name in ("get_state", "set_state"):
+            stock = getattr(np.random, name)
+            monkeypatch.setattr(
+                np.random, name, lambda *a, stock=stock, **k: copies.append(1) or stock(*a, **k)
+            )
+        np.random.get_state()
+        assert len(copies) == 1  # the counter counts
+        for _ in range(10):
+            _random.seed_all(KEY)
+            np.random.normal()
+            with _random.suspended(resume=False):
+                random.random(), torch.rand(1)
+    assert len(copies) == 1
+
+
 def test_other_threads_keep_torchs_own_operators():
     torch.manual_seed(1)
     expected = torch.randn(4, generator=torch.Generator().manual_seed(5))
