@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
-#include <potl/crypto/tensor_digest.hpp>
-
+#include "transcript/shared_roots.hpp"
 #include "transcript/state_encoding.hpp"
 #include "transcript/state_index.hpp"
 
@@ -18,23 +18,20 @@ struct state::body {
   std::vector<const state_tensor*> by_path;
   std::uint64_t bytes = 0;
 
-  std::once_flag hashed;
+  std::optional<shared_roots> roots;  // unless they were known
+  std::once_flag finished;
   std::vector<std::uint8_t> encoding;
   digest whole;
 
-  void finish(const std::vector<digest>& roots) {
-    encoding = encode_tree(root, roots);
-    whole = digest_of_encoding(encoding);
-  }
-  void hash(unsigned threads) {
-    std::call_once(hashed, [&] {
-      std::vector<digest> roots;
-      roots.reserve(in_order.size());
-      for (const state_tensor* tensor : in_order) {
-        roots.push_back(content_root(tensor->bytes, threads));
-      }
-      finish(roots);
+  void finish(const std::vector<digest>& of_tensors) {
+    std::call_once(finished, [&] {
+      encoding = encode_tree(root, of_tensors);
+      whole = digest_of_encoding(encoding);
     });
+  }
+  // Threads that come at the same time share the work.
+  void hash(unsigned threads) {
+    if (roots) finish(roots->compute(threads));
   }
 };
 
@@ -54,7 +51,12 @@ result<state> state::make(state_value root, std::shared_ptr<const void> memory,
     if (roots->size() != content->in_order.size()) {
       return error{errc::internal, "state: one root per tensor", ""};
     }
-    std::call_once(content->hashed, [&] { content->finish(*roots); });
+    content->finish(*roots);
+  } else {
+    std::vector<bytes_view> contents;
+    contents.reserve(content->in_order.size());
+    for (const state_tensor* tensor : content->in_order) contents.push_back(tensor->bytes);
+    content->roots.emplace(std::move(contents));
   }
   state out;
   out.body_ = std::move(content);

@@ -2,8 +2,16 @@
 #include "transcript/writer_body.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 namespace potl::transcript {
+namespace {
+
+// A power cut costs at most these records more than the disk would.
+constexpr std::chrono::milliseconds sync_interval(10);
+
+}  // namespace
 
 writer::body::body(const writer_options& given, const job& agreed, const signing_key& signer)
     : options(given), job_id(agreed.id()), key(signer) {
@@ -39,8 +47,7 @@ status writer::body::failure() {
   return unit{};
 }
 
-void writer::body::fail(error why) {
-  const std::lock_guard lock(mutex);
+void writer::body::fail_locked(error why) {
   if (!failed) failed = std::move(why);
   queue.clear();
   states = 0;
@@ -57,18 +64,41 @@ status writer::body::enqueue(record what, std::optional<state> after, bool check
   std::unique_lock lock(mutex);
   if (failed) return *failed;
   const bool holds_state = after.has_value();
+  const bool first = queue.empty() && !appending;
   queue.push_back({std::move(what), std::move(after), checkpoint});
   ++enqueued;
   if (holds_state) ++states;
-  to_append.notify_one();
-  // The trainer will capture another one before it comes back.
-  changed.wait(lock, [&] { return failed || states < options.queue_states; });
+  if (first) to_append.notify_one();
+  // The trainer will capture another one before it comes back. If there is no room for it yet, the
+  // processors have more to do than they can, and sleeping would add switches between threads.
+  while (!failed && states >= options.queue_states) {
+    if (!appending) {
+      append_next(lock);
+    } else if (in_hand) {
+      const state shared = *std::exchange(in_hand, std::nullopt);
+      lock.unlock();
+      help(shared);
+      lock.lock();
+    } else {
+      changed.wait(lock);
+    }
+  }
   if (failed) return *failed;
   return unit{};
 }
 
+void writer::body::help(const state& shared) {
+  try {
+    static_cast<void>(shared.state_digest(options.hash_threads));
+  } catch (const std::exception&) {
+    // Whoever has it in hand meets the same failure and says so.
+  }
+}
+
 status writer::body::flush() {
   std::unique_lock lock(mutex);
+  urgent = enqueued;
+  to_sync.notify_one();
   changed.wait(lock, [&] { return failed || synced == enqueued; });
   if (failed) return *failed;
   return unit{};
@@ -89,32 +119,61 @@ status writer::body::stop() {
 }
 
 void writer::body::append_loop() {
-  try {
-    for (;;) {
-      std::optional<item> next;
-      {
-        std::unique_lock lock(mutex);
-        to_append.wait(lock, [&] { return stopping || !queue.empty(); });
-        if (queue.empty()) return;
-        next.emplace(std::move(queue.front()));
-        queue.pop_front();
-      }
-      if (const status done = append(*next); !done) return fail(done.why());
-    }
-  } catch (const exception& thrown) {
-    fail(thrown.details());
-  } catch (const std::exception& thrown) {
-    fail({errc::internal, std::string("recording: ") + thrown.what(), ""});
+  std::unique_lock lock(mutex);
+  for (;;) {
+    to_append.wait(lock, [&] { return stopping || (!queue.empty() && !appending); });
+    if (queue.empty()) return;
+    append_next(lock);
   }
 }
 
-status writer::body::append(item& next) {
-  const bool holds_state = next.after.has_value();
+void writer::body::append_next(std::unique_lock<std::mutex>& lock) {
+  std::optional<item> next(std::move(queue.front()));
+  queue.pop_front();
+  const bool holds_state = next->after.has_value();
+  const auto* one_step = std::get_if<step_record>(&next->what);
+  const std::uint64_t step = one_step != nullptr ? one_step->step : appended_step;
+  const bool soon = next->checkpoint || one_step == nullptr;
+  appending = true;
+  in_hand = next->after;
+  lock.unlock();
+  std::optional<error> why;
+  digest leaf;
+  try {
+    const status done = append(*next, leaf);
+    if (!done) why = done.why();
+  } catch (const exception& thrown) {
+    why = thrown.details();
+  } catch (const std::exception& thrown) {
+    why = error{errc::internal, std::string("recording: ") + thrown.what(), ""};
+  }
+  next.reset();
+  lock.lock();
+  appending = false;
+  in_hand.reset();
+  if (why) return fail_locked(std::move(*why));
+  position.tree.append(leaf);
+  ++appended;
+  appended_step = step;
+  // Only now: a trainer whose record could not be written hears of it before its next step is over.
+  if (holds_state && states != 0) --states;
+  if (soon) urgent = appended;
+  if (syncer_idle || soon) to_sync.notify_one();
+  if (!queue.empty()) to_append.notify_one();
+  changed.notify_all();
+}
+
+status writer::body::append(item& next, digest& leaf) {
   std::uint64_t step = 0;
   auto* one_step = std::get_if<step_record>(&next.what);
   if (one_step != nullptr) step = one_step->step;
   if (next.after) {
     const digest& whole = next.after->state_digest(options.hash_threads);
+    {
+      // Nobody can help any more, and what is in hand is memory.
+      const std::lock_guard lock(mutex);
+      in_hand.reset();
+    }
     if (one_step != nullptr) one_step->state = whole;
     if (auto* initial = std::get_if<initial_record>(&next.what)) initial->state = whole;
     position.state = whole;
@@ -127,15 +186,7 @@ status writer::body::append(item& next) {
   frame.clear();
   append_frame(next.what, position.chain, frame);
   if (status written = log->append(frame); !written) return written;
-  const digest leaf = leaf_hash(bytes_view(frame).subspan(4, frame.size() - 4 - digest::size));
-  const std::lock_guard lock(mutex);
-  position.tree.append(leaf);
-  ++appended;
-  if (one_step != nullptr) appended_step = step;
-  // Only now: a trainer whose record could not be written hears of it before its next step is over.
-  if (holds_state && states != 0) --states;
-  to_sync.notify_one();
-  changed.notify_all();
+  leaf = leaf_hash(bytes_view(frame).subspan(4, frame.size() - 4 - digest::size));
   return unit{};
 }
 
@@ -145,19 +196,23 @@ status writer::body::store(const item& next, std::uint64_t step) {
 }
 
 void writer::body::sync_loop() {
+  auto earliest = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex);
   for (;;) {
-    std::uint64_t records = 0;
-    std::uint64_t step = 0;
-    {
-      std::unique_lock lock(mutex);
-      to_sync.wait(lock, [&] { return stopping || appended != synced; });
-      if (appended == synced) return;
-      records = appended;
-      step = appended_step;
-    }
-    // Everything appended meanwhile waits for the next round: records are committed in groups.
-    if (const status done = log_to_sync->sync_data(); !done) return fail(done.why());
-    const std::lock_guard lock(mutex);
+    syncer_idle = true;
+    to_sync.wait(lock, [&] { return stopping || appended != synced; });
+    syncer_idle = false;
+    if (appended == synced) return;
+    // What is appended meanwhile is committed in the same group: syncing costs what a short step
+    // takes, whatever there is to write.
+    to_sync.wait_until(lock, earliest, [&] { return stopping || failed || urgent > synced; });
+    const std::uint64_t records = appended;
+    const std::uint64_t step = appended_step;
+    lock.unlock();
+    earliest = std::chrono::steady_clock::now() + sync_interval;
+    const status done = log_to_sync->sync_data();
+    lock.lock();
+    if (!done) return fail_locked(done.why());
     synced = records;
     acknowledged_step = step;
     changed.notify_all();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two threads behind a writer: one hashes states, stores checkpoints and appends frames in order;
 // one syncs the log and moves the acknowledged step on. They share a queue and the first error.
+// When the queue is full, the trainer does not sleep: it takes the next record itself, or a share
+// of the hashing.
 #pragma once
 
 #include <condition_variable>
@@ -48,7 +50,7 @@ struct writer::body {
   digest job_id;
   const signing_key& key;
   log_position position;  // of what was enqueued; only its `chain`, `tree` and `state` belong to
-                          // the append thread
+                          // the thread that appends
   bool ended = false;     // closed or abandoned
 
   std::mutex mutex;
@@ -64,9 +66,12 @@ struct writer::body {
   };
   void append_loop();
   void sync_loop();
-  status append(item& next);
+  /// Appends the front of the queue, in whichever thread has the time; needs !appending.
+  void append_next(std::unique_lock<std::mutex>& lock);
+  status append(item& next, digest& leaf);
   status store(const item& next, std::uint64_t step);
-  void fail(error why);
+  void help(const state& shared);
+  void fail_locked(error why);
   void wake_all();
 
   std::deque<item> queue;
@@ -75,6 +80,10 @@ struct writer::body {
   std::uint64_t appended = 0;
   std::uint64_t synced = 0;
   std::uint64_t appended_step = 0;
+  std::uint64_t urgent = 0;      // so many records are to be synced as soon as possible
+  bool appending = false;        // a thread is in append(), where others must not be
+  std::optional<state> in_hand;  // what that thread hashes, for whoever would wait for it
+  bool syncer_idle = false;
   std::optional<error> failed;
   std::condition_variable to_append,
       to_sync;  // one waiter each: a wake-up costs what a short step takes

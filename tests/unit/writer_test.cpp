@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
+#include "allocation_counter.hpp"
 #include "run_fixture.hpp"
 
 using namespace potl_test;
@@ -229,4 +232,63 @@ TEST_CASE("recording needs memory for two states, however slow the disk", "[writ
     CHECK(memory.total_bytes() <= 2 * one);
   }
   log.abandon().value();
+}
+
+TEST_CASE("a recorded step allocates little beside the snapshots", "[writer]") {
+  workplace here;
+  const std::vector<float> weights(1'000'000, 1.0F);
+  writer log = here.start();
+  snapshot_memory memory;
+  const auto record_step = [&](std::uint64_t step) {
+    log.append_step(capture({tensor_of(weights)}, memory).value(), {.step = step}).value();
+  };
+  {
+    // Both blocks, which are used again from here on.
+    const state one = capture({tensor_of(weights)}, memory).value();
+    const state other = capture({tensor_of(weights)}, memory).value();
+  }
+  record_step(1);
+  const std::size_t blocks = memory.total_bytes();
+  const allocation_counter beyond;
+  for (std::uint64_t step = 2; step <= 30; ++step) record_step(step);
+  log.flush().value();
+  // What this thread allocates and another one frees adds up: a tree of one tensor, and 32 bytes
+  // for each of its 245 chunks, in each of 29 steps.
+  CHECK(beyond.peak() < 29 * 16 * 1024);
+  CHECK(memory.total_bytes() == blocks);
+}
+
+TEST_CASE("a step is acknowledged though nobody flushes", "[writer]") {
+  workplace here;
+  writer log = here.start();
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    log.append_step(state_after(step, here.memory), {.step = step}).value();
+    for (int waited = 0; log.acknowledged() != step && waited < 20'000; ++waited) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK(log.acknowledged() == step);
+  }
+}
+
+TEST_CASE("records keep their order whoever appends them", "[writer]") {
+  for (const unsigned queue : {1u, 2u, 3u}) {
+    workplace here;
+    here.options.queue_states = queue;
+    {
+      writer log = here.start();
+      for (std::uint64_t step = 1; step <= 2000; ++step) {
+        log.append_step(state_after(step, here.memory), {.step = step}).value();
+        if (step % 700 == 0) log.flush().value();
+      }
+      log.close().value();
+    }
+    std::uint64_t last = 0;
+    for (const record& one : read_records(here.path)) {
+      const auto* step = std::get_if<step_record>(&one);
+      if (step == nullptr) continue;
+      REQUIRE(step->step == ++last);
+      REQUIRE(step->state == state_after(last, here.memory).state_digest());
+    }
+    CHECK(last == 2000);
+  }
 }
