@@ -3,7 +3,8 @@
 
 #include <potl/core/error.hpp>
 
-#include "direct.hpp"
+#include "gather.hpp"
+#include "weight_gradient.hpp"
 
 namespace potl::numeric {
 namespace {
@@ -40,19 +41,19 @@ std::array<std::int64_t, 3> convolution::output() const {
 void convolve(arithmetic mode, const convolution& geometry, const float* x, const float* w,
               float* y, const executor& threads) {
   require_ord32(mode);
-  conv::forward(geometry, x, w, y, threads);
+  conv::run(conv::forward_gather(geometry, x, w, y), conv::active_kernels(), threads);
 }
 
 void convolve_input_gradient(arithmetic mode, const convolution& geometry, const float* dy,
                              const float* w, float* dx, const executor& threads) {
   require_ord32(mode);
-  conv::input_gradient(geometry, dy, w, dx, threads);
+  conv::run(conv::input_gradient_gather(geometry, dy, w, dx), conv::active_kernels(), threads);
 }
 
 void convolve_weight_gradient(arithmetic mode, const convolution& geometry, const float* x,
                               const float* dy, float* dw, const executor& threads) {
   require_ord32(mode);
-  conv::weight_gradient(geometry, x, dy, dw, threads);
+  conv::weight_gradient(geometry, x, dy, dw, conv::active_kernels(), threads);
 }
 
 }  // namespace potl::numeric

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "direct.hpp"
+#include "weight_gradient.hpp"
 
 #include <bit>
 #include <cmath>
@@ -64,56 +64,8 @@ index source_of(const convolution& g, const index& out, const index& tap) {
 
 }  // namespace
 
-void forward(const convolution& g, const float* x, const float* w, float* y,
-             const executor& threads) {
-  const index out = g.output();
-  const std::int64_t channels = g.in_channels / g.groups, rows = g.out_channels / g.groups;
-  const std::int64_t taps = volume(g.kernel);
-  threads.run(static_cast<std::size_t>(g.batch * g.out_channels), [&](std::size_t task) {
-    const auto plane = static_cast<std::int64_t>(task);
-    const std::int64_t n = plane / g.out_channels, o = plane % g.out_channels;
-    const float* image = x + (n * g.in_channels + o / rows * channels) * volume(g.input);
-    for_each(out, [&](const index& p) {
-      chain sum;
-      for (std::int64_t c = 0; c < channels; ++c)
-        for_each(g.kernel, [&](const index& t) {
-          sum.add(w[(o * channels + c) * taps + flat(t, g.kernel)],
-                  padded(image + c * volume(g.input), source_of(g, p, t), g.input));
-        });
-      y[plane * volume(out) + flat(p, out)] = sum.value();
-    });
-  });
-}
-
-void input_gradient(const convolution& g, const float* dy, const float* w, float* dx,
-                    const executor& threads) {
-  const index out = g.output();
-  const std::int64_t channels = g.in_channels / g.groups, rows = g.out_channels / g.groups;
-  const std::int64_t taps = volume(g.kernel);
-  threads.run(static_cast<std::size_t>(g.batch * g.in_channels), [&](std::size_t task) {
-    const auto plane = static_cast<std::int64_t>(task);
-    const std::int64_t n = plane / g.in_channels, c = plane % g.in_channels;
-    const std::int64_t first = c / channels * rows;
-    for_each(g.input, [&](const index& i) {
-      chain sum;
-      for (std::int64_t o = first; o < first + rows; ++o)
-        for_each(g.kernel, [&](const index& t) {
-          index at{};
-          for (std::size_t a = 0; a < 3; ++a) {
-            const std::int64_t moved = i[a] + g.padding[a] - t[a] * g.dilation[a];
-            if (moved % g.stride[a] != 0) return;  // no tap of this phase
-            at[a] = moved / g.stride[a];
-          }
-          sum.add(w[(o * channels + c % channels) * taps + flat(t, g.kernel)],
-                  padded(dy + (n * g.out_channels + o) * volume(out), at, out));
-        });
-      dx[plane * volume(g.input) + flat(i, g.input)] = sum.value();
-    });
-  });
-}
-
 void weight_gradient(const convolution& g, const float* x, const float* dy, float* dw,
-                     const executor& threads) {
+                     const kernels&, const executor& threads) {
   const index out = g.output();
   const std::int64_t channels = g.in_channels / g.groups, rows = g.out_channels / g.groups;
   const std::int64_t taps = volume(g.kernel);

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a gather: blocks of results times rows of weights, in chunks of 512 terms.
+//
+// Where the lines of the grid are whole vectors and few rows share them, the tiles read the window
+// itself (an unaligned load per tap). Else a chunk of the block is packed into panels, which all
+// rows then read in order.
+#include <algorithm>
+#include <cstring>
+
+#include "geometry.hpp"
+#include "shape.hpp"
+#include "window.hpp"
+#include "workers.hpp"
+
+namespace potl::numeric::conv {
+namespace {
+
+constexpr std::int64_t chunk = 512;
+
+class gather_run {
+ public:
+  gather_run(const gather& what, const kernels& with, const executor& threads)
+      : what_(what),
+        with_(with),
+        threads_(threads),
+        workers_(static_cast<std::int64_t>(threads.concurrency())),
+        line_(what.axes[2].grid),
+        shape_(choose_shape(with, what.rows)),
+        panels_(divide_up(what.rows, shape_.rows)),
+        plan_(what, with, workers_, panels_),
+        window_(what, plan_.images, plan_.d, plan_.h) {
+    identity_.resize(chunk);
+    for (std::int64_t k = 0; k < chunk; ++k)
+      identity_[static_cast<std::size_t>(k)] = k * shape_.vectors * with.lanes;
+    for (const phase& one : what.phases) {
+      offsets_.emplace_back();
+      for (std::int64_t c = 0; c < what.channels; ++c)
+        for (const tap& t : one.taps) offsets_.back().push_back(window_.offset(c, t));
+      terms_ += static_cast<std::int64_t>(offsets_.back().size());
+    }
+    pack_weights();
+  }
+
+  void run() {
+    const std::int64_t width = shape_.vectors * with_.lanes;
+    block_lanes_ = divide_up(plan_.results(), width) * width;
+    panel_floats_ = plan_.direct ? 0 : block_lanes_ * chunk + slack;
+    stage_floats_ =
+        plan_.staged ? what_.write_step[2] * plan_.panels * shape_.rows * block_lanes_ : 0;
+    const std::int64_t each = window_.size() + panel_floats_ + stage_floats_ + slack;
+    const std::int64_t splits = divide_up(panels_, plan_.panels);
+    const std::int64_t blocks = plan_.count() * what_.groups * splits;
+    const buffer memory(std::min(workers_, blocks) * each);
+    for_each_block(threads_, workers_, blocks, [&](std::int64_t worker, std::int64_t index) {
+      const std::int64_t split = index % splits, group = index / splits % what_.groups;
+      work(plan_.at(index / splits / what_.groups), group, split, memory.get() + worker * each);
+    });
+  }
+
+ private:
+  // Weights of every (group, phase): panels of rows, in each the terms in order.
+  void pack_weights() {
+    const std::int64_t panel_rows = shape_.rows;
+    weights_ = buffer(what_.groups * terms_ * panels_ * panel_rows + slack);
+    for_each_block(threads_, workers_, what_.groups * panels_,
+                   [&](std::int64_t, std::int64_t index) {
+                     const std::int64_t group = index / panels_, panel = index % panels_;
+                     for (std::size_t p = 0; p < what_.phases.size(); ++p) {
+                       pack_panel(group, panel, what_.phases[p], weights(group, p, panel));
+                     }
+                   });
+  }
+
+  std::int64_t terms(std::size_t p) const { return static_cast<std::int64_t>(offsets_[p].size()); }
+
+  float* weights(std::int64_t group, std::size_t p, std::int64_t panel) const {
+    std::int64_t before = group * terms_ * panels_;
+    for (std::size_t i = 0; i < p; ++i) before += terms(i) * panels_;
+    return weights_.get() + (before + terms(p) * panel) * shape_.rows;
+  }
+
+  void pack_panel(std::int64_t group, std::int64_t panel, const phase& of, float* target) const {
+    const std::int64_t high = std::min(shape_.rows, what_.rows - panel * shape_.rows);
+    const auto taps = static_cast<std::int64_t>(of.taps.size());
+    const float* const source =
+        what_.weights + group * what_.weight_group + panel * shape_.rows * what_.weight_row;
+    bool all = true;  // the taps lie one after the other
+    for (std::int64_t t = 0; t < taps; ++t)
+      all = all && of.taps[static_cast<std::size_t>(t)].weight == t;
+    if (all && what_.weight_channel == taps) {
+      with_.transpose(source, what_.weight_row, high, what_.channels * taps, target, shape_.rows);
+      return;
+    }
+    for (std::int64_t c = 0; c < what_.channels; ++c, target += taps * shape_.rows) {
+      const float* const from = source + c * what_.weight_channel;
+      if (all && taps > 1) {
+        with_.transpose(from, what_.weight_row, high, taps, target, shape_.rows);
+        continue;
+      }
+      for (std::int64_t t = 0; t < taps; ++t)
+        for (std::int64_t row = 0; row < high; ++row)
+          target[t * shape_.rows + row] =
+              from[row * what_.weight_row + of.taps[static_cast<std::size_t>(t)].weight];
+    }
+  }
+
+  // One block of results, for the rows of one split.
+  void work(const block& here, std::int64_t group, std::int64_t split, float* memory) const {
+    const float* const source = window_.fill(here, group, with_, memory);
+    float* const packed = memory + window_.size();
+    float* const stage = packed + panel_floats_;
+    const std::int64_t first = split * plan_.panels;
+    const std::int64_t last = std::min(first + plan_.panels, panels_);
+    const std::int64_t results = here.images * (here.d1 - here.d0) * (here.h1 - here.h0) * line_;
+    lines_of lines = lines_for(here);
+    const std::size_t beside = what_.phases.size() / phase_rows();
+    for (std::size_t p = 0; p < what_.phases.size(); ++p) {
+      float* c =
+          stage + static_cast<std::int64_t>(p % beside) * plan_.panels * shape_.rows * block_lanes_;
+      std::int64_t c_row = block_lanes_;
+      if (!plan_.staged) {
+        c_row = volume(what_.target_size);
+        c = what_.target + ((here.image * what_.groups + group) * what_.rows) * c_row +
+            (here.d0 * what_.axes[1].grid + here.h0) * line_ + first * shape_.rows * c_row;
+      }
+      sums(p, group, first, last, results, source, lines, packed, c, c_row);
+      if (plan_.staged && p % beside + 1 == beside)
+        write(p + 1 - beside, beside, here, group, first, last, stage);
+    }
+  }
+
+  struct lines_of {
+    std::vector<std::int64_t> vectors;  // direct: offset of each vector
+    std::vector<segment> segments;      // packed: what each panel holds
+    std::vector<std::size_t> panels;    // first segment of each, and the end
+  };
+
+  std::size_t phase_rows() const {
+    return static_cast<std::size_t>(std::min(what_.write_step[0], what_.target_size[0]) *
+                                    std::min(what_.write_step[1], what_.target_size[1]));
+  }
+
+  lines_of lines_for(const block& here) const {
+    lines_of all;
+    const std::int64_t width = shape_.vectors * with_.lanes;
+    std::int64_t filled = width;
+    for (std::int64_t n = 0; n < here.images; ++n)
+      for (std::int64_t d = 0; d < here.d1 - here.d0; ++d)
+        for (std::int64_t h = 0; h < here.h1 - here.h0; ++h) {
+          const std::int64_t start = window_.line(n, d, h);
+          if (plan_.direct) {
+            for (std::int64_t i = 0; i < line_; i += with_.lanes) all.vectors.push_back(start + i);
+            continue;
+          }
+          for (std::int64_t i = 0; i < line_;) {
+            if (filled == width) {
+              all.panels.push_back(all.segments.size());
+              filled = 0;
+            }
+            const std::int64_t run = std::min(line_ - i, width - filled);
+            segment* const before = filled == 0 ? nullptr : &all.segments.back();
+            if (before != nullptr && before->source + before->length == start + i)
+              before->length += run;
+            else
+              all.segments.push_back({start + i, run});
+            filled += run;
+            i += run;
+          }
+        }
+    all.panels.push_back(all.segments.size());
+    return all;
+  }
+
+  // All chunks of one phase: c[row * c_row + result].
+  void sums(std::size_t p, std::int64_t group, std::int64_t first, std::int64_t last,
+            std::int64_t results, const float* source, const lines_of& lines, float* packed,
+            float* c, std::int64_t c_row) const {
+    const std::int64_t width = shape_.vectors * with_.lanes, depth = terms(p);
+    const std::int64_t tiles = divide_up(results, width);
+    if (depth == 0)
+      for (std::int64_t row = 0; row < rows_of(first, last); ++row)
+        std::fill(c + row * c_row, c + row * c_row + results, 0.0F);
+    for (std::int64_t begin = 0; begin < depth; begin += chunk) {
+      tile_task task{};
+      task.depth = std::min(chunk, depth - begin);
+      task.a_step = shape_.rows;
+      task.c_row = c_row;
+      task.add = begin != 0;
+      const std::int64_t* const offsets = offsets_[p].data() + begin;
+      if (!plan_.direct)
+        for (std::int64_t j = 0; j < tiles; ++j)
+          with_.pack({source, offsets, task.depth,
+                      lines.segments.data() + lines.panels[static_cast<std::size_t>(j)],
+                      static_cast<std::int64_t>(lines.panels[static_cast<std::size_t>(j) + 1] -
+                                                lines.panels[static_cast<std::size_t>(j)]),
+                      packed + j * task.depth * width, width});
+      const std::int64_t in_order[most_vectors] = {0, with_.lanes, 2 * with_.lanes,
+                                                   3 * with_.lanes};
+      const auto one = [&](std::int64_t i, std::int64_t j) {
+        const std::int64_t here = std::min(width, results - j * width);
+        const std::int64_t vectors = divide_up(here, with_.lanes);
+        const std::int64_t rows = std::min(shape_.rows, what_.rows - i * shape_.rows);
+        task.last = here - (vectors - 1) * with_.lanes;
+        task.a = weights(group, p, i) + begin * shape_.rows;
+        task.b = plan_.direct ? source : packed + j * task.depth * width;
+        task.offsets = plan_.direct ? offsets : identity_.data();
+        task.vectors = plan_.direct ? lines.vectors.data() + j * shape_.vectors : in_order;
+        task.c = c + (i - first) * shape_.rows * c_row + j * width;
+        with_.tile[vectors][rows](task);
+      };
+      // What is smaller stays in the first cache.
+      if ((last - first) * shape_.rows * task.depth < 6000)
+        for (std::int64_t j = 0; j < tiles; ++j)
+          for (std::int64_t i = first; i < last; ++i) one(i, j);
+      else
+        for (std::int64_t i = first; i < last; ++i)
+          for (std::int64_t j = 0; j < tiles; ++j) one(i, j);
+    }
+  }
+
+  std::int64_t rows_of(std::int64_t first, std::int64_t last) const {
+    return std::min(last * shape_.rows, what_.rows) - first * shape_.rows;
+  }
+
+  // From the stage to the target; `beside` phases take turns along the lines.
+  void write(std::size_t p, std::size_t beside, const block& here, std::int64_t group,
+             std::int64_t first, std::int64_t last, const float* stage) const {
+    const std::array<std::int64_t, 3>& size = what_.target_size;
+    const auto& start = what_.phases[p].first;
+    const std::int64_t plane = plan_.panels * shape_.rows * block_lanes_;
+    const bool whole = volume(what_.write_step) == 1;
+    for (std::int64_t n = 0; n < here.images; ++n)
+      for (std::int64_t row = 0; row < rows_of(first, last); ++row) {
+        float* const target =
+            what_.target +
+            (((here.image + n) * what_.groups + group) * what_.rows + first * shape_.rows + row) *
+                volume(size);
+        const std::int64_t each = (here.d1 - here.d0) * (here.h1 - here.h0) * line_;
+        const float* from = stage + row * block_lanes_ + n * each;
+        if (whole) {
+          std::memcpy(target + (here.d0 * size[1] + here.h0) * size[2], from,
+                      static_cast<std::size_t>(each) * sizeof(float));
+          continue;
+        }
+        for (std::int64_t d = here.d0; d < here.d1; ++d)
+          for (std::int64_t h = here.h0; h < here.h1; ++h, from += line_) {
+            const std::int64_t at_d = start[0] + d * what_.write_step[0];
+            const std::int64_t at_h = start[1] + h * what_.write_step[1];
+            if (at_d >= size[0] || at_h >= size[1]) continue;
+            write_line(from, plane, beside, target + (at_d * size[1] + at_h) * size[2]);
+          }
+      }
+  }
+
+  void write_line(const float* from, std::int64_t plane, std::size_t beside, float* to) const {
+    const std::int64_t width = what_.target_size[2], step = what_.write_step[2];
+    if (step == 2 && beside == 2) {
+      with_.interleave(from, from + plane, width / 2, to);
+      if (width % 2 != 0) to[width - 1] = from[width / 2];
+      return;
+    }
+    for (std::size_t r = 0; r < beside; ++r, from += plane)
+      for (std::int64_t i = 0; static_cast<std::int64_t>(r) + i * step < width; ++i)
+        to[static_cast<std::int64_t>(r) + i * step] = from[i];
+  }
+
+  const gather& what_;
+  const kernels& with_;
+  const executor& threads_;
+  std::int64_t workers_, line_;
+  tile_shape shape_;
+  std::int64_t panels_;
+  block_plan plan_;
+  window window_;
+  std::vector<std::int64_t> identity_;              // of the terms in a packed panel
+  std::vector<std::vector<std::int64_t>> offsets_;  // per phase, of the terms in the window
+  std::int64_t terms_ = 0;                          // of all phases
+  buffer weights_;
+  std::int64_t block_lanes_ = 0, panel_floats_ = 0, stage_floats_ = 0;
+};
+
+}  // namespace
+
+void run(const gather& what, const kernels& with, const executor& threads) {
+  if (what.batch * what.groups * what.rows * volume(what.target_size) == 0) return;
+  gather_run(what, with, threads).run();
+}
+
+}  // namespace potl::numeric::conv

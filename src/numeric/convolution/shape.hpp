@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a gather is cut: the tile of results in registers, and blocks of results for the caches.
+// None of this has an influence on a single bit.
+#pragma once
+
+#include <cstdint>
+
+#include "gather.hpp"
+#include "window.hpp"
+
+namespace potl::numeric::conv {
+
+struct tile_shape {
+  std::int64_t rows, vectors;
+};
+
+/// The tile with the least cost per vector of results for that many rows.
+tile_shape choose_shape(const kernels& with, std::int64_t rows);
+
+/// Blocks of whole images, or of lines of one image.
+class block_plan {
+ public:
+  block_plan(const gather& what, const kernels& with, std::int64_t workers,
+             std::int64_t row_panels);
+
+  std::int64_t images = 1, d = 1, h = 1;  ///< of the largest block
+  std::int64_t panels = 1;                ///< of rows, that one block of work computes
+  bool direct = false;                    ///< tiles read the window
+  bool staged = false;                    ///< results do not lie in the target one after the other
+
+  std::int64_t count() const noexcept;  ///< of blocks
+  block at(std::int64_t index) const noexcept;
+  std::int64_t results() const noexcept { return images * d * h * line_; }
+
+ private:
+  std::int64_t batch_, grid_d_, grid_h_, line_;
+};
+
+}  // namespace potl::numeric::conv

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops of one instruction set: a tile of results, and the copies that feed it.
+//
+// All three directions reduce to the same tile: rows that differ in one operand times vectors of
+// lanes that differ in the other, and one chain of fused multiply-adds per element, along the
+// depth. Lanes never share a chain, so that their number has no influence on the bits.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace potl::numeric::conv {
+
+/// c[row * c_row + vector * lanes + lane] (+)= the chain over k of
+/// a[k * a_step + row] * b[offsets[k] + vectors[vector] + lane]. NaN is stored as 0x7fc00000.
+struct tile_task {
+  std::int64_t depth;
+  const float* a;
+  std::int64_t a_step;
+  const float* b;
+  const std::int64_t* offsets;
+  const std::int64_t* vectors;
+  float* c;
+  std::int64_t c_row;
+  std::int64_t last;  ///< lanes that are stored of the last vector; b is read as if it were all
+  bool add;           ///< to what c holds; else c is overwritten
+};
+
+/// A run of a line: `length` elements at `source`, which follow those of the run before.
+struct segment {
+  std::int64_t source;
+  std::int64_t length;
+};
+
+/// target[k * width ...] = the segments at source + offsets[k], for each k. Writes up to `lanes`
+/// elements beyond the last row, reads nothing beyond the segments.
+struct pack_task {
+  const float* source;
+  const std::int64_t* offsets;
+  std::int64_t depth;
+  const segment* segments;
+  std::int64_t count;
+  float* target;
+  std::int64_t width;
+};
+
+constexpr int most_vectors = 4;
+constexpr int most_rows = 14;
+
+struct kernels {
+  std::int64_t lanes;
+  std::array<int, most_vectors + 1> rows;  ///< rows of the largest tile with that many vectors
+  void (*tile[most_vectors + 1][most_rows + 1])(const tile_task&);
+  void (*pack)(const pack_task&);
+  /// target[column * target_row + row] = source[row * source_row + column]
+  void (*transpose)(const float* source, std::int64_t source_row, std::int64_t rows,
+                    std::int64_t columns, float* target, std::int64_t target_row);
+  /// target[i] = source[2 * i], reading nothing beyond
+  void (*every_second)(const float* source, std::int64_t count, float* target);
+  /// target[2 * i] = even[i], target[2 * i + 1] = odd[i]
+  void (*interleave)(const float* even, const float* odd, std::int64_t count, float* target);
+  /// target[i] += source[i], NaN as 0x7fc00000
+  void (*add)(const float* source, std::int64_t count, float* target);
+};
+
+const kernels& portable_kernels() noexcept;
+#if defined(__x86_64__)
+const kernels& avx2_kernels() noexcept;
+const kernels& avx512_kernels() noexcept;
+#endif
+
+/// Those of active_isa().
+const kernels& active_kernels();
+
+}  // namespace potl::numeric::conv

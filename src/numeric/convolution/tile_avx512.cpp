@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#if defined(__x86_64__)
+// g++ 12 sees uninitialised variables in its own header (GCC bug 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+#include "tile_kernels.hpp"
+
+namespace potl::numeric::conv {
+namespace {
+
+struct zmm {
+  using type = __m512;
+  static constexpr std::int64_t count = 16;
+  static __mmask16 first(std::int64_t some) {
+    return static_cast<__mmask16>((std::uint32_t{1} << some) - 1);
+  }
+  static type zero() { return _mm512_setzero_ps(); }
+  static type load(const float* at) { return _mm512_loadu_ps(at); }
+  static type load_some(const float* at, std::int64_t some) {
+    return _mm512_maskz_loadu_ps(first(some), at);
+  }
+  static type broadcast(float value) { return _mm512_set1_ps(value); }
+  static type fma(type a, type b, type c) { return _mm512_fmadd_ps(a, b, c); }
+  static type add(type a, type b) { return _mm512_add_ps(a, b); }
+  static type canonical(type a) {
+    return _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q),
+                              _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)));
+  }
+  static void store(float* at, type value) { _mm512_storeu_ps(at, value); }
+  static void store_some(float* at, std::int64_t some, type value) {
+    _mm512_mask_storeu_ps(at, first(some), value);
+  }
+  static void transpose(const float* source, std::int64_t source_row, std::int64_t rows,
+                        std::int64_t columns, float* target, std::int64_t target_row);
+  static void every_second(const float* source, std::int64_t count, float* target);
+  static void interleave(const float* even, const float* odd, std::int64_t count, float* target);
+};
+
+// Rows become columns of a block of 16 x 16.
+void transpose_block(__m512 (&r)[16]) {
+  __m512d t[16];
+  POTL_UNROLL
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_castps_pd(_mm512_unpacklo_ps(r[i], r[i + 1]));
+    t[i + 1] = _mm512_castps_pd(_mm512_unpackhi_ps(r[i], r[i + 1]));
+  }
+  POTL_UNROLL
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(t[i], t[i + 2]));
+    r[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(t[i], t[i + 2]));
+    r[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(t[i + 1], t[i + 3]));
+    r[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(t[i + 1], t[i + 3]));
+  }
+  __m512 s[16];
+  POTL_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    s[i] = _mm512_shuffle_f32x4(r[i], r[4 + i], 0x88);
+    s[4 + i] = _mm512_shuffle_f32x4(r[i], r[4 + i], 0xdd);
+    s[8 + i] = _mm512_shuffle_f32x4(r[8 + i], r[12 + i], 0x88);
+    s[12 + i] = _mm512_shuffle_f32x4(r[8 + i], r[12 + i], 0xdd);
+  }
+  POTL_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_f32x4(s[i], s[8 + i], 0x88);
+    r[8 + i] = _mm512_shuffle_f32x4(s[i], s[8 + i], 0xdd);
+    r[4 + i] = _mm512_shuffle_f32x4(s[4 + i], s[12 + i], 0x88);
+    r[12 + i] = _mm512_shuffle_f32x4(s[4 + i], s[12 + i], 0xdd);
+  }
+}
+
+void zmm::transpose(const float* source, std::int64_t source_row, std::int64_t rows,
+                    std::int64_t columns, float* target, std::int64_t target_row) {
+  for (std::int64_t row = 0; row < rows; row += 16) {
+    const std::int64_t high = rows - row < 16 ? rows - row : 16;
+    for (std::int64_t column = 0; column < columns; column += 16) {
+      const std::int64_t wide = columns - column < 16 ? columns - column : 16;
+      const float* const from = source + row * source_row + column;
+      float* const to = target + column * target_row + row;
+      __m512 r[16];
+      if (high == 16 && wide == 16) {
+        POTL_UNROLL
+        for (int i = 0; i < 16; ++i) r[i] = load(from + i * source_row);
+        transpose_block(r);
+        POTL_UNROLL
+        for (int i = 0; i < 16; ++i) store(to + i * target_row, r[i]);
+      } else {
+        POTL_UNROLL
+        for (int i = 0; i < 16; ++i)
+          r[i] = i < high ? load_some(from + i * source_row, wide) : zero();
+        transpose_block(r);
+        POTL_UNROLL
+        for (int i = 0; i < 16; ++i)
+          if (i < wide) store_some(to + i * target_row, high, r[i]);
+      }
+    }
+  }
+}
+
+void zmm::every_second(const float* source, std::int64_t count, float* target) {
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  std::int64_t i = 0;
+  for (; i + 16 < count; i += 16)
+    store(target + i,
+          _mm512_permutex2var_ps(load(source + 2 * i), even, load(source + 2 * i + 16)));
+  for (; i < count; ++i) target[i] = source[2 * i];
+}
+
+void zmm::interleave(const float* even, const float* odd, std::int64_t count, float* target) {
+  const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  for (std::int64_t i = 0; i < count; i += 16) {
+    const std::int64_t some = count - i < 16 ? count - i : 16;
+    const __m512 a = load_some(even + i, some), b = load_some(odd + i, some);
+    store_some(target + 2 * i, 2 * some < 16 ? 2 * some : 16, _mm512_permutex2var_ps(a, low, b));
+    if (some > 8)
+      store_some(target + 2 * i + 16, 2 * some - 16, _mm512_permutex2var_ps(a, high, b));
+  }
+}
+
+constexpr kernels table = kernels_of<zmm, 14, 14, 8, 6>();
+
+}  // namespace
+
+const kernels& avx512_kernels() noexcept { return table; }
+
+}  // namespace potl::numeric::conv
+#endif

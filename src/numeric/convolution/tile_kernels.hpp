@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bodies of tile.hpp over a type of lanes. Included once per instruction set; everything is in
+// an unnamed namespace, because the linker must not merge what was compiled for different ones.
+#pragma once
+
+#include "tile.hpp"
+
+// The sums stay in registers only when all loops over them are unrolled.
+#if defined(__clang__)
+#define POTL_UNROLL _Pragma("unroll")
+#else
+#define POTL_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+namespace potl::numeric::conv {
+namespace {
+
+template <class Lanes, std::size_t Rows, std::size_t Vectors>
+void tile(const tile_task& task) {
+  using vector = typename Lanes::type;
+  vector sum[Rows][Vectors];
+  const float* b[Vectors];
+  POTL_UNROLL
+  for (std::size_t j = 0; j < Vectors; ++j) b[j] = task.b + task.vectors[j];
+  POTL_UNROLL
+  for (std::size_t i = 0; i < Rows; ++i) {
+    POTL_UNROLL
+    for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::zero();
+  }
+  const float* a = task.a;
+  const std::int64_t* const end = task.offsets + task.depth;
+  for (const std::int64_t* offset = task.offsets; offset != end; ++offset) {
+    vector right[Vectors];
+    POTL_UNROLL
+    for (std::size_t j = 0; j < Vectors; ++j) right[j] = Lanes::load(b[j] + *offset);
+    POTL_UNROLL
+    for (std::size_t i = 0; i < Rows; ++i) {
+      const vector left = Lanes::broadcast(a[i]);
+      POTL_UNROLL
+      for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::fma(left, right[j], sum[i][j]);
+    }
+    a += task.a_step;
+  }
+  POTL_UNROLL
+  for (std::size_t i = 0; i < Rows; ++i) {
+    float* const c = task.c + static_cast<std::int64_t>(i) * task.c_row;
+    POTL_UNROLL
+    for (std::size_t j = 0; j < Vectors; ++j) {
+      float* const at = c + static_cast<std::int64_t>(j) * Lanes::count;
+      const std::int64_t some = j + 1 < Vectors ? Lanes::count : task.last;
+      vector value = sum[i][j];
+      if (task.add) value = Lanes::add(Lanes::load_some(at, some), value);
+      Lanes::store_some(at, some, Lanes::canonical(value));
+    }
+  }
+}
+
+template <class Lanes>
+void pack(const pack_task& task) {
+  for (std::int64_t k = 0; k < task.depth; ++k) {
+    const float* const source = task.source + task.offsets[k];
+    float* target = task.target + k * task.width;
+    for (const segment* one = task.segments; one != task.segments + task.count; ++one) {
+      std::int64_t i = 0;
+      for (; i + Lanes::count <= one->length; i += Lanes::count)
+        Lanes::store(target + i, Lanes::load(source + one->source + i));
+      // The lanes beyond are overwritten by what comes next.
+      if (i < one->length)
+        Lanes::store(target + i, Lanes::load_some(source + one->source + i, one->length - i));
+      target += one->length;
+    }
+  }
+}
+
+template <class Lanes>
+void add(const float* source, std::int64_t count, float* target) {
+  for (std::int64_t i = 0; i < count; i += Lanes::count) {
+    const std::int64_t some = count - i < Lanes::count ? count - i : Lanes::count;
+    const auto sum =
+        Lanes::add(Lanes::load_some(target + i, some), Lanes::load_some(source + i, some));
+    Lanes::store_some(target + i, some, Lanes::canonical(sum));
+  }
+}
+
+template <class Lanes, std::size_t Vectors, std::size_t Rows>
+constexpr void set_tiles(kernels& all) {
+  all.tile[Vectors][Rows] = tile<Lanes, Rows, Vectors>;
+  if constexpr (Rows > 1) set_tiles<Lanes, Vectors, Rows - 1>(all);
+}
+
+// Rows1 ... Rows4: rows of the largest tile with 1 ... 4 vectors.
+template <class Lanes, int Rows1, int Rows2, int Rows3, int Rows4>
+constexpr kernels kernels_of() {
+  kernels all{};
+  all.lanes = Lanes::count;
+  all.rows = {0, Rows1, Rows2, Rows3, Rows4};
+  set_tiles<Lanes, 1, Rows1>(all);
+  set_tiles<Lanes, 2, Rows2>(all);
+  set_tiles<Lanes, 3, Rows3>(all);
+  set_tiles<Lanes, 4, Rows4>(all);
+  all.pack = pack<Lanes>;
+  all.add = add<Lanes>;
+  all.transpose = Lanes::transpose;
+  all.every_second = Lanes::every_second;
+  all.interleave = Lanes::interleave;
+  return all;
+}
+
+}  // namespace
+}  // namespace potl::numeric::conv

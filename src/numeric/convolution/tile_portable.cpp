@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <bit>
+#include <cmath>
+
+#include <potl/numeric/isa.hpp>
+
+#include "tile_kernels.hpp"
+
+namespace potl::numeric::conv {
+namespace {
+
+struct scalar {
+  using type = float;
+  static constexpr std::int64_t count = 1;
+  static float zero() { return 0.0F; }
+  static float load(const float* at) { return *at; }
+  static float load_some(const float* at, std::int64_t) { return *at; }
+  static float broadcast(float value) { return value; }
+  static float fma(float a, float b, float c) { return std::fma(a, b, c); }
+  static float add(float a, float b) { return a + b; }
+  static float canonical(float a) { return std::isnan(a) ? std::bit_cast<float>(0x7fc00000U) : a; }
+  static void store(float* at, float value) { *at = value; }
+  static void store_some(float* at, std::int64_t, float value) { *at = value; }
+
+  static void transpose(const float* source, std::int64_t source_row, std::int64_t rows,
+                        std::int64_t columns, float* target, std::int64_t target_row) {
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t column = 0; column < columns; ++column)
+        target[column * target_row + row] = source[row * source_row + column];
+  }
+  static void every_second(const float* source, std::int64_t count, float* target) {
+    for (std::int64_t i = 0; i < count; ++i) target[i] = source[2 * i];
+  }
+  static void interleave(const float* even, const float* odd, std::int64_t count, float* target) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      target[2 * i] = even[i];
+      target[2 * i + 1] = odd[i];
+    }
+  }
+};
+
+constexpr kernels table = kernels_of<scalar, 8, 4, 4, 4>();
+
+}  // namespace
+
+const kernels& portable_kernels() noexcept { return table; }
+
+const kernels& active_kernels() {
+#if defined(__x86_64__)
+  if (active_isa() >= isa::avx512) return avx512_kernels();
+  if (active_isa() >= isa::avx2) return avx2_kernels();
+#endif
+  return portable_kernels();
+}
+
+}  // namespace potl::numeric::conv

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <potl/numeric/convolution.hpp>
+
+#include "tile.hpp"
+
+namespace potl::numeric::conv {
+
+void weight_gradient(const convolution& g, const float* x, const float* dy, float* dw,
+                     const kernels& with, const executor& threads);
+
+}  // namespace potl::numeric::conv

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of the source that a block of results reads, with its padding written out as zeros, so
+// that each tap is a fixed offset; or the source itself where that is so already.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "gather.hpp"
+
+namespace potl::numeric::conv {
+
+/// Results of some whole images, or of some lines of one image.
+struct block {
+  std::int64_t image, images;
+  std::int64_t d0, d1, h0, h1;
+};
+
+/// Room beyond the window: vectors read past its end.
+constexpr std::int64_t slack = 64;
+
+class window {
+ public:
+  /// For blocks of at most these sizes.
+  window(const gather& what, std::int64_t images, std::int64_t d, std::int64_t h);
+
+  /// Whether the source can be read as it is: one tap without padding, no stride.
+  bool is_source() const noexcept { return is_source_; }
+  /// Floats of workspace.
+  std::int64_t size() const noexcept { return is_source_ ? 0 : images_ * image_ + slack; }
+  /// Size of one channel of one image.
+  std::int64_t channel() const noexcept { return channel_; }
+
+  std::int64_t offset(std::int64_t channel, const tap& at) const noexcept;
+  /// Of grid position (d, h, 0) of an image, counted from the block's first.
+  std::int64_t line(std::int64_t image, std::int64_t d, std::int64_t h) const noexcept {
+    return image * image_ + d * slice_ + h * pitch_;
+  }
+
+  /// Where the block's window begins; fills `workspace` unless the source serves.
+  const float* fill(const block& here, std::int64_t group, const kernels& with,
+                    float* workspace) const;
+
+ private:
+  void fill_line(const float* source, std::int64_t start, const kernels& with, float* line) const;
+
+  const gather& what_;
+  std::int64_t images_;
+  bool is_source_;
+  std::array<std::int64_t, 3> slots_{};
+  std::int64_t pitch_, slice_, slot_, channel_, image_;
+};
+
+}  // namespace potl::numeric::conv
