@@ -37,6 +37,7 @@ void bind_inspect(py::module_& module);
 void bind_environment(py::module_& module);
 void bind_checks(py::module_& module);
 void bind_numeric(py::module_& module);
+void bind_convolution(py::module_& module);
 
 /// A contiguous Python buffer as bytes, held while this object lives. The element type is ignored.
 class readable_buffer {

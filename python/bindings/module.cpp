@@ -149,4 +149,5 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   potl::python::bind_environment(module);
   potl::python::bind_checks(module);
   potl::python::bind_numeric(module);
+  potl::python::bind_convolution(module);
 }

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pixels.hpp"
+
+#include <algorithm>
+
+#include "geometry.hpp"
+
+namespace potl::numeric::conv {
+
+pixels::pixels(const convolution& g, std::int64_t most) : g_(g), out_(g.output()) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    step_[i] = g.kernel[i] == 1 ? g.stride[i] : 1;
+    move_[i] = g.kernel[i] == 1 ? 1 : g.stride[i];
+    taps_[i] = (g.kernel[i] - 1) * g.dilation[i];
+  }
+  run_taps_ = g.dilation[2] == 1 ? g.kernel[2] : 1;
+  const std::int64_t per_image = volume(out_);
+  images_ = std::min(g.batch, (most - 2) / per_image + 2);
+  // As many lines as can be touched, in the worst place.
+  const std::int64_t touched = (most - 2) / out_[2] + 2;
+  const std::int64_t d = std::min(out_[0], (touched - 2 + out_[1]) / out_[1] + 1);
+  const std::int64_t h = d > 1 ? out_[1] : std::min(out_[1], touched);
+  width_ = (out_[2] - 1) * move_[2] + taps_[2] + 1;
+  height_ = (h - 1) * move_[1] + taps_[1] + 1;
+  image_ = ((d - 1) * move_[0] + taps_[0] + 1) * height_ * width_;
+}
+
+channel_block pixels::block(std::int64_t first, std::int64_t count, std::int64_t lanes) const {
+  channel_block all{first, count, {}, 0};
+  for (std::int64_t d = 0; d < g_.kernel[0]; ++d)
+    for (std::int64_t h = 0; h < g_.kernel[1]; ++h)
+      for (std::int64_t w = 0; w < g_.kernel[2]; w += run_taps_) {
+        const std::int64_t at =
+            (d * g_.dilation[0] * height_ + h * g_.dilation[1]) * width_ + w * g_.dilation[2];
+        for (std::int64_t lane = 0; lane < run_taps_ * count; lane += lanes)
+          all.vectors.push_back(at * count + lane);
+      }
+  return all;
+}
+
+pixels::lines pixels::lines_of(std::int64_t first, std::int64_t last) const noexcept {
+  const std::int64_t low = first / out_[2], high = last / out_[2];
+  lines found{low / out_[1], high / out_[1] + 1, low % out_[1], high % out_[1] + 1};
+  if (found.d1 - found.d0 > 1) {
+    found.h0 = 0;
+    found.h1 = out_[1];
+  }
+  return found;
+}
+
+// One line of all channels; `source` is that of the first channel.
+void pixels::fill_line(const float* source, std::int64_t channels, const kernels& with,
+                       float* gathered, float* target) const {
+  const std::int64_t start = -g_.padding[2], size = g_.input[2], step = step_[2];
+  const std::int64_t low = std::clamp<std::int64_t>(divide_up(-start, step), 0, width_);
+  const std::int64_t high = std::clamp<std::int64_t>(divide_up(size - start, step), low, width_);
+  std::fill(target, target + low * channels, 0.0F);
+  std::fill(target + high * channels, target + width_ * channels, 0.0F);
+  const float* const from = source + start + low * step;
+  const std::int64_t plane = volume(g_.input);
+  if (high == low) return;
+  if (step == 1) {
+    with.transpose(from, plane, channels, high - low, target + low * channels, channels);
+    return;
+  }
+  for (std::int64_t c = 0; c < channels; c += gather_lines) {
+    const std::int64_t some = std::min(gather_lines, channels - c);
+    for (std::int64_t i = 0; i < some; ++i) {
+      const float* const line = from + (c + i) * plane;
+      float* const to = gathered + i * width_;
+      if (step == 2)
+        with.every_second(line, high - low, to);
+      else
+        for (std::int64_t w = 0; w < high - low; ++w) to[w] = line[w * step];
+    }
+    with.transpose(gathered, width_, some, high - low, target + low * channels + c, channels);
+  }
+}
+
+void pixels::fill(const float* x, std::int64_t group, const channel_block& channels,
+                  std::int64_t begin, std::int64_t end, const kernels& with, float* workspace,
+                  std::int64_t* offsets) const {
+  const std::int64_t per_image = volume(out_), count = channels.count;
+  float* const gathered = workspace + images_ * image_ * count;
+  float* image = workspace;
+  for (std::int64_t p = begin; p < end; image += image_ * count) {
+    const std::int64_t n = p / per_image, stop = std::min(end, (n + 1) * per_image);
+    const lines used = lines_of(p - n * per_image, stop - 1 - n * per_image);
+    const float* const source =
+        x + (n * g_.in_channels + group * (g_.in_channels / g_.groups) + channels.first) *
+                volume(g_.input);
+    for (std::int64_t d = 0; d <= (used.d1 - 1 - used.d0) * move_[0] + taps_[0]; ++d)
+      for (std::int64_t h = 0; h <= (used.h1 - 1 - used.h0) * move_[1] + taps_[1]; ++h) {
+        const std::int64_t at_d = used.d0 * g_.stride[0] + d * step_[0] - g_.padding[0];
+        const std::int64_t at_h = used.h0 * g_.stride[1] + h * step_[1] - g_.padding[1];
+        float* const line = image + (d * height_ + h) * width_ * count;
+        if (at_d >= 0 && at_d < g_.input[0] && at_h >= 0 && at_h < g_.input[1])
+          fill_line(source + (at_d * g_.input[1] + at_h) * g_.input[2], count, with, gathered,
+                    line);
+        else
+          std::fill(line, line + width_ * count, 0.0F);
+      }
+    for (; p < stop; ++p) {
+      const std::int64_t rest = p - n * per_image, line = rest / out_[2];
+      const std::int64_t d = line / out_[1] - used.d0, h = line % out_[1] - used.h0;
+      const std::int64_t at =
+          (d * move_[0] * height_ + h * move_[1]) * width_ + rest % out_[2] * move_[2];
+      offsets[p - begin] = (image - workspace) + at * count;
+    }
+  }
+}
+
+}  // namespace potl::numeric::conv

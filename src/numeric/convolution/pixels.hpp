@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of the input that some results read, channels last and with its padding written out, so
+// that the lanes of a weight gradient are channels, or channels of neighbouring taps.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include <potl/numeric/convolution.hpp>
+
+#include "tile.hpp"
+#include "workers.hpp"
+
+namespace potl::numeric::conv {
+
+/// Channels [first, first + count) of a group, and the vectors of lanes that hold their taps.
+struct channel_block {
+  std::int64_t first, count;
+  std::vector<std::int64_t> vectors;  ///< offset of each in the pixels
+  std::int64_t before = 0;            ///< lanes of the blocks before this one
+};
+
+class pixels {
+ public:
+  /// For `most` results in a row (n, d, h, w flattened).
+  pixels(const convolution& g, std::int64_t most);
+
+  /// Floats of workspace for so many channels.
+  std::int64_t size(std::int64_t channels) const noexcept {
+    return images_ * image_ * channels + gather_lines * width_ + 64;
+  }
+  /// Elements of one channel: what a block of channels costs.
+  std::int64_t per_channel() const noexcept { return images_ * image_; }
+
+  channel_block block(std::int64_t first, std::int64_t count, std::int64_t lanes) const;
+  /// Taps whose lanes are neighbours, and how many such runs there are.
+  std::int64_t run_taps() const noexcept { return run_taps_; }
+
+  /// Writes what the results [begin, end) read, and where: offsets[i] is that of result begin + i.
+  void fill(const float* x, std::int64_t group, const channel_block& channels, std::int64_t begin,
+            std::int64_t end, const kernels& with, float* workspace, std::int64_t* offsets) const;
+
+ private:
+  static constexpr std::int64_t gather_lines = 16;
+  struct lines {
+    std::int64_t d0, d1, h0, h1;
+  };
+  lines lines_of(std::int64_t first, std::int64_t last) const noexcept;
+  void fill_line(const float* source, std::int64_t channels, const kernels& with, float* gathered,
+                 float* target) const;
+
+  const convolution& g_;
+  std::array<std::int64_t, 3> out_;
+  // Along a dimension with one tap only what is read is kept: `step_` is its stride, else 1.
+  std::array<std::int64_t, 3> step_{}, move_{}, taps_{};
+  std::int64_t run_taps_, images_, width_, height_, image_;
+};
+
+}  // namespace potl::numeric::conv
