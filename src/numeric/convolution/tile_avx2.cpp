@@ -12,7 +12,7 @@ alignas(32) constexpr std::int32_t window_of_ones[16] = {-1, -1, -1, -1, -1, -1,
 
 struct ymm {
   using type = __m256;
-  static constexpr std::int64_t count = 8;
+  static constexpr std::int64_t width = 8;
   static __m256i first(std::int64_t some) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(window_of_ones + 8 - some));
   }
@@ -30,7 +30,7 @@ struct ymm {
   }
   static void store(float* at, type value) { _mm256_storeu_ps(at, value); }
   static void store_some(float* at, std::int64_t some, type value) {
-    if (some == count)
+    if (some == width)
       store(at, value);
     else
       _mm256_maskstore_ps(at, first(some), value);

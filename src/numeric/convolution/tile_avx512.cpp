@@ -18,7 +18,7 @@ namespace {
 
 struct zmm {
   using type = __m512;
-  static constexpr std::int64_t count = 16;
+  static constexpr std::int64_t width = 16;
   static __mmask16 first(std::int64_t some) {
     return static_cast<__mmask16>((std::uint32_t{1} << some) - 1);
   }

@@ -46,8 +46,8 @@ void tile(const tile_task& task) {
     float* const c = task.c + static_cast<std::int64_t>(i) * task.c_row;
     POTL_UNROLL
     for (std::size_t j = 0; j < Vectors; ++j) {
-      float* const at = c + static_cast<std::int64_t>(j) * Lanes::count;
-      const std::int64_t some = j + 1 < Vectors ? Lanes::count : task.last;
+      float* const at = c + static_cast<std::int64_t>(j) * Lanes::width;
+      const std::int64_t some = j + 1 < Vectors ? Lanes::width : task.last;
       vector value = sum[i][j];
       if (task.add) value = Lanes::add(Lanes::load_some(at, some), value);
       Lanes::store_some(at, some, Lanes::canonical(value));
@@ -62,7 +62,7 @@ void pack(const pack_task& task) {
     float* target = task.target + k * task.width;
     for (const segment* one = task.segments; one != task.segments + task.count; ++one) {
       std::int64_t i = 0;
-      for (; i + Lanes::count <= one->length; i += Lanes::count)
+      for (; i + Lanes::width <= one->length; i += Lanes::width)
         Lanes::store(target + i, Lanes::load(source + one->source + i));
       // The lanes beyond are overwritten by what comes next.
       if (i < one->length)
@@ -74,8 +74,8 @@ void pack(const pack_task& task) {
 
 template <class Lanes>
 void add(const float* source, std::int64_t count, float* target) {
-  for (std::int64_t i = 0; i < count; i += Lanes::count) {
-    const std::int64_t some = count - i < Lanes::count ? count - i : Lanes::count;
+  for (std::int64_t i = 0; i < count; i += Lanes::width) {
+    const std::int64_t some = count - i < Lanes::width ? count - i : Lanes::width;
     const auto sum =
         Lanes::add(Lanes::load_some(target + i, some), Lanes::load_some(source + i, some));
     Lanes::store_some(target + i, some, Lanes::canonical(sum));
@@ -92,7 +92,7 @@ constexpr void set_tiles(kernels& all) {
 template <class Lanes, int Rows1, int Rows2, int Rows3, int Rows4>
 constexpr kernels kernels_of() {
   kernels all{};
-  all.lanes = Lanes::count;
+  all.lanes = Lanes::width;
   all.rows = {0, Rows1, Rows2, Rows3, Rows4};
   set_tiles<Lanes, 1, Rows1>(all);
   set_tiles<Lanes, 2, Rows2>(all);

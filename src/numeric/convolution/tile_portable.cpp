@@ -11,7 +11,7 @@ namespace {
 
 struct scalar {
   using type = float;
-  static constexpr std::int64_t count = 1;
+  static constexpr std::int64_t width = 1;
   static float zero() { return 0.0F; }
   static float load(const float* at) { return *at; }
   static float load_some(const float* at, std::int64_t) { return *at; }
