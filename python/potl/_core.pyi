@@ -638,3 +638,32 @@ def gemm_log64(
     pool: ThreadPool | None = None,
 ) -> list[tuple[int, float, float]]:
     """c = a @ b, rounded to `bits` bits; (index, value, window) of what is near a tie."""
+
+class Convolver:
+    """A convolution of contiguous float32 buffers in one mode, with threads of its own. Sizes are
+    depth, height and width. UsageError when a buffer has another size.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        *,
+        batch: int,
+        in_channels: int,
+        out_channels: int,
+        groups: int,
+        input: list[int],
+        kernel: list[int],
+        stride: list[int],
+        padding: list[int],
+        dilation: list[int],
+        threads: int,
+    ) -> None: ...
+    @property
+    def output(self) -> list[int]: ...
+    def forward(self, x: Any, w: Any, y: Any) -> None:
+        """Writes y[batch, out_channels, *output]."""
+    def input_gradient(self, dy: Any, w: Any, dx: Any) -> None:
+        """Writes dx[batch, in_channels, *input]."""
+    def weight_gradient(self, x: Any, dy: Any, dw: Any) -> None:
+        """Writes dw[out_channels, in_channels / groups, *kernel]."""
