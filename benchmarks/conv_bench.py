@@ -95,7 +95,7 @@ def works(layer: Layer, threads: int) -> dict[str, Pair]:
         in_channels=layer.inputs,
         out_channels=layer.outputs,
         groups=layer.groups,
-        input=[1, layer.size, layer.size],
+        input_size=[1, layer.size, layer.size],
         kernel=[1, layer.kernel, layer.kernel],
         stride=[1, stride, stride],
         padding=[0, pad, pad],

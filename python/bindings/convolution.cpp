@@ -96,7 +96,7 @@ void bind_convolution(py::module_& module) {
                  threads);
            }),
            py::arg("mode"), py::kw_only(), py::arg("batch"), py::arg("in_channels"),
-           py::arg("out_channels"), py::arg("groups"), py::arg("input"), py::arg("kernel"),
+           py::arg("out_channels"), py::arg("groups"), py::arg("input_size"), py::arg("kernel"),
            py::arg("stride"), py::arg("padding"), py::arg("dilation"), py::arg("threads"))
       .def_property_readonly("output", &convolver::output)
       .def("forward", &convolver::forward, py::arg("x"), py::arg("w"), py::arg("y"))

@@ -652,7 +652,7 @@ class Convolver:
         in_channels: int,
         out_channels: int,
         groups: int,
-        input: list[int],
+        input_size: list[int],
         kernel: list[int],
         stride: list[int],
         padding: list[int],

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition of ord32 convolutions: what docs/convolution.md says, one element at a time.
+// The definition of convolutions: what docs/convolution.md says, one element at a time. Other modes
+// than ord32 are those of one dot product, which the tests of gemm define.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include <potl/numeric/convolution.hpp>
+#include <potl/numeric/gemm.hpp>
 
 // Indices here are signed throughout.
 #pragma GCC diagnostic push
@@ -20,6 +22,22 @@ namespace reference {
 using potl::numeric::convolution;
 using terms = std::vector<std::pair<float, float>>;
 
+/// Rows and columns of the product are the two halves of the terms: one element of a matrix
+/// product.
+inline float in_mode(potl::numeric::arithmetic mode, const terms& all) {
+  using namespace potl::numeric;
+  std::vector<float> a, b;
+  for (const auto& [left, right] : all) {
+    a.push_back(left);
+    b.push_back(right);
+  }
+  float c = -1;
+  const auto depth = static_cast<std::int64_t>(all.size());
+  gemm(mode, row_major<const float>(a.data(), 1, depth), row_major<const float>(b.data(), depth, 1),
+       row_major(&c, 1, 1), inline_executor());
+  return c;
+}
+
 inline float ord32(const terms& all) {
   float sum = 0;
   for (std::size_t first = 0; first < all.size(); first += 512) {
@@ -29,6 +47,10 @@ inline float ord32(const terms& all) {
     sum = first == 0 ? chunk : sum + chunk;
   }
   return std::isnan(sum) ? std::bit_cast<float>(0x7fc00000U) : sum;
+}
+
+inline float value(potl::numeric::arithmetic mode, const terms& all) {
+  return mode == potl::numeric::arithmetic::ord32 ? ord32(all) : in_mode(mode, all);
 }
 
 // Visits (n, o, c in the group, output position, tap) with the indices of y, x and w that belong
@@ -60,25 +82,28 @@ void visit(const convolution& g, Visit each) {
           }
 }
 
-inline std::vector<float> forward(const convolution& g, const std::vector<float>& x,
-                                  const std::vector<float>& w, std::size_t size) {
+inline std::vector<float> forward(potl::numeric::arithmetic mode, const convolution& g,
+                                  const std::vector<float>& x, const std::vector<float>& w,
+                                  std::size_t size) {
   std::vector<terms> sums(size);
   visit(g, [&](auto y, auto i, auto k) { sums[y].emplace_back(w[k], i < 0 ? 0.0F : x[i]); });
   std::vector<float> result;
-  for (const auto& one : sums) result.push_back(ord32(one));
+  for (const auto& one : sums) result.push_back(value(mode, one));
   return result;
 }
 
-inline std::vector<float> weight_gradient(const convolution& g, const std::vector<float>& x,
-                                          const std::vector<float>& dy, std::size_t size) {
+inline std::vector<float> weight_gradient(potl::numeric::arithmetic mode, const convolution& g,
+                                          const std::vector<float>& x, const std::vector<float>& dy,
+                                          std::size_t size) {
   std::vector<terms> sums(size);
   visit(g, [&](auto y, auto i, auto k) { sums[k].emplace_back(dy[y], i < 0 ? 0.0F : x[i]); });
   std::vector<float> result;
-  for (const auto& one : sums) result.push_back(ord32(one));
+  for (const auto& one : sums) result.push_back(value(mode, one));
   return result;
 }
 
-inline std::vector<float> input_gradient(const convolution& g, const std::vector<float>& dy,
+inline std::vector<float> input_gradient(potl::numeric::arithmetic mode, const convolution& g,
+                                         const std::vector<float>& dy,
                                          const std::vector<float>& w) {
   const auto out = g.output();
   const auto inner = g.in_channels / g.groups, outer = g.out_channels / g.groups;
@@ -106,7 +131,7 @@ inline std::vector<float> input_gradient(const convolution& g, const std::vector
                 w[(o * inner + c % inner) * g.kernel[0] * g.kernel[1] * g.kernel[2] + t],
                 inside ? dy[(n * g.out_channels + o) * scale + at] : 0.0F);
           }
-        result.push_back(ord32(all));
+        result.push_back(value(mode, all));
       }
   return result;
 }

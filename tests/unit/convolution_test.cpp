@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
-#include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <string>
@@ -13,88 +11,41 @@
 #include <potl/numeric/isa.hpp>
 
 #include "catch.hpp"
+#include "convolution_inputs.hpp"
 #include "convolution_reference.hpp"
 
+using namespace convolutions;
 using namespace potl::numeric;
 
 namespace {
 
-enum class inputs { random, huge_range, hostile };
-
-std::vector<float> numbers(std::int64_t count, inputs kind, std::mt19937& generator) {
-  std::normal_distribution<float> normal;
-  const float specials[] = {0.0F,
-                            -0.0F,
-                            1e-45F,
-                            -1e-40F,
-                            3e38F,
-                            -3e38F,
-                            1.0F,
-                            -1.0F,
-                            1e-20F,
-                            -1e-25F,
-                            std::numeric_limits<float>::infinity(),
-                            std::numeric_limits<float>::quiet_NaN()};
-  std::vector<float> all(static_cast<std::size_t>(count));
-  for (float& value : all) {
-    value = normal(generator);
-    if (kind == inputs::huge_range)
-      value = std::ldexp(value, static_cast<int>(generator() % 200) - 100);
-    if (kind == inputs::hostile && generator() % 8 == 0) {
-      // Infinities and NaN are rarer, or they would be everywhere in the result.
-      const bool rare = generator() % 64 == 0;
-      value = specials[rare ? 10 + generator() % 2 : generator() % 10];
-    }
-  }
-  return all;
-}
-
-std::int64_t size_of(const std::array<std::int64_t, 3>& sizes) {
-  return sizes[0] * sizes[1] * sizes[2];
-}
-
-std::string text(const convolution& g) {
-  std::string all = "n " + std::to_string(g.batch) + " c " + std::to_string(g.in_channels) + " o " +
-                    std::to_string(g.out_channels) + " g " + std::to_string(g.groups);
-  for (const auto& [name, sizes] :
-       {std::pair("input", g.input), std::pair("kernel", g.kernel), std::pair("stride", g.stride),
-        std::pair("padding", g.padding), std::pair("dilation", g.dilation)}) {
-    all += std::string(" ") + name;
-    for (const auto size : sizes) all += " " + std::to_string(size);
-  }
-  return all;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
-
-// All three directions against the definition, at every level of this processor.
-void check(const convolution& g, inputs kind, std::mt19937& generator, const executor& threads) {
-  const auto x_size = g.batch * g.in_channels * size_of(g.input);
-  const auto y_size = g.batch * g.out_channels * size_of(g.output());
-  const auto w_size = g.out_channels * (g.in_channels / g.groups) * size_of(g.kernel);
-  const auto x = numbers(x_size, kind, generator), w = numbers(w_size, kind, generator);
-  const auto dy = numbers(y_size, kind, generator);
-  const auto y = reference::forward(g, x, w, static_cast<std::size_t>(y_size));
-  const auto dx = reference::input_gradient(g, dy, w);
-  const auto dw = reference::weight_gradient(g, x, dy, static_cast<std::size_t>(w_size));
+// All three directions against the definition, at each level of this processor.
+void check(arithmetic mode, const convolution& g, inputs kind, std::mt19937& generator,
+           const executor& threads, const std::vector<isa>& levels) {
+  const operands in(g, kind, generator);
+  const auto y = reference::forward(mode, g, in.x, in.w, in.dy.size());
+  const auto dx = reference::input_gradient(mode, g, in.dy, in.w);
+  const auto dw = reference::weight_gradient(mode, g, in.x, in.dy, in.w.size());
   const isa before = active_isa();
-  for (const isa level : {isa::portable, isa::avx2, isa::avx512}) {
+  for (const isa level : levels) {
     if (cap_isa(level) != level) continue;
-    INFO(text(g) << ", level " << to_string(level) << ", threads " << threads.concurrency());
+    INFO(to_string(mode) << " " << text(g) << ", level " << to_string(level) << ", threads "
+                         << threads.concurrency());
     std::vector<float> result(y.size(), -7.0F);
-    convolve(arithmetic::ord32, g, x.data(), w.data(), result.data(), threads);
+    convolve(mode, g, in.x.data(), in.w.data(), result.data(), threads);
     CHECK(same_bits(result, y));
     result.assign(dx.size(), -7.0F);
-    convolve_input_gradient(arithmetic::ord32, g, dy.data(), w.data(), result.data(), threads);
+    convolve_input_gradient(mode, g, in.dy.data(), in.w.data(), result.data(), threads);
     CHECK(same_bits(result, dx));
     result.assign(dw.size(), -7.0F);
-    convolve_weight_gradient(arithmetic::ord32, g, x.data(), dy.data(), result.data(), threads);
+    convolve_weight_gradient(mode, g, in.x.data(), in.dy.data(), result.data(), threads);
     CHECK(same_bits(result, dw));
   }
   cap_isa(before);
+}
+
+void check(const convolution& g, inputs kind, std::mt19937& generator, const executor& threads) {
+  check(arithmetic::ord32, g, kind, generator, threads, {isa::portable, isa::avx2, isa::avx512});
 }
 
 convolution random_geometry(std::mt19937& generator, std::int64_t most_multiplications) {
@@ -124,20 +75,6 @@ convolution random_geometry(std::mt19937& generator, std::int64_t most_multiplic
   }
 }
 
-convolution square(std::int64_t batch, std::int64_t in, std::int64_t out, std::int64_t size,
-                   std::int64_t kernel, std::int64_t stride, std::int64_t groups = 1) {
-  const auto pad = kernel / 2;
-  return {batch,
-          in,
-          out,
-          groups,
-          {1, size, size},
-          {1, kernel, kernel},
-          {1, stride, stride},
-          {0, pad, pad},
-          {1, 1, 1}};
-}
-
 }  // namespace
 
 TEST_CASE("sampled convolutions have the bits of the definition", "[convolution]") {
@@ -163,6 +100,15 @@ TEST_CASE("layers of real networks have the bits of the definition", "[convoluti
         square(2, 30, 29, 14, 3, 1), square(2, 48, 48, 15, 3, 1, 48),
         square(2, 40, 40, 16, 5, 2, 40), square(1, 700, 20, 6, 1, 1)})
     check(g, inputs::hostile, generator, *pool);
+}
+
+TEST_CASE("other modes have the bits of their matrix product", "[convolution]") {
+  std::mt19937 generator(77);
+  const auto pool = make_thread_pool(2);
+  for (int round = 0; round < (std::getenv("POTL_FULL") != nullptr ? 60 : 6); ++round)
+    for (const auto mode : {arithmetic::cr32, arithmetic::xint24, arithmetic::xint16})
+      check(mode, random_geometry(generator, 60'000), static_cast<inputs>(generator() % 3),
+            generator, *pool, {processor_isa()});
 }
 
 TEST_CASE("an infinite weight over padding makes NaN, as the definition says", "[convolution]") {

@@ -6,7 +6,8 @@
 // the executor or on how the work is cut. NaN results are 0x7fc00000.
 // Assumes: round-to-nearest without flush-to-zero (numeric/fp_environment.hpp).
 // Cost: that of the matrix product of the same size. Workspace is some megabytes per thread; for
-// weight gradients also up to 32 MB of partial sums, or one result when that is larger.
+// weight gradients also up to 32 MB of partial sums, or one result when that is larger. Modes other
+// than ord32 need 20 MB, for weight gradients also a copy of one group of dy.
 // Cannot: take other layouts. Tensors are contiguous, batch x channels x depth x height x width;
 // one and two dimensions use leading sizes of 1.
 //
@@ -15,9 +16,11 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include <potl/numeric/arithmetic.hpp>
 #include <potl/numeric/executor.hpp>
+#include <potl/numeric/gemm.hpp>
 
 namespace potl::numeric {
 
@@ -50,5 +53,19 @@ void convolve_input_gradient(arithmetic mode, const convolution& geometry, const
 /// dw from x and dy: the gradient with respect to the weights.
 void convolve_weight_gradient(arithmetic mode, const convolution& geometry, const float* x,
                               const float* dy, float* dw, const executor& threads);
+
+/// The same in log64, which the functions above refuse. Each writes the default rounding everywhere
+/// and returns, by ascending index into the result, the elements that are near a tie.
+std::vector<near_tie> convolve_log64(const convolution& geometry, const float* x, const float* w,
+                                     float* y, const log64_options& options,
+                                     const executor& threads);
+std::vector<near_tie> convolve_input_gradient_log64(const convolution& geometry, const float* dy,
+                                                    const float* w, float* dx,
+                                                    const log64_options& options,
+                                                    const executor& threads);
+std::vector<near_tie> convolve_weight_gradient_log64(const convolution& geometry, const float* x,
+                                                     const float* dy, float* dw,
+                                                     const log64_options& options,
+                                                     const executor& threads);
 
 }  // namespace potl::numeric

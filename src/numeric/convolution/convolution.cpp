@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
+#include <vector>
 
 #include <potl/core/error.hpp>
 
 #include "gather.hpp"
+#include "lowered.hpp"
 #include "weight_gradient.hpp"
 
 namespace potl::numeric {
@@ -13,10 +15,24 @@ void require(bool good, const char* what) {
   if (!good) throw exception({errc::usage, std::string("convolution: ") + what, ""});
 }
 
-void require_ord32(arithmetic mode) {
-  if (mode != arithmetic::ord32)
-    throw exception(
-        {errc::unsupported, std::string("convolution in ") + to_string(mode), "use ord32"});
+conv::product product_in(arithmetic mode, const executor& threads) {
+  return [mode, &threads](matrix<const float> a, matrix<const float> b, matrix<float> c) {
+    gemm(mode, a, b, c, threads);
+    return std::vector<near_tie>{};
+  };
+}
+
+conv::product product_in(const log64_options& options, const executor& threads) {
+  return [&options, &threads](matrix<const float> a, matrix<const float> b, matrix<float> c) {
+    return gemm_log64(a, b, c, options, threads);
+  };
+}
+
+void run(arithmetic mode, const conv::gather& what, const executor& threads) {
+  if (mode == arithmetic::ord32)
+    conv::run(what, conv::active_kernels(), threads);
+  else
+    conv::lowered(what, product_in(mode, threads), threads);
 }
 
 }  // namespace
@@ -40,20 +56,42 @@ std::array<std::int64_t, 3> convolution::output() const {
 
 void convolve(arithmetic mode, const convolution& geometry, const float* x, const float* w,
               float* y, const executor& threads) {
-  require_ord32(mode);
-  conv::run(conv::forward_gather(geometry, x, w, y), conv::active_kernels(), threads);
+  run(mode, conv::forward_gather(geometry, x, w, y), threads);
 }
 
 void convolve_input_gradient(arithmetic mode, const convolution& geometry, const float* dy,
                              const float* w, float* dx, const executor& threads) {
-  require_ord32(mode);
-  conv::run(conv::input_gradient_gather(geometry, dy, w, dx), conv::active_kernels(), threads);
+  run(mode, conv::input_gradient_gather(geometry, dy, w, dx), threads);
 }
 
 void convolve_weight_gradient(arithmetic mode, const convolution& geometry, const float* x,
                               const float* dy, float* dw, const executor& threads) {
-  require_ord32(mode);
-  conv::weight_gradient(geometry, x, dy, dw, conv::active_kernels(), threads);
+  if (mode == arithmetic::ord32)
+    conv::weight_gradient(geometry, x, dy, dw, conv::active_kernels(), threads);
+  else
+    conv::lowered_weight_gradient(geometry, x, dy, dw, product_in(mode, threads), threads);
+}
+
+std::vector<near_tie> convolve_log64(const convolution& geometry, const float* x, const float* w,
+                                     float* y, const log64_options& options,
+                                     const executor& threads) {
+  return conv::lowered(conv::forward_gather(geometry, x, w, y), product_in(options, threads),
+                       threads);
+}
+
+std::vector<near_tie> convolve_input_gradient_log64(const convolution& geometry, const float* dy,
+                                                    const float* w, float* dx,
+                                                    const log64_options& options,
+                                                    const executor& threads) {
+  return conv::lowered(conv::input_gradient_gather(geometry, dy, w, dx),
+                       product_in(options, threads), threads);
+}
+
+std::vector<near_tie> convolve_weight_gradient_log64(const convolution& geometry, const float* x,
+                                                     const float* dy, float* dw,
+                                                     const log64_options& options,
+                                                     const executor& threads) {
+  return conv::lowered_weight_gradient(geometry, x, dy, dw, product_in(options, threads), threads);
 }
 
 }  // namespace potl::numeric

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lowered.hpp"
+
+#include <algorithm>
+
+#include "geometry.hpp"
+#include "workers.hpp"
+
+namespace potl::numeric::conv {
+namespace {
+
+constexpr std::int64_t most_floats = 4 * 1024 * 1024;  // of a block of columns
+
+// Whole columns: the integer modes scale a column by its largest element.
+std::int64_t columns_at_once(std::int64_t depth, std::int64_t all) {
+  return std::clamp<std::int64_t>(most_floats / std::max<std::int64_t>(depth, 1), 32,
+                                  std::max<std::int64_t>(all, 32));
+}
+
+void move_ties(const std::vector<near_tie>& from, std::int64_t columns,
+               const std::vector<std::int64_t>& row_at, const std::vector<std::int64_t>& column_at,
+               std::vector<near_tie>& to) {
+  for (near_tie one : from) {
+    const auto index = static_cast<std::int64_t>(one.index);
+    one.index = static_cast<std::uint64_t>(row_at[static_cast<std::size_t>(index / columns)] +
+                                           column_at[static_cast<std::size_t>(index % columns)]);
+    to.push_back(one);
+  }
+}
+
+void sort_ties(std::vector<near_tie>& ties) {
+  std::sort(ties.begin(), ties.end(),
+            [](const near_tie& a, const near_tie& b) { return a.index < b.index; });
+}
+
+// One group and phase of a gather.
+class lowering {
+ public:
+  lowering(const gather& what, std::int64_t group, const phase& one)
+      : what_(what),
+        group_(group),
+        phase_(one),
+        taps_(static_cast<std::int64_t>(one.taps.size())),
+        depth_(what.channels * taps_) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      source_[i] = what.axes[i].source;
+      grid_[i] = std::max<std::int64_t>(
+          0, divide_up(what.target_size[i] - one.first[i], what.write_step[i]));
+    }
+    for (std::int64_t row = 0; row < what.rows; ++row)
+      row_at_.push_back((group * what.rows + row) * volume(what.target_size));
+  }
+
+  void run(const product& multiply, const executor& threads, std::vector<near_tie>& ties) {
+    const std::int64_t all = what_.batch * volume(grid_);
+    std::vector<float> weights(static_cast<std::size_t>(what_.rows * depth_));
+    for (std::int64_t row = 0; row < what_.rows; ++row)
+      for (std::int64_t k = 0; k < depth_; ++k)
+        weights[static_cast<std::size_t>(row * depth_ + k)] =
+            what_.weights[group_ * what_.weight_group + row * what_.weight_row +
+                          k / taps_ * what_.weight_channel + tap_of(k).weight];
+    const std::int64_t most = columns_at_once(depth_, all);
+    std::vector<float> right(static_cast<std::size_t>(depth_ * most));
+    std::vector<float> sums(static_cast<std::size_t>(what_.rows * most));
+    for (std::int64_t begin = 0; begin < all; begin += most) {
+      const std::int64_t columns = std::min(most, all - begin);
+      std::vector<std::int64_t> column_at;
+      for (std::int64_t j = begin; j < begin + columns; ++j) column_at.push_back(target_of(j));
+      cut(begin, columns);
+      threads.run(static_cast<std::size_t>(depth_), [&](std::size_t k) {
+        fill_row(static_cast<std::int64_t>(k),
+                 right.data() + static_cast<std::int64_t>(k) * columns);
+      });
+      const matrix<float> c = row_major(sums.data(), what_.rows, columns);
+      move_ties(multiply(row_major<const float>(weights.data(), what_.rows, depth_),
+                         row_major<const float>(right.data(), depth_, columns), c),
+                columns, row_at_, column_at, ties);
+      for (std::int64_t row = 0; row < what_.rows; ++row)
+        for (std::int64_t j = 0; j < columns; ++j)
+          what_.target[row_at_[static_cast<std::size_t>(row)] +
+                       column_at[static_cast<std::size_t>(j)]] = c(row, j);
+    }
+  }
+
+ private:
+  const tap& tap_of(std::int64_t k) const {
+    return phase_.taps[static_cast<std::size_t>(k % taps_)];
+  }
+
+  // (image, position on the grid) of a column.
+  std::array<std::int64_t, 4> position(std::int64_t column) const {
+    const std::int64_t line = column / grid_[2], plane = line / grid_[1];
+    return {plane / grid_[0], plane % grid_[0], line % grid_[1], column % grid_[2]};
+  }
+
+  std::int64_t target_of(std::int64_t column) const {
+    const auto at = position(column);
+    std::int64_t index = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      index = index * what_.target_size[i] + phase_.first[i] + at[i + 1] * what_.write_step[i];
+    return at[0] * what_.groups * what_.rows * volume(what_.target_size) + index;
+  }
+
+  // Columns [begin, begin + columns) as runs along lines of the grid.
+  void cut(std::int64_t begin, std::int64_t columns) {
+    runs_.clear();
+    for (std::int64_t j = begin; j < begin + columns;) {
+      const auto at = position(j);
+      const std::int64_t length = std::min(grid_[2] - at[3], begin + columns - j);
+      runs_.push_back({at, j - begin, length});
+      j += length;
+    }
+  }
+
+  void fill_row(std::int64_t k, float* row) const {
+    const tap& one = tap_of(k);
+    const std::int64_t channel = group_ * what_.channels + k / taps_;
+    const auto source_of = [&](std::size_t i, std::int64_t q) {
+      return (q + one.shift[i]) * what_.axes[i].step +
+             what_.axes[i].starts[static_cast<std::size_t>(one.slot[i])];
+    };
+    const std::int64_t step = what_.axes[2].step, size = source_[2];
+    for (const line_run& run : runs_) {
+      float* const to = row + run.column;
+      const std::int64_t d = source_of(0, run.at[1]), h = source_of(1, run.at[2]);
+      if (d < 0 || d >= source_[0] || h < 0 || h >= source_[1]) {
+        std::fill(to, to + run.length, 0.0F);
+        continue;
+      }
+      const std::int64_t plane = run.at[0] * what_.groups * what_.channels + channel;
+      const float* const line = what_.source + ((plane * source_[0] + d) * source_[1] + h) * size;
+      const std::int64_t w = source_of(2, run.at[3]);
+      const std::int64_t low = std::clamp<std::int64_t>(divide_up(-w, step), 0, run.length);
+      const std::int64_t high =
+          std::clamp<std::int64_t>(divide_up(size - w, step), low, run.length);
+      std::fill(to, to + low, 0.0F);
+      for (std::int64_t i = low; i < high; ++i) to[i] = line[w + i * step];
+      std::fill(to + high, to + run.length, 0.0F);
+    }
+  }
+
+  struct line_run {
+    std::array<std::int64_t, 4> at;
+    std::int64_t column, length;
+  };
+
+  const gather& what_;
+  std::int64_t group_;
+  const phase& phase_;
+  std::int64_t taps_, depth_;
+  std::array<std::int64_t, 3> source_{}, grid_{};
+  std::vector<line_run> runs_;
+  std::vector<std::int64_t> row_at_;
+};
+
+}  // namespace
+
+std::vector<near_tie> lowered(const gather& what, const product& multiply,
+                              const executor& threads) {
+  std::vector<near_tie> ties;
+  if (what.batch * what.rows * volume(what.target_size) == 0) return ties;
+  for (std::int64_t group = 0; group < what.groups; ++group)
+    for (const phase& one : what.phases) lowering(what, group, one).run(multiply, threads, ties);
+  sort_ties(ties);
+  return ties;
+}
+
+std::vector<near_tie> lowered_weight_gradient(const convolution& g, const float* x, const float* dy,
+                                              float* dw, const product& multiply,
+                                              const executor& threads) {
+  const auto out = g.output();
+  const std::int64_t taps = volume(g.kernel), per_image = volume(out), plane = volume(g.input);
+  const std::int64_t rows = g.out_channels / g.groups, channels = g.in_channels / g.groups;
+  const std::int64_t depth = g.batch * per_image, all = channels * taps;
+  const std::int64_t most = columns_at_once(depth, all);
+  std::vector<near_tie> ties;
+  if (rows * all == 0) return ties;
+  std::vector<float> left(static_cast<std::size_t>(rows * depth));
+  std::vector<float> right(static_cast<std::size_t>(depth * std::min(most, all)));
+  std::vector<float> sums(static_cast<std::size_t>(rows * std::min(most, all)));
+  for (std::int64_t group = 0; group < g.groups; ++group) {
+    std::vector<std::int64_t> row_at;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      row_at.push_back((group * rows + row) * all);
+      for (std::int64_t n = 0; n < g.batch; ++n)
+        std::copy_n(dy + (n * g.out_channels + group * rows + row) * per_image, per_image,
+                    left.data() + row * depth + n * per_image);
+    }
+    for (std::int64_t begin = 0; begin < all; begin += most) {
+      const std::int64_t columns = std::min(most, all - begin);
+      std::vector<std::int64_t> column_at;
+      for (std::int64_t j = begin; j < begin + columns; ++j) column_at.push_back(j);
+      // Columns lie one after the other: a column is one channel seen through one tap.
+      threads.run(static_cast<std::size_t>(columns), [&](std::size_t task) {
+        const std::int64_t j = begin + static_cast<std::int64_t>(task), tap = j % taps;
+        const std::array<std::int64_t, 3> shift{
+            tap / g.kernel[2] / g.kernel[1] * g.dilation[0] - g.padding[0],
+            tap / g.kernel[2] % g.kernel[1] * g.dilation[1] - g.padding[1],
+            tap % g.kernel[2] * g.dilation[2] - g.padding[2]};
+        float* column = right.data() + static_cast<std::int64_t>(task) * depth;
+        for (std::int64_t n = 0; n < g.batch; ++n) {
+          const float* const image = x + (n * g.in_channels + group * channels + j / taps) * plane;
+          for (std::int64_t d = 0; d < out[0]; ++d)
+            for (std::int64_t h = 0; h < out[1]; ++h) {
+              const std::int64_t at_d = d * g.stride[0] + shift[0];
+              const std::int64_t at_h = h * g.stride[1] + shift[1];
+              const bool inside = at_d >= 0 && at_d < g.input[0] && at_h >= 0 && at_h < g.input[1];
+              for (std::int64_t w = 0; w < out[2]; ++w) {
+                const std::int64_t at_w = w * g.stride[2] + shift[2];
+                *column++ = inside && at_w >= 0 && at_w < g.input[2]
+                                ? image[(at_d * g.input[1] + at_h) * g.input[2] + at_w]
+                                : 0.0F;
+              }
+            }
+        }
+      });
+      const matrix<float> c = row_major(sums.data(), rows, columns);
+      move_ties(multiply(row_major<const float>(left.data(), rows, depth),
+                         row_major<const float>(right.data(), columns, depth).transposed(), c),
+                columns, row_at, column_at, ties);
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t j = 0; j < columns; ++j)
+          dw[row_at[static_cast<std::size_t>(row)] + begin + j] = c(row, j);
+    }
+  }
+  sort_ties(ties);
+  return ties;
+}
+
+}  // namespace potl::numeric::conv
