@@ -35,8 +35,8 @@ endif()
 
 add_library(potl_torch_headers INTERFACE)
 target_include_directories(potl_torch_headers SYSTEM INTERFACE ${POTL_TORCH_DIR}/include)
-# Some of torch's headers decide by it which classes have which members.
-target_compile_definitions(potl_torch_headers INTERFACE USE_DISTRIBUTED)
+# The first decides which classes have which members; the second keeps the list of all operators out.
+target_compile_definitions(potl_torch_headers INTERFACE USE_DISTRIBUTED AT_PER_OPERATOR_HEADERS)
 
 file(GLOB POTL_TORCH_SOURCES CONFIGURE_DEPENDS src/libtorch/arithmetic/*.cpp)
 add_library(potl_libtorch_arithmetic STATIC EXCLUDE_FROM_ALL ${POTL_TORCH_SOURCES})

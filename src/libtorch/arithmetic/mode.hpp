@@ -28,6 +28,9 @@ numeric::arithmetic mode();
 /// Whether this thread computes under a mode now.
 bool is_on() noexcept;
 
+/// How many random operators have drawn under modes, in this process.
+std::uint64_t random_draws() noexcept;
+
 /// torch's thread pool.
 const numeric::executor& executor() noexcept;
 

@@ -72,6 +72,9 @@ class registrar {
   /// Only for operators that have such a kernel (CompositeExplicitAutograd) and that somebody read.
   void composed(std::initializer_list<const char*> names, const char* note);
 
+  /// All composite operators of torch whose names begin so, and that have no entry.
+  void composed_prefix(const std::string& prefix, const char* note);
+
   /// The same for a composition that torch has registered as its CPU kernel.
   void composed_on_cpu(std::initializer_list<const char*> names, const char* note);
 
@@ -104,5 +107,13 @@ void register_accumulation(registrar& r);
 void register_embedding(registrar& r);
 void register_pooling(registrar& r);
 void register_upsampling(registrar& r);
+void register_convolution(registrar& r);
+void register_sums(registrar& r);
+void register_functions(registrar& r);
+void register_activations(registrar& r);
+void register_quotients(registrar& r);
+void register_reductions(registrar& r);
+void register_optimizers(registrar& r);
+void register_random(registrar& r);
 
 }  // namespace potl::libtorch::dispatch

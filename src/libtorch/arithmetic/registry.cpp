@@ -38,6 +38,14 @@ void register_all() {
   register_embedding(r);
   register_pooling(r);
   register_upsampling(r);
+  register_convolution(r);
+  register_sums(r);
+  register_functions(r);
+  register_activations(r);
+  register_quotients(r);
+  register_reductions(r);
+  register_optimizers(r);
+  register_random(r);
   r.refuse_the_rest();
 }
 
@@ -113,7 +121,11 @@ void registrar::refuse_one(const std::string& name) {
   library_.impl(name.c_str(), boxed_refusal());
 }
 
-void registrar::refuse_the_rest() {
+namespace {
+
+/// Calls action(handle, name) for every composite operator of torch without an entry.
+template <class Action>
+void for_each_unknown(const Action& action) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& full : dispatcher.getAllOpNames()) {
     const auto found = dispatcher.findOp(full);
@@ -123,11 +135,24 @@ void registrar::refuse_the_rest() {
     }
     std::string name = full.name.substr(full.name.find("::") + 2);
     if (!full.overload_name.empty()) name += "." + full.overload_name;
-    if (table().count(name) != 0) continue;
-    // torch's generator wrote these: they call the operator that they are named after, and copy.
-    if (found->hasTag(at::Tag::generated)) continue;
-    refuse_one(name);
+    if (table().count(name) == 0) action(*found, name);
   }
+}
+
+}  // namespace
+
+void registrar::composed_prefix(const std::string& prefix, const char* note) {
+  for_each_unknown([&](const c10::OperatorHandle& handle, const std::string& name) {
+    if (name.rfind(prefix, 0) != 0 || handle.hasTag(at::Tag::generated)) return;
+    composed({name.c_str()}, note);
+  });
+}
+
+void registrar::refuse_the_rest() {
+  for_each_unknown([&](const c10::OperatorHandle& handle, const std::string& name) {
+    // torch's generator wrote these: they call the operator that they are named after, and copy.
+    if (!handle.hasTag(at::Tag::generated)) refuse_one(name);
+  });
 }
 
 void require_real(const char* name, c10::ScalarType type) {

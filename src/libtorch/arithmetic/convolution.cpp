@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions in 1, 2 and 3 dimensions, transposed ones and gradients. Dot products are those of
+// numeric/convolution.hpp; a bias is added with one more rounding, its gradient is a sum
+// (numeric/reduction.hpp). float64: convolution_double.hpp.
+#include <potl/numeric/convolution.hpp>
+
+#include <ATen/ops/sum.h>
+
+#include "convolution_double.hpp"
+#include "operand.hpp"
+#include "products.hpp"
+#include "registrar.hpp"
+
+namespace potl::libtorch::dispatch {
+namespace {
+
+using at::IntArrayRef;
+using at::Tensor;
+using keys_t = c10::DispatchKeySet;
+using optional_sizes = c10::OptionalArrayRef<std::int64_t>;
+
+struct geometry_options {
+  IntArrayRef stride;
+  IntArrayRef padding;
+  IntArrayRef dilation;
+  bool transposed;
+  IntArrayRef output_padding;
+  std::int64_t groups;
+};
+
+/// Sizes of the spatial dimensions, behind leading ones.
+std::array<std::int64_t, 3> three(IntArrayRef values, std::int64_t dimensions, std::int64_t rest) {
+  std::array<std::int64_t, 3> out{rest, rest, rest};
+  for (std::int64_t i = 0; i < dimensions; ++i) {
+    out[static_cast<std::size_t>(3 - dimensions + i)] =
+        values.size() == 1 ? values[0] : values[static_cast<std::size_t>(i)];
+  }
+  return out;
+}
+
+/// The convolution that maps `wide` (in_channels) to `deep` (out_channels): a transposed one is its
+/// gradient.
+numeric::convolution geometry(const geometry_options& options, IntArrayRef wide, IntArrayRef weight,
+                              std::int64_t deep_channels) {
+  const auto dimensions = static_cast<std::int64_t>(weight.size()) - 2;
+  numeric::convolution out;
+  out.batch = wide[0];
+  out.in_channels = wide[1];
+  out.out_channels = deep_channels;
+  out.groups = options.groups;
+  out.input = three(wide.slice(2), dimensions, 1);
+  out.kernel = three(weight.slice(2), dimensions, 1);
+  out.stride = three(options.stride, dimensions, 1);
+  out.padding = three(options.padding, dimensions, 0);
+  out.dilation = three(options.dilation, dimensions, 1);
+  return out;
+}
+
+/// Sizes of a tensor with these spatial dimensions.
+std::vector<std::int64_t> sizes_of(std::int64_t batch, std::int64_t channels,
+                                   const std::array<std::int64_t, 3>& spatial,
+                                   std::int64_t dimensions) {
+  std::vector<std::int64_t> out{batch, channels};
+  out.insert(out.end(), spatial.end() - dimensions, spatial.end());
+  return out;
+}
+
+/// The sizes that a transposed convolution gives.
+std::vector<std::int64_t> transposed_sizes(const geometry_options& options, IntArrayRef input,
+                                           IntArrayRef weight) {
+  std::vector<std::int64_t> out{input[0], weight[1] * options.groups};
+  for (std::size_t i = 2; i < weight.size(); ++i) {
+    const auto at = [&](IntArrayRef values) {
+      return values.size() == 1 ? values[0] : values[i - 2];
+    };
+    out.push_back((input[i] - 1) * at(options.stride) - 2 * at(options.padding) +
+                  at(options.dilation) * (weight[i] - 1) + at(options.output_padding) + 1);
+    TORCH_CHECK(out.back() >= 0, "the transposed convolution of sizes ", input, " with ", weight,
+                " has no result");
+  }
+  return out;
+}
+
+void check(const Tensor& input, const Tensor& weight, const geometry_options& options) {
+  require_plain("convolution", input);
+  require_plain("convolution", weight);
+  const std::int64_t dimensions = weight.dim() - 2;
+  TORCH_CHECK(dimensions >= 1 && dimensions <= 3 && input.dim() == weight.dim(),
+              "convolution: expected 3 to 5 dimensions, got sizes ", input.sizes(), " and ",
+              weight.sizes());
+  const auto fits = [&](IntArrayRef values) {
+    return values.size() == 1 || static_cast<std::int64_t>(values.size()) == dimensions;
+  };
+  TORCH_CHECK(fits(options.stride) && fits(options.padding) && fits(options.dilation) &&
+                  (!options.transposed || fits(options.output_padding)),
+              "convolution: stride, padding and dilation need one value per dimension");
+  TORCH_CHECK(
+      input.size(1) == (options.transposed ? weight.size(0) : weight.size(1) * options.groups),
+      "convolution: input of sizes ", input.sizes(), " has not the channels of weights ",
+      weight.sizes(), " with ", options.groups, " groups");
+  TORCH_CHECK(input.scalar_type() == weight.scalar_type(), "convolution: input has type ",
+              input.scalar_type(), ", and weights have ", weight.scalar_type());
+}
+
+/// What the three kernels need, in the type that they compute in.
+struct operands {
+  numeric::convolution shape;
+  numeric::arithmetic mode;
+  c10::ScalarType type;
+};
+
+Tensor forward(const operands& how, const Tensor& x, const Tensor& w, IntArrayRef sizes) {
+  if (how.type == c10::ScalarType::Double) return double_convolution(how.shape, x, w, sizes);
+  const Tensor y = make(sizes, how.type);
+  numeric::convolve(how.mode, how.shape, x.const_data_ptr<float>(), w.const_data_ptr<float>(),
+                    y.mutable_data_ptr<float>(), executor());
+  return y;
+}
+
+Tensor input_gradient(const operands& how, const Tensor& dy, const Tensor& w, IntArrayRef sizes) {
+  if (how.type == c10::ScalarType::Double) return double_input_gradient(how.shape, dy, w, sizes);
+  const Tensor dx = make(sizes, how.type);
+  numeric::convolve_input_gradient(how.mode, how.shape, dy.const_data_ptr<float>(),
+                                   w.const_data_ptr<float>(), dx.mutable_data_ptr<float>(),
+                                   executor());
+  return dx;
+}
+
+Tensor weight_gradient(const operands& how, const Tensor& x, const Tensor& dy, IntArrayRef sizes) {
+  if (how.type == c10::ScalarType::Double) return double_weight_gradient(how.shape, x, dy, sizes);
+  const Tensor dw = make(sizes, how.type);
+  numeric::convolve_weight_gradient(how.mode, how.shape, x.const_data_ptr<float>(),
+                                    dy.const_data_ptr<float>(), dw.mutable_data_ptr<float>(),
+                                    executor());
+  return dw;
+}
+
+/// torch's convolutions keep channels_last where an operand has it.
+Tensor in_layout_of(const Tensor& result, const Tensor& input, const Tensor& weight) {
+  for (const Tensor* like : {&input, &weight}) {
+    const auto format = like->suggest_memory_format();
+    if (format != c10::MemoryFormat::Contiguous) return result.contiguous(format);
+  }
+  return result;
+}
+
+Tensor convolution(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
+                   IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
+                   IntArrayRef output_padding, std::int64_t groups) {
+  const geometry_options options = {stride, padding, dilation, transposed, output_padding, groups};
+  check(input, weight, options);
+  const c10::ScalarType type = input.scalar_type();
+  const c10::ScalarType wide = compute_type("convolution", type);
+  const Tensor x = row_major("convolution", input, wide);
+  const Tensor w = row_major("convolution", weight, wide);
+  operands how = {{}, product_mode("convolution", type), wide};
+  Tensor y;
+  if (transposed) {
+    const auto sizes = transposed_sizes(options, x.sizes(), w.sizes());
+    how.shape = geometry(options, sizes, w.sizes(), x.size(1));
+    y = input_gradient(how, x, w, sizes);
+  } else {
+    how.shape = geometry(options, x.sizes(), w.sizes(), w.size(0));
+    y = forward(how, x, w, sizes_of(x.size(0), w.size(0), how.shape.output(), w.dim() - 2));
+  }
+  if (bias.has_value() && bias->defined()) {
+    std::vector<std::int64_t> column(static_cast<std::size_t>(w.dim() - 1), 1);
+    column[0] = -1;
+    y.add_(bias->to(wide).view(column));
+  }
+  return in_layout_of(rounded_to(y, type), input, weight);
+}
+
+Tensor convolution_flags(const Tensor& input, const Tensor& weight,
+                         const std::optional<Tensor>& bias, IntArrayRef stride, IntArrayRef padding,
+                         IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
+                         std::int64_t groups, bool, bool, bool, bool) {
+  return convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding,
+                     groups);
+}
+
+std::tuple<Tensor, Tensor, Tensor> convolution_backward(
+    const Tensor& grad, const Tensor& input, const Tensor& weight, optional_sizes,
+    IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
+    IntArrayRef output_padding, std::int64_t groups, std::array<bool, 3> wanted) {
+  const geometry_options options = {stride, padding, dilation, transposed, output_padding, groups};
+  check(input, weight, options);
+  const c10::ScalarType type = input.scalar_type();
+  const c10::ScalarType wide = compute_type("convolution_backward", type);
+  const Tensor dy = row_major("convolution_backward", grad, wide);
+  const Tensor x = row_major("convolution_backward", input, wide);
+  const Tensor w = row_major("convolution_backward", weight, wide);
+  operands how = {{}, product_mode("convolution_backward", type), wide};
+  Tensor dx, dw, db;
+  if (transposed) {
+    how.shape = geometry(options, dy.sizes(), w.sizes(), x.size(1));
+    if (wanted[0]) dx = forward(how, dy, w, x.sizes());
+    if (wanted[1]) dw = weight_gradient(how, dy, x, w.sizes());
+  } else {
+    how.shape = geometry(options, x.sizes(), w.sizes(), w.size(0));
+    if (wanted[0]) dx = input_gradient(how, dy, w, x.sizes());
+    if (wanted[1]) dw = weight_gradient(how, x, dy, w.sizes());
+  }
+  if (dx.defined()) dx = in_layout_of(rounded_to(dx, type), input, weight);
+  if (dw.defined()) dw = in_layout_of(rounded_to(dw, type), input, weight);
+  if (wanted[2]) {
+    std::vector<std::int64_t> all{0};
+    for (std::int64_t i = 2; i < dy.dim(); ++i) all.push_back(i);
+    db = rounded_to(at::sum(dy, all), type);
+  }
+  return {dx, dw, db};
+}
+
+std::tuple<Tensor, Tensor, Tensor> backward_overrideable(
+    const Tensor& grad, const Tensor& input, const Tensor& weight, IntArrayRef stride,
+    IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
+    std::int64_t groups, std::array<bool, 3> wanted) {
+  return convolution_backward(grad, input, weight, {}, stride, padding, dilation, transposed,
+                              output_padding, groups, wanted);
+}
+
+}  // namespace
+
+void register_convolution(registrar& r) {
+  const char* note = "dot products of the mode, padding as +0; then the bias";
+  r.kernel("convolution", TORCH_FN(convolution), note);
+  r.kernel("convolution_overrideable", TORCH_FN(convolution), note);
+  r.kernel("_convolution", TORCH_FN(convolution_flags), note);
+  const char* gradients = "dot products of the mode; the bias gets a sum";
+  r.kernel("convolution_backward", TORCH_FN(convolution_backward), gradients);
+  r.kernel("convolution_backward_overrideable", TORCH_FN(backward_overrideable), gradients);
+  r.refused(
+      {"mkldnn_convolution", "_nnpack_spatial_convolution", "conv_tbc", "_slow_conv2d_forward",
+       "_slow_conv2d_backward.output_mask", "slow_conv3d_forward", "slow_conv_dilated2d",
+       "slow_conv_dilated3d", "slow_conv_transpose2d", "slow_conv_transpose3d"},
+      "use torch.nn.functional.conv1d/2d/3d or conv_transpose1d/2d/3d");
+}
+
+}  // namespace potl::libtorch::dispatch

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elements.hpp"
+
+#include <algorithm>
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/empty_strided.h>
+
+namespace potl::libtorch::dispatch {
+namespace {
+
+c10::ScalarType common_type(c10::ArrayRef<at::Tensor> operands) {
+  at::native::ResultTypeState state = {};
+  for (const at::Tensor& operand : operands) {
+    state = at::native::update_result_type_state(operand, state);
+  }
+  const c10::ScalarType type = at::native::result_type(state);
+  return c10::isIntegralType(type, /*includeBool=*/true)
+             ? c10::typeMetaToScalarType(c10::get_default_dtype())
+             : type;
+}
+
+at::Tensor strided_like(const at::Tensor& layout, c10::IntArrayRef sizes, c10::ScalarType type) {
+  if (layout.defined()) {
+    return at::empty_strided(sizes, layout.strides(), at::TensorOptions(type));
+  }
+  return make(sizes, type);
+}
+
+}  // namespace
+
+bool all_integral(c10::ArrayRef<at::Tensor> operands) {
+  return std::all_of(operands.begin(), operands.end(), is_integral);
+}
+
+aligned_operands align(const char* name, c10::ArrayRef<at::Tensor> operands,
+                       const at::Tensor* in_place) {
+  aligned_operands call;
+  call.common = common_type(operands);
+  call.wide = compute_type(name, call.common);
+  std::vector<std::int64_t> sizes = operands[0].sizes().vec();
+  for (const at::Tensor& operand : operands) {
+    require_plain(name, operand);
+    sizes = at::infer_size(sizes, operand.sizes());
+  }
+  if (in_place != nullptr) {
+    TORCH_CHECK(in_place->sizes() == c10::IntArrayRef(sizes), name, ": output of sizes ",
+                in_place->sizes(), " does not match the broadcast sizes ", sizes);
+    TORCH_CHECK(c10::canCast(call.common, in_place->scalar_type()), "result type ", call.common,
+                " can't be cast to the desired output type ", in_place->scalar_type());
+    at::assert_no_internal_overlap(*in_place);
+    for (const at::Tensor& operand : operands) {
+      at::assert_no_partial_overlap(*in_place, operand);
+    }
+  }
+  // The layout of the first operand that fills its memory, else row-major.
+  at::Tensor layout;
+  const auto fills = [&](const at::Tensor& tensor) {
+    return tensor.sizes() == c10::IntArrayRef(sizes) && tensor.is_non_overlapping_and_dense();
+  };
+  if (in_place != nullptr && fills(*in_place)) {
+    layout = *in_place;
+  } else {
+    const auto found = std::find_if(operands.begin(), operands.end(), fills);
+    if (found != operands.end()) layout = *found;
+  }
+  const bool direct =
+      in_place != nullptr && layout.is_same(*in_place) && in_place->scalar_type() == call.wide;
+  call.out = direct ? *in_place : strided_like(layout, sizes, call.wide);
+  for (const at::Tensor& operand : operands) {
+    if (operand.numel() == 1) {
+      call.operands.push_back(operand.scalar_type() == call.wide ? operand : operand.to(call.wide));
+    } else if (operand.scalar_type() == call.wide && operand.sizes() == call.out.sizes() &&
+               operand.strides() == call.out.strides()) {
+      call.operands.push_back(operand);
+    } else {
+      call.operands.push_back(strided_like(call.out, sizes, call.wide).copy_(operand));
+    }
+  }
+  return call;
+}
+
+at::Tensor finish(const aligned_operands& call, const at::Tensor* in_place) {
+  if (in_place == nullptr) return rounded_to(call.out, call.common);
+  if (!call.out.is_same(*in_place)) in_place->copy_(call.out);
+  return *in_place;
+}
+
+}  // namespace potl::libtorch::dispatch

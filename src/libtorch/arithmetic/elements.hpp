@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise kernels over tensors of any layout and type: operands are promoted, broadcast and
+// brought into one layout, then a body runs over flat memory.
+#pragma once
+
+#include <array>
+#include <span>
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+
+#include "operand.hpp"
+
+namespace potl::libtorch::dispatch {
+
+/// Operands of one call, all in the memory order of the result.
+struct aligned_operands {
+  c10::ScalarType common;            ///< torch's type for the result
+  c10::ScalarType wide;              ///< what is computed in
+  std::vector<at::Tensor> operands;  ///< of type `wide`; with one element, or as large as `out`
+  at::Tensor out;                    ///< of type `wide`; `in_place` itself where that is possible
+};
+
+/// Promotes, broadcasts and aligns. With `in_place` the result has its sizes (an error otherwise).
+aligned_operands align(const char* name, c10::ArrayRef<at::Tensor> operands,
+                       const at::Tensor* in_place);
+
+/// What is to be returned: the result rounded to its type, or `in_place` with it.
+at::Tensor finish(const aligned_operands& call, const at::Tensor* in_place);
+
+/// Whether all operands are integers (then the stock kernel is exact).
+bool all_integral(c10::ArrayRef<at::Tensor> operands);
+
+template <class Real, std::size_t Count, class Body>
+void run_elements(const aligned_operands& call, const Body& body) {
+  std::array<std::span<const Real>, Count> in;
+  for (std::size_t i = 0; i < Count; ++i) in[i] = values<Real>(call.operands[i]);
+  body(in, mutable_values<Real>(call.out));
+}
+
+/// body(operands, out) with an array of spans and a span, of float or double.
+template <std::size_t Count, class Body>
+at::Tensor elements(const char* name, const at::Tensor (&operands)[Count],
+                    const at::Tensor* in_place, const Body& body) {
+  const aligned_operands call = align(name, operands, in_place);
+  if (call.out.numel() != 0) {
+    if (call.wide == c10::ScalarType::Double) {
+      run_elements<double, Count>(call, body);
+    } else {
+      run_elements<float, Count>(call, body);
+    }
+  }
+  return finish(call, in_place);
+}
+
+}  // namespace potl::libtorch::dispatch

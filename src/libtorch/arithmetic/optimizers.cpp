@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fused optimizers: the operations of torch's plain ones in one pass (numeric/combine.hpp), so that
+// plain, foreach and fused forms give the same bits.
+#include <potl/numeric/combine.hpp>
+
+#include <string>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+
+#include "operand.hpp"
+#include "registrar.hpp"
+
+namespace potl::libtorch::dispatch {
+namespace {
+
+using at::Tensor;
+using at::TensorList;
+
+constexpr const char* remedy = "use fused=False";
+
+/// What the fused kernels take: one layout, float32 or float64, nothing scaled.
+void check(const char* name, const std::optional<Tensor>& scale,
+           const std::optional<Tensor>& found_inf) {
+  if ((scale.has_value() && scale->defined()) || (found_inf.has_value() && found_inf->defined())) {
+    refuse(std::string(name) + " with a gradient scaler", remedy);
+  }
+}
+bool fits(const Tensor& parameter, const Tensor& other) {
+  return other.sizes() == parameter.sizes() && other.scalar_type() == parameter.scalar_type() &&
+         other.strides() == parameter.strides();
+}
+void check_parameter(const char* name, const Tensor& parameter) {
+  require_plain(name, parameter);
+  const bool real = parameter.scalar_type() == c10::ScalarType::Float ||
+                    parameter.scalar_type() == c10::ScalarType::Double;
+  if (!real || !parameter.is_non_overlapping_and_dense()) {
+    refuse(std::string(name) + " of parameters that are no dense float32 or float64", remedy);
+  }
+}
+
+/// A tensor in the layout of its parameter, and how to write it back where it was in another.
+class aligned {
+ public:
+  aligned(const Tensor& parameter, const Tensor& own) : own_(own) {
+    values_ = fits(parameter, own) ? own : at::empty_like(parameter).copy_(own);
+  }
+  template <class Real>
+  std::span<Real> span() const {
+    return mutable_values<Real>(values_);
+  }
+  void write_back() const {
+    if (!values_.is_same(own_)) own_.copy_(values_);
+  }
+
+ private:
+  Tensor own_;
+  Tensor values_;
+};
+
+template <class Real>
+void sgd_one(const numeric::sgd_options& options, const Tensor& parameter, const Tensor& gradient,
+             const Tensor* momentum) {
+  const aligned dy(parameter, gradient);
+  if (momentum == nullptr) {
+    numeric::sgd(options, mutable_values<Real>(parameter), std::span<const Real>(dy.span<Real>()),
+                 std::span<Real>(), executor());
+    return;
+  }
+  const aligned buffer(parameter, *momentum);
+  numeric::sgd(options, mutable_values<Real>(parameter), std::span<const Real>(dy.span<Real>()),
+               buffer.span<Real>(), executor());
+  buffer.write_back();
+}
+
+void sgd(TensorList parameters, TensorList gradients, TensorList momenta, double weight_decay,
+         double momentum, double lr, double dampening, bool nesterov, bool maximize,
+         bool is_first_step, const std::optional<Tensor>& grad_scale,
+         const std::optional<Tensor>& found_inf) {
+  check("_fused_sgd_", grad_scale, found_inf);
+  const numeric::sgd_options options = {lr,       momentum, dampening,    weight_decay,
+                                        nesterov, maximize, is_first_step};
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& parameter = parameters[i];
+    check_parameter("_fused_sgd_", parameter);
+    const Tensor* buffer = momentum != 0 ? &momenta[i] : nullptr;
+    if (parameter.scalar_type() == c10::ScalarType::Double) {
+      sgd_one<double>(options, parameter, gradients[i], buffer);
+    } else {
+      sgd_one<float>(options, parameter, gradients[i], buffer);
+    }
+  }
+}
+
+void sgd_tensor_lr(TensorList parameters, TensorList gradients, TensorList momenta,
+                   double weight_decay, double momentum, const Tensor& lr, double dampening,
+                   bool nesterov, bool maximize, bool is_first_step,
+                   const std::optional<Tensor>& grad_scale,
+                   const std::optional<Tensor>& found_inf) {
+  sgd(parameters, gradients, momenta, weight_decay, momentum, lr.item<double>(), dampening,
+      nesterov, maximize, is_first_step, grad_scale, found_inf);
+}
+
+template <class Real>
+void adam_one(const numeric::adam_options& options, const Tensor& parameter, const Tensor& gradient,
+              const Tensor& mean, const Tensor& square, const Tensor* largest) {
+  const aligned dy(parameter, gradient);
+  const aligned m(parameter, mean);
+  const aligned v(parameter, square);
+  const std::span<const Real> g(dy.span<Real>());
+  const auto p = mutable_values<Real>(parameter);
+  if (largest == nullptr) {
+    numeric::adam(options, p, g, m.span<Real>(), v.span<Real>(), std::span<Real>(), executor());
+  } else {
+    const aligned u(parameter, *largest);
+    numeric::adam(options, p, g, m.span<Real>(), v.span<Real>(), u.span<Real>(), executor());
+    u.write_back();
+  }
+  m.write_back();
+  v.write_back();
+}
+
+template <bool Decoupled>
+void adam(TensorList parameters, TensorList gradients, TensorList means, TensorList squares,
+          TensorList largest, TensorList steps, double lr, double beta1, double beta2,
+          double weight_decay, double eps, bool amsgrad, bool maximize,
+          const std::optional<Tensor>& grad_scale, const std::optional<Tensor>& found_inf) {
+  const char* name = Decoupled ? "_fused_adamw_" : "_fused_adam_";
+  check(name, grad_scale, found_inf);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& parameter = parameters[i];
+    check_parameter(name, parameter);
+    // torch's optimizer has already counted this step.
+    const numeric::adam_options options = {
+        lr, beta1, beta2, weight_decay, eps, steps[i].item<double>(), Decoupled, maximize};
+    const Tensor* most = amsgrad ? &largest[i] : nullptr;
+    if (parameter.scalar_type() == c10::ScalarType::Double) {
+      adam_one<double>(options, parameter, gradients[i], means[i], squares[i], most);
+    } else {
+      adam_one<float>(options, parameter, gradients[i], means[i], squares[i], most);
+    }
+  }
+}
+
+template <bool Decoupled>
+void adam_tensor_lr(TensorList parameters, TensorList gradients, TensorList means,
+                    TensorList squares, TensorList largest, TensorList steps, const Tensor& lr,
+                    double beta1, double beta2, double weight_decay, double eps, bool amsgrad,
+                    bool maximize, const std::optional<Tensor>& grad_scale,
+                    const std::optional<Tensor>& found_inf) {
+  adam<Decoupled>(parameters, gradients, means, squares, largest, steps, lr.item<double>(), beta1,
+                  beta2, weight_decay, eps, amsgrad, maximize, grad_scale, found_inf);
+}
+
+}  // namespace
+
+void register_optimizers(registrar& r) {
+  const char* note = "the plain optimizer's operations";
+  r.kernel("_fused_sgd_", TORCH_FN(sgd), note);
+  r.kernel("_fused_sgd_.tensor_lr", TORCH_FN(sgd_tensor_lr), note);
+  r.kernel("_fused_adam_", TORCH_FN(adam<false>), note);
+  r.kernel("_fused_adam_.tensor_lr", TORCH_FN(adam_tensor_lr<false>), note);
+  r.kernel("_fused_adamw_", TORCH_FN(adam<true>), note);
+  r.kernel("_fused_adamw_.tensor_lr", TORCH_FN(adam_tensor_lr<true>), note);
+  r.refused({"_fused_adagrad_", "_fused_adagrad_.tensor_lr"}, remedy);
+  r.composed_prefix("_foreach_", "the operator of each tensor");
+}
+
+}  // namespace potl::libtorch::dispatch

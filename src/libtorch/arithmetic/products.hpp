@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dot products in the mode of the block: what all matrix operators and convolutions are made of.
+//
+// float32 is computed in the mode. bfloat16 operands are computed in xint16, which keeps all bits
+// of all but the smallest of a row; float16 is widened and computed in the mode; float64 is the
+// chain of ord32 in double, whatever the mode. Results are rounded once to the operands' type.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "mode.hpp"
+
+namespace potl::libtorch::dispatch {
+
+/// The arithmetic of dot products of operands of this type.
+numeric::arithmetic product_mode(const char* name, c10::ScalarType type);
+
+/// A B of real tensors of one floating type: [m, k] times [k, n], or [b, m, k] times [b, k, n].
+at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b);
+
+}  // namespace potl::libtorch::dispatch

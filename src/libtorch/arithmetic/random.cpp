@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random operators from potl's counter-based generator: an operator draws a 126-bit subkey from the
+// torch generator that it was given, and fills from Philox (numeric/random.hpp). The position in
+// the sequence stays in torch's generator state, so that activation checkpointing works. The values
+// are those of python/potl/_random.py, which does the same outside of blocks.
+#include <potl/crypto/prf.hpp>
+#include <potl/numeric/random.hpp>
+
+#include <atomic>
+#include <bit>
+#include <cmath>
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/random.h>
+
+#include "operand.hpp"
+#include "registrar.hpp"
+
+namespace potl::libtorch::dispatch {
+namespace {
+
+using at::Tensor;
+using optional_generator = std::optional<at::Generator>;
+
+std::atomic<std::uint64_t> drawn{0};
+
+random_key subkey(const optional_generator& generator) {
+  ++drawn;
+  Tensor words = make({2}, c10::ScalarType::Long);
+  words.random_(generator);
+  const auto* word = words.const_data_ptr<std::int64_t>();
+  return {static_cast<std::uint64_t>(word[0]), static_cast<std::uint64_t>(word[1])};
+}
+
+/// fill(span) for row-major float or double values, which are then rounded and copied where the
+/// target is something else. `wide` is what potl's Python form takes for this type.
+template <class Fill>
+Tensor& filled(Tensor& target, const Fill& fill) {
+  require_plain("random values", target);
+  const c10::ScalarType type = target.scalar_type();
+  const bool twice = type == c10::ScalarType::Double || type == c10::ScalarType::Long ||
+                     type == c10::ScalarType::Int;
+  const c10::ScalarType wide = twice ? c10::ScalarType::Double : c10::ScalarType::Float;
+  const bool direct = type == wide && target.is_contiguous();
+  const Tensor values = direct ? target : make(target.sizes(), wide);
+  if (twice) {
+    fill(mutable_values<double>(values));
+  } else {
+    fill(mutable_values<float>(values));
+  }
+  return direct ? target : target.copy_(values);
+}
+
+template <class Fill>
+Tensor doubles(c10::IntArrayRef sizes, const Fill& fill) {
+  const Tensor values = make(sizes, c10::ScalarType::Double);
+  fill(mutable_values<double>(values));
+  return values;
+}
+
+Tensor& uniform(Tensor& self, double low, double high, optional_generator generator) {
+  TORCH_CHECK(low <= high, "uniform_ expects to return a [from, to) range, but found from=", low,
+              " > to=", high);
+  if (self.numel() == 0) return self;
+  const random_key key = subkey(generator);
+  return filled(self, [&](auto out) { fill_uniform(out, key, 0, low, high); });
+}
+
+Tensor& normal(Tensor& self, double mean, double deviation, optional_generator generator) {
+  TORCH_CHECK(deviation >= 0, "normal_ expects std >= 0.0, but found std ", deviation);
+  if (self.numel() == 0) return self;
+  const random_key key = subkey(generator);
+  return filled(self, [&](auto out) { fill_normal(out, key, 0, mean, deviation); });
+}
+
+Tensor& exponential(Tensor& self, double rate, optional_generator generator) {
+  TORCH_CHECK(rate > 0, "exponential_ expects lambda > 0.0, but found lambda=", rate);
+  if (self.numel() == 0) return self;
+  const random_key key = subkey(generator);
+  if (std::isinf(rate)) return self.zero_();
+  return filled(self, [&](auto out) { fill_exponential(out, key, 0, rate); });
+}
+
+Tensor& cauchy(Tensor& self, double median, double sigma, optional_generator generator) {
+  TORCH_CHECK(sigma > 0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
+  if (self.numel() == 0) return self;
+  const random_key key = subkey(generator);
+  std::vector<std::int64_t> both = self.sizes().vec();
+  both.insert(both.begin(), 2);
+  const Tensor pair = doubles(both, [&](auto out) { fill_normal(out, key, 0, 0.0, 1.0); });
+  // The ratio of two normals: no tangent.
+  return self.copy_((pair[0] / pair[1]).mul_(sigma).add_(median));
+}
+
+Tensor& geometric(Tensor& self, double p, optional_generator generator) {
+  TORCH_CHECK(p > 0 && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
+  if (self.numel() == 0) return self;
+  const random_key key = subkey(generator);
+  const double rate = -exact_log(1 - p);
+  Tensor values = doubles(self.sizes(), [&](auto out) { fill_exponential(out, key, 0, rate); });
+  return self.copy_(values.ceil_().clamp_min_(1.0));
+}
+
+Tensor& log_normal(Tensor& self, double mean, double deviation, optional_generator generator) {
+  TORCH_CHECK(deviation > 0, "log_normal_ expects std > 0.0, but found std=", deviation);
+  if (self.numel() == 0) return self;
+  const random_key key = subkey(generator);
+  Tensor values =
+      doubles(self.sizes(), [&](auto out) { fill_normal(out, key, 0, mean, deviation); });
+  return self.copy_(values.exp_());
+}
+
+Tensor& bernoulli(Tensor& self, double p, optional_generator generator) {
+  TORCH_CHECK(p >= 0 && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
+  if (self.numel() == 0) return self;
+  const random_key key = subkey(generator);
+  if (self.is_contiguous() && (self.scalar_type() == c10::ScalarType::Byte ||
+                               self.scalar_type() == c10::ScalarType::Bool)) {
+    auto* bytes = static_cast<std::uint8_t*>(self.mutable_data_ptr());
+    fill_bernoulli(std::span(bytes, static_cast<std::size_t>(self.numel())), key, 0, p);
+    return self;
+  }
+  return filled(self, [&](auto out) { fill_bernoulli(out, key, 0, p); });
+}
+
+Tensor& bernoulli_tensor(Tensor& self, const Tensor& p, optional_generator generator) {
+  if (self.numel() == 0) return self;
+  const Tensor wide = p.to(c10::ScalarType::Double);
+  TORCH_CHECK(((wide >= 0) & (wide <= 1)).all().item<bool>(),
+              "Expected p_in >= 0 && p_in <= 1 to be true");
+  const random_key key = subkey(generator);
+  const Tensor values =
+      doubles(self.sizes(), [&](auto out) { fill_uniform(out, key, 0, 0.0, 1.0); });
+  return self.copy_(values < wide);
+}
+Tensor& bernoulli_out(const Tensor& p, optional_generator generator, Tensor& out) {
+  out.resize_(p.sizes());
+  return bernoulli_tensor(out, p, std::move(generator));
+}
+
+Tensor normal_tensors(const Tensor& mean, const Tensor& deviation, optional_generator generator) {
+  TORCH_CHECK((deviation >= 0).all().item<bool>(), "normal expects all elements of std >= 0.0");
+  Tensor out = make(at::infer_size(mean.sizes(), deviation.sizes()), mean.scalar_type());
+  return normal(out, 0.0, 1.0, std::move(generator)).mul_(deviation).add_(mean);
+}
+Tensor normal_mean(const Tensor& mean, double deviation, optional_generator generator) {
+  TORCH_CHECK(deviation >= 0, "normal expects std >= 0.0, but found std ", deviation);
+  Tensor out = make(mean.sizes(), mean.scalar_type());
+  return normal(out, 0.0, 1.0, std::move(generator)).mul_(deviation).add_(mean);
+}
+Tensor normal_deviation(double mean, const Tensor& deviation, optional_generator generator) {
+  TORCH_CHECK((deviation >= 0).all().item<bool>(), "normal expects all elements of std >= 0.0");
+  Tensor out = make(deviation.sizes(), deviation.scalar_type());
+  return normal(out, 0.0, 1.0, std::move(generator)).mul_(deviation).add_(mean);
+}
+Tensor& normal_tensors_out(const Tensor& mean, const Tensor& deviation,
+                           optional_generator generator, Tensor& out) {
+  return write_out(normal_tensors(mean, deviation, std::move(generator)), out);
+}
+Tensor& normal_mean_out(const Tensor& mean, double deviation, optional_generator generator,
+                        Tensor& out) {
+  return write_out(normal_mean(mean, deviation, std::move(generator)), out);
+}
+Tensor& normal_deviation_out(double mean, const Tensor& deviation, optional_generator generator,
+                             Tensor& out) {
+  return write_out(normal_deviation(mean, deviation, std::move(generator)), out);
+}
+
+Tensor& permutation(std::int64_t count, optional_generator generator, Tensor& out) {
+  TORCH_CHECK(count >= 0, "n must be non-negative, got ", count);
+  out.resize_({count});
+  if (count == 0) return out;
+  const Tensor values = make({count}, c10::ScalarType::Long);
+  fill_permutation(subkey(generator), mutable_values<std::int64_t>(values));
+  return out.copy_(values);
+}
+
+}  // namespace
+
+std::uint64_t random_draws() noexcept { return drawn.load(); }
+
+void register_random(registrar& r) {
+  const char* note = "potl's counter-based generator";
+  r.kernel("uniform_", TORCH_FN(uniform), note);
+  r.kernel("normal_", TORCH_FN(normal), note);
+  r.kernel("exponential_", TORCH_FN(exponential), note);
+  r.kernel("cauchy_", TORCH_FN(cauchy), note);
+  r.kernel("geometric_", TORCH_FN(geometric), note);
+  r.kernel("log_normal_", TORCH_FN(log_normal), note);
+  r.kernel("bernoulli_.float", TORCH_FN(bernoulli), note);
+  r.kernel("bernoulli_.Tensor", TORCH_FN(bernoulli_tensor), note);
+  r.kernel("bernoulli.out", TORCH_FN(bernoulli_out), note);
+  r.kernel("normal.Tensor_Tensor", TORCH_FN(normal_tensors), note);
+  r.kernel("normal.Tensor_Tensor_out", TORCH_FN(normal_tensors_out), note);
+  r.kernel("normal.Tensor_float", TORCH_FN(normal_mean), note);
+  r.kernel("normal.Tensor_float_out", TORCH_FN(normal_mean_out), note);
+  r.kernel("normal.float_Tensor", TORCH_FN(normal_deviation), note);
+  r.kernel("normal.float_Tensor_out", TORCH_FN(normal_deviation_out), note);
+  r.kernel("randperm.generator_out", TORCH_FN(permutation), note);
+  r.composed_on_cpu({"native_dropout", "native_dropout_backward"}, "bernoulli_ and products");
+  r.composed(
+      {"bernoulli", "normal.float_float", "normal.float_float_out", "normal_functional", "rand",
+       "rand.generator", "rand.out", "rand_like", "rand_like.generator", "randn", "randn.generator",
+       "randn_like", "randn_like.generator", "randperm", "randperm.generator", "randperm.out"},
+      "the operator in place");
+  r.refused({"multinomial", "multinomial.out", "poisson", "binomial", "_standard_gamma",
+             "_sample_dirichlet"},
+            "draw with rand, randn, bernoulli or randperm");
+}
+
+}  // namespace potl::libtorch::dispatch

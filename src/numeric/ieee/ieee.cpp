@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled with -fno-math-errno (CMakeLists.txt): square roots become one instruction.
+#include <potl/numeric/ieee.hpp>
+
+#include <cmath>
+#include <limits>
+
+#include <potl/core/error.hpp>
+
+#include "numeric/ranges.hpp"
+
+namespace potl::numeric {
+namespace {
+
+/// body(begin, end) over parts of [0, count).
+template <class Body>
+void in_parts(std::size_t count, const executor& workers, const Body& body) {
+  for_ranges(workers, static_cast<std::int64_t>(count), 1,
+             [&](std::int64_t begin, std::int64_t end) {
+               body(static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
+             });
+}
+
+void require(bool fits) {
+  if (!fits) throw exception({errc::usage, "operands have different lengths", ""});
+}
+
+template <class Real>
+Real canonical(Real value) {
+  return value != value ? std::numeric_limits<Real>::quiet_NaN() : value;
+}
+
+template <class Real>
+Real floor_quotient(Real x, Real y) {
+  if (y == 0) return canonical(x / y);
+  const Real rest = std::fmod(x, y);
+  Real quotient = (x - rest) / y;
+  if (rest != 0 && (y < 0) != (rest < 0)) quotient -= 1;
+  if (quotient == 0) return std::copysign(Real{0}, x / y);
+  const Real whole = std::floor(quotient);
+  return canonical(quotient - whole > Real{0.5} ? whole + 1 : whole);
+}
+
+template <class Real>
+Real larger(Real x, Real y) {
+  if (x == y) return std::signbit(x) ? y : x;
+  return x > y ? x : y;
+}
+
+template <class Real>
+Real smaller(Real x, Real y) {
+  if (x == y) return std::signbit(x) ? x : y;
+  return x < y ? x : y;
+}
+
+template <class Real>
+Real one(ieee_binary function, Real x, Real y) {
+  const bool none = x != x || y != y;
+  const Real other = x != x ? y : x;  // what fmax and fmin give when one is NaN
+  switch (function) {
+    case ieee_binary::fmod: return canonical(std::fmod(x, y));
+    case ieee_binary::remainder: {
+      const Real rest = std::fmod(x, y);
+      return canonical(rest != 0 && (y < 0) != (rest < 0) ? rest + y : rest);
+    }
+    case ieee_binary::floor_divide: return floor_quotient(x, y);
+    case ieee_binary::trunc_divide: return canonical(std::trunc(x / y));
+    case ieee_binary::maximum: return none ? canonical(x + y) : larger(x, y);
+    case ieee_binary::minimum: return none ? canonical(x + y) : smaller(x, y);
+    case ieee_binary::fmax: return none ? canonical(other) : larger(x, y);
+    case ieee_binary::fmin: return none ? canonical(other) : smaller(x, y);
+  }
+  return x;
+}
+
+template <class Real>
+void apply_to(ieee_binary function, std::span<const Real> x, std::span<const Real> y,
+              std::span<Real> out, const executor& workers) {
+  require((x.size() == out.size() || x.size() == 1) && (y.size() == out.size() || y.size() == 1));
+  const std::size_t x_step = x.size() == 1 ? 0 : 1;
+  const std::size_t y_step = y.size() == 1 ? 0 : 1;
+  in_parts(out.size(), workers, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) out[i] = one(function, x[i * x_step], y[i * y_step]);
+  });
+}
+
+template <class Real>
+void square_roots(std::span<const Real> x, std::span<Real> y, const executor& workers) {
+  require(x.size() == y.size());
+  in_parts(y.size(), workers, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) y[i] = canonical(std::sqrt(x[i]));
+  });
+}
+
+template <class Real>
+void steps(double start, double step, std::span<Real> out, const executor& workers) {
+  in_parts(out.size(), workers, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      out[i] = static_cast<Real>(start + static_cast<double>(i) * step);
+    }
+  });
+}
+
+template <class Real>
+void line(double start, double end_value, std::span<Real> out, const executor& workers) {
+  const std::size_t count = out.size();
+  const double step = count < 2 ? 0.0 : (end_value - start) / static_cast<double>(count - 1);
+  in_parts(count, workers, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      out[i] = i < count / 2 || count == 1
+                   ? static_cast<Real>(start + static_cast<double>(i) * step)
+                   : static_cast<Real>(end_value - static_cast<double>(count - 1 - i) * step);
+    }
+  });
+}
+
+}  // namespace
+
+void square_root(std::span<const float> x, std::span<float> y, const executor& workers) {
+  square_roots(x, y, workers);
+}
+void square_root(std::span<const double> x, std::span<double> y, const executor& workers) {
+  square_roots(x, y, workers);
+}
+
+void apply(ieee_binary function, std::span<const float> x, std::span<const float> y,
+           std::span<float> out, const executor& workers) {
+  apply_to(function, x, y, out, workers);
+}
+void apply(ieee_binary function, std::span<const double> x, std::span<const double> y,
+           std::span<double> out, const executor& workers) {
+  apply_to(function, x, y, out, workers);
+}
+
+void fill_steps(double start, double step, std::span<float> out, const executor& workers) {
+  steps(start, step, out, workers);
+}
+void fill_steps(double start, double step, std::span<double> out, const executor& workers) {
+  steps(start, step, out, workers);
+}
+
+void fill_line(double start, double end, std::span<float> out, const executor& workers) {
+  line(start, end, out, workers);
+}
+void fill_line(double start, double end, std::span<double> out, const executor& workers) {
+  line(start, end, out, workers);
+}
+
+}  // namespace potl::numeric

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <potl/core/error.hpp>
+#include <potl/numeric/ieee.hpp>
+
+#include "catch.hpp"
+
+using namespace potl::numeric;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+const float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
+
+float one(ieee_binary function, float x, float y) {
+  float out = 0;
+  apply(function, std::span<const float>(&x, 1), std::span<const float>(&y, 1),
+        std::span<float>(&out, 1), inline_executor());
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("the remainder has the sign of the divisor and fmod that of the dividend") {
+  CHECK(one(ieee_binary::remainder, -7.0F, 3.0F) == 2.0F);
+  CHECK(one(ieee_binary::remainder, 7.0F, -3.0F) == -2.0F);
+  CHECK(one(ieee_binary::fmod, -7.0F, 3.0F) == -1.0F);
+  CHECK(one(ieee_binary::fmod, 0x1p127F, 3.0F) == std::fmod(0x1p127F, 3.0F));
+  CHECK(bits(one(ieee_binary::remainder, 1.0F, 0.0F)) == 0x7fc00000U);
+  CHECK(bits(one(ieee_binary::fmod, infinity, 2.0F)) == 0x7fc00000U);
+}
+
+TEST_CASE("floor division is Python's") {
+  CHECK(one(ieee_binary::floor_divide, -7.0F, 2.0F) == -4.0F);
+  CHECK(one(ieee_binary::floor_divide, 7.0F, 2.0F) == 3.0F);
+  CHECK(one(ieee_binary::floor_divide, 1.0F, 0.1F) == 9.0F);  // 0.1F is above a tenth
+  CHECK(one(ieee_binary::floor_divide, 1.0F, 0.0F) == infinity);
+  CHECK(bits(one(ieee_binary::floor_divide, -0.5F, -1.0F)) == bits(0.0F));
+  CHECK(one(ieee_binary::trunc_divide, -7.0F, 2.0F) == -3.0F);
+}
+
+TEST_CASE("plus zero is the larger zero, and NaN wins unless it is asked not to") {
+  CHECK(bits(one(ieee_binary::maximum, -0.0F, 0.0F)) == bits(0.0F));
+  CHECK(bits(one(ieee_binary::maximum, 0.0F, -0.0F)) == bits(0.0F));
+  CHECK(bits(one(ieee_binary::minimum, -0.0F, 0.0F)) == bits(-0.0F));
+  CHECK(bits(one(ieee_binary::minimum, 0.0F, -0.0F)) == bits(-0.0F));
+  CHECK(bits(one(ieee_binary::maximum, -not_a_number, 1.0F)) == 0x7fc00000U);
+  CHECK(one(ieee_binary::fmax, not_a_number, 1.0F) == 1.0F);
+  CHECK(one(ieee_binary::fmin, 1.0F, not_a_number) == 1.0F);
+  CHECK(bits(one(ieee_binary::fmin, -not_a_number, not_a_number)) == 0x7fc00000U);
+}
+
+TEST_CASE("square roots are correctly rounded and keep the sign of zero") {
+  std::mt19937 generator(7);
+  std::vector<float> x(70001);
+  for (float& value : x) value = std::bit_cast<float>(static_cast<std::uint32_t>(generator()));
+  x[0] = -0.0F;
+  x[1] = -1.0F;
+  std::vector<float> y(x.size());
+  const auto pool = make_thread_pool(3);
+  square_root(x, y, *pool);
+  CHECK(bits(y[0]) == bits(-0.0F));
+  CHECK(bits(y[1]) == 0x7fc00000U);
+  std::size_t wrong = 0;
+  for (std::size_t i = 2; i < x.size(); ++i) {
+    // The root in double is off by less than 2^-53: far from a tie of float32, roots being
+    // irrational or exact.
+    const float expected = static_cast<float>(std::sqrt(static_cast<double>(x[i])));
+    wrong += expected == expected ? bits(y[i]) != bits(expected) : bits(y[i]) != 0x7fc00000U;
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("evenly spaced values end where they should") {
+  std::vector<float> x(101);
+  fill_line(0.0, 1.0, x, inline_executor());
+  CHECK(x.front() == 0.0F);
+  CHECK(x.back() == 1.0F);
+  CHECK(x[50] == 0.5F);
+  fill_steps(1.0, 0.1, x, inline_executor());
+  CHECK(x[100] == static_cast<float>(1.0 + 100 * 0.1));
+  std::vector<float> single(1);
+  fill_line(3.0, 9.0, single, inline_executor());
+  CHECK(single[0] == 3.0F);
+}
+
+TEST_CASE("operands of different lengths are the caller's mistake") {
+  std::vector<float> x(3), y(2), out(3);
+  CHECK_THROWS_AS(apply(ieee_binary::maximum, x, y, out, inline_executor()), potl::exception);
+  CHECK_THROWS_AS(square_root(std::span<const float>(y), out, inline_executor()), potl::exception);
+}
