@@ -42,6 +42,7 @@
 #include <potl/numeric/finite.hpp>
 #include <potl/numeric/fp_environment.hpp>
 #include <potl/numeric/gemm.hpp>
+#include <potl/numeric/ieee.hpp>
 #include <potl/numeric/isa.hpp>
 #include <potl/numeric/matrix.hpp>
 #include <potl/numeric/normalization.hpp>
