@@ -78,8 +78,9 @@ class blocked {
  private:
   static constexpr std::int64_t packed_bytes = std::int64_t{16} << 20;
   static constexpr std::int64_t most_panels = 256;
-  static constexpr std::int64_t inner_bytes = std::int64_t{1} << 20;  // of B, in the second cache
-  static constexpr std::int64_t task_panels = 16;
+  static constexpr std::int64_t packed_a_bytes = std::int64_t{8} << 20;
+  static constexpr std::int64_t inner_bytes = std::int64_t{1} << 19;  // of B, in the second cache
+  static constexpr std::int64_t task_panels = 34;
   static constexpr std::int64_t serial_work = 200000;  // products that pay for no thread
   static constexpr bool same_type = sizeof(From) == sizeof(Value);
 
@@ -129,12 +130,13 @@ class blocked {
     const std::int64_t column_parts = std::clamp(wanted / row_tasks, std::int64_t{1}, panel_count);
     const std::int64_t column_step = divided_up(panel_count, column_parts);
     const std::int64_t column_tasks = divided_up(panel_count, column_step);
+    const column_block block{from, width, packed, panel_count};
     share(threads, row_tasks * column_tasks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t task = begin; task < end; ++task) {
         const std::int64_t i = task / column_tasks * row_step;
         const std::int64_t j = task % column_tasks * column_step;
-        run_task({from, width, packed, panel_count}, i, std::min(panels_, i + row_step), j,
-                 std::min(panel_count, j + column_step));
+        run_task({block, i, std::min(panels_, i + row_step), j,
+                  std::min(panel_count, j + column_step)});
       }
     });
   }
@@ -204,66 +206,93 @@ class blocked {
     return rows_ * row_panel / panels_;
   }
 
-  void run_task(const column_block& block, std::int64_t row_begin, std::int64_t row_end,
-                std::int64_t column_begin, std::int64_t column_end) const {
-    const std::int64_t tile_rows = p_.body.rows, tile_columns = p_.body.columns;
-    const bool pack_a = must_pack_a(block.width);
+  /// A part of a column block: row panels and column panels, and where sums of it go.
+  struct piece {
+    const column_block& block;
+    std::int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
+    Value* packed_a = nullptr;  ///< of all chunks or of one; null: A is read where it lies
+    bool all_chunks = false;
+    Value* sums = nullptr;  ///< Output::finishes: work space for one inner block
+  };
+
+  void run_task(piece t) const {
     static thread_local scratch a_memory;
     static thread_local scratch c_memory;
-    Value* packed_a = nullptr;
-    if (pack_a) {
-      packed_a = a_memory.get<Value>(
-          static_cast<std::size_t>((row_end - row_begin) * tile_rows * std::min(p_.chunk, depth_)));
+    const std::int64_t rows = (t.row_end - t.row_begin) * p_.body.rows;
+    const std::int64_t longest = std::min(p_.chunk, depth_);
+    if (must_pack_a(t.block.width)) {
+      t.all_chunks = rows * depth_ * std::int64_t{sizeof(Value)} <= packed_a_bytes;
+      const std::int64_t length = t.all_chunks ? depth_ : longest;
+      t.packed_a = a_memory.get<Value>(static_cast<std::size_t>(rows * length));
     }
-    const std::int64_t top = first_row(row_begin);
-    const std::int64_t left = column_begin * tile_columns;
-    const std::int64_t right = std::min(column_end * tile_columns, block.width);
-    Value* c = nullptr;
-    std::int64_t c_row = 0;
+    const std::int64_t inner = std::max<std::int64_t>(
+        1, inner_bytes / (longest * p_.body.columns * std::int64_t{sizeof(Value)}));
     if constexpr (Output::finishes) {
-      c_row = (column_end - column_begin) * tile_columns;
-      c = c_memory.get<Value>(static_cast<std::size_t>((first_row(row_end) - top) * c_row));
-    } else {
-      c_row = output_.c_row;
-      c = output_.c + top * c_row + block.from + left;
+      t.sums = c_memory.get<Value>(static_cast<std::size_t>(rows * inner * p_.body.columns));
     }
-    for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
-      const std::int64_t k = chunk * p_.chunk;
-      const std::int64_t length = std::min(p_.chunk, depth_ - k);
-      if (pack_a) {
-        for (std::int64_t i = row_begin; i < row_end; ++i) {
-          pack_rows(chunk, first_row(i), first_row(i + 1) - first_row(i),
-                    packed_a + (i - row_begin) * tile_rows * length);
+    if (t.all_chunks) {
+      for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) pack_task(t, chunk);
+    }
+    const bool repack = t.packed_a != nullptr && !t.all_chunks;
+    if (repack && !Output::finishes) {
+      for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+        pack_task(t, chunk);
+        for (std::int64_t j = t.column_begin; j < t.column_end; j += inner) {
+          run_inner(t, chunk, j, std::min(t.column_end, j + inner));
         }
       }
-      const std::int64_t inner = std::max<std::int64_t>(
-          1, inner_bytes / (length * tile_columns * std::int64_t{sizeof(Value)}));
-      for (std::int64_t begin = column_begin; begin < column_end; begin += inner) {
-        const std::int64_t end = std::min(column_end, begin + inner);
-        for (std::int64_t i = row_begin; i < row_end; ++i) {
-          tile<Value> t;
-          const std::int64_t row = first_row(i);
-          t.rows = static_cast<int>(first_row(i + 1) - row);
-          t.depth = length;
-          set_a(t, row, k, pack_a ? packed_a + (i - row_begin) * tile_rows * length : nullptr);
-          t.c_row = c_row;
-          t.first = chunk == 0;
-          t.last = chunk == chunks_ - 1;
-          for (std::int64_t j = begin; j < end; ++j) {
-            const std::int64_t column = j * tile_columns;
-            t.columns = static_cast<int>(std::min(tile_columns, right - column));
-            set_b(t, block, chunk, j);
-            t.c = c + (row - top) * c_row + (column - left);
-            if constexpr (Output::finishes) {
-              p_.body.multiply(t);
-              if (t.last) {
-                output_.finish({row, block.from + column, t.rows, t.columns}, t.c, c_row);
-              }
-            } else {
-              t.streamed = output_.streamed && t.last && t.first;
-              p_.body.multiply(t);
-            }
+      return;
+    }
+    // This way C stays in a cache near by until it is complete.
+    for (std::int64_t j = t.column_begin; j < t.column_end; j += inner) {
+      for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+        if (repack) pack_task(t, chunk);
+        run_inner(t, chunk, j, std::min(t.column_end, j + inner));
+      }
+    }
+  }
+
+  Value* packed_rows(const piece& t, std::int64_t chunk, std::int64_t i) const noexcept {
+    const std::int64_t before = t.all_chunks ? chunk * p_.chunk * (t.row_end - t.row_begin) : 0;
+    const std::int64_t length = std::min(p_.chunk, depth_ - chunk * p_.chunk);
+    return t.packed_a + (before + (i - t.row_begin) * length) * p_.body.rows;
+  }
+
+  void pack_task(const piece& t, std::int64_t chunk) const {
+    for (std::int64_t i = t.row_begin; i < t.row_end; ++i) {
+      pack_rows(chunk, first_row(i), first_row(i + 1) - first_row(i), packed_rows(t, chunk, i));
+    }
+  }
+
+  // One chunk of an inner block: its panels of B stay in the second cache, a panel of A in the first.
+  void run_inner(const piece& work, std::int64_t chunk, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t tile_columns = p_.body.columns;
+    const std::int64_t top = first_row(work.row_begin), left = begin * tile_columns;
+    const std::int64_t k = chunk * p_.chunk;
+    tile<Value> t;
+    t.depth = std::min(p_.chunk, depth_ - k);
+    t.first = chunk == 0;
+    t.last = chunk == chunks_ - 1;
+    for (std::int64_t i = work.row_begin; i < work.row_end; ++i) {
+      const std::int64_t row = first_row(i);
+      t.rows = static_cast<int>(first_row(i + 1) - row);
+      set_a(t, row, k, work.packed_a == nullptr ? nullptr : packed_rows(work, chunk, i));
+      for (std::int64_t j = begin; j < end; ++j) {
+        const std::int64_t column = j * tile_columns;
+        t.columns = static_cast<int>(std::min(tile_columns, work.block.width - column));
+        set_b(t, work.block, chunk, j);
+        if constexpr (Output::finishes) {
+          t.c_row = (end - begin) * tile_columns;
+          t.c = work.sums + (row - top) * t.c_row + (column - left);
+          p_.body.multiply(t);
+          if (t.last) {
+            output_.finish({row, work.block.from + column, t.rows, t.columns}, t.c, t.c_row);
           }
+        } else {
+          t.c_row = output_.c_row;
+          t.c = output_.c + row * t.c_row + work.block.from + column;
+          t.streamed = output_.streamed && chunks_ == 1;
+          p_.body.multiply(t);
         }
       }
     }

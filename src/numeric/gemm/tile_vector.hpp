@@ -53,6 +53,17 @@ inline __attribute__((always_inline)) void store_sums(const tile<typename Vector
   }
 }
 
+// C is fetched while the chain runs.
+template <class Vector, int Rows, int Vectors>
+inline __attribute__((always_inline)) void prefetch_c(const tile<typename Vector::value>& t) {
+  if (t.streamed) return;
+  POTL_UNROLLED for (int i = 0; i < Rows; ++i) {
+    POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
+      __builtin_prefetch(t.c + i * t.c_row + j * Vector::width, 1);
+    }
+  }
+}
+
 // One k: `at(i)` is A[i][k].
 template <class Vector, int Rows, int Vectors, bool Masked, class At>
 inline __attribute__((always_inline)) void add_products(
@@ -82,6 +93,7 @@ __attribute__((noinline)) void multiply_columns(const tile<typename Vector::valu
   POTL_UNROLLED for (int i = 0; i < Rows; ++i) {
     POTL_UNROLLED for (int j = 0; j < Vectors; ++j) sum[i][j] = Vector::zero();
   }
+  prefetch_c<Vector, Rows, Vectors>(t);
   const auto mask = Vector::first_lanes(t.columns - (Vectors - 1) * Vector::width);
   const value *a = t.a, *b = t.b;
   const std::int64_t a_step = t.a_step, b_step = t.b_step;
@@ -107,6 +119,7 @@ __attribute__((noinline)) void multiply_rows(const tile<typename Vector::value>&
   POTL_UNROLLED for (int i = 0; i < Rows; ++i) {
     POTL_UNROLLED for (int j = 0; j < Vectors; ++j) sum[i][j] = Vector::zero();
   }
+  prefetch_c<Vector, Rows, Vectors>(t);
   const auto mask = Vector::first_lanes(t.columns - (Vectors - 1) * Vector::width);
   const value* group[groups];
   POTL_UNROLLED for (int g = 0; g < groups; ++g) group[g] = t.a + 4 * g * t.a_row;
