@@ -135,8 +135,8 @@ class blocked {
       for (std::int64_t task = begin; task < end; ++task) {
         const std::int64_t i = task / column_tasks * row_step;
         const std::int64_t j = task % column_tasks * column_step;
-        run_task({block, i, std::min(panels_, i + row_step), j,
-                  std::min(panel_count, j + column_step)});
+        run_task(
+            {block, i, std::min(panels_, i + row_step), j, std::min(panel_count, j + column_step)});
       }
     });
   }
@@ -264,8 +264,10 @@ class blocked {
     }
   }
 
-  // One chunk of an inner block: its panels of B stay in the second cache, a panel of A in the first.
-  void run_inner(const piece& work, std::int64_t chunk, std::int64_t begin, std::int64_t end) const {
+  // One chunk of an inner block: its panels of B stay in the second cache, a panel of A in the
+  // first.
+  void run_inner(const piece& work, std::int64_t chunk, std::int64_t begin,
+                 std::int64_t end) const {
     const std::int64_t tile_columns = p_.body.columns;
     const std::int64_t top = first_row(work.row_begin), left = begin * tile_columns;
     const std::int64_t k = chunk * p_.chunk;

@@ -61,7 +61,50 @@ void widen(const panel<float, double>& p) {
 }
 
 constexpr kernels_f64 table{rows, 8, multiply, pack};
-constexpr kernels_widening widening_table{rows, 8, multiply, widen};
+// Rnd_b before the conversion to float32: round_to() of rounding.hpp, four at a time.
+__m256d on_grid(__m256d x, int bits) {
+  if (bits == 32) return x;
+  const __m256d sign = _mm256_set1_pd(-0.0);
+  const __m256d size = _mm256_andnot_pd(sign, x);
+  // The power of two below the number; infinity for NaN, which min and max would drop.
+  const __m256d power =
+      _mm256_and_pd(size, _mm256_castsi256_pd(_mm256_set1_epi64x(0x7ff0000000000000)));
+  const __m256d clamped =
+      _mm256_min_pd(_mm256_max_pd(power, _mm256_set1_pd(0x1p-126)), _mm256_set1_pd(0x1p127));
+  // 1.5 * 2^52 steps of the grid.
+  const __m256i bias = _mm256_set1_epi64x((std::int64_t{52 - (bits - 9)} << 52) | 0x8000000000000);
+  const __m256d shift = _mm256_castsi256_pd(_mm256_add_epi64(_mm256_castpd_si256(clamped), bias));
+  const __m256d rounded = _mm256_sub_pd(_mm256_add_pd(size, shift), shift);
+  return _mm256_or_pd(rounded, _mm256_and_pd(sign, x));
+}
+
+std::int64_t round(const rounding& r, place* doubtful) {
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < r.rows; ++i) {
+    const __m256d bound = _mm256_set1_pd(r.row_bound[i]);
+    for (std::int64_t j = 0; j < r.columns; j += 4) {
+      const int places = static_cast<int>(r.columns - j < 4 ? r.columns - j : 4);
+      const __m256i lanes = lanes4(places);
+      const __m256d x = _mm256_maskload_pd(r.sums + i * r.sums_row + j, lanes);
+      const __m256d w = _mm256_mul_pd(bound, _mm256_maskload_pd(r.column_norm + j, lanes));
+      const __m128 low = _mm256_cvtpd_ps(on_grid(_mm256_sub_pd(x, w), r.bits));
+      const __m128 high = _mm256_cvtpd_ps(on_grid(_mm256_add_pd(x, w), r.bits));
+      const __m128 y = _mm256_cvtpd_ps(on_grid(x, r.bits));
+      // Zeros are positive.
+      _mm_maskstore_ps(r.y + i * r.y_row + j, _mm256_castsi256_si128(lanes8(places)),
+                       _mm_add_ps(y, _mm_setzero_ps()));
+      const __m128i equal = _mm_cmpeq_epi32(_mm_castps_si128(low), _mm_castps_si128(high));
+      unsigned differ =
+          ~static_cast<unsigned>(_mm_movemask_ps(_mm_castsi128_ps(equal))) & ((1U << places) - 1);
+      for (; differ != 0; differ &= differ - 1) {
+        doubtful[count++] = {i, j + __builtin_ctz(differ)};
+      }
+    }
+  }
+  return count;
+}
+
+constexpr kernels_widening widening_table{{rows, 8, multiply, widen}, round};
 
 }  // namespace
 

@@ -58,7 +58,45 @@ void widen(const panel<float, double>& p) {
 }
 
 constexpr kernels_f64 table{rows, 16, multiply, pack};
-constexpr kernels_widening widening_table{rows, 16, multiply, widen};
+// Rnd_b before the conversion to float32: round_to() of rounding.hpp, eight at a time.
+__m512d on_grid(__m512d x, int bits) {
+  if (bits == 32) return x;
+  const __m512d sign = _mm512_set1_pd(-0.0);
+  const __m512i exponent = _mm512_srli_epi64(_mm512_castpd_si512(_mm512_andnot_pd(sign, x)), 52);
+  const __m512i clamped = _mm512_min_epi64(
+      _mm512_max_epi64(exponent, _mm512_set1_epi64(1023 - 126)), _mm512_set1_epi64(1023 + 127));
+  const __m512i place = _mm512_add_epi64(clamped, _mm512_set1_epi64(52 - (bits - 9)));
+  const __m512d shift = _mm512_castsi512_pd(
+      _mm512_or_epi64(_mm512_slli_epi64(place, 52), _mm512_set1_epi64(0x8000000000000)));
+  const __m512d size = _mm512_andnot_pd(sign, x);
+  const __m512d rounded = _mm512_sub_pd(_mm512_add_pd(size, shift), shift);
+  return _mm512_or_pd(rounded, _mm512_and_pd(sign, x));
+}
+
+std::int64_t round(const rounding& r, place* doubtful) {
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < r.rows; ++i) {
+    const __m512d bound = _mm512_set1_pd(r.row_bound[i]);
+    for (std::int64_t j = 0; j < r.columns; j += 8) {
+      const __mmask8 lanes = lanes8(static_cast<int>(r.columns - j < 8 ? r.columns - j : 8));
+      const __m512d x = _mm512_maskz_loadu_pd(lanes, r.sums + i * r.sums_row + j);
+      const __m512d w = _mm512_mul_pd(bound, _mm512_maskz_loadu_pd(lanes, r.column_norm + j));
+      const __m256 low = _mm512_cvtpd_ps(on_grid(_mm512_sub_pd(x, w), r.bits));
+      const __m256 high = _mm512_cvtpd_ps(on_grid(_mm512_add_pd(x, w), r.bits));
+      const __m256 y = _mm512_cvtpd_ps(on_grid(x, r.bits));
+      // Zeros are positive.
+      _mm256_mask_storeu_ps(r.y + i * r.y_row + j, lanes, _mm256_add_ps(y, _mm256_setzero_ps()));
+      unsigned differ =
+          _mm256_mask_cmpneq_epi32_mask(lanes, _mm256_castps_si256(low), _mm256_castps_si256(high));
+      for (; differ != 0; differ &= differ - 1) {
+        doubtful[count++] = {i, j + __builtin_ctz(differ)};
+      }
+    }
+  }
+  return count;
+}
+
+constexpr kernels_widening widening_table{{rows, 16, multiply, widen}, round};
 
 }  // namespace
 

@@ -51,9 +51,33 @@ struct kernels {
   void (*pack)(const panel<From, Value>&) = nullptr;
 };
 
+/// y = Rnd_b(x) for an area of sums, and where Rnd_b(x - w) and Rnd_b(x + w) differ in any bit.
+struct rounding {
+  const double* sums = nullptr;  ///< NaN are canonical
+  std::int64_t sums_row = 0;
+  const double* row_bound = nullptr;  ///< w = row_bound[i] * column_norm[j]
+  const double* column_norm = nullptr;
+  float* y = nullptr;
+  std::int64_t y_row = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  int bits = 32;
+};
+
+struct place {
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+};
+
 using kernels_f32 = kernels<float, float>;
 using kernels_f64 = kernels<double, double>;
-using kernels_widening = kernels<float, double>;
+
+/// float32 operands multiplied in float64.
+struct kernels_widening {
+  kernels<float, double> product;
+  /// Writes y, and to `doubtful` the places in doubt, at most rows * columns; returns how many.
+  std::int64_t (*round)(const rounding&, place* doubtful) = nullptr;
+};
 
 const kernels_f32& portable_f32() noexcept;
 const kernels_f64& portable_f64() noexcept;

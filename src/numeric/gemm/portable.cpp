@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bodies for any processor: plain loops over rows of a tile.
+#include <bit>
 #include <limits>
+
+#include <potl/numeric/rounding.hpp>
 
 #include "numeric/gemm/fused.hpp"
 #include "numeric/gemm/kernels.hpp"
@@ -51,10 +54,29 @@ template <class From, class Value>
 constexpr kernels<From, Value> table{rows, columns, multiply<sizeof(From) != sizeof(Value), Value>,
                                      pack<From, Value>};
 
+std::int64_t round(const rounding& r, place* doubtful) {
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < r.rows; ++i) {
+    for (std::int64_t j = 0; j < r.columns; ++j) {
+      const double x = r.sums[i * r.sums_row + j];
+      const double window = r.row_bound[i] * r.column_norm[j];
+      const auto low = std::bit_cast<std::uint32_t>(round_to(x - window, r.bits));
+      const auto high = std::bit_cast<std::uint32_t>(round_to(x + window, r.bits));
+      r.y[i * r.y_row + j] = round_to(x, r.bits);
+      if (low != high) doubtful[count++] = {i, j};
+    }
+  }
+  return count;
+}
+
 }  // namespace
 
 const kernels_f32& portable_f32() noexcept { return table<float, float>; }
 const kernels_f64& portable_f64() noexcept { return table<double, double>; }
-const kernels_widening& portable_widening() noexcept { return table<float, double>; }
+
+const kernels_widening& portable_widening() noexcept {
+  static constexpr kernels_widening both{table<float, double>, round};
+  return both;
+}
 
 }  // namespace potl::numeric::detail

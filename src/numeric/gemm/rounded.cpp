@@ -16,27 +16,66 @@
 namespace potl::numeric::detail {
 namespace {
 
-/// Norms of the rows of A, times the factor of the window, and of the columns of B.
+/// Norms of the rows of A, times the factor of the window, and of the columns of B: those that
+/// norm() of rounding.hpp gives.
 struct norms {
   std::vector<double> row, column;
 };
 
-norms norms_of(matrix<const float> a, matrix<const float> b, double factor) {
-  norms out;
-  out.row.resize(static_cast<std::size_t>(a.rows));
-  out.column.resize(static_cast<std::size_t>(b.columns));
-  for (std::size_t i = 0; i < out.row.size(); ++i) {
-    out.row[i] = factor * norm(a.data + static_cast<std::int64_t>(i) * a.row_stride, a.columns,
-                               a.column_stride);
+// Norms of the columns begin ... end of m, whose rows are contiguous: along the rows.
+void norms_of_columns(const matrix<const float>& m, std::int64_t begin, std::int64_t end,
+                      double* out) {
+  constexpr std::int64_t strip = 128;
+  for (std::int64_t left = begin; left < end; left += strip) {
+    double lane[norm_lanes][strip] = {};
+    const std::int64_t width = std::min(strip, end - left);
+    for (std::int64_t k = 0; k < m.rows; ++k) {
+      const float* x = m.data + k * m.row_stride + left;
+      double* sum = lane[k % norm_lanes];
+      for (std::int64_t j = 0; j < width; ++j) {
+        sum[j] += static_cast<double>(x[j]) * static_cast<double>(x[j]);
+      }
+    }
+    for (std::int64_t j = 0; j < width; ++j) {
+      double lanes[norm_lanes];
+      for (int l = 0; l < norm_lanes; ++l) lanes[l] = lane[l][j];
+      out[left + j] = norm_of_squares(combine_norm_lanes(lanes), m.rows);
+    }
   }
-  for (std::size_t j = 0; j < out.column.size(); ++j) {
-    out.column[j] =
-        norm(b.data + static_cast<std::int64_t>(j) * b.column_stride, b.rows, b.row_stride);
+}
+
+std::vector<double> norms_of(const matrix<const float>& m, const executor& threads) {
+  std::vector<double> out(static_cast<std::size_t>(m.columns));
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    if (m.column_stride == 1) return norms_of_columns(m, begin, end, out.data());
+    for (std::int64_t j = begin; j < end; ++j) {
+      out[static_cast<std::size_t>(j)] = norm(m.data + j * m.column_stride, m.rows, m.row_stride);
+    }
+  };
+  constexpr std::int64_t worth_a_task = 1 << 16;
+  const std::int64_t tasks =
+      std::min(static_cast<std::int64_t>(threads.concurrency()), m.rows * m.columns / worth_a_task);
+  if (tasks < 2) {
+    part(0, m.columns);
+  } else {
+    threads.run(static_cast<std::size_t>(tasks), [&](std::size_t task) {
+      const auto at = static_cast<std::int64_t>(task);
+      part(m.columns * at / tasks, m.columns * (at + 1) / tasks);
+    });
   }
   return out;
 }
 
+norms norms_of(const matrix<const float>& a, const matrix<const float>& b, double factor,
+               const executor& threads) {
+  norms out{norms_of(a.transposed(), threads), norms_of(b, threads)};
+  for (double& one : out.row) one = factor * one;
+  return out;
+}
+
+/// Elements whose rounding a sum in double does not settle.
 struct uncertain {
+  const kernels_widening& body;
   matrix<const float> a, b;
   matrix<float> c;
   norms bounds;
@@ -47,20 +86,51 @@ struct uncertain {
             b.row_stride};
   }
 
-  /// Rounds an area; calls body(i, j, x, window) where that may be wrong or near a tie.
-  template <class Body>
-  void round(const area& part, const double* sums, std::int64_t sums_row, const Body& body) const {
-    for (std::int64_t i = 0; i < part.rows; ++i) {
-      for (std::int64_t j = 0; j < part.columns; ++j) {
-        const std::int64_t row = part.row + i, column = part.column + j;
-        const double x = sums[i * sums_row + j];
-        const double window = bounds.row[static_cast<std::size_t>(row)] *
-                              bounds.column[static_cast<std::size_t>(column)];
-        const auto low = std::bit_cast<std::uint32_t>(round_to(x - window, bits));
-        const auto high = std::bit_cast<std::uint32_t>(round_to(x + window, bits));
-        c(row, column) = round_to(x, bits);
-        // An infinity or NaN is the same in any order.
-        if (low != high && std::isfinite(x)) body(row, column, x, window);
+  /// Rounds an area; calls settle(i, j, x, window) where that may be wrong or near a tie.
+  template <class Settle>
+  void round(const area& part, const double* sums, std::int64_t sums_row,
+             const Settle& settle) const {
+    // In pieces, so that C with columns apart and all places in doubt fit on the stack.
+    constexpr std::int64_t piece = 16;
+    for (std::int64_t top = 0; top < part.rows; top += piece) {
+      for (std::int64_t left = 0; left < part.columns; left += piece) {
+        const area here{part.row + top, part.column + left, std::min(piece, part.rows - top),
+                        std::min(piece, part.columns - left)};
+        round_piece<piece>(here, sums + top * sums_row + left, sums_row, settle);
+      }
+    }
+  }
+
+ private:
+  template <std::int64_t Piece, class Settle>
+  void round_piece(const area& here, const double* sums, std::int64_t sums_row,
+                   const Settle& settle) const {
+    constexpr auto places = static_cast<std::size_t>(Piece * Piece);
+    place doubtful[places];
+    float apart[places];
+    const bool adjacent = c.column_stride == 1;
+    rounding r;
+    r.sums = sums;
+    r.sums_row = sums_row;
+    r.row_bound = bounds.row.data() + here.row;
+    r.column_norm = bounds.column.data() + here.column;
+    r.y = adjacent ? &c(here.row, here.column) : apart;
+    r.y_row = adjacent ? c.row_stride : Piece;
+    r.rows = here.rows;
+    r.columns = here.columns;
+    r.bits = bits;
+    const std::int64_t count = body.round(r, doubtful);
+    for (std::int64_t i = 0; i < here.rows && !adjacent; ++i) {
+      for (std::int64_t j = 0; j < here.columns; ++j) {
+        c(here.row + i, here.column + j) = apart[i * Piece + j];
+      }
+    }
+    for (std::int64_t at = 0; at < count; ++at) {
+      const auto [i, j] = doubtful[at];
+      const double x = sums[i * sums_row + j];
+      // An infinity or NaN is the same in any order.
+      if (std::isfinite(x)) {
+        settle(here.row + i, here.column + j, x, r.row_bound[i] * r.column_norm[j]);
       }
     }
   }
@@ -83,15 +153,16 @@ struct to_logged {
   std::vector<near_tie>& ties;
   static constexpr bool finishes = true;
   void finish(const area& part, const double* sums, std::int64_t sums_row) const {
-    elements.round(
-        part, sums, sums_row, [&](std::int64_t i, std::int64_t j, double x, double window) {
-          const settled_element settled = settle(x, window, elements.bits, elements.operands(i, j));
-          elements.c(i, j) = settled.value;
-          if (!settled.logged) return;
-          const auto index = static_cast<std::uint64_t>(i * elements.c.columns + j);
-          const std::lock_guard lock(guard);
-          ties.push_back({first_index + index, x, window});
-        });
+    elements.round(part, sums, sums_row,
+                   [&](std::int64_t i, std::int64_t j, double x, double window) {
+                     const settled_element settled =
+                         numeric::settle(x, window, elements.bits, elements.operands(i, j));
+                     elements.c(i, j) = settled.value;
+                     if (!settled.logged) return;
+                     const auto index = static_cast<std::uint64_t>(i * elements.c.columns + j);
+                     const std::lock_guard lock(guard);
+                     ties.push_back({first_index + index, x, window});
+                   });
   }
 };
 
@@ -110,19 +181,22 @@ std::vector<std::int64_t> permutation(std::int64_t count, std::uint64_t number) 
 
 void correctly_rounded(matrix<const float> a, matrix<const float> b, matrix<float> c,
                        const executor& threads) {
-  const uncertain elements{a, b, c, norms_of(a, b, error_factor(a.columns)), 32};
-  const product<float, double> p{active_widening(), a, b, log64_chunk, nullptr, threads};
+  const kernels_widening& body = active_widening();
+  const uncertain elements{body, a, b, c, norms_of(a, b, error_factor(a.columns), threads), 32};
+  const product<float, double> p{body.product, a, b, log64_chunk, nullptr, threads};
   multiply_blocked(p, to_correct{elements});
 }
 
 void rounded(matrix<const float> a, matrix<const float> b, matrix<float> c,
              const log64_options& options, const executor& threads, std::uint64_t first_index,
              std::vector<near_tie>& ties) {
-  const uncertain elements{a, b, c, norms_of(a, b, 2 * error_factor(a.columns)), options.bits};
+  const kernels_widening& body = active_widening();
+  const uncertain elements{
+      body, a, b, c, norms_of(a, b, 2 * error_factor(a.columns), threads), options.bits};
   std::vector<std::int64_t> order;
   if (options.order != 0) order = permutation(a.columns, options.order);
   const product<float, double> p{
-      active_widening(), a, b, log64_chunk, order.empty() ? nullptr : order.data(), threads};
+      body.product, a, b, log64_chunk, order.empty() ? nullptr : order.data(), threads};
   std::mutex guard;
   const std::size_t before = ties.size();
   multiply_blocked(p, to_logged{elements, first_index, guard, ties});
