@@ -78,6 +78,7 @@ class blocked {
  private:
   static constexpr std::int64_t packed_bytes = std::int64_t{16} << 20;
   static constexpr std::int64_t most_panels = 256;
+  static constexpr std::int64_t packed_together = 8;
   static constexpr std::int64_t packed_a_bytes = std::int64_t{8} << 20;
   static constexpr std::int64_t inner_bytes = std::int64_t{1} << 19;  // of B, in the second cache
   static constexpr std::int64_t task_panels = 34;
@@ -112,14 +113,9 @@ class blocked {
       static thread_local scratch memory;
       packed = memory.get<Value>(static_cast<std::size_t>(panel_count * panel_columns * depth_));
       const auto pack = [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t at = begin; at < end; ++at) {
-          const std::int64_t c = at / panel_count, j = at % panel_count;
-          pack_columns(c, from + j * panel_columns,
-                       std::min(panel_columns, width - j * panel_columns),
-                       packed_panel(packed, panel_count, c, j));
-        }
+        pack_panels({from, width, packed, panel_count}, packed, begin, end);
       };
-      share(threads, chunks_ * panel_count, 1, pack);
+      share(threads, chunks_ * divided_up(panel_count, packed_together), 1, pack);
     }
     // Tasks of whole row panels; columns are cut too where there are few rows.
     const std::int64_t wanted = threads == 1 ? 1 : 3 * threads;
@@ -165,18 +161,33 @@ class blocked {
     return packed + (c * p_.chunk * panel_count + j * length) * p_.body.columns;
   }
 
-  void pack_columns(std::int64_t c, std::int64_t column, std::int64_t lanes, Value* to) const {
-    const std::int64_t k = c * p_.chunk;
-    panel<From, Value> part;
-    part.from = p_.b.data + column * p_.b.column_stride;
-    part.lane_stride = p_.b.column_stride;
-    part.step = p_.b.row_stride;
-    part.depth = std::min(p_.chunk, depth_ - k);
-    part.lanes = static_cast<int>(lanes);
-    part.width = p_.body.columns;
-    part.to = to;
-    start_at(k, part);
-    p_.body.pack(part);
+  // Groups begin ... end of panels, chunk after chunk. Rows of B that are contiguous are read for a
+  // whole group of panels at a time.
+  void pack_panels(const column_block& block, Value* packed, std::int64_t begin,
+                   std::int64_t end) const {
+    const std::int64_t groups = divided_up(block.panels, packed_together);
+    for (std::int64_t at = begin; at < end; ++at) {
+      const std::int64_t chunk = at / groups, first = at % groups * packed_together;
+      const std::int64_t last = std::min(block.panels, first + packed_together);
+      const std::int64_t length = std::min(p_.chunk, depth_ - chunk * p_.chunk);
+      const std::int64_t step = p_.b.column_stride == 1 ? 16 : length;
+      for (std::int64_t k = 0; k < length; k += step) {
+        for (std::int64_t j = first; j < last; ++j) {
+          const std::int64_t column = j * p_.body.columns;
+          panel<From, Value> part;
+          part.from = p_.b.data + (block.from + column) * p_.b.column_stride;
+          part.lane_stride = p_.b.column_stride;
+          part.step = p_.b.row_stride;
+          part.depth = std::min(step, length - k);
+          part.lanes =
+              static_cast<int>(std::min(std::int64_t{p_.body.columns}, block.width - column));
+          part.width = p_.body.columns;
+          part.to = packed_panel(packed, block.panels, chunk, j) + k * p_.body.columns;
+          start_at(chunk * p_.chunk + k, part);
+          p_.body.pack(part);
+        }
+      }
+    }
   }
 
   void pack_rows(std::int64_t c, std::int64_t row, std::int64_t lanes, Value* to) const {

@@ -12,14 +12,15 @@
 
 #include "numeric/gemm/blocked.hpp"
 #include "numeric/gemm/modes.hpp"
+#include "numeric/gemm/uncertain.hpp"
 
 namespace potl::numeric::detail {
 namespace {
 
-/// Norms of the rows of A, times the factor of the window, and of the columns of B: those that
-/// norm() of rounding.hpp gives.
+/// Norms of the rows of A and of the columns of B, those that norm() of rounding.hpp gives, and the
+/// rows' times the factor of the window.
 struct norms {
-  std::vector<double> row, column;
+  std::vector<double> row, column, bound;
 };
 
 // Norms of the columns begin ... end of m, whose rows are contiguous: along the rows.
@@ -68,8 +69,8 @@ std::vector<double> norms_of(const matrix<const float>& m, const executor& threa
 
 norms norms_of(const matrix<const float>& a, const matrix<const float>& b, double factor,
                const executor& threads) {
-  norms out{norms_of(a.transposed(), threads), norms_of(b, threads)};
-  for (double& one : out.row) one = factor * one;
+  norms out{norms_of(a.transposed(), threads), norms_of(b, threads), {}};
+  for (const double one : out.row) out.bound.push_back(factor * one);
   return out;
 }
 
@@ -81,9 +82,9 @@ struct uncertain {
   norms bounds;
   int bits = 32;
 
-  dot_operands operands(std::int64_t i, std::int64_t j) const noexcept {
-    return {a.columns, a.data + i * a.row_stride, a.column_stride, b.data + j * b.column_stride,
-            b.row_stride};
+  double norm_a(std::int64_t i) const noexcept { return bounds.row[static_cast<std::size_t>(i)]; }
+  double norm_b(std::int64_t j) const noexcept {
+    return bounds.column[static_cast<std::size_t>(j)];
   }
 
   /// Rounds an area; calls settle(i, j, x, window) where that may be wrong or near a tie.
@@ -112,7 +113,7 @@ struct uncertain {
     rounding r;
     r.sums = sums;
     r.sums_row = sums_row;
-    r.row_bound = bounds.row.data() + here.row;
+    r.row_bound = bounds.bound.data() + here.row;
     r.column_norm = bounds.column.data() + here.column;
     r.y = adjacent ? &c(here.row, here.column) : apart;
     r.y_row = adjacent ? c.row_stride : Piece;
@@ -141,7 +142,8 @@ struct to_correct {
   static constexpr bool finishes = true;
   void finish(const area& part, const double* sums, std::int64_t sums_row) const {
     elements.round(part, sums, sums_row, [&](std::int64_t i, std::int64_t j, double, double) {
-      elements.c(i, j) = exact_dot(elements.operands(i, j), 32);
+      elements.c(i, j) = correctly_rounded(operands_of(elements.a, elements.b, i, j),
+                                           elements.norm_a(i) * elements.norm_b(j));
     });
   }
 };
@@ -153,16 +155,17 @@ struct to_logged {
   std::vector<near_tie>& ties;
   static constexpr bool finishes = true;
   void finish(const area& part, const double* sums, std::int64_t sums_row) const {
-    elements.round(part, sums, sums_row,
-                   [&](std::int64_t i, std::int64_t j, double x, double window) {
-                     const settled_element settled =
-                         numeric::settle(x, window, elements.bits, elements.operands(i, j));
-                     elements.c(i, j) = settled.value;
-                     if (!settled.logged) return;
-                     const auto index = static_cast<std::uint64_t>(i * elements.c.columns + j);
-                     const std::lock_guard lock(guard);
-                     ties.push_back({first_index + index, x, window});
-                   });
+    elements.round(
+        part, sums, sums_row, [&](std::int64_t i, std::int64_t j, double x, double window) {
+          const settled_element element =
+              settled(x, window, elements.bits, operands_of(elements.a, elements.b, i, j),
+                      elements.norm_a(i), elements.norm_b(j));
+          elements.c(i, j) = element.value;
+          if (!element.logged) return;
+          const auto index = static_cast<std::uint64_t>(i * elements.c.columns + j);
+          const std::lock_guard lock(guard);
+          ties.push_back({first_index + index, x, window});
+        });
   }
 };
 
