@@ -64,7 +64,8 @@ void level_check(std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("float functions are within 1 ulp on samples of all inputs", "[elementwise]") {
+TEST_CASE("float functions are within their bound, 1 ulp but for gelu, on samples of all inputs",
+          "[elementwise]") {
   std::mt19937 draw(20240817);
   for (const reference& row : references()) {
     double worst = 0;
@@ -78,7 +79,7 @@ TEST_CASE("float functions are within 1 ulp on samples of all inputs", "[element
       }
     }
     INFO(to_string(row.function) << " is " << worst << " ulp off at " << at);
-    CHECK(worst < 1.0);
+    CHECK(worst < row.float_bound);
   }
 }
 

@@ -94,11 +94,7 @@ POTL_INLINE R expm1(R x) {
   return select(equal(original, zero), original, result);
 }
 
-/// A positive finite number as 2^e m with m in [0.707, 1.414].
-template <class R>
-struct log_parts {
-  R e, m;
-};
+/// m in [0.707, 1.414].
 template <class R>
 POTL_INLINE log_parts<R> split_log(R x) {
   const auto tiny = less(x, constant<R>(DBL_MIN));

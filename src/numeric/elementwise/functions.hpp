@@ -8,6 +8,7 @@
 #include <potl/numeric/random.hpp>
 
 #include "activations.hpp"
+#include "float_functions.hpp"
 
 namespace potl::numeric::elementwise {
 namespace {
@@ -84,13 +85,30 @@ POTL_INLINE R in_double(R x, R y) {
 template <class R>
 constexpr bool is_double = sizeof(typename R::element) == 8;
 
+/// Functions with a float form.
+template <unary F>
+constexpr bool is_short =
+    F == unary::exp || F == unary::log || F == unary::tanh || F == unary::erf ||
+    F == unary::sigmoid || F == unary::silu || F == unary::gelu || F == unary::rsqrt;
+template <unary F, class R>
+POTL_INLINE R in_element(R x) {
+  if constexpr (F == unary::exp) return in_float::exp(x);
+  if constexpr (F == unary::log) return in_float::log(x);
+  if constexpr (F == unary::tanh) return in_float::tanh(x);
+  if constexpr (F == unary::erf) return in_float::erf(x);
+  if constexpr (F == unary::sigmoid) return in_float::sigmoid(x);
+  if constexpr (F == unary::silu) return in_float::silu(x);
+  if constexpr (F == unary::gelu) return in_float::gelu(x);
+  if constexpr (F == unary::rsqrt) return rsqrt(x);
+}
+
 /// The function at each lane.
 template <unary F, class R>
 POTL_INLINE R compute(R x) {
-  if constexpr (F == unary::rsqrt) {
-    return canonical(rsqrt(x));
-  } else if constexpr (is_double<R>) {
+  if constexpr (is_double<R>) {
     return canonical(in_double<F>(x));
+  } else if constexpr (is_short<F>) {
+    return canonical(in_element<F>(x));
   } else {
     typename R::wide parts[R::wides];
     for (int i = 0; i < R::wides; ++i) parts[i] = in_double<F>(x.widen(i));
@@ -98,27 +116,30 @@ POTL_INLINE R compute(R x) {
   }
 }
 
-/// The derivatives that are a few operations of the element type itself.
-template <class R>
-POTL_INLINE R tanh_slope(R y) {
-  return fma(negative(y), y, constant<R>(1.0));
-}
-template <class R>
-POTL_INLINE R sigmoid_slope(R y) {
-  return (constant<R>(1.0) - y) * y;
-}
-template <auto F>
-constexpr bool is_gradient(gradient which) {
-  if constexpr (std::is_same_v<decltype(F), gradient>) return F == which;
+/// Derivatives with a form in the element type; of the result for tanh and sigmoid.
+template <auto F, class R>
+constexpr bool is_short_slope = [] {
+  if constexpr (std::is_same_v<decltype(F), gradient>) {
+    if (F == gradient::tanh || F == gradient::sigmoid) return true;
+    return !is_double<R> && (F == gradient::gelu || F == gradient::silu ||
+                             F == gradient::softplus || F == gradient::log_sigmoid);
+  }
   return false;
+}();
+template <gradient F, class R>
+POTL_INLINE R slope_in_element(R x) {
+  if constexpr (F == gradient::tanh) return fma(negative(x), x, constant<R>(1.0));
+  if constexpr (F == gradient::sigmoid) return (constant<R>(1.0) - x) * x;
+  if constexpr (F == gradient::gelu) return in_float::gelu_slope(x);
+  if constexpr (F == gradient::silu) return in_float::silu_slope(x);
+  if constexpr (F == gradient::softplus) return in_float::sigmoid(x);
+  if constexpr (F == gradient::log_sigmoid) return in_float::sigmoid(negative(x));
 }
 
 template <auto F, class R>
 POTL_INLINE R compute(R a, R b) {
-  if constexpr (is_gradient<F>(gradient::tanh)) {
-    return canonical(a * tanh_slope(b));
-  } else if constexpr (is_gradient<F>(gradient::sigmoid)) {
-    return canonical(a * sigmoid_slope(b));
+  if constexpr (is_short_slope<F, R>) {
+    return canonical(a * slope_in_element<F>(b));
   } else if constexpr (is_double<R>) {
     return canonical(in_double<F>(a, b));
   } else {

@@ -208,6 +208,11 @@ template <class R>
 POTL_INLINE R canonical(R a) {
   return select(is_nan(a), quiet_nan<R>(), a);
 }
+/// A positive number as 2^e m.
+template <class R>
+struct log_parts {
+  R e, m;
+};
 /// Horner's rule with fused multiply-adds; coefficients from the constant upwards.
 template <class R, std::size_t Count>
 POTL_INLINE R polynomial(const double (&coefficients)[Count], R x) {

@@ -136,5 +136,27 @@ POTL_LANES(f32x16, mask16, ps, epi32)
 POTL_LANES(f64x8, mask8, pd, epi64)
 #undef POTL_LANES
 
+// Shorter than the general forms; the results are the same.
+
+/// Every class of number gives itself, NaN the other operand.
+POTL_INLINE f32x16 canonical(f32x16 a) {
+  return f32x16(_mm512_fixupimm_ps(quiet_nan<f32x16>().v, a.v, _mm512_set1_epi32(0x11111100), 0));
+}
+POTL_INLINE f64x8 canonical(f64x8 a) {
+  return f64x8(_mm512_fixupimm_pd(quiet_nan<f64x8>().v, a.v, _mm512_set1_epi64(0x11111100), 0));
+}
+
+namespace in_float {
+
+/// scalef rounds once, as the product with two exact powers does.
+POTL_INLINE f32x16 scale(f32x16 p, f32x16 n) { return f32x16(_mm512_scalef_ps(p.v, n.v)); }
+
+/// The exponent of x less that of m, which is -1 or 0.
+POTL_INLINE log_parts<f32x16> split_log(f32x16 x) {
+  const __m512 m = _mm512_getmant_ps(x.v, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src);
+  return {f32x16(_mm512_sub_ps(_mm512_getexp_ps(x.v), _mm512_getexp_ps(m))), f32x16(m)};
+}
+
+}  // namespace in_float
 }  // namespace
 }  // namespace potl::numeric::elementwise
