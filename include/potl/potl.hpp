@@ -54,6 +54,7 @@
 #include <potl/numeric/rounding_log.hpp>
 #include <potl/numeric/rounding_referee.hpp>
 #include <potl/numeric/rounding_session.hpp>
+#include <potl/numeric/rounding_threshold.hpp>
 #include <potl/numeric/softmax.hpp>
 #include <potl/numeric/soundness.hpp>
 #include <potl/policy.hpp>

@@ -5,7 +5,7 @@ Sections: errors and rules; crypto and randomness; parsing; state and recording;
 report.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -302,7 +302,7 @@ class Evidence:
         own trouble.
         """
     def not_finite(self, state: State) -> str:
-        """What the state holds that no honest one does, such as a NaN in a weight; empty: nothing."""
+        """What the state holds that no honest one does, such as a NaN in a weight; or nothing."""
 
     def state_digest(self, step: int) -> bytes: ...
 
@@ -667,3 +667,59 @@ class Convolver:
         """Writes dx[batch, in_channels, *input]."""
     def weight_gradient(self, x: Any, dy: Any, dw: Any) -> None:
         """Writes dw[out_channels, in_channels / groups, *kernel]."""
+
+class RoundingSession:
+    """log64 over a training, for one side: `role` is "trainer", "auditor" or "none"."""
+
+    def __init__(
+        self, role: str, *, bits: int = 32, order: int = 0, false_alarm: float = 1e-9
+    ) -> None: ...
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Values, near ties and corrections since the session began, by kind of operator."""
+
+    def begin_step(
+        self, step: int, *, log: Buffer | None = None, committed: Buffer | None = None
+    ) -> None:
+        """An auditor gives the trainer's log and the digest in the step's leaf, if any."""
+
+    def multiply(self, kind: str, a: Matrix, b: Matrix, out: Matrix) -> None:
+        """out = a b for contiguous float32 matrices; an auditor's result is what the log says."""
+
+    def end_step(self) -> dict[str, Any]:
+        """The trainer's log: step, bytes, digest, values, entries."""
+
+    def end_audit(self) -> dict[str, Any]:
+        """The auditor's findings; "rejections" have a fault, a message and a proof or None."""
+
+    def cancel_step(self) -> None: ...
+
+def round_to_bits(values: Any, out: WritableBuffer, *, bits: int) -> None:
+    """float64 values rounded to the grid of `bits` bits, as float32."""
+
+def encode_rounding_log(
+    *, bits: int, values: int, entries: Iterable[tuple[int, bool]]
+) -> bytes: ...
+def decode_rounding_log(log: Buffer, /) -> dict[str, Any]:
+    """bits, values, entries; MalformedError unless it is the one encoding of a log."""
+
+def rounding_log_digest(log: Buffer, /) -> bytes: ...
+def referee_rounding(
+    proof: Buffer,
+    *,
+    committed: Buffer | None,
+    bits: int,
+    values: int,
+    operands: Callable[[int], tuple[Any, Any]],
+    false_alarm: float = 1e-9,
+) -> None:
+    """Returns when the proof shows fraud; MismatchError when it does not. `operands(position)`
+    gives the rows of operands that the third party has itself.
+    """
+
+def pack_rounding_log(*, bits: int, values: int, entries: Iterable[tuple[int, bool]]) -> bytes:
+    """The published form: five ternary symbols per byte."""
+
+def unpack_rounding_log(packed: Buffer, *, bits: int, values: int) -> list[tuple[int, bool]]: ...
+def search_threshold(trainer: Any, auditor: Any, *, bits: int) -> dict[str, Any]:
+    """The published threshold for float64 values of both: tau, mismatches, uncovered, logged."""

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rounding log for Python: sessions, bytes, proofs.
+#include <potl/numeric/gemm.hpp>
+#include <potl/numeric/rounding_session.hpp>
+#include <potl/numeric/rounding_threshold.hpp>
+
+#include <cstring>
+
+#include "bindings.hpp"
+
+namespace potl::python {
+namespace {
+
+using namespace potl::numeric;
+
+template <class Value>
+std::span<Value> values_of(const py::buffer_info& info) {
+  std::int64_t expected = static_cast<std::int64_t>(sizeof(Value));
+  for (auto at = info.ndim; at-- > 0;) {
+    if (info.strides[static_cast<std::size_t>(at)] != expected && info.size > 0) {
+      throw exception({errc::usage, "the buffer is not contiguous", ""});
+    }
+    expected *= info.shape[static_cast<std::size_t>(at)];
+  }
+  if (!info.item_type_is_equivalent_to<std::remove_const_t<Value>>()) {
+    throw exception({errc::usage, "a buffer of another element type than expected", ""});
+  }
+  return {static_cast<Value*>(info.ptr), static_cast<std::size_t>(info.size)};
+}
+
+matrix<const float> matrix_of(const py::buffer_info& info) {
+  if (info.ndim != 2) throw exception({errc::usage, "a matrix has two dimensions", ""});
+  const auto values = values_of<const float>(info);
+  return row_major(values.data(), info.shape[0], info.shape[1]);
+}
+
+py::list entries_of(const rounding_log& log) {
+  py::list out;
+  for (const log_entry& entry : log.entries) out.append(py::make_tuple(entry.position, entry.up));
+  return out;
+}
+
+rounding_log log_of(int bits, std::uint64_t values, const py::iterable& entries) {
+  rounding_log out{bits, values, {}};
+  for (py::handle each : entries) {
+    const auto entry = py::cast<std::pair<std::uint64_t, bool>>(each);
+    out.entries.push_back({entry.first, entry.second});
+  }
+  return out;
+}
+
+py::dict dict_of(const log_rejection& rejection) {
+  py::dict out;
+  out["fault"] = to_string(rejection.fault);
+  out["message"] = rejection.message;
+  out["proof"] = rejection.proof ? py::object(to_bytes(encode(*rejection.proof))) : py::none();
+  return out;
+}
+
+py::dict dict_of(const step_audit& audit) {
+  py::dict out;
+  out["step"] = audit.step;
+  out["values"] = audit.values;
+  out["entries"] = audit.entries;
+  out["own_ties"] = audit.own_ties;
+  out["corrections"] = audit.corrections;
+  out["exact_dots"] = audit.exact_dots;
+  out["moved_l2"] = audit.moved_l2;
+  out["reachable_l2"] = audit.reachable_l2;
+  out["reachable_linf"] = audit.reachable_linf;
+  out["bias_p_value"] = audit.bias_p_value;
+  out["rejected"] = audit.rejected;
+  py::list rejections;
+  for (const log_rejection& each : audit.rejections) rejections.append(dict_of(each));
+  out["rejections"] = rejections;
+  return out;
+}
+
+py::dict dict_of(const step_log& log) {
+  py::dict out;
+  out["step"] = log.step;
+  out["bytes"] = to_bytes(log.bytes);
+  out["digest"] = to_bytes(log.content);
+  out["values"] = log.values;
+  out["entries"] = log.entries;
+  return out;
+}
+
+log_role role_of(const std::string& name) {
+  if (name == "trainer") return log_role::trainer;
+  if (name == "auditor") return log_role::auditor;
+  if (name == "none") return log_role::none;
+  throw exception({errc::usage, "a role is \"trainer\", \"auditor\" or \"none\"", ""});
+}
+
+/// a * b into c under the session's rounding, then logged or corrected.
+void multiply(rounding_session& session, const std::string& kind, const py::buffer& a,
+              const py::buffer& b, const py::buffer& c) {
+  const py::buffer_info a_info = a.request(), b_info = b.request(), c_info = c.request(true);
+  const matrix<const float> left = matrix_of(a_info), right = matrix_of(b_info);
+  const std::span<float> results = values_of<float>(c_info);
+  if (results.size() != static_cast<std::size_t>(left.rows * right.columns)) {
+    throw exception({errc::usage, "the result has another size than the product", ""});
+  }
+  const auto ties = gemm_log64(left, right, row_major(results.data(), left.rows, right.columns),
+                               log64_options{session.bits(), session.order()}, inline_executor());
+  session.apply(kind, results, ties, matrix_operands(left, right));
+}
+
+py::dict counts_of(const rounding_session& session) {
+  py::dict out;
+  for (const auto& [kind, counts] : session.counts()) {
+    py::dict each;
+    each["values"] = counts.values;
+    each["ties"] = counts.ties;
+    each["corrections"] = counts.corrections;
+    out[py::str(kind)] = each;
+  }
+  return out;
+}
+
+void bind_session(py::module_& module) {
+  py::class_<rounding_session>(module, "RoundingSession", py::module_local())
+      .def(py::init([](const std::string& role, int bits, std::uint64_t order, double alarm) {
+             return rounding_session({role_of(role), bits, order, alarm});
+           }),
+           py::arg("role"), py::kw_only(), py::arg("bits") = 32, py::arg("order") = 0,
+           py::arg("false_alarm") = 1e-9)
+      .def(
+          "begin_step",
+          [](rounding_session& self, std::uint64_t step, const py::object& log,
+             const py::object& committed) {
+            if (log.is_none()) {
+              self.begin_step(step);
+              return;
+            }
+            const readable_buffer bytes(log);
+            std::optional<digest> bound;
+            if (!committed.is_none()) bound = to_digest(committed);
+            self.begin_step(step, bytes.bytes(), bound);
+          },
+          py::arg("step"), py::kw_only(), py::arg("log") = py::none(),
+          py::arg("committed") = py::none())
+      .def("multiply", &multiply, py::arg("kind"), py::arg("a"), py::arg("b"), py::arg("out"))
+      .def("end_step", [](rounding_session& self) { return dict_of(self.end_step()); })
+      .def("end_audit", [](rounding_session& self) { return dict_of(self.end_audit()); })
+      .def("cancel_step", &rounding_session::cancel_step)
+      .def_property_readonly("counts", &counts_of);
+}
+
+/// The third party has the operands: `operands(position)` gives both rows.
+void judge(const py::buffer& proof, const py::object& committed, int bits, std::uint64_t values,
+           const py::function& operands, double false_alarm) {
+  const readable_buffer bytes(proof);
+  const fraud_proof decoded = decode_fraud_proof(bytes.bytes()).value();
+  referee_facts facts;
+  if (!committed.is_none()) facts.committed = to_digest(committed);
+  facts.bits = bits;
+  facts.values = values;
+  facts.false_alarm = false_alarm;
+  facts.bind = [&](const fraud_element& element) -> status {
+    const auto rows = py::cast<std::pair<py::buffer, py::buffer>>(operands(element.position));
+    const auto equal = [](const py::buffer& buffer, const std::vector<float>& shown) {
+      const py::buffer_info info = buffer.request();
+      const auto own = values_of<const float>(info);
+      return own.size() == shown.size() &&
+             (own.empty() ||
+              std::memcmp(own.data(), shown.data(), own.size() * sizeof(float)) == 0);
+    };
+    if (equal(rows.first, element.a) && equal(rows.second, element.b)) return unit{};
+    return error{errc::mismatch, "the proof shows other operands", ""};
+  };
+  require(referee(decoded, facts));
+}
+
+void bind_published(py::module_& module) {
+  module.def(
+      "pack_rounding_log",
+      [](int bits, std::uint64_t values, const py::iterable& entries) {
+        return to_bytes(pack_rounding_log(log_of(bits, values, entries)));
+      },
+      py::kw_only(), py::arg("bits"), py::arg("values"), py::arg("entries"));
+  module.def(
+      "unpack_rounding_log",
+      [](py::handle bytes, int bits, std::uint64_t values) {
+        const readable_buffer buffer(bytes);
+        return entries_of(unpack_rounding_log(buffer.bytes(), bits, values).value());
+      },
+      py::arg("packed"), py::kw_only(), py::arg("bits"), py::arg("values"));
+  module.def(
+      "search_threshold",
+      [](const py::buffer& trainer, const py::buffer& auditor, int bits) {
+        const py::buffer_info first = trainer.request(), second = auditor.request();
+        const threshold found =
+            search_threshold(values_of<const double>(first), values_of<const double>(second), bits);
+        py::dict out;
+        out["tau"] = found.tau;
+        out["mismatches"] = found.mismatches;
+        out["uncovered"] = found.uncovered;
+        out["logged"] = found.logged;
+        return out;
+      },
+      py::arg("trainer"), py::arg("auditor"), py::kw_only(), py::arg("bits"));
+}
+
+}  // namespace
+
+void bind_rounding(py::module_& module) {
+  module.def(
+      "round_to_bits",
+      [](const py::buffer& values, const py::buffer& out, int bits) {
+        const py::buffer_info from = values.request(), to = out.request(true);
+        const auto source = values_of<const double>(from);
+        const auto target = values_of<float>(to);
+        if (bits < min_rounding_bits || bits > max_rounding_bits ||
+            source.size() != target.size()) {
+          throw exception({errc::usage, "bits are 23 to 32, and sizes are equal", ""});
+        }
+        for (std::size_t i = 0; i < source.size(); ++i) target[i] = round_to(source[i], bits);
+      },
+      py::arg("values"), py::arg("out"), py::kw_only(), py::arg("bits"));
+  module.def(
+      "encode_rounding_log",
+      [](int bits, std::uint64_t values, const py::iterable& entries) {
+        return to_bytes(encode_rounding_log(log_of(bits, values, entries)));
+      },
+      py::kw_only(), py::arg("bits"), py::arg("values"), py::arg("entries"));
+  module.def("decode_rounding_log", [](py::handle bytes) {
+    const readable_buffer buffer(bytes);
+    const rounding_log log = decode_rounding_log(buffer.bytes()).value();
+    py::dict out;
+    out["bits"] = log.bits;
+    out["values"] = log.values;
+    out["entries"] = entries_of(log);
+    return out;
+  });
+  module.def("rounding_log_digest", [](py::handle bytes) {
+    const readable_buffer buffer(bytes);
+    return to_bytes(rounding_log_digest(buffer.bytes()));
+  });
+  module.def("referee_rounding", &judge, py::arg("proof"), py::kw_only(), py::arg("committed"),
+             py::arg("bits"), py::arg("values"), py::arg("operands"),
+             py::arg("false_alarm") = 1e-9);
+  bind_session(module);
+  bind_published(module);
+}
+
+}  // namespace potl::python

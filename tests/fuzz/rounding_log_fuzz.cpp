@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes, as a rounding log, a packed one and a fraud proof: no crash, and what is accepted has
+// one encoding, which is the input.
+#include <algorithm>
+#include <cstdlib>
+
+#include <potl/numeric/rounding_referee.hpp>
+#include <potl/numeric/rounding_threshold.hpp>
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace potl::numeric;
+  const potl::bytes_view input(data, size);
+  const auto same = [&](const std::vector<std::uint8_t>& again) {
+    return std::equal(again.begin(), again.end(), input.begin(), input.end());
+  };
+  if (const auto log = decode_rounding_log(input, 1 << 16)) {
+    require(same(encode_rounding_log(*log)));
+    require(!log->entries.empty() || size == 20);
+  }
+  if (size > 0) {
+    const std::uint64_t values = 5 * size - data[0] % 5;
+    if (const auto log = unpack_rounding_log(input, 32, values)) {
+      require(same(pack_rounding_log(*log)));
+    }
+  }
+  if (const auto proof = decode_fraud_proof(input)) {
+    require(same(encode(*proof)));
+    referee_facts facts;
+    facts.committed = rounding_log_digest(proof->log);
+    facts.values = 100;
+    facts.bind = [](const fraud_element&) -> potl::status { return potl::unit{}; };
+    static_cast<void>(referee(*proof, facts).has_value());
+  }
+  return 0;
+}
