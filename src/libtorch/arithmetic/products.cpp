@@ -56,7 +56,7 @@ numeric::arithmetic product_mode(const char* name, c10::ScalarType type) {
   return chosen;
 }
 
-at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b) {
+at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor& b) {
   require_plain(name, a);
   require_plain(name, b);
   const c10::ScalarType type = a.scalar_type();
@@ -70,7 +70,11 @@ at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b) {
   }
   const bool narrow = type != wide;
   multiply(product_mode(name, type), narrow ? a.to(wide) : a, narrow ? b.to(wide) : b, c);
-  return rounded_to(c, type);
+  return c;
+}
+
+at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b) {
+  return rounded_to(wide_product(name, a, b), a.scalar_type());
 }
 
 }  // namespace potl::libtorch::dispatch

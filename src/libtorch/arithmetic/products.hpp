@@ -18,4 +18,7 @@ numeric::arithmetic product_mode(const char* name, c10::ScalarType type);
 /// A B of real tensors of one floating type: [m, k] times [k, n], or [b, m, k] times [b, k, n].
 at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b);
 
+/// The same before it is rounded to the operands' type: float32 for bfloat16 and float16.
+at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor& b);
+
 }  // namespace potl::libtorch::dispatch

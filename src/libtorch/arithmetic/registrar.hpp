@@ -115,5 +115,11 @@ void register_quotients(registrar& r);
 void register_reductions(registrar& r);
 void register_optimizers(registrar& r);
 void register_random(registrar& r);
+void register_normalization(registrar& r);
+void register_softmax(registrar& r);
+void register_loss(registrar& r);
+void register_attention(registrar& r);
+void register_recurrent(registrar& r);
+void register_encoder(registrar& r);
 
 }  // namespace potl::libtorch::dispatch

@@ -46,6 +46,12 @@ void register_all() {
   register_reductions(r);
   register_optimizers(r);
   register_random(r);
+  register_normalization(r);
+  register_softmax(r);
+  register_loss(r);
+  register_attention(r);
+  register_recurrent(r);
+  register_encoder(r);
   r.refuse_the_rest();
 }
 

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses and their gradients: exact elementwise operations in the order written, and the sums of
+// docs/reduction.md. bfloat16 and float16 are computed in float32 and rounded once.
+#include <tuple>
+
+#include <ATen/ops/abs.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/log.h>
+#include <ATen/ops/log1p.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <potl/numeric/softmax.hpp>
+
+#include "real.hpp"
+#include "registrar.hpp"
+
+namespace potl::libtorch::dispatch {
+namespace {
+
+using optional_tensor = std::optional<at::Tensor>;
+
+enum reduction_kind : std::int64_t { none = 0, mean = 1, sum = 2 };
+
+at::Tensor reduced(const at::Tensor& losses, std::int64_t reduction) {
+  if (reduction == mean) return losses.mean();
+  return reduction == sum ? losses.sum() : losses;
+}
+
+/// 1 / count when the loss is a mean.
+double share(const at::Tensor& x, std::int64_t reduction) {
+  return reduction == mean ? 1.0 / static_cast<double>(x.numel()) : 1.0;
+}
+
+/// Operands in the type that is computed in.
+struct pair {
+  pair(const char* name, const at::Tensor& x, const at::Tensor& y)
+      : result(c10::promoteTypes(x.scalar_type(), y.scalar_type())),
+        type(compute_type(name, result)),
+        a(x.to(type)),
+        b(y.to(type)) {}
+  c10::ScalarType result, type;
+  at::Tensor a, b;
+};
+
+at::Tensor mse(const at::Tensor& x, const at::Tensor& y, std::int64_t reduction) {
+  const pair p("mse_loss", x, y);
+  const at::Tensor difference = p.a - p.b;
+  return rounded_to(reduced(difference * difference, reduction), p.result);
+}
+
+at::Tensor mse_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
+                        std::int64_t reduction) {
+  const pair p("mse_loss_backward", x, y);
+  return rounded_to((p.a - p.b) * (2.0 * share(x, reduction)) * dy.to(p.type), p.result);
+}
+
+at::Tensor smooth_l1(const at::Tensor& x, const at::Tensor& y, std::int64_t reduction,
+                     double beta) {
+  const pair p("smooth_l1_loss", x, y);
+  const at::Tensor z = at::abs(p.a - p.b);
+  if (beta == 0) return rounded_to(reduced(z, reduction), p.result);
+  return rounded_to(reduced(at::where(z < beta, z * 0.5 * z / beta, z - 0.5 * beta), reduction),
+                    p.result);
+}
+
+at::Tensor smooth_l1_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
+                              std::int64_t reduction, double beta) {
+  const pair p("smooth_l1_loss_backward", x, y);
+  const at::Tensor z = p.a - p.b;
+  const at::Tensor slope = beta == 0 ? z.sign() : at::where(z.abs() < beta, z / beta, z.sign());
+  return rounded_to(slope * share(x, reduction) * dy.to(p.type), p.result);
+}
+
+at::Tensor huber(const at::Tensor& x, const at::Tensor& y, std::int64_t reduction, double delta) {
+  TORCH_CHECK(delta > 0, "huber_loss does not support non-positive values for delta.");
+  const pair p("huber_loss", x, y);
+  const at::Tensor z = at::abs(p.a - p.b);
+  return rounded_to(
+      reduced(at::where(z < delta, z * 0.5 * z, (z - 0.5 * delta) * delta), reduction), p.result);
+}
+
+at::Tensor huber_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
+                          std::int64_t reduction, double delta) {
+  const pair p("huber_loss_backward", x, y);
+  const at::Tensor slope = at::clamp(p.a - p.b, -delta, delta);
+  return rounded_to(slope * share(x, reduction) * dy.to(p.type), p.result);
+}
+
+at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& y, const optional_tensor& weight,
+                         std::int64_t reduction) {
+  const pair p("binary_cross_entropy", x, y);
+  TORCH_CHECK(((p.a >= 0) & (p.a <= 1)).all().item<bool>(),
+              "all elements of input should be between 0 and 1");
+  const at::Tensor if_one = at::clamp(at::log(p.a), -100.0);
+  const at::Tensor if_zero = at::clamp(at::log1p(p.a.neg()), -100.0);
+  at::Tensor losses = (p.b - 1) * if_zero - p.b * if_one;
+  if (weight.has_value() && weight->defined()) losses = losses * weight->to(p.type);
+  return rounded_to(reduced(losses, reduction), p.result);
+}
+
+at::Tensor cross_entropy_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
+                                  const optional_tensor& weight, std::int64_t reduction) {
+  const pair p("binary_cross_entropy_backward", x, y);
+  at::Tensor slope = (p.a - p.b) / at::clamp((1 - p.a) * p.a, 1e-12);
+  if (weight.has_value() && weight->defined()) slope = slope * weight->to(p.type);
+  return rounded_to(slope * share(x, reduction) * dy.to(p.type), p.result);
+}
+
+/// x is [batch, classes, places...], or [classes] with one target.
+struct samples {
+  samples(const char* name, const at::Tensor& x, const at::Tensor& target) {
+    TORCH_CHECK(x.dim() >= 1, name, ": input tensor should have at least 1 dimension");
+    const std::int64_t axis = x.dim() == 1 ? 0 : 1;
+    shape = {product(x.sizes(), 0, axis), x.size(axis), product(x.sizes(), axis + 1, x.dim())};
+    TORCH_CHECK(target.numel() == shape.outer * shape.inner, name, ": the input has shape ",
+                x.sizes(), ", the target ", target.sizes());
+    TORCH_CHECK(target.scalar_type() == at::kLong || target.scalar_type() == at::kByte, name,
+                ": expected a target of type int64 or uint8");
+    targets = row_major(name, target, at::kLong);
+  }
+  numeric::reduction_shape shape;
+  at::Tensor targets;
+};
+
+std::tuple<at::Tensor, at::Tensor> nll(const at::Tensor& x, const at::Tensor& target,
+                                       const optional_tensor& weight, std::int64_t reduction,
+                                       std::int64_t ignore) {
+  const char* name = "nll_loss";
+  const c10::ScalarType type = compute_type(name, x.scalar_type());
+  const samples all(name, x, target);
+  const at::Tensor from = row_major(name, x, type);
+  at::Tensor weights = value_or_undefined(weight);
+  if (weights.defined()) {
+    TORCH_CHECK(weights.numel() == all.shape.count, name, ": expected ", all.shape.count,
+                " weights, got ", weights.sizes());
+    weights = row_major(name, weights, type);
+  }
+  const at::Tensor losses = make(target.sizes(), type);
+  const at::Tensor sample_weights = make(target.sizes(), type);
+  with_real(type, [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::nll_losses(
+        all.shape, from.const_data_ptr<Real>(), all.targets.const_data_ptr<std::int64_t>(),
+        weights.defined() ? weights.const_data_ptr<Real>() : nullptr, ignore,
+        losses.mutable_data_ptr<Real>(), sample_weights.mutable_data_ptr<Real>(), executor());
+  });
+  if (reduction == none)
+    return {rounded_to(losses, x.scalar_type()), at::zeros({}, at::TensorOptions(type))};
+  const at::Tensor total = losses.sum();
+  const at::Tensor total_weight = sample_weights.sum();
+  return {rounded_to(reduction == mean ? total / total_weight : total, x.scalar_type()),
+          total_weight};
+}
+
+at::Tensor nll_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& target,
+                        const optional_tensor& weight, std::int64_t reduction, std::int64_t ignore,
+                        const at::Tensor& total_weight) {
+  const char* name = "nll_loss_backward";
+  const c10::ScalarType type = compute_type(name, x.scalar_type());
+  const samples all(name, x, target);
+  const at::Tensor dx =
+      at::zeros({all.shape.outer, all.shape.count, all.shape.inner}, at::TensorOptions(type));
+  const at::Tensor targets = all.targets.view({all.shape.outer, 1, all.shape.inner});
+  const at::Tensor ignored = targets == ignore;
+  const at::Tensor places = targets.masked_fill(ignored, 0);
+  at::Tensor slope = dy.to(type);
+  if (reduction == mean) slope = slope / total_weight.to(type);
+  slope = slope.neg();
+  slope = reduction == none ? slope.reshape(targets.sizes()) : slope.expand(targets.sizes());
+  if (weight.has_value() && weight->defined()) {
+    slope = slope * weight->to(type).index_select(0, places.reshape(-1)).view(places.sizes());
+  }
+  dx.scatter_(1, places, slope.masked_fill(ignored, 0));
+  return rounded_to(dx.view(x.sizes()), x.scalar_type());
+}
+
+}  // namespace
+
+void register_loss(registrar& r) {
+  r.kernel("mse_loss", TORCH_FN(mse), "d d, d = a - b");
+  r.derived("mse_loss", {"mse_loss.out"});
+  r.kernel("mse_loss_backward", TORCH_FN(mse_backward), "(d (2 / n)) dy");
+  r.derived("mse_loss_backward", {"mse_loss_backward.grad_input"});
+  r.kernel("smooth_l1_loss", TORCH_FN(smooth_l1),
+           "z = |a - b|; z < beta: ((z / 2) z) / beta, else z - beta / 2");
+  r.derived("smooth_l1_loss", {"smooth_l1_loss.out"});
+  r.kernel("smooth_l1_loss_backward", TORCH_FN(smooth_l1_backward), "(slope (1 / n)) dy");
+  r.derived("smooth_l1_loss_backward", {"smooth_l1_loss_backward.grad_input"});
+  r.kernel("huber_loss", TORCH_FN(huber),
+           "z = |a - b|; z < delta: (z / 2) z, else (z - delta / 2) delta");
+  r.derived("huber_loss", {"huber_loss.out"});
+  r.kernel("huber_loss_backward", TORCH_FN(huber_backward), "(slope (1 / n)) dy");
+  r.derived("huber_loss_backward", {"huber_loss_backward.out"});
+  r.kernel("binary_cross_entropy", TORCH_FN(cross_entropy),
+           "(y - 1) max(log1p(-x), -100) - y max(log(x), -100)");
+  r.derived("binary_cross_entropy", {"binary_cross_entropy.out"});
+  r.kernel("binary_cross_entropy_backward", TORCH_FN(cross_entropy_backward),
+           "(((x - y) / max((1 - x) x, 1e-12)) (1 / n)) dy");
+  r.derived("binary_cross_entropy_backward", {"binary_cross_entropy_backward.grad_input"});
+  const char* loss = "-w x of each sample; the mean divides their sum by the sum of the weights";
+  const char* slope = "-(dy / sum of weights) w at the target";
+  r.kernel("nll_loss_forward", TORCH_FN(nll), loss);
+  r.derived("nll_loss_forward", {"nll_loss_forward.output"});
+  r.kernel("nll_loss_backward", TORCH_FN(nll_backward), slope);
+  r.derived("nll_loss_backward", {"nll_loss_backward.grad_input"});
+  r.kernel("nll_loss2d_forward", TORCH_FN(nll), loss);
+  r.derived("nll_loss2d_forward", {"nll_loss2d_forward.output"});
+  r.kernel("nll_loss2d_backward", TORCH_FN(nll_backward), slope);
+  r.derived("nll_loss2d_backward", {"nll_loss2d_backward.grad_input"});
+  r.composed({"soft_margin_loss", "soft_margin_loss.out", "soft_margin_loss_backward",
+              "soft_margin_loss_backward.grad_input"},
+             "exp, log1p and products");
+  r.refused({"multi_margin_loss", "multi_margin_loss.out", "multi_margin_loss_backward",
+             "multi_margin_loss_backward.grad_input", "multilabel_margin_loss_forward",
+             "multilabel_margin_loss_forward.output", "multilabel_margin_loss_backward",
+             "multilabel_margin_loss_backward.grad_input"},
+            "use cross_entropy, or write the margin with clamp and sum");
+  r.refused({"_ctc_loss", "_ctc_loss.Tensor", "_ctc_loss_backward", "_ctc_loss_backward.Tensor"},
+            "there is no reproducible form yet: compute this loss outside of the block, or use "
+            "cross_entropy on aligned targets");
+}
+
+}  // namespace potl::libtorch::dispatch

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer, batch and group normalisation, and norms of weights (docs/neural_operators.md).
+#include <array>
+#include <tuple>
+
+#include <ATen/ops/_weight_norm_differentiable_backward.h>
+#include <ATen/ops/clone.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/norm_except_dim.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/WrapDimMinimal.h>
+
+#include <potl/numeric/normalization.hpp>
+
+#include "real.hpp"
+#include "registrar.hpp"
+
+namespace potl::libtorch::dispatch {
+namespace {
+
+using optional_tensor = std::optional<at::Tensor>;
+using three = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using four = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+using mask = std::array<bool, 3>;
+
+/// Row-major values of an optional tensor; undefined when it is absent.
+at::Tensor given(const char* name, const optional_tensor& tensor, c10::ScalarType type,
+                 std::int64_t count) {
+  if (!tensor.has_value() || !tensor->defined()) return {};
+  TORCH_CHECK(tensor->numel() == count, name, ": expected ", count, " elements, got a tensor of ",
+              tensor->sizes());
+  return row_major(name, *tensor, type);
+}
+
+template <class Real>
+const Real* read(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr<Real>() : nullptr;
+}
+
+template <class Real>
+Real* write(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.mutable_data_ptr<Real>() : nullptr;
+}
+
+at::Tensor make_if(bool wanted, c10::IntArrayRef sizes, c10::ScalarType type) {
+  return wanted ? make(sizes, type) : at::Tensor();
+}
+
+/// The gradient in the type of what it is the gradient of; undefined stays undefined.
+at::Tensor as_type_of(const at::Tensor& gradient, const optional_tensor& of) {
+  return gradient.defined() && of.has_value() && of->defined()
+             ? rounded_to(gradient, of->scalar_type())
+             : gradient;
+}
+
+std::int64_t normalized_dims(const at::Tensor& x, c10::IntArrayRef shape) {
+  const auto dims = static_cast<std::int64_t>(shape.size());
+  TORCH_CHECK(dims > 0 && dims <= x.dim() &&
+                  x.sizes().slice(static_cast<std::size_t>(x.dim() - dims)) == shape,
+              "layer_norm: the shape ", shape, " is not the end of the input's shape ", x.sizes());
+  return x.dim() - dims;
+}
+
+three layer_norm(const at::Tensor& x, c10::IntArrayRef shape, const optional_tensor& weight,
+                 const optional_tensor& bias, double epsilon) {
+  const char* name = "native_layer_norm";
+  const std::int64_t lead = normalized_dims(x, shape);
+  const c10::ScalarType type = compute_type(name, x.scalar_type());
+  const std::int64_t rows = product(x.sizes(), 0, lead);
+  const std::int64_t count = product(x.sizes(), lead, x.dim());
+  const at::Tensor from = row_major(name, x, type);
+  const at::Tensor scale = given(name, weight, type, count);
+  const at::Tensor shift = given(name, bias, type, count);
+  sizes statistics(x.sizes().slice(0, static_cast<std::size_t>(lead)));
+  statistics.resize(static_cast<std::size_t>(x.dim()), 1);
+  const at::Tensor y = make(x.sizes(), type);
+  const at::Tensor mean = make(statistics, type);
+  const at::Tensor reciprocal = make(statistics, type);
+  with_real(type, [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::layer_norm(
+        numeric::layer_norm_forward<Real>{rows, count, epsilon, read<Real>(from), read<Real>(scale),
+                                          read<Real>(shift), write<Real>(y), write<Real>(mean),
+                                          write<Real>(reciprocal)},
+        executor());
+  });
+  return {rounded_to(y, x.scalar_type()), mean, reciprocal};
+}
+
+three layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, c10::IntArrayRef shape,
+                          const at::Tensor& mean, const at::Tensor& reciprocal,
+                          const optional_tensor& weight, const optional_tensor& bias, mask wanted) {
+  const char* name = "native_layer_norm_backward";
+  const std::int64_t lead = normalized_dims(x, shape);
+  const c10::ScalarType type = compute_type(name, x.scalar_type());
+  const std::int64_t rows = product(x.sizes(), 0, lead);
+  const std::int64_t count = product(x.sizes(), lead, x.dim());
+  const at::Tensor gradient = row_major(name, dy, type);
+  const at::Tensor from = row_major(name, x, type);
+  const at::Tensor centre = row_major(name, mean, type);
+  const at::Tensor factor = row_major(name, reciprocal, type);
+  const at::Tensor scale = given(name, weight, type, count);
+  const at::Tensor dx = make_if(wanted[0], x.sizes(), type);
+  const at::Tensor dweight = make_if(wanted[1], shape, type);
+  const at::Tensor dbias = make_if(wanted[2], shape, type);
+  with_real(type, [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::layer_norm(
+        numeric::layer_norm_backward<Real>{rows, count, read<Real>(gradient), read<Real>(from),
+                                           read<Real>(centre), read<Real>(factor),
+                                           read<Real>(scale), write<Real>(dx), write<Real>(dweight),
+                                           write<Real>(dbias)},
+        executor());
+  });
+  return {as_type_of(dx, x), as_type_of(dweight, weight), as_type_of(dbias, bias)};
+}
+
+three group_norm(const at::Tensor& x, const optional_tensor& weight, const optional_tensor& bias,
+                 std::int64_t batch, std::int64_t channels, std::int64_t size, std::int64_t groups,
+                 double epsilon) {
+  const char* name = "native_group_norm";
+  TORCH_CHECK(groups > 0 && channels % groups == 0, name, ": ", channels,
+              " channels are no multiple of ", groups, " groups");
+  TORCH_CHECK(x.numel() == batch * channels * size, name, ": the input has shape ", x.sizes());
+  const c10::ScalarType type = compute_type(name, x.scalar_type());
+  const at::Tensor from = row_major(name, x, type);
+  const at::Tensor scale = given(name, weight, type, channels);
+  const at::Tensor shift = given(name, bias, type, channels);
+  const at::Tensor y = make(x.sizes(), type);
+  const at::Tensor mean = make({batch, groups}, type);
+  const at::Tensor reciprocal = make({batch, groups}, type);
+  with_real(type, [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::group_norm(
+        numeric::group_norm_forward<Real>{batch, channels, size, groups, epsilon, read<Real>(from),
+                                          read<Real>(scale), read<Real>(shift), write<Real>(y),
+                                          write<Real>(mean), write<Real>(reciprocal)},
+        executor());
+  });
+  return {rounded_to(y, x.scalar_type()).contiguous(x.suggest_memory_format()), mean, reciprocal};
+}
+
+three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& mean,
+                          const at::Tensor& reciprocal, const optional_tensor& weight,
+                          std::int64_t batch, std::int64_t channels, std::int64_t size,
+                          std::int64_t groups, mask wanted) {
+  const char* name = "native_group_norm_backward";
+  TORCH_CHECK(x.numel() == batch * channels * size && dy.numel() == x.numel(), name,
+              ": the input has shape ", x.sizes(), ", its gradient ", dy.sizes());
+  const c10::ScalarType type = compute_type(name, x.scalar_type());
+  const at::Tensor gradient = row_major(name, dy, type);
+  const at::Tensor from = row_major(name, x, type);
+  const at::Tensor centre = row_major(name, mean, type);
+  const at::Tensor factor = row_major(name, reciprocal, type);
+  const at::Tensor scale = given(name, weight, type, channels);
+  const at::Tensor dx = make_if(wanted[0], x.sizes(), type);
+  const at::Tensor dweight = make_if(wanted[1], {channels}, type);
+  const at::Tensor dbias = make_if(wanted[2], {channels}, type);
+  with_real(type, [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::group_norm(
+        numeric::group_norm_backward<Real>{batch, channels, size, groups, read<Real>(gradient),
+                                           read<Real>(from), read<Real>(centre), read<Real>(factor),
+                                           read<Real>(scale), write<Real>(dx), write<Real>(dweight),
+                                           write<Real>(dbias)},
+        executor());
+  });
+  return {as_type_of(dx, x), as_type_of(dweight, weight), as_type_of(dbias, weight)};
+}
+
+three batch_norm(const at::Tensor& x, const optional_tensor& weight, const optional_tensor& bias,
+                 const optional_tensor& running_mean, const optional_tensor& running_variance,
+                 bool training, double momentum, double epsilon) {
+  const char* name = "native_batch_norm";
+  TORCH_CHECK(x.dim() >= 2, name, ": the input needs at least 2 dimensions");
+  const std::int64_t channels = x.size(1);
+  const c10::ScalarType type = compute_type(name, x.scalar_type());
+  const at::Tensor from = row_major(name, x, type);
+  const at::Tensor scale = given(name, weight, type, channels);
+  const at::Tensor shift = given(name, bias, type, channels);
+  const bool has_running = running_mean.has_value() && running_mean->defined() &&
+                           running_variance.has_value() && running_variance->defined();
+  TORCH_CHECK(training || has_running,
+              "Expected running_mean and running_var to be defined when training=False");
+  const at::Tensor y = make(x.sizes(), type);
+  const at::Tensor mean = make({channels}, type);
+  const at::Tensor reciprocal = make({channels}, type);
+  const auto run = [&](const at::Tensor& old_mean, const at::Tensor& old_variance) {
+    with_real(type, [&](auto zero) {
+      using Real = decltype(zero);
+      numeric::batch_norm_forward<Real> work;
+      work.batch = x.size(0);
+      work.channels = channels;
+      work.size = product(x.sizes(), 2, x.dim());
+      work.epsilon = epsilon;
+      work.momentum = momentum;
+      work.training = training;
+      work.x = read<Real>(from);
+      work.weight = read<Real>(scale);
+      work.bias = read<Real>(shift);
+      work.running_mean = write<Real>(old_mean);
+      work.running_variance = write<Real>(old_variance);
+      work.y = write<Real>(y);
+      work.mean = write<Real>(mean);
+      work.reciprocal = write<Real>(reciprocal);
+      numeric::batch_norm(work, executor());
+    });
+  };
+  if (has_running && training) {
+    const in_place new_mean(name, *running_mean, type);
+    const in_place new_variance(name, *running_variance, type);
+    run(new_mean.work(), new_variance.work());
+    new_mean.finish();
+    new_variance.finish();
+  } else if (has_running) {
+    run(given(name, running_mean, type, channels), given(name, running_variance, type, channels));
+  } else {
+    run({}, {});
+  }
+  const at::Tensor out = rounded_to(y, x.scalar_type()).contiguous(x.suggest_memory_format());
+  // Like torch: out of training nothing is saved.
+  if (!training) return {out, make({0}, type), make({0}, type)};
+  return {out, mean, reciprocal};
+}
+
+three batch_norm_backward(const at::Tensor& dy, const at::Tensor& x, const optional_tensor& weight,
+                          const optional_tensor& running_mean,
+                          const optional_tensor& running_variance,
+                          const optional_tensor& saved_mean,
+                          const optional_tensor& saved_reciprocal, bool training, double epsilon,
+                          mask wanted) {
+  const char* name = "native_batch_norm_backward";
+  const std::int64_t channels = x.size(1);
+  const c10::ScalarType type = compute_type(name, x.scalar_type());
+  const at::Tensor gradient = row_major(name, dy, type);
+  const at::Tensor from = row_major(name, x, type);
+  const at::Tensor scale = given(name, weight, type, channels);
+  const at::Tensor centre = given(name, training ? saved_mean : running_mean, type, channels);
+  at::Tensor factor = given(name, training ? saved_reciprocal : running_variance, type, channels);
+  TORCH_CHECK(centre.defined() && factor.defined(), name, ": the statistics are missing");
+  if (!training) factor = (factor + epsilon).sqrt().reciprocal();
+  const at::Tensor dx = make_if(wanted[0], x.sizes(), type);
+  const at::Tensor dweight = make_if(wanted[1], {channels}, type);
+  const at::Tensor dbias = make_if(wanted[2], {channels}, type);
+  with_real(type, [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::batch_norm(
+        numeric::batch_norm_backward<Real>{
+            x.size(0), channels, product(x.sizes(), 2, x.dim()), training, read<Real>(gradient),
+            read<Real>(from), read<Real>(centre), read<Real>(factor), read<Real>(scale),
+            write<Real>(dx), write<Real>(dweight), write<Real>(dbias)},
+        executor());
+  });
+  const at::Tensor out = as_type_of(dx, x);
+  return {out.defined() ? out.contiguous(x.suggest_memory_format()) : out,
+          as_type_of(dweight, weight), as_type_of(dbias, weight)};
+}
+
+three batch_norm_legit(const at::Tensor& x, const optional_tensor& weight,
+                       const optional_tensor& bias, at::Tensor& running_mean,
+                       at::Tensor& running_variance, bool training, double momentum,
+                       double epsilon) {
+  return batch_norm(x, weight, bias, running_mean, running_variance, training, momentum, epsilon);
+}
+
+three batch_norm_legit_no_stats(const at::Tensor& x, const optional_tensor& weight,
+                                const optional_tensor& bias, bool training, double momentum,
+                                double epsilon) {
+  return batch_norm(x, weight, bias, {}, {}, training, momentum, epsilon);
+}
+
+four batch_norm_with_update(const at::Tensor& x, const optional_tensor& weight,
+                            const optional_tensor& bias, at::Tensor& running_mean,
+                            at::Tensor& running_variance, double momentum, double epsilon) {
+  auto [y, mean, reciprocal] =
+      batch_norm(x, weight, bias, running_mean, running_variance, true, momentum, epsilon);
+  return {y, mean, reciprocal, make({0}, at::kByte)};
+}
+
+three batch_norm_backward_with_reserve(const at::Tensor& dy, const at::Tensor& x,
+                                       const at::Tensor& weight,
+                                       const optional_tensor& running_mean,
+                                       const optional_tensor& running_variance,
+                                       const optional_tensor& saved_mean,
+                                       const optional_tensor& saved_reciprocal, bool training,
+                                       double epsilon, mask wanted, const at::Tensor&) {
+  return batch_norm_backward(dy, x, weight, running_mean, running_variance, saved_mean,
+                             saved_reciprocal, training, epsilon, wanted);
+}
+
+std::tuple<at::Tensor, at::Tensor> weight_norm(const at::Tensor& v, const at::Tensor& g,
+                                               std::int64_t dim) {
+  const at::Tensor norms = at::norm_except_dim(v, 2, dim);
+  return {v * (g / norms), norms};
+}
+
+std::tuple<at::Tensor, at::Tensor> weight_norm_backward(const at::Tensor& gradient,
+                                                        const at::Tensor& v, const at::Tensor& g,
+                                                        const at::Tensor& norms, std::int64_t dim) {
+  return at::_weight_norm_differentiable_backward(gradient, v, g, norms, dim);
+}
+
+at::Tensor renorm(const at::Tensor& x, const at::Scalar& p, std::int64_t dim,
+                  const at::Scalar& largest) {
+  dim = c10::maybe_wrap_dim(dim, x.dim());
+  sizes others;
+  for (std::int64_t axis = 0; axis < x.dim(); ++axis) {
+    if (axis != dim) others.push_back(axis);
+  }
+  const at::Tensor norms = at::linalg_vector_norm(x, p, c10::IntArrayRef(others), /*keepdim=*/true);
+  const double limit = largest.toDouble();
+  return at::where(norms > limit, x * (limit / (norms + 1e-7)), x);
+}
+
+}  // namespace
+
+void register_normalization(registrar& r) {
+  const char* note = "mean and variance by the tree of docs/reduction.md; docs/neural_operators.md";
+  r.kernel("native_layer_norm", TORCH_FN(layer_norm), note);
+  r.kernel("native_layer_norm_backward", TORCH_FN(layer_norm_backward), note);
+  r.kernel("native_group_norm", TORCH_FN(group_norm), note);
+  r.kernel("native_group_norm_backward", TORCH_FN(group_norm_backward), note);
+  r.kernel("native_batch_norm", TORCH_FN(batch_norm), note);
+  r.derived("native_batch_norm", {"native_batch_norm.out"});
+  r.kernel("native_batch_norm_backward", TORCH_FN(batch_norm_backward), note);
+  r.kernel("_native_batch_norm_legit", TORCH_FN(batch_norm_legit), note);
+  r.derived("_native_batch_norm_legit", {"_native_batch_norm_legit.out"});
+  r.kernel("_native_batch_norm_legit.no_stats", TORCH_FN(batch_norm_legit_no_stats), note);
+  r.derived("_native_batch_norm_legit.no_stats", {"_native_batch_norm_legit.no_stats_out"});
+  r.kernel("_batch_norm_with_update", TORCH_FN(batch_norm_with_update), note);
+  r.derived("_batch_norm_with_update", {"_batch_norm_with_update.out"});
+  r.kernel("batch_norm_backward", TORCH_FN(batch_norm_backward_with_reserve), note);
+  r.composed({"_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
+              "_batch_norm_with_update_functional", "_batch_norm_no_update"},
+             "another form of batch normalisation");
+  r.refused({"batch_norm_update_stats"}, "use torch.nn.BatchNorm1d and its relatives");
+  r.kernel("_weight_norm_interface", TORCH_FN(weight_norm), "v (g / norm)");
+  r.kernel("_weight_norm_interface_backward", TORCH_FN(weight_norm_backward),
+           "torch's composition for second derivatives");
+  r.kernel("renorm", TORCH_FN(renorm), "x (max_norm / (norm + 1e-7)) where the norm is larger");
+  r.derived("renorm", {"renorm.out", "renorm_"});
+}
+
+}  // namespace potl::libtorch::dispatch

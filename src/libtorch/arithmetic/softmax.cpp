@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax, its logarithm and the logarithm of the sum of exponentials.
+#include <algorithm>
+
+#include <c10/core/WrapDimMinimal.h>
+
+#include <potl/numeric/softmax.hpp>
+
+#include "real.hpp"
+#include "registrar.hpp"
+
+namespace potl::libtorch::dispatch {
+namespace {
+
+using numeric::reduction_shape;
+
+reduction_shape along(const at::Tensor& x, std::int64_t dim) {
+  if (x.dim() == 0) return {1, 1, 1};
+  return {product(x.sizes(), 0, dim), x.size(dim), product(x.sizes(), dim + 1, x.dim())};
+}
+
+enum class kind { softmax, log_softmax };
+
+template <kind Kind>
+at::Tensor forward(const at::Tensor& x, std::int64_t dim, bool half_to_float) {
+  const char* name = Kind == kind::softmax ? "_softmax" : "_log_softmax";
+  TORCH_CHECK(!half_to_float, name, ": half to float conversion is not supported on CPU");
+  const c10::ScalarType type = compute_type(name, x.scalar_type());
+  const reduction_shape shape = along(x, c10::maybe_wrap_dim(dim, x.dim()));
+  const at::Tensor from = row_major(name, x, type);
+  const at::Tensor y = make(x.sizes(), type);
+  if (x.numel() != 0) {
+    with_real(type, [&](auto zero) {
+      using Real = decltype(zero);
+      const Real* in = from.const_data_ptr<Real>();
+      Real* out = y.mutable_data_ptr<Real>();
+      Kind == kind::softmax ? numeric::softmax(shape, in, out, executor())
+                            : numeric::log_softmax(shape, in, out, executor());
+    });
+  }
+  return rounded_to(y, x.scalar_type());
+}
+
+template <kind Kind>
+at::Tensor backward(const at::Tensor& dy, const at::Tensor& y, std::int64_t dim,
+                    c10::ScalarType input_type) {
+  const char* name =
+      Kind == kind::softmax ? "_softmax_backward_data" : "_log_softmax_backward_data";
+  TORCH_CHECK(dy.sizes() == y.sizes(), name, ": the gradient has shape ", dy.sizes(),
+              ", the output ", y.sizes());
+  const c10::ScalarType type = compute_type(name, dy.scalar_type());
+  const reduction_shape shape = along(y, c10::maybe_wrap_dim(dim, y.dim()));
+  const at::Tensor gradient = row_major(name, dy, type);
+  const at::Tensor output = row_major(name, y, type);
+  const at::Tensor dx = make(y.sizes(), type);
+  if (y.numel() != 0) {
+    with_real(type, [&](auto zero) {
+      using Real = decltype(zero);
+      const Real* of_output = gradient.const_data_ptr<Real>();
+      const Real* in = output.const_data_ptr<Real>();
+      Real* out = dx.mutable_data_ptr<Real>();
+      Kind == kind::softmax ? numeric::softmax_backward(shape, of_output, in, out, executor())
+                            : numeric::log_softmax_backward(shape, of_output, in, out, executor());
+    });
+  }
+  return rounded_to(dx, input_type);
+}
+
+at::Tensor logsumexp(const at::Tensor& x, c10::IntArrayRef dims, bool keepdim) {
+  const char* name = "logsumexp";
+  const c10::ScalarType type = compute_type(name, x.scalar_type());
+  const std::int64_t count = x.dim();
+  std::vector<bool> reduced(static_cast<std::size_t>(count), dims.empty());
+  for (const std::int64_t dim : dims) {
+    const std::int64_t wrapped = c10::maybe_wrap_dim(dim, count);
+    if (count > 0) reduced[static_cast<std::size_t>(wrapped)] = true;
+  }
+  // The reduced dimensions last, in their order.
+  sizes order, kept, with_ones;
+  std::int64_t terms = 1;
+  for (const bool wanted : {false, true}) {
+    for (std::int64_t dim = 0; dim < count; ++dim) {
+      if (reduced[static_cast<std::size_t>(dim)] != wanted) continue;
+      order.push_back(dim);
+      if (wanted) terms *= x.size(dim);
+    }
+  }
+  for (std::int64_t dim = 0; dim < count; ++dim) {
+    const bool gone = reduced[static_cast<std::size_t>(dim)];
+    if (!gone) kept.push_back(x.size(dim));
+    with_ones.push_back(gone ? 1 : x.size(dim));
+  }
+  const at::Tensor from = row_major(name, x.permute(order), type);
+  const at::Tensor y = make(keepdim ? with_ones : kept, type);
+  with_real(type, [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::logsumexp({y.numel(), terms, 1}, from.const_data_ptr<Real>(),
+                       y.mutable_data_ptr<Real>(), executor());
+  });
+  return rounded_to(y, result_type(x));
+}
+
+}  // namespace
+
+void register_softmax(registrar& r) {
+  const char* note = "the exact maximum, potl's exp, the tree of docs/reduction.md, one division";
+  r.kernel("_softmax", TORCH_FN(forward<kind::softmax>), note);
+  r.derived("_softmax", {"_softmax.out"});
+  r.kernel("_softmax_backward_data", TORCH_FN(backward<kind::softmax>), "y (dy - T(dy y))");
+  r.derived("_softmax_backward_data", {"_softmax_backward_data.out"});
+  const char* log = "(x - m) - log(T(exp(x - m))), m the exact maximum";
+  r.kernel("_log_softmax", TORCH_FN(forward<kind::log_softmax>), log);
+  r.derived("_log_softmax", {"_log_softmax.out"});
+  r.kernel("_log_softmax_backward_data", TORCH_FN(backward<kind::log_softmax>),
+           "dy - exp(y) T(dy)");
+  r.derived("_log_softmax_backward_data", {"_log_softmax_backward_data.out"});
+  r.kernel("logsumexp", TORCH_FN(logsumexp), "m + log(T(exp(x - m))), m the exact maximum");
+  r.derived("logsumexp", {"logsumexp.out"});
+  r.composed({"_safe_softmax"}, "_softmax; 0 where a row is -inf");
+  r.refused({"_masked_softmax", "_masked_softmax_backward"},
+            "use masked_fill with -inf, and torch.softmax");
+}
+
+}  // namespace potl::libtorch::dispatch
