@@ -35,6 +35,7 @@
 #include <potl/numeric/binomial.hpp>
 #include <potl/numeric/combine.hpp>
 #include <potl/numeric/convolution.hpp>
+#include <potl/numeric/convolution_operands.hpp>
 #include <potl/numeric/distance.hpp>
 #include <potl/numeric/elementwise.hpp>
 #include <potl/numeric/exact_sum.hpp>

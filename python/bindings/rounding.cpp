@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rounding log for Python: sessions, bytes, proofs.
 #include <potl/numeric/gemm.hpp>
-#include <potl/numeric/rounding_session.hpp>
 #include <potl/numeric/rounding_threshold.hpp>
 
 #include <cstring>
 
 #include "bindings.hpp"
+#include "rounding_session.hpp"
 
 namespace potl::python {
 namespace {
@@ -49,50 +49,6 @@ rounding_log log_of(int bits, std::uint64_t values, const py::iterable& entries)
   return out;
 }
 
-py::dict dict_of(const log_rejection& rejection) {
-  py::dict out;
-  out["fault"] = to_string(rejection.fault);
-  out["message"] = rejection.message;
-  out["proof"] = rejection.proof ? py::object(to_bytes(encode(*rejection.proof))) : py::none();
-  return out;
-}
-
-py::dict dict_of(const step_audit& audit) {
-  py::dict out;
-  out["step"] = audit.step;
-  out["values"] = audit.values;
-  out["entries"] = audit.entries;
-  out["own_ties"] = audit.own_ties;
-  out["corrections"] = audit.corrections;
-  out["exact_dots"] = audit.exact_dots;
-  out["moved_l2"] = audit.moved_l2;
-  out["reachable_l2"] = audit.reachable_l2;
-  out["reachable_linf"] = audit.reachable_linf;
-  out["bias_p_value"] = audit.bias_p_value;
-  out["rejected"] = audit.rejected;
-  py::list rejections;
-  for (const log_rejection& each : audit.rejections) rejections.append(dict_of(each));
-  out["rejections"] = rejections;
-  return out;
-}
-
-py::dict dict_of(const step_log& log) {
-  py::dict out;
-  out["step"] = log.step;
-  out["bytes"] = to_bytes(log.bytes);
-  out["digest"] = to_bytes(log.content);
-  out["values"] = log.values;
-  out["entries"] = log.entries;
-  return out;
-}
-
-log_role role_of(const std::string& name) {
-  if (name == "trainer") return log_role::trainer;
-  if (name == "auditor") return log_role::auditor;
-  if (name == "none") return log_role::none;
-  throw exception({errc::usage, "a role is \"trainer\", \"auditor\" or \"none\"", ""});
-}
-
 /// a * b into c under the session's rounding, then logged or corrected.
 void multiply(rounding_session& session, const std::string& kind, const py::buffer& a,
               const py::buffer& b, const py::buffer& c) {
@@ -105,47 +61,6 @@ void multiply(rounding_session& session, const std::string& kind, const py::buff
   const auto ties = gemm_log64(left, right, row_major(results.data(), left.rows, right.columns),
                                log64_options{session.bits(), session.order()}, inline_executor());
   session.apply(kind, results, ties, matrix_operands(left, right));
-}
-
-py::dict counts_of(const rounding_session& session) {
-  py::dict out;
-  for (const auto& [kind, counts] : session.counts()) {
-    py::dict each;
-    each["values"] = counts.values;
-    each["ties"] = counts.ties;
-    each["corrections"] = counts.corrections;
-    out[py::str(kind)] = each;
-  }
-  return out;
-}
-
-void bind_session(py::module_& module) {
-  py::class_<rounding_session>(module, "RoundingSession", py::module_local())
-      .def(py::init([](const std::string& role, int bits, std::uint64_t order, double alarm) {
-             return rounding_session({role_of(role), bits, order, alarm});
-           }),
-           py::arg("role"), py::kw_only(), py::arg("bits") = 32, py::arg("order") = 0,
-           py::arg("false_alarm") = 1e-9)
-      .def(
-          "begin_step",
-          [](rounding_session& self, std::uint64_t step, const py::object& log,
-             const py::object& committed) {
-            if (log.is_none()) {
-              self.begin_step(step);
-              return;
-            }
-            const readable_buffer bytes(log);
-            std::optional<digest> bound;
-            if (!committed.is_none()) bound = to_digest(committed);
-            self.begin_step(step, bytes.bytes(), bound);
-          },
-          py::arg("step"), py::kw_only(), py::arg("log") = py::none(),
-          py::arg("committed") = py::none())
-      .def("multiply", &multiply, py::arg("kind"), py::arg("a"), py::arg("b"), py::arg("out"))
-      .def("end_step", [](rounding_session& self) { return dict_of(self.end_step()); })
-      .def("end_audit", [](rounding_session& self) { return dict_of(self.end_audit()); })
-      .def("cancel_step", &rounding_session::cancel_step)
-      .def_property_readonly("counts", &counts_of);
 }
 
 /// The third party has the operands: `operands(position)` gives both rows.
@@ -241,7 +156,8 @@ void bind_rounding(py::module_& module) {
   module.def("referee_rounding", &judge, py::arg("proof"), py::kw_only(), py::arg("committed"),
              py::arg("bits"), py::arg("values"), py::arg("operands"),
              py::arg("false_alarm") = 1e-9);
-  bind_session(module);
+  bind_rounding_session(module).def("multiply", &multiply, py::arg("kind"), py::arg("a"),
+                                    py::arg("b"), py::arg("out"));
   bind_published(module);
 }
 

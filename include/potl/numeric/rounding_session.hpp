@@ -40,6 +40,7 @@
 #include <vector>
 
 #include <potl/core/digest.hpp>
+#include <potl/numeric/gemm.hpp>
 #include <potl/numeric/matrix.hpp>
 #include <potl/numeric/rounding.hpp>
 #include <potl/numeric/rounding_log.hpp>
@@ -62,6 +63,9 @@ using element_operands =
 
 /// Element (row, column) of a * b. The matrices must outlive the call that uses it.
 element_operands matrix_operands(matrix<const float> a, matrix<const float> b);
+/// The same for many products; the index is that of the batched gemm_log64.
+element_operands matrix_operands(const gemm_batch& batch, matrix<const float> a,
+                                 matrix<const float> b);
 
 struct step_log {
   std::uint64_t step = 0;

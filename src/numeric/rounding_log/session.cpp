@@ -5,6 +5,7 @@
 #include <utility>
 
 namespace potl::numeric {
+
 element_operands matrix_operands(matrix<const float> a, matrix<const float> b) {
   return [a, b](std::uint64_t index, std::vector<float>& row, std::vector<float>& column) {
     const auto i = static_cast<std::int64_t>(index) / b.columns;
@@ -15,6 +16,18 @@ element_operands matrix_operands(matrix<const float> a, matrix<const float> b) {
       row[static_cast<std::size_t>(k)] = a(i, k);
       column[static_cast<std::size_t>(k)] = b(k, j);
     }
+  };
+}
+
+element_operands matrix_operands(const gemm_batch& batch, matrix<const float> a,
+                                 matrix<const float> b) {
+  return [batch, a, b](std::uint64_t index, std::vector<float>& row, std::vector<float>& column) {
+    const auto size = static_cast<std::uint64_t>(a.rows * b.columns);
+    const auto product = static_cast<std::int64_t>(index / size);
+    matrix<const float> left = a, right = b;
+    left.data += product * batch.a_stride;
+    right.data += product * batch.b_stride;
+    matrix_operands(left, right)(index % size, row, column);
   };
 }
 

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// RoundingSession for Python, in every module that computes: potl._core has products of its own,
+// potl._torch feeds a session from torch's operators.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <potl/numeric/rounding_session.hpp>
+
+#include "bindings.hpp"
+
+namespace potl::python {
+
+inline py::dict dict_of(const numeric::log_rejection& rejection) {
+  py::dict out;
+  out["fault"] = to_string(rejection.fault);
+  out["message"] = rejection.message;
+  out["proof"] = rejection.proof ? py::object(to_bytes(encode(*rejection.proof))) : py::none();
+  return out;
+}
+
+inline py::dict dict_of(const numeric::step_audit& audit) {
+  py::dict out;
+  out["step"] = audit.step;
+  out["values"] = audit.values;
+  out["entries"] = audit.entries;
+  out["own_ties"] = audit.own_ties;
+  out["corrections"] = audit.corrections;
+  out["exact_dots"] = audit.exact_dots;
+  out["moved_l2"] = audit.moved_l2;
+  out["reachable_l2"] = audit.reachable_l2;
+  out["reachable_linf"] = audit.reachable_linf;
+  out["bias_p_value"] = audit.bias_p_value;
+  out["rejected"] = audit.rejected;
+  py::list rejections;
+  for (const numeric::log_rejection& each : audit.rejections) rejections.append(dict_of(each));
+  out["rejections"] = rejections;
+  return out;
+}
+
+inline py::dict dict_of(const numeric::step_log& log) {
+  py::dict out;
+  out["step"] = log.step;
+  out["bytes"] = to_bytes(log.bytes);
+  out["digest"] = to_bytes(log.content);
+  out["values"] = log.values;
+  out["entries"] = log.entries;
+  return out;
+}
+
+inline numeric::log_role role_of(const std::string& name) {
+  if (name == "trainer") return numeric::log_role::trainer;
+  if (name == "auditor") return numeric::log_role::auditor;
+  if (name == "none") return numeric::log_role::none;
+  throw exception({errc::usage, "a role is \"trainer\", \"auditor\" or \"none\"", ""});
+}
+
+inline py::dict counts_of(const numeric::rounding_session& session) {
+  py::dict out;
+  for (const auto& [kind, counts] : session.counts()) {
+    py::dict each;
+    each["values"] = counts.values;
+    each["ties"] = counts.ties;
+    each["corrections"] = counts.corrections;
+    out[py::str(kind)] = each;
+  }
+  return out;
+}
+
+/// The caller may add methods of its own.
+inline py::class_<numeric::rounding_session> bind_rounding_session(py::module_& module) {
+  return py::class_<numeric::rounding_session>(module, "RoundingSession", py::module_local())
+      .def(py::init([](const std::string& role, int bits, std::uint64_t order, double alarm) {
+             return numeric::rounding_session({role_of(role), bits, order, alarm});
+           }),
+           py::arg("role"), py::kw_only(), py::arg("bits") = 32, py::arg("order") = 0,
+           py::arg("false_alarm") = 1e-9)
+      .def(
+          "begin_step",
+          [](numeric::rounding_session& self, std::uint64_t step, const py::object& log,
+             const py::object& committed) {
+            if (log.is_none()) {
+              self.begin_step(step);
+              return;
+            }
+            const readable_buffer bytes(log);
+            std::optional<digest> bound;
+            if (!committed.is_none()) bound = to_digest(committed);
+            self.begin_step(step, bytes.bytes(), bound);
+          },
+          py::arg("step"), py::kw_only(), py::arg("log") = py::none(),
+          py::arg("committed") = py::none())
+      .def("end_step", [](numeric::rounding_session& self) { return dict_of(self.end_step()); })
+      .def("end_audit", [](numeric::rounding_session& self) { return dict_of(self.end_audit()); })
+      .def("cancel_step", &numeric::rounding_session::cancel_step)
+      .def_property_readonly("counts", &counts_of);
+}
+
+}  // namespace potl::python

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types of potl._core, continued: reproducible arithmetic and rounding logs. No module of its own:
+everything here is in potl._core.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+WritableBuffer: TypeAlias = Any  # contiguous float32, float64, int64 or uint8
+Matrix: TypeAlias = Any  # two-dimensional float32 (float64 for gemm_ord64), any strides
+
+class ThreadPool:
+    """Threads for kernels, the calling one included."""
+
+    def __init__(self, threads: int) -> None: ...
+
+def processor_isa() -> str:
+    """The best of portable, avx2, avx512 and vnni that the processor has."""
+
+def active_isa() -> str:
+    """The level whose kernels run: the processor's, capped by POTL_ISA or cap_isa."""
+
+def cap_isa(level: str) -> str:
+    """Caps the level for the whole process; returns what is active then. For tests and
+    benchmarks.
+    """
+
+def gemm(mode: str, a: Matrix, b: Matrix, c: Matrix, pool: ThreadPool | None = None) -> None:
+    """c = a @ b in "ord32", "cr32", "xint24" or "xint16". UsageError when shapes do not fit."""
+
+def gemm_ord64(a: Matrix, b: Matrix, c: Matrix, pool: ThreadPool | None = None) -> None:
+    """c = a @ b in float64, by the chain of "ord32"."""
+
+def gemm_log64(
+    a: Matrix,
+    b: Matrix,
+    c: Matrix,
+    bits: int = 32,
+    order: int = 0,
+    pool: ThreadPool | None = None,
+) -> list[tuple[int, float, float]]:
+    """c = a @ b, rounded to `bits` bits; (index, value, window) of what is near a tie."""
+
+class Convolver:
+    """A convolution of contiguous float32 buffers in one mode, with threads of its own. Sizes are
+    depth, height and width. UsageError when a buffer has another size.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        *,
+        batch: int,
+        in_channels: int,
+        out_channels: int,
+        groups: int,
+        input_size: list[int],
+        kernel: list[int],
+        stride: list[int],
+        padding: list[int],
+        dilation: list[int],
+        threads: int,
+    ) -> None: ...
+    @property
+    def output(self) -> list[int]: ...
+    def forward(self, x: Any, w: Any, y: Any) -> None:
+        """Writes y[batch, out_channels, *output]."""
+    def input_gradient(self, dy: Any, w: Any, dx: Any) -> None:
+        """Writes dx[batch, in_channels, *input]."""
+    def weight_gradient(self, x: Any, dy: Any, dw: Any) -> None:
+        """Writes dw[out_channels, in_channels / groups, *kernel]."""
+
+class RoundingSession:
+    """log64 over a training, for one side: `role` is "trainer", "auditor" or "none"."""
+
+    def __init__(
+        self, role: str, *, bits: int = 32, order: int = 0, false_alarm: float = 1e-9
+    ) -> None: ...
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Values, near ties and corrections since the session began, by kind of operator."""
+
+    def begin_step(
+        self, step: int, *, log: Buffer | None = None, committed: Buffer | None = None
+    ) -> None:
+        """An auditor gives the trainer's log and the digest in the step's leaf, if any."""
+
+    def multiply(self, kind: str, a: Matrix, b: Matrix, out: Matrix) -> None:
+        """out = a b for contiguous float32 matrices; an auditor's result is what the log says."""
+
+    def end_step(self) -> dict[str, Any]:
+        """The trainer's log: step, bytes, digest, values, entries."""
+
+    def end_audit(self) -> dict[str, Any]:
+        """The auditor's findings; "rejections" have a fault, a message and a proof or None."""
+
+    def cancel_step(self) -> None: ...
+
+def round_to_bits(values: Any, out: WritableBuffer, *, bits: int) -> None:
+    """float64 values rounded to the grid of `bits` bits, as float32."""
+
+def encode_rounding_log(
+    *, bits: int, values: int, entries: Iterable[tuple[int, bool]]
+) -> bytes: ...
+def decode_rounding_log(log: Buffer, /) -> dict[str, Any]:
+    """bits, values, entries; MalformedError unless it is the one encoding of a log."""
+
+def rounding_log_digest(log: Buffer, /) -> bytes: ...
+def referee_rounding(
+    proof: Buffer,
+    *,
+    committed: Buffer | None,
+    bits: int,
+    values: int,
+    operands: Callable[[int], tuple[Any, Any]],
+    false_alarm: float = 1e-9,
+) -> None:
+    """Returns when the proof shows fraud; MismatchError when it does not. `operands(position)`
+    gives the rows of operands that the third party has itself.
+    """
+
+def pack_rounding_log(*, bits: int, values: int, entries: Iterable[tuple[int, bool]]) -> bytes:
+    """The published form: five ternary symbols per byte."""
+
+def unpack_rounding_log(packed: Buffer, *, bits: int, values: int) -> list[tuple[int, bool]]: ...
+def search_threshold(trainer: Any, auditor: Any, *, bits: int) -> dict[str, Any]:
+    """The published threshold for float64 values of both: tau, mismatches, uncovered, logged."""
