@@ -54,14 +54,18 @@ def _options(
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        given = sys.argv[1:] if arguments is None else list(arguments)
         value = typer.main.get_command(app).main(
             args=given, prog_name="potl", standalone_mode=False
         )
         code = value if isinstance(value, int) else 0
         sys.stdout.flush()
     except _cli_result.UsageProblem as error:
+        # The parser stopped before it knew of --json.
+        options = given[: given.index("--")] if "--" in given else given
+        if "--json" in options:
+            return _cli_result.failed(error, sys.stdout)
         with contextlib.suppress(OSError):
             error.show()  # type: ignore[attr-defined]
         return _cli_result.USAGE

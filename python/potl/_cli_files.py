@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -114,43 +114,27 @@ def _prune(
     """Remove checkpoints so that a run fits a disk budget and stays verifiable.
 
     Never removes more than the job's longest allowed segment permits: a run that cannot be made
-    small enough stays as it is, and the command says so.
+    small enough stays as it is, and the command says so. By default that segment is one checkpoint
+    interval and nothing can go: make the job with --max-segment to leave room.
     """
-    from . import _core
-    from ._errors import UsageError
+    from ._prune import prune
 
-    budget = parse_size(max_bytes)
-    if not run.is_dir():
-        raise UsageError(f"there is no run directory {run}", "")
-    plan = _core.prune_plan(str(run), max_bytes=budget)
-    removed = [_inside(run, name) for name in plan["remove"]]
-    if not dry_run:
-        for path in removed:
-            path.unlink()
-    document = {**plan, "removed": not dry_run}
+    done = prune(run, max_bytes=parse_size(max_bytes), dry_run=dry_run)
+    document = {
+        "remove": list(done.removed),
+        "keep": list(done.kept),
+        "bytes": done.bytes,
+        "segment": done.segment,
+        "removed": done.applied,
+    }
 
     def show(console: Console) -> None:
-        _show_plan(plan, console, dry_run=dry_run)
+        verb = "removed" if done.applied else "would remove"
+        for name in done.removed:
+            console.print(f"{verb} {printable(name)}")
+        console.print(
+            f"{verb} {number(len(done.removed))} checkpoints, kept {number(len(done.kept))}: "
+            f"{size(done.bytes)}, longest segment {number(done.segment)} steps"
+        )
 
     return Result(document=document, show=show)
-
-
-def _inside(run: Path, name: str) -> Path:
-    path = run / name
-    if path.resolve().parent.parent != run.resolve() or path.is_symlink():
-        from ._errors import InternalError
-
-        raise InternalError(
-            f"the plan names {printable(name)}, which is no checkpoint of {run}", ""
-        )
-    return path
-
-
-def _show_plan(plan: dict[str, Any], console: Console, *, dry_run: bool) -> None:
-    verb = "would remove" if dry_run else "removed"
-    for name in plan["remove"]:
-        console.print(f"{verb} {printable(name)}")
-    console.print(
-        f"{verb} {number(len(plan['remove']))} checkpoints, kept {number(len(plan['keep']))}: "
-        f"{size(plan['bytes'])}, longest segment {number(plan['segment'])} steps"
-    )

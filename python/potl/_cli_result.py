@@ -89,7 +89,7 @@ def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
             try:
                 result = work()
             except BaseException as error:
-                return _failed(error, out if json else None, debug=debug)
+                return failed(error, out if json else None, debug=debug)
             if json:
                 print(_text_of(result.document), file=out)
             else:
@@ -97,9 +97,9 @@ def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
             out.flush()
             return result.exit_code
     except SystemExit:  # what rich makes of a closed pipe, with the exit code of a rejection
-        return _failed(BrokenPipeError("nobody reads the output"), None, debug=debug)
+        return failed(BrokenPipeError("nobody reads the output"), None, debug=debug)
     except BaseException as error:  # printing failed: full disk, interrupt
-        return _failed(error, None, debug=debug)
+        return failed(error, None, debug=debug)
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -139,7 +139,8 @@ def describe(error: BaseException) -> tuple[str, str]:
     return printable(message), printable(remedy) if isinstance(remedy, str) else ""
 
 
-def _failed(error: BaseException, machine: TextIO | None, *, debug: bool) -> int:
+def failed(error: BaseException, machine: TextIO | None, *, debug: bool = False) -> int:
+    """Prints what went wrong, to `machine` as JSON too, and returns the exit code."""
     code = exit_code_of(error)
     message, remedy = describe(error)
     # A closed pipe may be the reason for being here.

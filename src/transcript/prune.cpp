@@ -103,6 +103,17 @@ prune_plan keep_with(const run_to_prune& what, std::uint64_t segment) {
   return out;
 }
 
+// The agreement cannot be changed any more; the next one can.
+std::string remedy_for(const job& agreed) {
+  const std::string longest = std::to_string(agreed.max_segment);
+  if (agreed.max_segment > agreed.checkpoint_every) {
+    return "the job allows segments of at most " + longest + " steps (max_segment)";
+  }
+  return "the job allows segments of at most " + longest +
+         " steps, the distance of its checkpoints, so that none may go: the next job can be made "
+         "with a max_segment of several checkpoint_every";
+}
+
 // Nothing of the effective history goes: only what a crash left.
 prune_plan keep_all(const run_to_prune& what) {
   prune_plan out = keep_with(what, 0);
@@ -125,7 +136,7 @@ result<prune_plan> plan_prune(const std::string& directory, std::uint64_t max_by
     return error{errc::usage,
                  "the run cannot be made smaller than " + std::to_string(least.bytes) +
                      " bytes and stay verifiable",
-                 "the job allows segments of at most " + std::to_string(longest) + " steps"};
+                 remedy_for(loaded->agreed)};
   }
   // The shortest segments that fit. Longer ones never need more files.
   std::uint64_t low = 0;

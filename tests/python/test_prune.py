@@ -44,6 +44,14 @@ def test_more_than_the_job_allows_is_not_removed(delivery: "tuple[potl.Job, potl
         potl.prune(run.path, max_bytes=1000)
 
 
+def test_a_job_without_room_for_pruning_says_how_the_next_one_gets_it(tmp_path: Path) -> None:
+    job = potl.Job.create(tasks.build, seed=7, checkpoint_every=2)
+    run = potl.record(tasks.build, tmp_path / "run", job=job)
+    with pytest.raises(potl.UsageError) as refused:
+        potl.prune(run.path, max_bytes=size_of(run.path) // 2)
+    assert "max_segment of several checkpoint_every" in refused.value.remedy
+
+
 def test_a_missing_run_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(potl.UsageError, match="no run directory"):
         potl.prune(tmp_path / "nothing", max_bytes=10**9)

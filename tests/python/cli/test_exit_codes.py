@@ -130,6 +130,34 @@ def test_a_command_line_has_its_exit_code(
     assert _cli.run(arguments) == code
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no-such-command", "--json"],
+        ["inspect", "--json"],
+        ["verify", "no/such/run", "--json", "--no-such-flag"],
+        ["prune", ".", "--json", "--max-bytes", "many"],
+        ["prune", ".", "--json"],
+        ["keygen", "a", "b", "--json"],
+    ],
+    ids=str,
+)
+def test_with_json_a_usage_error_of_the_parser_is_a_document(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _cli.run(arguments) == 2
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert document["exit_code"] == 2
+    assert document["error"]["message"]
+    assert err.startswith("potl: ")
+
+
+def test_what_follows_two_dashes_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _cli.run(["keygen", "a", "b", "--", "--json"]) == 2
+    assert capsys.readouterr().out == ""
+
+
 def command_line(*arguments: str, patch: str = "pass", cwd: Path | None = None) -> list[str]:
     """A fresh process that runs `patch` before the command line."""
     script = (
