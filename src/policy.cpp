@@ -63,11 +63,10 @@ std::string capitalised(std::string sentence) {
 // pool smaller, not the cheat: the same segments count here and in the table of the report.
 std::uint64_t segments_needed(replay_strength of, const policy& wanted) {
   std::uint64_t low = std::min(wanted.min_random_segments, of.pool);
-  if (!wanted.probability || !wanted.cheat_fraction) return low;
   std::uint64_t high = of.pool;
   while (low < high) {
     of.sampled = low + (high - low) / 2;
-    if (of.probability(*wanted.cheat_fraction) >= *wanted.probability) {
+    if (of.probability(wanted.cheat_fraction) >= wanted.probability) {
       high = of.sampled;
     } else {
       low = of.sampled + 1;
@@ -104,9 +103,9 @@ std::vector<std::string> obstacles(std::span<const finding> findings, const stan
   if (reached.sampled >= reached.pool || reached.sampled >= needed) return out;
   std::string few =
       text(reached.sampled) + " random segments were judged, the policy asks for " + text(needed);
-  if (wanted.probability && wanted.cheat_fraction) {
-    few += " (to see a cheat in " + percent(*wanted.cheat_fraction) +
-           " of the segments with probability " + text(*wanted.probability) + ")";
+  if (wanted.probability > 0) {
+    few += " (to see a cheat packed into " + percent(wanted.cheat_fraction) +
+           " of the segments with probability " + text(wanted.probability) + ")";
   }
   out.push_back(std::move(few));
   return out;
@@ -119,8 +118,10 @@ std::string accepted_sentence(std::span<const finding> findings) {
       text(reached.segments) +
       " segments were drawn at random and replayed, beside the first and the last";
   if (reached.sampled < reached.pool) {
+    const double seen = reached.probability(0.05);
     out += "; a cheat packed into 5 % of the segments would have been seen with probability " +
-           text(reached.probability(0.05));
+           text(seen);
+    if (!(seen >= 0.5)) out += ", so more likely than not it would have been missed";
   }
   return out + ".";
 }
@@ -134,7 +135,7 @@ std::span<const checks::field<policy>> policy::fields() {
       row{"min_random_segments", &policy::min_random_segments, 1, 1e9, "",
           "randomly drawn segments that must have been judged, at least"},
       row{"probability", &policy::probability, 0, 0.999999999, "",
-          "with which a cheat of cheat_fraction must have been seen"},
+          "with which a cheat of cheat_fraction must have been seen; 0 for no such goal"},
       row{"cheat_fraction", &policy::cheat_fraction, 1e-9, 1, "",
           "share of the segments that such a cheat spoils, at the worst placement"},
   };
@@ -143,12 +144,7 @@ std::span<const checks::field<policy>> policy::fields() {
 }
 
 result<policy> policy::parse(const json_value& from) {
-  result<policy> parsed = checks::parse_options("policy", fields(), from);
-  if (parsed && parsed->probability.has_value() != parsed->cheat_fraction.has_value()) {
-    return error{errc::usage, "policy: probability and cheat_fraction belong together",
-                 "give both or neither"};
-  }
-  return parsed;
+  return checks::parse_options("policy", fields(), from);
 }
 
 policy policy::for_detection(double probability, double cheat_fraction) {
@@ -159,11 +155,8 @@ policy policy::for_detection(double probability, double cheat_fraction) {
 }
 
 std::uint64_t policy::samples(std::uint64_t segments) const noexcept {
-  std::uint64_t out = min_random_segments;
-  if (probability && cheat_fraction) {
-    out = std::max(out, numeric::samples_for(segments, *probability, *cheat_fraction));
-  }
-  return std::min(out, segments);
+  const std::uint64_t out = numeric::samples_for(segments, probability, cheat_fraction);
+  return std::min(std::max(min_random_segments, out), segments);
 }
 
 double replay_strength::probability(double cheat_fraction) const noexcept {

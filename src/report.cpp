@@ -265,9 +265,12 @@ json_value make_report(const checks::run_view* run, std::vector<finding> finding
   if (run != nullptr) {
     out.set("job", job_json(*run));
     out.set("timeline", timeline_json(*run));
-    json_value root;
-    if (run->committed) root = run->commitment.hex();
-    out.set("commitment", json_value::of({{"root", std::move(root)}}));
+    json_value root, size;
+    if (run->committed) {
+      root = run->commitment.hex();
+      size = whole(run->records);
+    }
+    out.set("commitment", json_value::of({{"root", std::move(root)}, {"size", std::move(size)}}));
   }
   return out;
 }

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,10 +19,12 @@
 
 namespace potl {
 
+/// The default goal is the least that is called evidence: twelve random segments reach it in a run
+/// of any length. A probability of 0 asks for min_random_segments alone.
 struct policy {
   std::uint64_t min_random_segments = 1;
-  std::optional<double> probability;
-  std::optional<double> cheat_fraction;
+  double probability = 0.9;
+  double cheat_fraction = 0.2;
 
   static std::span<const checks::field<policy>> fields();
   static result<policy> parse(const json_value& from);

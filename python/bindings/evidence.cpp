@@ -74,7 +74,8 @@ py::bytes digest_at(const evidence& self, std::uint64_t step) {
 
 evidence open_evidence(const std::string& directory, const job_handle* own,
                        std::optional<std::string> commitment, std::vector<std::string> published,
-                       std::vector<std::string> others) {
+                       std::vector<std::string> others,
+                       std::optional<std::uint64_t> max_checkpoint_bytes) {
   evidence_options options;
   options.directory = directory;
   if (own != nullptr) options.client_job = *own->agreed;
@@ -84,6 +85,7 @@ evidence open_evidence(const std::string& directory, const job_handle* own,
   if (commitment) options.commitment = std::move(*commitment);
   options.published = std::move(published);
   options.other_commitments = std::move(others);
+  options.max_checkpoint_bytes = max_checkpoint_bytes;
   py::gil_scoped_release released;
   return evidence::open(options).value();
 }
@@ -111,7 +113,8 @@ void bind_evidence(py::module_& module) {
       .def_static("open", &open_evidence, py::arg("directory"), py::kw_only(),
                   py::arg("job").none(true), py::arg("commitment").none(true),
                   py::arg("published") = std::vector<std::string>{},
-                  py::arg("other_commitments") = std::vector<std::string>{})
+                  py::arg("other_commitments") = std::vector<std::string>{},
+                  py::arg("max_checkpoint_bytes") = py::none())
       .def_property_readonly("job", [](const evidence& self) { return job_handle(self.agreed()); })
       .def_property_readonly("job_is_own", &evidence::job_is_own)
       .def_property_readonly("committed", &evidence::committed)

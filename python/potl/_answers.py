@@ -41,6 +41,7 @@ class Answers:
         workers: int = 0,
         executor: Executor | None = None,
         timeout: float | None = None,
+        max_checkpoint_bytes: int | None = None,
         progress: _progress.Progress = None,
     ) -> None:
         self._evidence = evidence
@@ -62,6 +63,7 @@ class Answers:
                 note=note,
                 task=_executors.task_name(task),
                 timeout=timeout,
+                max_checkpoint_bytes=max_checkpoint_bytes,
             )
         build = _executors.load_task(task) if isinstance(task, str) else task
         agreed = job_of(evidence.job, evidence) if job is None else job

@@ -126,9 +126,12 @@ class Telemetry(Check):
 class Policy:
     """How strong the evidence must be before a run can be accepted.
 
+    The defaults are the least that is called evidence; twelve random segments reach them in a run
+    of any length.
+
     Attributes:
         min_random_segments: Randomly drawn segments that must have been judged, at least.
-        probability: With which a cheat of `cheat_fraction` must have been seen.
+        probability: With which a cheat of `cheat_fraction` must have been seen; 0 for no such goal.
         cheat_fraction: Share of the segments that such a cheat spoils, at the worst placement.
 
     Example:
@@ -137,8 +140,8 @@ class Policy:
     """
 
     min_random_segments: int = 1
-    probability: float | None = None
-    cheat_fraction: float | None = None
+    probability: float = 0.9
+    cheat_fraction: float = 0.2
 
     @staticmethod
     def for_detection(*, probability: float, cheat_fraction: float) -> Policy:
@@ -148,18 +151,16 @@ class Policy:
         return Policy(probability=probability, cheat_fraction=cheat_fraction)
 
     def checks(self, job: _core.Job) -> tuple[Check, ...]:
-        """Telemetry, PEV and as many random replays as this policy needs for a run of `job`."""
-        samples = max(self.min_random_segments, Replay.samples)
-        if self.probability is not None and self.cheat_fraction is not None:
-            segments = -(-job.steps // job.checkpoint_every)
-            samples = max(
-                self.min_random_segments,
-                _core.samples_for(
-                    segments, probability=self.probability, cheat_fraction=self.cheat_fraction
-                ),
-            )
+        """Telemetry, PEV and as many random replays as this policy needs for a run of `job`, and
+        no fewer than `Replay` draws by default.
+        """
+        segments = -(-job.steps // job.checkpoint_every)
+        needed = _core.samples_for(
+            segments, probability=self.probability, cheat_fraction=self.cheat_fraction
+        )
+        samples = max(self.min_random_segments, needed, Replay.samples)
         return Telemetry(), PEV(), Replay(samples=samples)
 
     def options(self) -> dict[str, Any]:
         """All fields, as the verdict takes them."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+        return asdict(self)

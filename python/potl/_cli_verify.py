@@ -79,6 +79,14 @@ def _verify(
     ] = False,
     workers: Annotated[int, typer.Option(help="Processes that replay in parallel.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds that one replay may take.")] = None,
+    max_checkpoint_bytes: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Largest checkpoint that is read. Default: 16 times your own initial state and "
+            "256 MiB.",
+        ),
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit XML.")] = None,
     json: Json = False,
@@ -118,6 +126,7 @@ def _verify(
         ledger=not no_ledger if ledger is None else ledger,
         workers=workers,
         timeout=timeout,
+        max_checkpoint_bytes=max_checkpoint_bytes,
     )
     document = report.document
     if html is not None:

@@ -286,6 +286,7 @@ class Evidence:
         commitment: str | None,
         published: Sequence[str] = (),
         other_commitments: Sequence[str] = (),
+        max_checkpoint_bytes: int | None = None,
     ) -> Evidence: ...
     @property
     def job(self) -> Job: ...
@@ -316,7 +317,9 @@ class Evidence:
     @property
     def log_bytes(self) -> int: ...
     def expect_state_bytes(self, size: int) -> None:
-        """The size of a state of the verifier's own; far larger checkpoints are tampered with."""
+        """The size of a state of the verifier's own; far larger checkpoints are not read
+        (LimitError) unless `max_checkpoint_bytes` says otherwise.
+        """
     def load_state(self, step: int, branch: int | None = None) -> State:
         """MissingError: withheld; MismatchError: tampered; StorageError, LimitError: the verifier's
         own trouble.

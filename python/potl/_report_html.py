@@ -165,7 +165,8 @@ def _facts(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         (
             "Commitment",
             printable(commitment.get("root") or "none"),
-            "Root over all records, signed before the challenge was drawn."
+            f"Root over {printable(commitment.get('size', 'all'))} records, signed before the "
+            "challenge was drawn."
             if commitment.get("root")
             else "Nothing was committed, so the record could still be changed.",
         ),

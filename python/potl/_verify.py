@@ -42,6 +42,7 @@ def verify(
     workers: int = 0,
     executor: Executor | None = None,
     timeout: float | None = None,
+    max_checkpoint_bytes: int | None = None,
     progress: Progress = None,
 ) -> Report:
     """Checks that a run was trained as agreed.
@@ -68,6 +69,8 @@ def verify(
             this process.
         executor: Replays there instead; anything but threads and forked processes.
         timeout: Seconds that one replay may take; beyond it the verdict is at best inconclusive.
+        max_checkpoint_bytes: Largest checkpoint that is read; beyond it the verdict is at best
+            inconclusive. None: 16 times the task's own initial state and 256 MiB.
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
 
     Returns:
@@ -79,6 +82,8 @@ def verify(
         MalformedError: The run, the job or the commitment cannot be read at all.
     """
     began = time.perf_counter()
+    if max_checkpoint_bytes is not None and max_checkpoint_bytes < 0:
+        raise UsageError(f"max_checkpoint_bytes is {max_checkpoint_bytes}", "pass bytes, or None")
     directory = run_directory(run)
     agreed = None if job is None else as_job(job)
     own_job = None if agreed is None else agreed.core
@@ -94,6 +99,7 @@ def verify(
         other_commitments=[
             other for other in (*other_commitments, *known.commitments) if other != note
         ],
+        max_checkpoint_bytes=max_checkpoint_bytes,
     )
     chosen = list(policy.checks(evidence.job) if checks is None else checks)
     with Answers(
@@ -105,6 +111,7 @@ def verify(
         workers=workers,
         executor=executor,
         timeout=timeout,
+        max_checkpoint_bytes=max_checkpoint_bytes,
         progress=progress,
     ) as answers:
         # Drawn only now: the commitment has been read, and nothing of the run can change any more.

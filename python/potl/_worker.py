@@ -25,6 +25,8 @@ class Setup:
         note: Text of the commitment, or None.
         task: "module:function".
         timeout: Seconds that one request may take.
+        max_checkpoint_bytes: Largest checkpoint that is read; None for a multiple of the task's own
+            state.
         threads: Threads that torch uses. The same number as in the parent gives the same bits as in
             the parent.
     """
@@ -34,6 +36,7 @@ class Setup:
     note: str | None
     task: str
     timeout: float | None
+    max_checkpoint_bytes: int | None
     threads: int
 
     @staticmethod
@@ -44,6 +47,7 @@ class Setup:
         note: str | None,
         task: str,
         timeout: float | None,
+        max_checkpoint_bytes: int | None,
     ) -> Setup:
         import torch
 
@@ -53,6 +57,7 @@ class Setup:
             note=note,
             task=task,
             timeout=timeout,
+            max_checkpoint_bytes=max_checkpoint_bytes,
             threads=torch.get_num_threads(),
         )
 
@@ -72,6 +77,7 @@ def fulfil(setup: Setup, request: dict[str, Any]) -> Measurement:
             setup.directory,
             job=None if setup.job is None else _core.Job.parse(setup.job),
             commitment=setup.note,
+            max_checkpoint_bytes=setup.max_checkpoint_bytes,
         )
         build = _executors.load_task(setup.task)
         session = open_unchecked(build, job_of(evidence.job, evidence))

@@ -43,6 +43,7 @@ run_view view_of(const transcript::evidence& run) {
   out.job_is_own = run.job_is_own();
   out.committed = run.committed();
   out.commitment = run.commitment_digest();
+  out.records = run.records();
   out.steps = run.steps();
   out.checkpoints = run.checkpoints();
   out.superseded = run.superseded();

@@ -57,8 +57,9 @@ void audit_recipe(const audit_input& in,
 void audit_finite(const audit_input& in, audit_log& log);  // transcript.finite
 
 /// transcript.withheld for checkpoints; returns those of the effective history that are there.
-std::vector<checkpoint_info> audit_checkpoints(const std::string& directory, const audit_input& in,
-                                               audit_log& log);
+/// An error instead of findings: one of them is a symbolic link (docs/decisions/0008).
+result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& directory,
+                                                       const audit_input& in, audit_log& log);
 /// telemetry.log, if it is what the close record binds.
 std::vector<std::uint8_t> audit_telemetry(const std::string& directory, const audit_input& in,
                                           audit_log& log);

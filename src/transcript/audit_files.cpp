@@ -9,14 +9,15 @@
 namespace potl::transcript {
 namespace {
 
-enum class presence { there, missing, unknown };
+enum class presence { there, missing, link, unknown };
 
 presence look(const std::string& path, std::uint64_t& bytes) {
   std::error_code failed;
   const std::filesystem::file_status about = std::filesystem::symlink_status(path, failed);
   if (about.type() == std::filesystem::file_type::not_found) return presence::missing;
   if (failed) return presence::unknown;
-  // A link or a directory is no checkpoint; a read would refuse it.
+  if (about.type() == std::filesystem::file_type::symlink) return presence::link;
+  // A directory is no checkpoint; a read would refuse it.
   if (about.type() != std::filesystem::file_type::regular) return presence::missing;
   bytes = std::filesystem::file_size(path, failed);
   return failed ? presence::unknown : presence::there;
@@ -26,27 +27,40 @@ struct stored_checkpoints {
   std::vector<checkpoint_info> there;
   std::vector<std::uint64_t> missing_starts;
   bool readable = true;
+  std::string link;  ///< the first that is one; empty: none is
+
+  bool keep(presence found, const std::string& path) {
+    if (found == presence::unknown) readable = false;
+    if (found == presence::link && link.empty()) link = path;
+    return found == presence::there;
+  }
 };
 
 // Whether the states are there from which superseded steps can be done again.
 void look_at_starts(const std::string& directory, const history& run, stored_checkpoints& out) {
   for (const superseded_range& one : run.ranges) {
     std::uint64_t ignored = 0;
-    const presence found =
-        look(directory + "/" + checkpoint_entry(one.from_step, one.start_branch), ignored);
-    if (found == presence::missing) out.missing_starts.push_back(one.from_step);
-    if (found == presence::unknown) out.readable = false;
+    const std::string path = directory + "/" + checkpoint_entry(one.from_step, one.start_branch);
+    const presence found = look(path, ignored);
+    if (!out.keep(found, path) && found == presence::missing) {
+      out.missing_starts.push_back(one.from_step);
+    }
   }
 }
 
 stored_checkpoints find_checkpoints(const std::string& directory, const history& run) {
   stored_checkpoints out;
+  const std::string folder = directory + "/" + std::string(checkpoint_folder);
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(std::filesystem::symlink_status(folder, ignored))) {
+    out.link = folder;
+    return out;
+  }
   look_at_starts(directory, run, out);
   const auto add = [&](std::uint64_t step, std::uint64_t branch, const digest& state) {
     checkpoint_info info{step, branch, state, 0};
-    const presence found = look(directory + "/" + checkpoint_entry(step, branch), info.file_bytes);
-    if (found == presence::there) out.there.push_back(info);
-    if (found == presence::unknown) out.readable = false;
+    const std::string path = directory + "/" + checkpoint_entry(step, branch);
+    if (out.keep(look(path, info.file_bytes), path)) out.there.push_back(info);
   };
   if (run.initial) add(0, 0, run.initial->state);
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
@@ -59,10 +73,14 @@ stored_checkpoints find_checkpoints(const std::string& directory, const history&
 
 }  // namespace
 
-std::vector<checkpoint_info> audit_checkpoints(const std::string& directory, const audit_input& in,
-                                               audit_log& log) {
+result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& directory,
+                                                       const audit_input& in, audit_log& log) {
   constexpr std::string_view rule = "transcript.withheld";
   stored_checkpoints stored = find_checkpoints(directory, in.run);
+  if (!stored.link.empty()) {
+    return error{errc::malformed, stored.link + " is a symbolic link",
+                 "links in a run directory are not followed: put what it leads to in its place"};
+  }
   if (!stored.readable) {
     log.inconclusive(rule, "checkpoints cannot be looked up: the system refuses it");
     return std::move(stored.there);

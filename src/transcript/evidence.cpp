@@ -29,6 +29,7 @@ constexpr std::uint64_t max_job_bytes = std::uint64_t{16} << 20;
 // Optimizers and averages hold a few copies of the parameters, which the initial state lacks.
 constexpr std::uint64_t state_growth = 16;
 constexpr std::uint64_t state_slack = std::uint64_t{256} << 20;
+constexpr std::uint64_t largest_checkpoint = std::uint64_t{64} << 30;
 
 // More than any log of the client's job: each step recorded anew by every allowed resume, four
 // times over, so that a few resumes too many are still read and reported as that.
@@ -108,6 +109,15 @@ result<job> agreed_job(const evidence_options& options, bytes_view log, chain_ru
   return *options.client_job;
 }
 
+// Whether the trainer that the client's job pins has signed what the log must be. From then on a
+// log without a head is the prover's doing, like one that was changed: docs/decisions/0008.
+bool is_bound(const evidence_options& options, const std::optional<run_note>& commitment) {
+  if (!options.client_job || !options.client_job->trainer || !commitment) return false;
+  const result<public_key> pinned = public_key::from_raw(*options.client_job->trainer);
+  return pinned && commitment->final_state && commitment->job_id == options.client_job->id() &&
+         verify_note(commitment->note, *pinned);
+}
+
 }  // namespace
 
 result<evidence> evidence::open(const evidence_options& options) {
@@ -130,7 +140,13 @@ result<evidence> evidence::open(const evidence_options& options) {
   reading.max_signatures = std::min<std::uint64_t>(agreed->max_resumes + 1, 4096);
   for (const run_note& note : given->published) reading.roots_at.push_back(note.note.note.size);
   result<history> run = read_history(*log, reading);
-  if (!run) return run.why();
+  if (!run) {
+    const error why = run.why();
+    if (why.code != errc::malformed || !is_bound(options, given->commitment)) return why;
+    run = history();
+    run->tail = log_tail::damage;
+    run->tail_problem = why.message;
+  }
 
   auto content = std::make_shared<body>();
   content->options = options;
@@ -147,7 +163,9 @@ result<evidence> evidence::open(const evidence_options& options) {
   audit_history(input, findings);
   audit_recipe(input, findings);
   audit_finite(input, findings);
-  content->checkpoints = audit_checkpoints(options.directory, input, findings);
+  auto checkpoints = audit_checkpoints(options.directory, input, findings);
+  if (!checkpoints) return checkpoints.why();
+  content->checkpoints = std::move(*checkpoints);
   content->telemetry = audit_telemetry(options.directory, input, findings);
   return evidence(std::move(content));
 }
@@ -156,6 +174,7 @@ const job& evidence::agreed() const { return body_->agreed; }
 bool evidence::job_is_own() const { return body_->options.client_job.has_value(); }
 bool evidence::committed() const { return body_->committed; }
 const digest& evidence::commitment_digest() const { return body_->run.root; }
+std::uint64_t evidence::records() const { return body_->run.records; }
 const std::vector<finding>& evidence::findings() const { return body_->findings; }
 const std::vector<step_record>& evidence::steps() const { return body_->run.steps; }
 const initial_record* evidence::initial() const {
@@ -190,12 +209,19 @@ result<state> evidence::load_state(std::uint64_t step, std::uint64_t branch) con
     return error{errc::missing, name + " belongs to no record of the log", ""};
   }
   const std::uint64_t known = body_->checkpoint_limit;
-  const std::uint64_t most = body_->options.max_checkpoint_bytes;
-  auto file = read_entry(body_->options.directory, name, known > 0 ? std::min(known, most) : most);
+  const std::uint64_t most = body_->options.max_checkpoint_bytes.value_or(
+      known > 0 ? std::min(known, largest_checkpoint) : largest_checkpoint);
+  auto file = read_entry(body_->options.directory, name, most);
   if (!file) {
-    // A link, a directory or a vast file in its place is the prover's doing, not own trouble.
+    // A link or a directory in its place is the prover's doing, not own trouble. A vast file may be
+    // an honest state of an unusual optimizer.
     error why = file.why();
-    if (why.code == errc::malformed || why.code == errc::limit) why.code = errc::mismatch;
+    if (why.code == errc::malformed) why.code = errc::mismatch;
+    if (why.code == errc::limit) {
+      why.remedy =
+          "the limit follows from the size of the task's own state; pass "
+          "max_checkpoint_bytes to read larger ones";
+    }
     return why;
   }
   result<state> out =

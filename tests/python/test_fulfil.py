@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from potl import MismatchError, MissingError, StorageError
+from potl import LimitError, MismatchError, MissingError, StorageError
 from potl._fulfil import Replayer
 
 SEGMENT = {
@@ -173,7 +173,10 @@ def test_a_state_with_another_digest_is_tampered() -> None:
     assert replayer(Session(), evidence).fulfil(SEGMENT)["status"] == "tampered"
 
 
-@pytest.mark.parametrize("error", [StorageError("read error"), OSError("gone"), MemoryError()])
+@pytest.mark.parametrize(
+    "error",
+    [StorageError("read error"), LimitError("vast"), OSError("gone"), MemoryError()],
+)
 def test_trouble_with_the_verifiers_own_disk_or_memory_is_its_own(error: Exception) -> None:
     evidence = Evidence()
     evidence.error = error

@@ -37,7 +37,7 @@ def test_honest_verifications_raise_no_alarm(tmp_path: Path, build: Any) -> None
                     job=job,
                     commitment=commitment,
                     task=build,
-                    checks=[potl.PEV(), potl.Replay(samples=2)],
+                    checks=[potl.PEV(), potl.Replay(samples=4)],
                     ledger=None,
                 )
                 judged += 1

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import potl
-from potl import _fulfil, _session
+from potl import _fulfil, _session, _worker
 
 CHECKS = [potl.Telemetry(), potl.PEV(fraction=0.25), potl.Replay(samples=4)]
 
@@ -248,6 +248,29 @@ def test_a_read_error_is_inconclusive(honest: Delivery, monkeypatch: pytest.Monk
     assert honest.verify().verdict == "inconclusive"
 
 
+def test_a_checkpoint_beyond_the_limit_is_inconclusive(honest: Delivery) -> None:
+    report = honest.verify(max_checkpoint_bytes=64)
+    assert report.verdict == "inconclusive", report.json()
+    assert "max_checkpoint_bytes" in report.json()
+    with pytest.raises(potl.UsageError, match="max_checkpoint_bytes"):
+        honest.verify(max_checkpoint_bytes=-1)
+
+
+def test_workers_keep_to_the_limit_too(honest: Delivery) -> None:
+    setup = _worker.Setup.of(
+        honest.run.path,
+        job=honest.job.core,
+        note=str(honest.commitment),
+        task="driver_tasks:build",
+        timeout=None,
+        max_checkpoint_bytes=64,
+    )
+    request = {"kind": "segment", "start": 0, "end": 4, "noise_repeats": 0}
+    answer = _worker.fulfil(setup, request)
+    assert answer["status"] == "verifier_error"
+    assert "at most 64 are accepted" in answer["message"]
+
+
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
 def test_interrupts_propagate_and_are_no_findings(
     honest: Delivery, monkeypatch: pytest.MonkeyPatch, interrupt: type[BaseException]
@@ -299,7 +322,12 @@ def test_earlier_challenges_are_repeated(honest: Delivery, tmp_path: Path) -> No
     seen: set[tuple[int, int]] = set()
     for number in range(3):
         checks = [potl.Replay(samples=1)]
-        report = honest.verify(ledger=ledger, checks=checks, nonce=bytes([number] * 32))
+        report = honest.verify(
+            ledger=ledger,
+            checks=checks,
+            policy=potl.Policy(probability=0),
+            nonce=bytes([number] * 32),
+        )
         replayed = {(r["start"], r["end"]) for r in report.document["replays"]}
         assert seen <= replayed
         seen |= replayed

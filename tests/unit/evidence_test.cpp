@@ -101,6 +101,51 @@ TEST_CASE("every flipped bit of a log is rejected or refused", "[evidence]") {
   }
 }
 
+TEST_CASE("a log without a head is rejected once the pinned trainer has committed to it",
+          "[evidence]") {
+  forged_run run;
+  const std::string path = run.path + "/transcript.log";
+  std::vector<std::uint8_t> bytes = bytes_of(path);
+  bytes[0] ^= 1;
+  overwrite(path, bytes);
+  const std::vector<std::string> found = run.rules();
+  REQUIRE_FALSE(found.empty());
+  CHECK(found.front() == "transcript.chain");
+  overwrite(path, {});
+  CHECK(run.rules().front() == "transcript.chain");
+}
+
+TEST_CASE("a log without a head is an error while nobody vouches for it", "[evidence]") {
+  forged_run run;
+  overwrite(run.path + "/transcript.log", as_bytes_view("no log"));
+  const auto refused = [&](const evidence_options& options) {
+    return evidence::open(options).why().code == errc::malformed;
+  };
+  evidence_options options = run.options;
+  options.commitment.clear();
+  CHECK(refused(options));
+  options = run.options;
+  options.commitment = sign_run_note(run.agreed.id(), 9, digest{}, digest{}, key_of(3)).value();
+  CHECK(refused(options));
+  options.commitment = sign_run_note(digest{}, 9, digest{}, digest{}, key_of(1)).value();
+  CHECK(refused(options));
+  options = run.options;
+  options.client_job->trainer.reset();
+  CHECK(refused(options));
+}
+
+TEST_CASE("a log of another format version, or beyond the limits, is never a rejection",
+          "[evidence]") {
+  forged_run run;
+  const std::string path = run.path + "/transcript.log";
+  std::vector<std::uint8_t> bytes = bytes_of(path);
+  bytes[8] = 2;
+  overwrite(path, bytes);
+  CHECK(evidence::open(run.options).why().code == errc::unsupported);
+  std::filesystem::resize_file(path, std::uint64_t{1} << 40);
+  CHECK(evidence::open(run.options).why().code == errc::limit);
+}
+
 TEST_CASE("every flipped bit and truncation of a commitment is rejected or refused", "[evidence]") {
   forged_run run;
   const std::string note = run.options.commitment;
@@ -250,6 +295,44 @@ TEST_CASE("what load_state cannot give is told apart", "[evidence]") {
   CHECK(got.load_state(4).why().code == errc::missing);
   std::filesystem::create_symlink("step-2.safetensors", file);
   CHECK(got.load_state(4).why().code == errc::mismatch);
+}
+
+TEST_CASE("a symbolic link among the checkpoints is named before anything is drawn", "[evidence]") {
+  const forged_run run;
+  const std::filesystem::path folder = run.path + "/checkpoints";
+  const auto refused = [&](const std::string& what) {
+    const result<evidence> got = evidence::open(run.options);
+    return !got && got.why().code == errc::malformed &&
+           got.why().message.find(what + " is a symbolic link") != std::string::npos &&
+           !got.why().remedy.empty();
+  };
+  std::filesystem::rename(folder / "step-4.safetensors", folder / "elsewhere");
+  std::filesystem::create_symlink("elsewhere", folder / "step-4.safetensors");
+  CHECK(refused("step-4.safetensors"));
+  std::filesystem::rename(folder / "elsewhere", folder / "step-4.safetensors");
+  CHECK(run.rules().empty());
+  std::filesystem::rename(folder, run.path + "/moved");
+  std::filesystem::create_directory_symlink("moved", folder);
+  CHECK(refused("checkpoints"));
+}
+
+TEST_CASE("a checkpoint beyond what the verifier expects is not read, and not held against anybody",
+          "[evidence]") {
+  forged_run run;
+  const std::string file = run.path + "/checkpoints/step-4.safetensors";
+  std::filesystem::resize_file(file, (std::uint64_t{256} << 20) + 16 * 100 + 1);  // a hole
+  const evidence got = evidence::open(run.options).value();
+  got.expect_state_bytes(100);
+  CHECK(got.load_state(4).why().code == errc::limit);
+  CHECK_FALSE(got.load_state(4).why().remedy.empty());
+  CHECK(got.load_state(2));
+  run.options.max_checkpoint_bytes = 16;
+  const evidence small = evidence::open(run.options).value();
+  CHECK(small.load_state(2).why().code == errc::limit);
+  run.options.max_checkpoint_bytes = std::uint64_t{1} << 30;
+  const evidence large = evidence::open(run.options).value();
+  large.expect_state_bytes(100);
+  CHECK(large.load_state(4).why().code == errc::mismatch);
 }
 
 TEST_CASE("more resumes than agreed are rejected", "[evidence]") {

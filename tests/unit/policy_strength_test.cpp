@@ -49,3 +49,29 @@ TEST_CASE("one random segment less than a policy needs is inconclusive") {
   REQUIRE(less.result == potl::verdict::inconclusive);
   REQUIRE(less.sentence.find("the policy asks for 7") != std::string::npos);
 }
+
+TEST_CASE("the default policy does not accept a long run for a single random segment") {
+  REQUIRE(judged(250, 248, 1, potl::policy()).result == potl::verdict::inconclusive);
+  potl::policy none;
+  none.probability = 0;
+  REQUIRE(judged(250, 248, 1, none).result == potl::verdict::accepted);
+}
+
+TEST_CASE("an acceptance that would rather miss a cheat in 5 % of the segments says so") {
+  const auto weak = judged(250, 248, 12, potl::policy());
+  REQUIRE(weak.result == potl::verdict::accepted);
+  REQUIRE(weak.sentence.find("with probability 0.") != std::string::npos);
+  REQUIRE(weak.sentence.find("it would have been missed") != std::string::npos);
+  const auto strong = judged(250, 248, 60, potl::policy());
+  REQUIRE(strong.result == potl::verdict::accepted);
+  REQUIRE(strong.sentence.find("missed") == std::string::npos);
+}
+
+TEST_CASE("twelve random segments satisfy the default policy, however long the run") {
+  for (std::uint64_t segments = 1; segments < 100'000; segments += 1 + segments / 50) {
+    const std::uint64_t pool = segments - std::min<std::uint64_t>(segments, 2);
+    const auto out = judged(segments, pool, std::min<std::uint64_t>(pool, 12), potl::policy());
+    INFO(segments << " segments");
+    REQUIRE(out.result == potl::verdict::accepted);
+  }
+}

@@ -128,8 +128,10 @@ TEST_CASE("a detection goal asks for as many random segments as it needs") {
   REQUIRE(one.verdict_of() == verdict::accepted);
 }
 
-TEST_CASE("a policy's goal comes in full or not at all") {
-  REQUIRE(policy::parse(json_value::of({{"probability", 0.9}})).why().code == errc::usage);
+TEST_CASE("a policy has a goal unless it says that it has none") {
+  REQUIRE(policy::parse(json_value::of({}))->probability == 0.9);
+  REQUIRE(policy::parse(json_value::of({}))->cheat_fraction == 0.2);
+  REQUIRE(policy::parse(json_value::of({{"probability", 0}}))->samples(1000) == 1);
   REQUIRE(policy::parse(json_value::of({{"probability", 2}, {"cheat_fraction", 0.1}})).why().code ==
           errc::usage);
   REQUIRE(

@@ -20,7 +20,8 @@ struct run_view {
   digest job_id;
   bool job_is_own = false;
   bool committed = false;
-  digest commitment;  ///< input of every challenge
+  digest commitment;          ///< input of every challenge
+  std::uint64_t records = 0;  ///< that it covers
   /// Effective history in log order.
   std::span<const transcript::step_record> steps;
   std::span<const transcript::checkpoint_info> checkpoints;  ///< that exist, by step

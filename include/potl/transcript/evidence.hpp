@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evidence: a run directory after the structural audit, the only view of a run that checks have.
 // Opening it reads the log once, recomputes the Merkle root, follows resumes and compares every
-// record with the client's job. What is wrong becomes findings (report.hpp); only unreadable input
-// and I/O are errors.
+// record with the client's job. What is wrong becomes findings (report.hpp), a log without a head
+// that the pinned trainer committed to included; only unreadable input that nobody vouched for,
+// symbolic links and I/O are errors.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +46,8 @@ struct evidence_options {
   std::string commitment;         ///< signed note; empty: never "accepted"
   std::vector<std::string> published;  ///< earlier signed notes that the commitment must extend
   std::vector<std::string> other_commitments;  ///< commitments seen for the same job
-  std::uint64_t max_checkpoint_bytes = std::uint64_t{64} << 30;
+  /// Largest checkpoint that is read; absent: what expect_state_bytes says, at most 64 GiB.
+  std::optional<std::uint64_t> max_checkpoint_bytes;
 };
 
 class evidence {
@@ -57,6 +59,7 @@ class evidence {
   bool committed() const;
   /// The root that the commitment signs (recomputed from the log); input of every challenge.
   const digest& commitment_digest() const;
+  std::uint64_t records() const;                 ///< that the root covers
   const std::vector<finding>& findings() const;  ///< of the structural audit, check = "transcript"
   /// Effective history: steps()[i].step == i + 1 where intact.
   const std::vector<step_record>& steps() const;
@@ -70,7 +73,7 @@ class evidence {
   std::uint64_t log_bytes() const;
 
   /// Tells the size of a state of this task, as the verifier knows it from its own. A checkpoint
-  /// far beyond it is tampered with (mismatch) before any of it is read into memory.
+  /// beyond 16 times that and 256 MiB is refused (limit) before any of it is read into memory.
   void expect_state_bytes(std::uint64_t bytes) const noexcept;
 
   /// Digest that the log binds to the state after `step` of the effective history (0: before the

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from .. import _core
-from .._checks import PEV, Replay, Telemetry
+from .._checks import PEV, Policy, Replay, Telemetry
 from .._job import Job
 from .._record import record
 from .._report_value import Report
@@ -229,6 +229,8 @@ class Scene:
             "model": str(forgery.model) if forgery.model else None,
             "published": forgery.published,
             "checks": self.checks(forgery.samples),
+            # A draw that a forger hopes for is short.
+            "policy": None if forgery.samples is None else Policy(probability=0),
             "nonce": forgery.nonce,
             "ledger": None,
             **forgery.options,

@@ -102,7 +102,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 VERIFY = (
     "verify run --job job.json --commitment note.txt --task story_task:build --no-ledger "
-    "--check replay --replay-samples 2 --pev-fraction 0.5"
+    "--check replay --replay-samples 4 --pev-fraction 0.5"
 )
 
 
@@ -204,8 +204,8 @@ def test_a_job_that_is_no_job_is_unreadable(story: Path) -> None:
         ("story_task:build", "no_such_module:build"),
         ("job.json", "missing.json"),
         ("note.txt", "missing.txt"),
-        ("--replay-samples 2", "--replay-samples many"),
-        ("--replay-samples 2", "--replay-samples 99999999"),
+        ("--replay-samples 4", "--replay-samples many"),
+        ("--replay-samples 4", "--replay-samples 99999999"),
         ("--check replay", "--check magic"),
         ("--no-ledger", "--no-ledger --ledger x"),
         ("--no-ledger", "--html no/such/folder/r.html"),

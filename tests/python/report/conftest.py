@@ -86,7 +86,7 @@ def accepted() -> dict[str, Any]:
             "epochs": 10,
             "samples": 1797,
         },
-        "commitment": {"root": "7c" * 32},
+        "commitment": {"root": "7c" * 32, "size": 603},
         "model": {"digest": "9b" * 32, "delivered": True},
         "nonce": "5e" * 32,
         "checks": [{"check": "replay", "options": {"samples": 12}}],
