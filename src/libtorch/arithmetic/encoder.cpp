@@ -132,6 +132,9 @@ at::Tensor encoder_layer(const at::Tensor& x, std::int64_t width, std::int64_t c
   return second_norm(attended + feed(attended));
 }
 
+/// Nested tensors have no reproducible kernels.
+bool may_nest(const at::Tensor&, const at::Tensor&) { return false; }
+
 }  // namespace
 
 void register_encoder(registrar& r) {
@@ -140,7 +143,9 @@ void register_encoder(registrar& r) {
   r.kernel("_transformer_encoder_layer_fwd", TORCH_FN(encoder_layer),
            "the operators of the module in training");
   r.refused({"_transform_bias_rescale_qkv"}, "use torch.nn.MultiheadAttention");
-  r.refused({"_nested_tensor_from_mask", "_nested_tensor_from_mask_left_aligned"},
+  r.kernel("_nested_tensor_from_mask_left_aligned", TORCH_FN(may_nest),
+           "false: torch.nn.TransformerEncoder then computes padded places like in training");
+  r.refused({"_nested_tensor_from_mask"},
             "make the torch.nn.TransformerEncoder with enable_nested_tensor=False");
 }
 

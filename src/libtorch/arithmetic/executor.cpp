@@ -31,8 +31,12 @@ class torch_pool final : public numeric::executor {
     // One element per thread; each takes tasks until none is left.
     const at::Tensor elements =
         at::empty({static_cast<std::int64_t>(threads)}, at::TensorOptions(at::kByte));
-    at::TensorIterator iterator =
-        at::TensorIteratorConfig().add_output(elements).check_all_same_dtype(false).build();
+    // Without operands, the sizes of the iterator are those of an output that may not be resized.
+    at::TensorIterator iterator = at::TensorIteratorConfig()
+                                      .add_output(elements)
+                                      .check_all_same_dtype(false)
+                                      .resize_outputs(false)
+                                      .build();
     std::atomic<std::size_t> next{0};
     const auto work = [&](char**, const std::int64_t*, std::int64_t size0, std::int64_t size1) {
       if (size0 * size1 == 0) return;
