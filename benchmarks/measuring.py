@@ -94,7 +94,7 @@ def write(stem: str, results: Sequence[dict[str, Any]]) -> None:
     import torch
 
     machine = {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -118,7 +118,7 @@ def write(stem: str, results: Sequence[dict[str, Any]]) -> None:
         )
 
 
-def _processor() -> str:
+def processor() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
