@@ -142,6 +142,34 @@ TEST_CASE("xint16 is the scaled integer dot product", "[gemm]") {
                           : "40468ded51ad86714708c8e0da5da1780f5b2fda259f93e935d7f8f13129b38f"));
 }
 
+TEST_CASE("integer sums of more terms than 64 bits hold are exact", "[gemm]") {
+  constexpr std::int64_t m = 2, n = 3, k = (1 << 17) + 301;
+  gemm_cases::source from(6);
+  std::vector<float> a(m * k), b(k * n), c(m * n);
+  // As large as integers get, all of one sign in the first row.
+  for (float& x : a) x = 2.0F - 0x1p-22F * static_cast<float>(from.below(4));
+  for (float& x : b) x = 2.0F - 0x1p-22F * static_cast<float>(from.below(4));
+  for (std::int64_t i = k; i < m * k; ++i) a[static_cast<std::size_t>(i)] *= i % 2 == 0 ? 1 : -1;
+  for (const isa level : levels()) {
+    const level_cap cap(level);
+    for (const auto mode : {arithmetic::xint24, arithmetic::xint16}) {
+      const auto view = row_major<const float>(a.data(), m, k);
+      gemm(mode, view, row_major<const float>(b.data(), k, n), row_major(c.data(), m, n),
+           inline_executor());
+      for (std::int64_t i = 0; i < m * n; ++i) {
+        row left, right;
+        for (std::int64_t at = 0; at < k; ++at) {
+          left.push_back(view(i / n, at));
+          right.push_back(b[static_cast<std::size_t>(at * n + i % n)]);
+        }
+        const float wanted =
+            gemm_definition::scaled_integers(left, right, mode == arithmetic::xint24 ? 24 : 16);
+        CHECK(c[static_cast<std::size_t>(i)] == wanted);
+      }
+    }
+  }
+}
+
 TEST_CASE("no terms give +0, and an empty C is left alone", "[gemm]") {
   for (const auto mode : {arithmetic::ord32, arithmetic::cr32, arithmetic::xint24}) {
     std::vector<float> c(6, -3.0F);

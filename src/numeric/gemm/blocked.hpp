@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include <potl/numeric/executor.hpp>
 #include <potl/numeric/matrix.hpp>
@@ -18,14 +19,16 @@
 
 namespace potl::numeric::detail {
 
-template <class From, class Value>
+template <class From, class Packed, class Sum = Packed>
 struct product {
-  const kernels<From, Value>& body;
+  const kernels<From, Packed, Sum>& body;
   matrix<const From> a;
   matrix<const From> b;
-  std::int64_t chunk = 512;
+  std::int64_t chunk = 512;             ///< a multiple of body.terms
   const std::int64_t* order = nullptr;  ///< a permutation of k; null: ascending
   const executor& threads;
+  const double* row_scale = nullptr;  ///< for panels of integers
+  const double* column_scale = nullptr;
 };
 
 /// A part of C.
@@ -47,10 +50,10 @@ constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) noexcept 
   return (value + by - 1) / by;
 }
 
-template <class From, class Value, class Output>
+template <class From, class Packed, class Sum, class Output>
 class blocked {
  public:
-  blocked(const product<From, Value>& p, const Output& output)
+  blocked(const product<From, Packed, Sum>& p, const Output& output)
       : p_(p),
         output_(output),
         rows_(p.a.rows),
@@ -61,12 +64,14 @@ class blocked {
 
   /// Precondition: no extent is 0.
   void run() const {
-    if (splits_chunks()) return run_chunks();
+    if constexpr (std::is_same_v<Packed, Sum>) {
+      if (splits_chunks()) return run_chunks();
+    }
     const bool pack_b = must_pack_b();
     // So that the panels of a column block stay in the outer caches.
     std::int64_t width = columns_;
     if (pack_b) {
-      const std::int64_t fitting = packed_bytes / (depth_ * std::int64_t{sizeof(Value)});
+      const std::int64_t fitting = packed_bytes / (padded(depth_) * column_bytes());
       width = std::clamp(fitting / p_.body.columns, std::int64_t{1}, most_panels) * p_.body.columns;
       width = std::min(width, divided_up(columns_, p_.body.columns) * p_.body.columns);
     }
@@ -81,9 +86,33 @@ class blocked {
   static constexpr std::int64_t packed_together = 8;
   static constexpr std::int64_t packed_a_bytes = std::int64_t{8} << 20;
   static constexpr std::int64_t inner_bytes = std::int64_t{1} << 19;  // of B, in the second cache
-  static constexpr std::int64_t task_panels = 34;
+  static constexpr std::int64_t task_bytes = std::int64_t{1} << 20;   // of A and of sums, likewise
   static constexpr std::int64_t serial_work = 200000;  // products that pay for no thread
-  static constexpr bool same_type = sizeof(From) == sizeof(Value);
+  static constexpr bool same_type = std::is_same_v<From, Packed>;
+
+  // Work space in bytes per element of A and of B, and the packed length of so many k.
+  std::int64_t row_bytes() const noexcept {
+    return p_.body.row_words * std::int64_t{sizeof(Packed)};
+  }
+  std::int64_t column_bytes() const noexcept {
+    return p_.body.column_words * std::int64_t{sizeof(Packed)};
+  }
+  std::int64_t padded(std::int64_t length) const noexcept {
+    return divided_up(length, p_.body.terms) * p_.body.terms;
+  }
+  std::int64_t longest() const noexcept { return padded(std::min(p_.chunk, depth_)); }
+
+  // Column panels that are multiplied together.
+  std::int64_t inner_panels() const noexcept {
+    return std::max<std::int64_t>(1, inner_bytes / (longest() * p_.body.columns * column_bytes()));
+  }
+  std::int64_t task_panels() const noexcept {
+    std::int64_t bytes = longest() * row_bytes();
+    if (Output::finishes) {
+      bytes += inner_panels() * p_.body.columns * std::int64_t{sizeof(Sum)};
+    }
+    return std::max<std::int64_t>(1, task_bytes / (bytes * p_.body.rows));
+  }
 
   bool must_pack_b() const noexcept {
     if (!same_type || p_.order != nullptr || p_.b.column_stride != 1) return true;
@@ -108,10 +137,11 @@ class blocked {
     const std::int64_t panel_columns = p_.body.columns;
     const std::int64_t panel_count = divided_up(width, panel_columns);
     const std::int64_t threads = concurrency();
-    Value* packed = nullptr;
+    Packed* packed = nullptr;
     if (pack_b) {
       static thread_local scratch memory;
-      packed = memory.get<Value>(static_cast<std::size_t>(panel_count * panel_columns * depth_));
+      packed = memory.get<Packed>(static_cast<std::size_t>(panel_count * panel_columns *
+                                                           padded(depth_) * p_.body.column_words));
       const auto pack = [&](std::int64_t begin, std::int64_t end) {
         pack_panels({from, width, packed, panel_count}, packed, begin, end);
       };
@@ -120,7 +150,7 @@ class blocked {
     // Tasks of whole row panels; columns are cut too where there are few rows.
     const std::int64_t wanted = threads == 1 ? 1 : 3 * threads;
     const std::int64_t row_parts =
-        std::min(panels_, std::max(wanted, divided_up(panels_, task_panels)));
+        std::min(panels_, std::max(wanted, divided_up(panels_, task_panels())));
     const std::int64_t row_step = divided_up(panels_, row_parts);
     const std::int64_t row_tasks = divided_up(panels_, row_step);
     const std::int64_t column_parts = std::clamp(wanted / row_tasks, std::int64_t{1}, panel_count);
@@ -151,19 +181,20 @@ class blocked {
   struct column_block {
     std::int64_t from = 0;
     std::int64_t width = 0;
-    const Value* packed = nullptr;
+    const Packed* packed = nullptr;
     std::int64_t panels = 0;
   };
 
-  Value* packed_panel(Value* packed, std::int64_t panel_count, std::int64_t c,
-                      std::int64_t j) const noexcept {
-    const std::int64_t length = std::min(p_.chunk, depth_ - c * p_.chunk);
-    return packed + (c * p_.chunk * panel_count + j * length) * p_.body.columns;
+  Packed* packed_panel(Packed* packed, std::int64_t panel_count, std::int64_t c,
+                       std::int64_t j) const noexcept {
+    const std::int64_t length = padded(std::min(p_.chunk, depth_ - c * p_.chunk));
+    const std::int64_t words = p_.body.columns * p_.body.column_words;
+    return packed + (c * p_.chunk * panel_count + j * length) * words;
   }
 
   // Groups begin ... end of panels, chunk after chunk. Rows of B that are contiguous are read for a
   // whole group of panels at a time.
-  void pack_panels(const column_block& block, Value* packed, std::int64_t begin,
+  void pack_panels(const column_block& block, Packed* packed, std::int64_t begin,
                    std::int64_t end) const {
     const std::int64_t groups = divided_up(block.panels, packed_together);
     for (std::int64_t at = begin; at < end; ++at) {
@@ -174,7 +205,7 @@ class blocked {
       for (std::int64_t k = 0; k < length; k += step) {
         for (std::int64_t j = first; j < last; ++j) {
           const std::int64_t column = j * p_.body.columns;
-          panel<From, Value> part;
+          panel<From, Packed> part;
           part.from = p_.b.data + (block.from + column) * p_.b.column_stride;
           part.lane_stride = p_.b.column_stride;
           part.step = p_.b.row_stride;
@@ -182,17 +213,19 @@ class blocked {
           part.lanes =
               static_cast<int>(std::min(std::int64_t{p_.body.columns}, block.width - column));
           part.width = p_.body.columns;
-          part.to = packed_panel(packed, block.panels, chunk, j) + k * p_.body.columns;
+          part.to = packed_panel(packed, block.panels, chunk, j) +
+                    k * p_.body.columns * p_.body.column_words;
+          if (p_.column_scale != nullptr) part.scale = p_.column_scale + block.from + column;
           start_at(chunk * p_.chunk + k, part);
-          p_.body.pack(part);
+          p_.body.pack_columns(part);
         }
       }
     }
   }
 
-  void pack_rows(std::int64_t c, std::int64_t row, std::int64_t lanes, Value* to) const {
+  void pack_rows(std::int64_t c, std::int64_t row, std::int64_t lanes, Packed* to) const {
     const std::int64_t k = c * p_.chunk;
-    panel<From, Value> part;
+    panel<From, Packed> part;
     part.from = p_.a.data + row * p_.a.row_stride;
     part.lane_stride = p_.a.row_stride;
     part.step = p_.a.column_stride;
@@ -200,11 +233,12 @@ class blocked {
     part.lanes = static_cast<int>(lanes);
     part.width = p_.body.rows;
     part.to = to;
+    if (p_.row_scale != nullptr) part.scale = p_.row_scale + row;
     start_at(k, part);
-    p_.body.pack(part);
+    p_.body.pack_rows(part);
   }
 
-  void start_at(std::int64_t k, panel<From, Value>& part) const noexcept {
+  void start_at(std::int64_t k, panel<From, Packed>& part) const noexcept {
     if (p_.order == nullptr) {
       part.from += k * part.step;
     } else {
@@ -221,25 +255,24 @@ class blocked {
   struct piece {
     const column_block& block;
     std::int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
-    Value* packed_a = nullptr;  ///< of all chunks or of one; null: A is read where it lies
+    Packed* packed_a = nullptr;  ///< of all chunks or of one; null: A is read where it lies
     bool all_chunks = false;
-    Value* sums = nullptr;  ///< Output::finishes: work space for one inner block
+    Sum* sums = nullptr;  ///< Output::finishes: work space for one inner block
   };
 
   void run_task(piece t) const {
     static thread_local scratch a_memory;
     static thread_local scratch c_memory;
     const std::int64_t rows = (t.row_end - t.row_begin) * p_.body.rows;
-    const std::int64_t longest = std::min(p_.chunk, depth_);
     if (must_pack_a(t.block.width)) {
-      t.all_chunks = rows * depth_ * std::int64_t{sizeof(Value)} <= packed_a_bytes;
-      const std::int64_t length = t.all_chunks ? depth_ : longest;
-      t.packed_a = a_memory.get<Value>(static_cast<std::size_t>(rows * length));
+      t.all_chunks = rows * padded(depth_) * row_bytes() <= packed_a_bytes;
+      const std::int64_t length = t.all_chunks ? padded(depth_) : longest();
+      t.packed_a =
+          a_memory.get<Packed>(static_cast<std::size_t>(rows * length * p_.body.row_words));
     }
-    const std::int64_t inner = std::max<std::int64_t>(
-        1, inner_bytes / (longest * p_.body.columns * std::int64_t{sizeof(Value)}));
+    const std::int64_t inner = inner_panels();
     if constexpr (Output::finishes) {
-      t.sums = c_memory.get<Value>(static_cast<std::size_t>(rows * inner * p_.body.columns));
+      t.sums = c_memory.get<Sum>(static_cast<std::size_t>(rows * inner * p_.body.columns));
     }
     if (t.all_chunks) {
       for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) pack_task(t, chunk);
@@ -263,10 +296,11 @@ class blocked {
     }
   }
 
-  Value* packed_rows(const piece& t, std::int64_t chunk, std::int64_t i) const noexcept {
+  Packed* packed_rows(const piece& t, std::int64_t chunk, std::int64_t i) const noexcept {
     const std::int64_t before = t.all_chunks ? chunk * p_.chunk * (t.row_end - t.row_begin) : 0;
-    const std::int64_t length = std::min(p_.chunk, depth_ - chunk * p_.chunk);
-    return t.packed_a + (before + (i - t.row_begin) * length) * p_.body.rows;
+    const std::int64_t length = padded(std::min(p_.chunk, depth_ - chunk * p_.chunk));
+    const std::int64_t words = p_.body.rows * p_.body.row_words;
+    return t.packed_a + (before + (i - t.row_begin) * length) * words;
   }
 
   void pack_task(const piece& t, std::int64_t chunk) const {
@@ -282,7 +316,7 @@ class blocked {
     const std::int64_t tile_columns = p_.body.columns;
     const std::int64_t top = first_row(work.row_begin), left = begin * tile_columns;
     const std::int64_t k = chunk * p_.chunk;
-    tile<Value> t;
+    tile<Packed, Sum> t;
     t.depth = std::min(p_.chunk, depth_ - k);
     t.first = chunk == 0;
     t.last = chunk == chunks_ - 1;
@@ -311,7 +345,8 @@ class blocked {
     }
   }
 
-  void set_a(tile<Value>& t, std::int64_t row, std::int64_t k, const Value* packed) const noexcept {
+  void set_a(tile<Packed, Sum>& t, std::int64_t row, std::int64_t k,
+             const Packed* packed) const noexcept {
     if (packed != nullptr) {
       t.a = packed;
       t.a_row = 1;
@@ -325,10 +360,10 @@ class blocked {
     }
   }
 
-  void set_b(tile<Value>& t, const column_block& block, std::int64_t chunk,
+  void set_b(tile<Packed, Sum>& t, const column_block& block, std::int64_t chunk,
              std::int64_t j) const noexcept {
     if (block.packed != nullptr) {
-      t.b = packed_panel(const_cast<Value*>(block.packed), block.panels, chunk, j);
+      t.b = packed_panel(const_cast<Packed*>(block.packed), block.panels, chunk, j);
       t.b_step = p_.body.columns;
       return;
     }
@@ -349,9 +384,9 @@ class blocked {
     static thread_local scratch memory;
     const std::int64_t size = rows_ * columns_;
     const std::int64_t together = std::clamp<std::int64_t>(
-        packed_bytes / (size * std::int64_t{sizeof(Value)}) - 1, concurrency(), chunks_);
-    Value* sums = memory.get<Value>(static_cast<std::size_t>(size * (together + 1)));
-    Value* parts = sums + size;
+        packed_bytes / (size * std::int64_t{sizeof(Sum)}) - 1, concurrency(), chunks_);
+    Sum* sums = memory.get<Sum>(static_cast<std::size_t>(size * (together + 1)));
+    Sum* parts = sums + size;
     for (std::int64_t done = 0; done < chunks_; done += together) {
       const std::int64_t count = std::min(together, chunks_ - done);
       share(concurrency(), count, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -362,8 +397,9 @@ class blocked {
           a.data += k * a.column_stride;
           b.data += k * b.row_stride;
           a.columns = b.rows = length;
-          const product<From, Value> part{p_.body, a, b, p_.chunk, nullptr, inline_executor()};
-          blocked<From, Value, to_memory<Value>>(part, {parts + at * size, columns_}).run();
+          const product<From, Packed, Sum> part{p_.body,  a,       b,
+                                                p_.chunk, nullptr, inline_executor()};
+          blocked<From, Packed, Sum, to_memory<Sum>>(part, {parts + at * size, columns_}).run();
         }
       });
       share(concurrency(), rows_, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -376,7 +412,7 @@ class blocked {
           [&](std::int64_t begin, std::int64_t end) { write_sums(sums, begin, end); });
   }
 
-  static void add(Value* sums, const Value* part, std::int64_t begin, std::int64_t end,
+  static void add(Sum* sums, const Sum* part, std::int64_t begin, std::int64_t end,
                   bool first) noexcept {
     if (first) {
       std::copy(part + begin, part + end, sums + begin);
@@ -385,9 +421,9 @@ class blocked {
     }
   }
 
-  void write_sums(Value* sums, std::int64_t begin, std::int64_t end) const {
+  void write_sums(Sum* sums, std::int64_t begin, std::int64_t end) const {
     for (std::int64_t i = begin * columns_; i < end * columns_; ++i) {
-      sums[i] = sums[i] != sums[i] ? std::numeric_limits<Value>::quiet_NaN() : sums[i];
+      sums[i] = sums[i] != sums[i] ? std::numeric_limits<Sum>::quiet_NaN() : sums[i];
     }
     if constexpr (Output::finishes) {
       output_.finish({begin, 0, end - begin, columns_}, sums + begin * columns_, columns_);
@@ -398,14 +434,14 @@ class blocked {
     }
   }
 
-  const product<From, Value>& p_;
+  const product<From, Packed, Sum>& p_;
   const Output& output_;
   std::int64_t rows_, columns_, depth_, chunks_, panels_;
 };
 
-template <class From, class Value, class Output>
-void multiply_blocked(const product<From, Value>& p, const Output& output) {
-  blocked<From, Value, Output>(p, output).run();
+template <class From, class Packed, class Sum, class Output>
+void multiply_blocked(const product<From, Packed, Sum>& p, const Output& output) {
+  blocked<From, Packed, Sum, Output>(p, output).run();
 }
 
 }  // namespace potl::numeric::detail

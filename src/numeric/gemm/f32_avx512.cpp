@@ -40,7 +40,7 @@ void pack(const panel<float, float>& p) {
       });
 }
 
-constexpr kernels_f32 table{rows, 32, multiply, pack};
+constexpr kernels_f32 table{rows, 32, multiply, pack, pack};
 
 }  // namespace
 

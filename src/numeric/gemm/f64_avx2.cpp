@@ -2,6 +2,7 @@
 // float64 on AVX2 and FMA: tiles of 6 x 8, and copies that widen float32.
 #include <immintrin.h>
 
+#include "numeric/gemm/squares.hpp"
 #include "numeric/gemm/transpose_avx2.hpp"
 
 namespace potl::numeric::detail {
@@ -60,7 +61,7 @@ void widen(const panel<float, double>& p) {
       });
 }
 
-constexpr kernels_f64 table{rows, 8, multiply, pack};
+constexpr kernels_f64 table{rows, 8, multiply, pack, pack};
 // Rnd_b before the conversion to float32: round_to() of rounding.hpp, four at a time.
 __m256d on_grid(__m256d x, int bits) {
   if (bits == 32) return x;
@@ -104,7 +105,7 @@ std::int64_t round(const rounding& r, place* doubtful) {
   return count;
 }
 
-constexpr kernels_widening widening_table{{rows, 8, multiply, widen}, round};
+constexpr kernels_widening widening_table{{rows, 8, multiply, widen, widen}, round, squares};
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 // float64 on AVX-512: tiles of 14 x 16, and copies that widen float32.
 #include <immintrin.h>
 
+#include "numeric/gemm/squares.hpp"
 #include "numeric/gemm/transpose_avx512.hpp"
 
 namespace potl::numeric::detail {
@@ -57,7 +58,7 @@ void widen(const panel<float, double>& p) {
       });
 }
 
-constexpr kernels_f64 table{rows, 16, multiply, pack};
+constexpr kernels_f64 table{rows, 16, multiply, pack, pack};
 // Rnd_b before the conversion to float32: round_to() of rounding.hpp, eight at a time.
 __m512d on_grid(__m512d x, int bits) {
   if (bits == 32) return x;
@@ -96,7 +97,7 @@ std::int64_t round(const rounding& r, place* doubtful) {
   return count;
 }
 
-constexpr kernels_widening widening_table{{rows, 16, multiply, widen}, round};
+constexpr kernels_widening widening_table{{rows, 16, multiply, widen, widen}, round, squares};
 
 }  // namespace
 

@@ -11,14 +11,14 @@
 namespace potl::numeric::detail {
 
 /// C[i][j] (+)= the chain over k of A[i][k] B[k][j], for one tile and one chunk of k.
-template <class Value>
+template <class Packed, class Sum = Packed>
 struct tile {
-  const Value* a = nullptr;  ///< (i, k) lies at a[i * a_row + k * a_step]; one of the two is 1
+  const Packed* a = nullptr;  ///< (i, k) lies at a[i * a_row + k * a_step]; one of the two is 1
   std::int64_t a_row = 1;
   std::int64_t a_step = 0;
-  const Value* b = nullptr;  ///< (k, j) lies at b[k * b_step + j]
+  const Packed* b = nullptr;  ///< (k, j) lies at b[k * b_step + j]
   std::int64_t b_step = 0;
-  Value* c = nullptr;  ///< (i, j) lies at c[i * c_row + j]
+  Sum* c = nullptr;  ///< (i, j) lies at c[i * c_row + j]
   std::int64_t c_row = 0;
   std::int64_t depth = 0;  ///< number of k, at least 1
   int rows = 0;            ///< 1 to the table's
@@ -30,7 +30,7 @@ struct tile {
 
 /// to[k * width + lane] = from[lane * lane_stride + order(k) * step], zero for lanes beyond
 /// `lanes`.
-template <class From, class Value>
+template <class From, class Packed>
 struct panel {
   const From* from = nullptr;
   std::int64_t lane_stride = 1;
@@ -39,16 +39,22 @@ struct panel {
   int lanes = 0;
   int width = 0;
   const std::int64_t* order = nullptr;  ///< null: ascending
-  Value* to = nullptr;
+  const double* scale = nullptr;        ///< integers: factors of the lanes, powers of two or 0
+  Packed* to = nullptr;
 };
 
-/// The functions for one instruction set: operands of type From, arithmetic in Value.
-template <class From, class Value>
+/// The functions for one instruction set: operands of type From, multiplied as Packed, added as
+/// Sum. Integers take several Packed each, and lie in an order of their own.
+template <class From, class Packed, class Sum = Packed>
 struct kernels {
   int rows = 0;     ///< of the largest tile
   int columns = 0;  ///< of the largest tile
-  void (*multiply)(const tile<Value>&) = nullptr;
-  void (*pack)(const panel<From, Value>&) = nullptr;
+  void (*multiply)(const tile<Packed, Sum>&) = nullptr;
+  void (*pack_rows)(const panel<From, Packed>&) = nullptr;     ///< of A
+  void (*pack_columns)(const panel<From, Packed>&) = nullptr;  ///< of B
+  int terms = 1;         ///< k that are packed together: depths are filled up to a multiple
+  int row_words = 1;     ///< Packed per element of A
+  int column_words = 1;  ///< Packed per element of B
 };
 
 /// y = Rnd_b(x) for an area of sums, and where Rnd_b(x - w) and Rnd_b(x + w) differ in any bit.
@@ -69,6 +75,27 @@ struct place {
   std::int64_t column = 0;
 };
 
+/// y = sum * row_scale[i] * column_scale[j] with one rounding, for an area of sums.
+struct scaling {
+  const std::int64_t* sums = nullptr;
+  std::int64_t sums_row = 0;
+  const double* row_scale = nullptr;  ///< powers of two, or NaN
+  const double* column_scale = nullptr;
+  float* y = nullptr;
+  std::int64_t y_row = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+
+/// Rows or columns of an operand: term k of line i lies at from[i * stride + k * step].
+struct lines {
+  const float* from = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t step = 1;
+  std::int64_t terms = 0;
+  std::int64_t count = 0;
+};
+
 using kernels_f32 = kernels<float, float>;
 using kernels_f64 = kernels<double, double>;
 
@@ -77,18 +104,36 @@ struct kernels_widening {
   kernels<float, double> product;
   /// Writes y, and to `doubtful` the places in doubt, at most rows * columns; returns how many.
   std::int64_t (*round)(const rounding&, place* doubtful) = nullptr;
+  /// The eight lanes of norm() of rounding.hpp, per line.
+  void (*squares)(const lines&, double* lanes) = nullptr;
+};
+
+using kernels_scaled = kernels<float, std::int16_t, std::int64_t>;
+
+/// float32 operands as integers, their sums exact.
+struct kernels_integer {
+  kernels_scaled bits24;
+  kernels_scaled bits16;
+  /// Writes y, and to `doubtful` the places whose result is subnormal and may be rounded twice.
+  std::int64_t (*scale)(const scaling&, place* doubtful) = nullptr;
+  /// The largest bits of |x|, per line.
+  void (*largest)(const lines&, std::uint32_t* bits) = nullptr;
 };
 
 const kernels_f32& portable_f32() noexcept;
 const kernels_f64& portable_f64() noexcept;
 const kernels_widening& portable_widening() noexcept;
+const kernels_integer& portable_integer() noexcept;
 #if defined(__x86_64__)
 const kernels_f32& avx2_f32() noexcept;
 const kernels_f64& avx2_f64() noexcept;
 const kernels_widening& avx2_widening() noexcept;
+const kernels_integer& avx2_integer() noexcept;
 const kernels_f32& avx512_f32() noexcept;
 const kernels_f64& avx512_f64() noexcept;
 const kernels_widening& avx512_widening() noexcept;
+const kernels_integer& avx512_integer() noexcept;
+const kernels_integer& vnni_integer() noexcept;
 #endif
 
 }  // namespace potl::numeric::detail

@@ -30,7 +30,7 @@ void multiply(const kernels<Value, Value>& body, matrix<const Value> a, matrix<c
   if (c.column_stride != 1 && c.row_stride == 1) {
     return multiply(body, b.transposed(), a.transposed(), c.transposed(), threads);
   }
-  const product<Value, Value> p{body, a, b, ord_chunk, nullptr, threads};
+  const product<Value, Value, Value> p{body, a, b, ord_chunk, nullptr, threads};
   if (c.column_stride == 1) {
     multiply_blocked(p, to_memory<Value>{c.data, c.row_stride});
   } else {

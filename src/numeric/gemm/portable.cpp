@@ -7,6 +7,7 @@
 
 #include "numeric/gemm/fused.hpp"
 #include "numeric/gemm/kernels.hpp"
+#include "numeric/gemm/squares.hpp"
 
 namespace potl::numeric::detail {
 namespace {
@@ -52,7 +53,7 @@ void pack(const panel<From, Value>& p) {
 
 template <class From, class Value>
 constexpr kernels<From, Value> table{rows, columns, multiply<sizeof(From) != sizeof(Value), Value>,
-                                     pack<From, Value>};
+                                     pack<From, Value>, pack<From, Value>};
 
 std::int64_t round(const rounding& r, place* doubtful) {
   std::int64_t count = 0;
@@ -75,7 +76,7 @@ const kernels_f32& portable_f32() noexcept { return table<float, float>; }
 const kernels_f64& portable_f64() noexcept { return table<double, double>; }
 
 const kernels_widening& portable_widening() noexcept {
-  static constexpr kernels_widening both{table<float, double>, round};
+  static constexpr kernels_widening both{table<float, double>, round, squares};
   return both;
 }
 

@@ -12,6 +12,7 @@
 
 #include "numeric/gemm/blocked.hpp"
 #include "numeric/gemm/modes.hpp"
+#include "numeric/gemm/share_lines.hpp"
 #include "numeric/gemm/uncertain.hpp"
 
 namespace potl::numeric::detail {
@@ -23,53 +24,30 @@ struct norms {
   std::vector<double> row, column, bound;
 };
 
-// Norms of the columns begin ... end of m, whose rows are contiguous: along the rows.
-void norms_of_columns(const matrix<const float>& m, std::int64_t begin, std::int64_t end,
-                      double* out) {
-  constexpr std::int64_t strip = 128;
-  for (std::int64_t left = begin; left < end; left += strip) {
-    double lane[norm_lanes][strip] = {};
-    const std::int64_t width = std::min(strip, end - left);
-    for (std::int64_t k = 0; k < m.rows; ++k) {
-      const float* x = m.data + k * m.row_stride + left;
-      double* sum = lane[k % norm_lanes];
-      for (std::int64_t j = 0; j < width; ++j) {
-        sum[j] += static_cast<double>(x[j]) * static_cast<double>(x[j]);
+std::vector<double> norms_of(const kernels_widening& body, const lines& l,
+                             const executor& threads) {
+  std::vector<double> out(static_cast<std::size_t>(l.count));
+  share_lines(l, threads, [&](const lines& part, std::int64_t first) {
+    constexpr std::int64_t together = 128;
+    double lanes[together][norm_lanes];
+    for (std::int64_t begin = 0; begin < part.count; begin += together) {
+      lines some = part;
+      some.from += begin * part.stride;
+      some.count = std::min(together, part.count - begin);
+      body.squares(some, &lanes[0][0]);
+      for (std::int64_t i = 0; i < some.count; ++i) {
+        out[static_cast<std::size_t>(first + begin + i)] =
+            norm_of_squares(combine_norm_lanes(lanes[i]), l.terms);
       }
     }
-    for (std::int64_t j = 0; j < width; ++j) {
-      double lanes[norm_lanes];
-      for (int l = 0; l < norm_lanes; ++l) lanes[l] = lane[l][j];
-      out[left + j] = norm_of_squares(combine_norm_lanes(lanes), m.rows);
-    }
-  }
-}
-
-std::vector<double> norms_of(const matrix<const float>& m, const executor& threads) {
-  std::vector<double> out(static_cast<std::size_t>(m.columns));
-  const auto part = [&](std::int64_t begin, std::int64_t end) {
-    if (m.column_stride == 1) return norms_of_columns(m, begin, end, out.data());
-    for (std::int64_t j = begin; j < end; ++j) {
-      out[static_cast<std::size_t>(j)] = norm(m.data + j * m.column_stride, m.rows, m.row_stride);
-    }
-  };
-  constexpr std::int64_t worth_a_task = 1 << 16;
-  const std::int64_t tasks =
-      std::min(static_cast<std::int64_t>(threads.concurrency()), m.rows * m.columns / worth_a_task);
-  if (tasks < 2) {
-    part(0, m.columns);
-  } else {
-    threads.run(static_cast<std::size_t>(tasks), [&](std::size_t task) {
-      const auto at = static_cast<std::int64_t>(task);
-      part(m.columns * at / tasks, m.columns * (at + 1) / tasks);
-    });
-  }
+  });
   return out;
 }
 
-norms norms_of(const matrix<const float>& a, const matrix<const float>& b, double factor,
-               const executor& threads) {
-  norms out{norms_of(a.transposed(), threads), norms_of(b, threads), {}};
+norms norms_of(const kernels_widening& body, const matrix<const float>& a,
+               const matrix<const float>& b, double factor, const executor& threads) {
+  norms out{
+      norms_of(body, rows_of(a), threads), norms_of(body, rows_of(b.transposed()), threads), {}};
   for (const double one : out.row) out.bound.push_back(factor * one);
   return out;
 }
@@ -185,8 +163,9 @@ std::vector<std::int64_t> permutation(std::int64_t count, std::uint64_t number) 
 void correctly_rounded(matrix<const float> a, matrix<const float> b, matrix<float> c,
                        const executor& threads) {
   const kernels_widening& body = active_widening();
-  const uncertain elements{body, a, b, c, norms_of(a, b, error_factor(a.columns), threads), 32};
-  const product<float, double> p{body.product, a, b, log64_chunk, nullptr, threads};
+  const uncertain elements{body, a, b, c, norms_of(body, a, b, error_factor(a.columns), threads),
+                           32};
+  const product<float, double, double> p{body.product, a, b, log64_chunk, nullptr, threads};
   multiply_blocked(p, to_correct{elements});
 }
 
@@ -195,10 +174,10 @@ void rounded(matrix<const float> a, matrix<const float> b, matrix<float> c,
              std::vector<near_tie>& ties) {
   const kernels_widening& body = active_widening();
   const uncertain elements{
-      body, a, b, c, norms_of(a, b, 2 * error_factor(a.columns), threads), options.bits};
+      body, a, b, c, norms_of(body, a, b, 2 * error_factor(a.columns), threads), options.bits};
   std::vector<std::int64_t> order;
   if (options.order != 0) order = permutation(a.columns, options.order);
-  const product<float, double> p{
+  const product<float, double, double> p{
       body.product, a, b, log64_chunk, order.empty() ? nullptr : order.data(), threads};
   std::mutex guard;
   const std::size_t before = ties.size();

@@ -1,84 +1,170 @@
 // SPDX-License-Identifier: Apache-2.0
 // xint24 and xint16: integers in the place of floats, so that sums are exact.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
+#include <memory>
 
+#include "numeric/gemm/blocked.hpp"
+#include "numeric/gemm/digits.hpp"
 #include "numeric/gemm/modes.hpp"
+#include "numeric/gemm/share_lines.hpp"
 
 namespace potl::numeric::detail {
 namespace {
 
 __extension__ using wide = __int128;
 
-/// Integers q with x = q 2^-scale, or not finite.
-struct scaled_line {
-  std::vector<std::int32_t> q;
-  int scale = 0;
-  bool finite = true;
+/// So many products of 24-bit integers fit into an int64: 2^17 * 2^46.
+constexpr std::int64_t most_terms = std::int64_t{1} << 17;
+
+/// Factors to integers, q = x * up, and back; 0 and NaN for lines that are not finite.
+struct scales {
+  std::vector<double> up, down;
 };
 
-scaled_line quantised(int bits, const float* x, std::int64_t terms, std::int64_t stride) {
-  std::uint32_t top = 1;
-  for (std::int64_t k = 0; k < terms; ++k) {
-    top = std::max(top, (std::bit_cast<std::uint32_t>(x[k * stride]) >> 23) & 0xff);
-  }
-  scaled_line out;
-  out.finite = top != 255;
-  if (!out.finite) return out;
-  // All |x| < 2^(top - 126).
-  out.scale = bits - 1 + 126 - static_cast<int>(top);
-  const double factor = std::ldexp(1.0, out.scale);
-  const auto limit = static_cast<double>((1 << (bits - 1)) - 1);
-  out.q.reserve(static_cast<std::size_t>(terms));
-  for (std::int64_t k = 0; k < terms; ++k) {
-    // 1.5 * 2^52 leaves no room for a fraction: the sum is rounded to an integer.
-    const double rounded = (static_cast<double>(x[k * stride]) * factor + 0x1.8p52) - 0x1.8p52;
-    out.q.push_back(static_cast<std::int32_t>(std::clamp(rounded, -limit, limit)));
+scales scales_of(const kernels_integer& body, const lines& l, int bits, const executor& threads) {
+  std::vector<std::uint32_t> top(static_cast<std::size_t>(l.count));
+  share_lines(l, threads, [&](const lines& part, std::int64_t first) {
+    body.largest(part, top.data() + first);
+  });
+  scales out;
+  for (const std::uint32_t word : top) {
+    const int exponent = std::max(1, static_cast<int>(word >> 23));
+    const bool finite = exponent != 255;
+    // All |x| < 2^(exponent - 126).
+    const int scale = bits - 1 + 126 - exponent;
+    out.up.push_back(finite ? std::ldexp(1.0, scale) : 0.0);
+    out.down.push_back(finite ? std::ldexp(1.0, -scale) : std::numeric_limits<double>::quiet_NaN());
   }
   return out;
 }
 
-// sum * 2^-scale with one rounding; |sum| < 2^126.
-float scaled_back(wide sum, int scale) noexcept {
+// sum * factor with one rounding; |sum| < 2^126, the factor a power of two or NaN.
+float scaled_back(wide sum, double factor) noexcept {
+  if (factor != factor) return std::numeric_limits<float>::quiet_NaN();
   const bool negative = sum < 0;
   wide size = negative ? -sum : sum;
   bool rest = false;
   while (size >= (wide{1} << 53)) {  // to odd: the second rounding then sees the same
     rest = rest || (size & 1) != 0;
     size >>= 1;
-    --scale;
+    factor *= 2;
   }
   const auto odd = static_cast<std::int64_t>(size) | (rest ? 1 : 0);
-  const double value = std::ldexp(static_cast<double>(odd), -scale);
+  const double value = static_cast<double>(odd) * factor;
   return static_cast<float>(negative ? -value : value) + 0.0F;
+}
+
+struct to_scaled {
+  const kernels_integer& body;
+  const scales& row;
+  const scales& column;
+  matrix<float> c;
+  static constexpr bool finishes = true;
+
+  void finish(const area& part, const std::int64_t* sums, std::int64_t sums_row) const {
+    // In pieces, so that C with columns apart and all places in doubt fit on the stack.
+    constexpr std::int64_t piece = 16;
+    for (std::int64_t top = 0; top < part.rows; top += piece) {
+      for (std::int64_t left = 0; left < part.columns; left += piece) {
+        finish_piece<piece>({part.row + top, part.column + left, std::min(piece, part.rows - top),
+                             std::min(piece, part.columns - left)},
+                            sums + top * sums_row + left, sums_row);
+      }
+    }
+  }
+
+ private:
+  template <std::int64_t Piece>
+  void finish_piece(const area& here, const std::int64_t* sums, std::int64_t sums_row) const {
+    place doubtful[static_cast<std::size_t>(Piece * Piece)];
+    float apart[static_cast<std::size_t>(Piece * Piece)];
+    const bool adjacent = c.column_stride == 1;
+    scaling s;
+    s.sums = sums;
+    s.sums_row = sums_row;
+    s.row_scale = row.down.data() + here.row;
+    s.column_scale = column.down.data() + here.column;
+    s.y = adjacent ? &c(here.row, here.column) : apart;
+    s.y_row = adjacent ? c.row_stride : Piece;
+    s.rows = here.rows;
+    s.columns = here.columns;
+    const std::int64_t count = body.scale(s, doubtful);
+    for (std::int64_t at = 0; at < count; ++at) {
+      const auto [i, j] = doubtful[at];
+      s.y[i * s.y_row + j] =
+          scaled_back(sums[i * sums_row + j], s.row_scale[i] * s.column_scale[j]);
+    }
+    for (std::int64_t i = 0; i < here.rows && !adjacent; ++i) {
+      for (std::int64_t j = 0; j < here.columns; ++j) {
+        c(here.row + i, here.column + j) = apart[i * Piece + j];
+      }
+    }
+  }
+};
+
+/// For sums that need more than 64 bits: each part of the terms is added to them.
+struct to_wide {
+  wide* sums = nullptr;
+  std::int64_t columns = 0;
+  static constexpr bool finishes = true;
+  void finish(const area& part, const std::int64_t* from, std::int64_t from_row) const noexcept {
+    for (std::int64_t i = 0; i < part.rows; ++i) {
+      for (std::int64_t j = 0; j < part.columns; ++j) {
+        sums[(part.row + i) * columns + part.column + j] += from[i * from_row + j];
+      }
+    }
+  }
+};
+
+const kernels_integer& active_integer() {
+#if defined(__x86_64__)
+  switch (active_isa()) {
+    case isa::portable: break;
+    case isa::avx2: return avx2_integer();
+    case isa::avx512: return avx512_integer();
+    case isa::vnni: return vnni_integer();
+  }
+#endif
+  return portable_integer();
 }
 
 }  // namespace
 
 void scaled_integers(int bits, matrix<const float> a, matrix<const float> b, matrix<float> c,
                      const executor& threads) {
-  std::vector<scaled_line> columns;
-  for (std::int64_t j = 0; j < b.columns; ++j) {
-    columns.push_back(quantised(bits, b.data + j * b.column_stride, b.rows, b.row_stride));
+  // Sums are the same from either side.
+  if (c.column_stride != 1 && c.row_stride == 1) {
+    return scaled_integers(bits, b.transposed(), a.transposed(), c.transposed(), threads);
   }
-  threads.run(static_cast<std::size_t>(a.rows), [&](std::size_t task) {
-    const auto i = static_cast<std::int64_t>(task);
-    const scaled_line row = quantised(bits, a.data + i * a.row_stride, a.columns, a.column_stride);
-    for (std::int64_t j = 0; j < b.columns; ++j) {
-      const scaled_line& column = columns[static_cast<std::size_t>(j)];
-      if (!row.finite || !column.finite) {
-        c(i, j) = std::numeric_limits<float>::quiet_NaN();
-        continue;
-      }
-      wide sum = 0;
-      for (std::size_t k = 0; k < row.q.size(); ++k) {
-        sum += std::int64_t{row.q[k]} * column.q[k];
-      }
-      c(i, j) = scaled_back(sum, row.scale + column.scale);
+  const kernels_integer& body = active_integer();
+  const kernels_scaled& tiles = bits == 24 ? body.bits24 : body.bits16;
+  const scales row = scales_of(body, rows_of(a), bits, threads);
+  const scales column = scales_of(body, rows_of(b.transposed()), bits, threads);
+  const auto multiply = [&](matrix<const float> left, matrix<const float> right,
+                            const auto& output) {
+    const product<float, std::int16_t, std::int64_t> p{
+        tiles, left, right, integer_chunk, nullptr, threads, row.up.data(), column.up.data()};
+    multiply_blocked(p, output);
+  };
+  if (a.columns <= most_terms) return multiply(a, b, to_scaled{body, row, column, c});
+  const auto size = static_cast<std::size_t>(c.rows * c.columns);
+  const auto sums = std::make_unique<wide[]>(size);
+  for (std::int64_t k = 0; k < a.columns; k += most_terms) {
+    matrix<const float> left = a, right = b;
+    left.data += k * a.column_stride;
+    right.data += k * b.row_stride;
+    left.columns = right.rows = std::min(most_terms, a.columns - k);
+    multiply(left, right, to_wide{sums.get(), c.columns});
+  }
+  for (std::int64_t i = 0; i < c.rows; ++i) {
+    for (std::int64_t j = 0; j < c.columns; ++j) {
+      c(i, j) = scaled_back(
+          sums[static_cast<std::size_t>(i * c.columns + j)],
+          row.down[static_cast<std::size_t>(i)] * column.down[static_cast<std::size_t>(j)]);
     }
-  });
+  }
 }
 
 }  // namespace potl::numeric::detail

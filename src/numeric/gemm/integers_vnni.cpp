@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "numeric/gemm/integers_avx512.hpp"
+
+namespace potl::numeric::detail {
+namespace {
+
+struct vector_with_dot : vector_without_dot {
+  static type add_products(type sum, type a, type b) {
+    // g++ 12 copies the sums of the intrinsic from register to register, and runs out of them.
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+  }
+};
+
+}  // namespace
+
+const kernels_integer& vnni_integer() noexcept { return integer_table<vector_with_dot>::value; }
+
+}  // namespace potl::numeric::detail
