@@ -147,8 +147,8 @@ TEST_CASE("integer sums of more terms than 64 bits hold are exact", "[gemm]") {
   gemm_cases::source from(6);
   std::vector<float> a(m * k), b(k * n), c(m * n);
   // As large as integers get, all of one sign in the first row.
-  for (float& x : a) x = 2.0F - 0x1p-22F * static_cast<float>(from.below(4));
-  for (float& x : b) x = 2.0F - 0x1p-22F * static_cast<float>(from.below(4));
+  for (float& x : a) x = 2.0F - 0x1p-22F * static_cast<float>(1 + from.below(4));
+  for (float& x : b) x = 2.0F - 0x1p-22F * static_cast<float>(1 + from.below(4));
   for (std::int64_t i = k; i < m * k; ++i) a[static_cast<std::size_t>(i)] *= i % 2 == 0 ? 1 : -1;
   for (const isa level : levels()) {
     const level_cap cap(level);
