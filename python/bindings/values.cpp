@@ -72,6 +72,7 @@ checks::segment_measurement segment_of(const py::dict& from, const py::dict& req
   read(from, "not_finite", out.not_finite);
   read(from, "digest_equal", out.digest_equal);
   read(from, "first_differing_step", out.first_differing_step);
+  read(from, "first_differing_operator", out.first_differing_operator);
   read(from, "losses", out.losses);
   read(from, "rates", out.rates);
   read(from, "skipped", out.skipped);

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ._run import Commitment as Commitment, Run as Run
     from ._session import Session as Session, StepResult as StepResult
     from ._task import Task as Task
+    from ._trace import OperatorTrace as OperatorTrace, trace as trace
     from ._verify import verify as verify
 
 # Public name -> private module that defines it.
@@ -64,6 +65,7 @@ _EXPORTS = {
     "Noise": "_calibrate",
     "NotReplayable": "_errors",
     "NotReproducible": "_errors",
+    "OperatorTrace": "_trace",
     "PEV": "_checks",
     "Policy": "_checks",
     "PotlError": "_errors",
@@ -88,6 +90,7 @@ _EXPORTS = {
     "deterministic": "_deterministic",
     "prune": "_prune",
     "record": "_record",
+    "trace": "_trace",
     "verify": "_verify",
 }
 

@@ -44,6 +44,7 @@ class Answers:
         max_checkpoint_bytes: int | None = None,
         progress: _progress.Progress = None,
     ) -> None:
+        self._directory = directory
         self._evidence = evidence
         self._timeout = timeout
         self._progress = progress
@@ -125,7 +126,9 @@ class Answers:
                 if advance is not None:
                     advance(len(done))
             return done
-        replayer = Replayer(self._session, self._evidence, timeout=self._timeout)
+        replayer = Replayer(
+            self._session, self._evidence, timeout=self._timeout, directory=self._directory
+        )
         for key, request in requests.items():
             done[key] = replayer.fulfil(request)
             if advance is not None:

@@ -11,7 +11,7 @@ import torch
 
 from . import _core
 from ._data import check_reads
-from ._errors import NotReplayable, Problem
+from ._errors import NotReplayable, NotReproducible, Problem
 from ._session import Build, Session
 from ._task import Task, overrides_step
 from ._trees import first_difference, same_float
@@ -22,7 +22,7 @@ _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModu
 _CLOSE = 1e-3
 
 
-def check(build: Build, *, seed: int = 0) -> list[Problem]:
+def check(build: Build, *, seed: int = 0, arithmetic: str = "stock") -> list[Problem]:
     """Lists everything in a task that cannot be replayed, each with its remedy.
 
     Trains two steps, restores the state between them into a freshly built task, and compares: what
@@ -32,6 +32,8 @@ def check(build: Build, *, seed: int = 0) -> list[Problem]:
     Args:
         build: Returns the `potl.Task`; called several times.
         seed: Of the randomness.
+        arithmetic: What the steps compute in: "stock" or a mode of `potl.deterministic`, in which
+            an operator that is not reproducible is a problem too.
 
     Returns:
         The problems; empty when the task can be recorded and verified.
@@ -39,20 +41,22 @@ def check(build: Build, *, seed: int = 0) -> list[Problem]:
     Raises:
         UsageError: `build` does not return a usable task at all.
     """
-    return find_problems(build, seed=seed)
+    return find_problems(build, seed=seed, arithmetic=arithmetic)
 
 
-def find_problems(build: Build, *, seed: int) -> list[Problem]:
+def find_problems(build: Build, *, seed: int, arithmetic: str = "stock") -> list[Problem]:
     """See `check`."""
     try:
-        with Session.open(build, seed=seed) as first:
+        with Session.open(build, seed=seed, arithmetic=arithmetic) as first:
             problems = [*_visible(first.task), *check_reads(first.task.dataset)]
             if problems:
                 return problems
-            with Session.open(build, seed=seed) as second:
-                return list(_probe(first, second, build, seed))
+            with Session.open(build, seed=seed, arithmetic=arithmetic) as second:
+                return list(_probe(first, second, build, seed, arithmetic))
     except NotReplayable as error:
         return list(error.problems)
+    except NotReproducible as error:
+        return [Problem(what=error.message, where="Task.step", remedy=error.remedy)]
 
 
 # ---------------------------------------------------------------------- what can be seen
@@ -85,7 +89,9 @@ def _visible(task: Task) -> Iterator[Problem]:
 # ---------------------------------------------------------------------- what only a trial shows
 
 
-def _probe(first: Session, second: Session, build: Build, seed: int) -> Iterator[Problem]:
+def _probe(
+    first: Session, second: Session, build: Build, seed: int, arithmetic: str
+) -> Iterator[Problem]:
     if _shares(first.task, second.task):
         yield Problem(
             what="two calls of build return the same model",
@@ -116,7 +122,7 @@ def _probe(first: Session, second: Session, build: Build, seed: int) -> Iterator
             )
             return
     untouched = [dict(vars(thing)) for thing in _holders(second.task)]
-    with Session.open(build, seed=seed) as fresh:
+    with Session.open(build, seed=seed, arithmetic=arithmetic) as fresh:
         again = _two_steps(fresh, steps)
     place = first_difference(end.tree(), again[1].tree())
     if place is not None and not _all_close(losses, again[2]):

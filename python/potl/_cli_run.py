@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that work with a task: job, record, commit, check, calibrate."""
+"""Commands that work with a task: job, record, commit, check, calibrate, trace."""
 
 from __future__ import annotations
 
@@ -55,6 +55,11 @@ def add_to(app: typer.Typer) -> None:
         "calibrate",
         examples="  potl calibrate trainer:build --steps 50",
     )(_calibrate)
+    command(
+        app,
+        "trace",
+        examples="  potl trace trainer:build runs/1 --step 57",
+    )(_trace)
 
 
 def parse_interval(text: str) -> int | str:
@@ -89,6 +94,13 @@ def _job_create(
         float, typer.Option(help="Largest tolerance, as a share of a segment's update.")
     ] = 0.1,
     max_resumes: Annotated[int, typer.Option(help="How often recording may be resumed.")] = 16,
+    arithmetic: Annotated[
+        str,
+        typer.Option(
+            metavar="MODE",
+            help='"stock", or a reproducible mode: ord32, cr32, log64, xint24, xint16.',
+        ),
+    ] = "stock",
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
@@ -110,6 +122,7 @@ def _job_create(
         max_segment=max_segment,
         tolerance_cap=tolerance_cap,
         max_resumes=max_resumes,
+        arithmetic=arithmetic,
     )
     job.write(out)
     return _job_result(job.core, str(out))
@@ -214,14 +227,52 @@ def _commit(
     return Result(document=document, show=lambda console: console.out(text, end=""))
 
 
-def _check(task: TaskArgument, *, json: Json = False, debug: Debug = False) -> Result:
+def _trace(
+    task: TaskArgument,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
+    *,
+    step: Annotated[int, typer.Option(help="Which step, counted from 1.")],
+    job: Annotated[Path | None, typer.Option(help="Your own job file; else the run's.")] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Replay one step and write what each of its operators returned, as digests.
+
+    Where a replay in a reproducible arithmetic differs, the prover traces the step that the report
+    names; `potl verify` then names the first operator that differs.
+    """
+    from ._trace import trace
+
+    traced = trace(run, step=step, task=load(task), job=job)
+    path = traced.write(run)
+    document = {
+        "path": str(path),
+        "step": step,
+        "operators": [{"name": name, "digest": digest} for name, digest in traced.operators],
+    }
+
+    def show(console: Console) -> None:
+        console.print(f"{path}: {len(traced.operators)} operators of step {step}")
+
+    return Result(document=document, show=show)
+
+
+def _check(
+    task: TaskArgument,
+    *,
+    arithmetic: Annotated[
+        str, typer.Option(metavar="MODE", help='"stock", or a reproducible mode such as ord32.')
+    ] = "stock",
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
     """List everything in a task that cannot be replayed, each with its remedy.
 
     Ends with 0 when there is nothing, else with 3.
     """
     from ._check import check
 
-    problems = check(load(task))
+    problems = check(load(task), arithmetic=arithmetic)
     document = {
         "replayable": not problems,
         "problems": [

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -55,14 +56,21 @@ class Replayer:
             experiments.
         evidence: Where recorded states come from.
         timeout: Seconds that one request may take, looked at between steps; None for no limit.
+        directory: The run, in which the prover may have left traces of steps.
     """
 
     def __init__(
-        self, session: Session, evidence: _core.Evidence, *, timeout: float | None = None
+        self,
+        session: Session,
+        evidence: _core.Evidence,
+        *,
+        timeout: float | None = None,
+        directory: Path | None = None,
     ) -> None:
         self._session = session
         self._evidence = evidence
         self._timeout = timeout
+        self._directory = directory
         self._initial = session.capture()
         evidence.expect_state_bytes(self._initial.nbytes)
         self._kept: tuple[tuple[int, int | None], _core.State] | None = None
@@ -129,9 +137,12 @@ class Replayer:
             answer["distances"] = _core.compare_states(recorded_start, recorded_end, replayed)
         if not equal:
             begin = time.perf_counter()
-            answer["first_differing_step"] = self._first_difference(
-                recorded_start, request, deadline
-            )
+            differing = self._first_difference(recorded_start, request, deadline)
+            answer["first_differing_step"] = differing
+            if differing is not None and not superseded and self._session.is_reproducible:
+                answer["first_differing_operator"] = self._operator(
+                    recorded_start, start, differing, deadline
+                )
             answer |= self._noise(request, recorded_start, replayed, deadline)
             answer["noise_seconds"] = time.perf_counter() - begin
         else:
@@ -225,6 +236,32 @@ class Replayer:
             if self._session.capture().digest() != self._digest(step, request):
                 return step
         return None
+
+    def _operator(
+        self, state: _core.State, start: int, step: int, deadline: float | None
+    ) -> str | None:
+        """The first operator of a step whose result differs from the prover's trace of that step;
+        None when the prover left none.
+        """
+        from ._trace import OperatorTrace, trace_step
+
+        if self._directory is None:
+            return None
+        try:
+            theirs = OperatorTrace.read(self._directory, step)
+        except (_core.MalformedError, _core.LimitError, OSError) as error:
+            return f"unknown: {describe(error)}"
+        if theirs is None:
+            return None
+        if step > start + 1:
+            self._run(state, start, step - 1, deadline)
+        else:
+            self._restore(state, start)
+        own = trace_step(self._session, step, self._session.sample_ids(step))
+        if own.before != theirs.before:
+            return "unknown: the prover's trace starts from another state"
+        found = own.first_difference(theirs)
+        return found or "none: the prover's own trace agrees with the verifier, not with its log"
 
     def _digest(self, step: int, request: Mapping[str, Any]) -> bytes | None:
         """The recorded digest after a step, on the branch that the request is about."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import _core
+from . import _arithmetic, _core
 from ._errors import NotReplayable, UsageError
 
 _INITIAL_SUFFIX = ".initial.safetensors"
@@ -59,7 +59,9 @@ class Job:
                 trains.
             max_segment: Longest distance between stored checkpoints that a pruned run may have, in
                 steps; None for `checkpoint_every`.
-            arithmetic: "stock": torch's own kernels.
+            arithmetic: "stock" for torch's own kernels, or a mode of `potl.deterministic` ("ord32",
+                "cr32", "log64", "xint24", "xint16"): then a replay anywhere gives the same bits,
+                and is compared with tolerance 0.
             tolerance_cap: Largest tolerance of a replay, as a share of the segment's update.
             max_resumes: How often recording may be resumed after a crash.
             check: Whether to look first for what cannot be replayed.
@@ -71,13 +73,12 @@ class Job:
         from ._check import find_problems
         from ._draft import draft
 
-        if arithmetic != "stock":
-            raise UsageError(f"arithmetic {arithmetic!r} is not known", 'use "stock"')
+        _arithmetic.require(arithmetic)
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**53:
             raise UsageError(f"seed is {seed!r}", "use a whole number from 0 to 2**53 - 1")
         key = None if trainer is None else _public_key(trainer).raw
         if check and _core.rule_enabled("agreed.replayable"):
-            problems = find_problems(build, seed=seed)
+            problems = find_problems(build, seed=seed, arithmetic=arithmetic)
             if problems:
                 raise NotReplayable(problems)
         found = draft(build, seed=seed)

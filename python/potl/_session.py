@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _core, _noise, _random
+from . import _arithmetic, _core, _noise, _random
 from ._capture import TreeBuilder
 from ._data import Planned, Reader, batches, check_dataset
 from ._errors import MismatchError, NotReplayable, Problem, UsageError
@@ -62,9 +62,17 @@ class Session:
         ...         print(session.run_step(step, batch).loss)
     """
 
-    def __init__(self, task: Task, schedule: Schedule, reader: Reader, build: Build) -> None:
+    def __init__(
+        self,
+        task: Task,
+        schedule: Schedule,
+        reader: Reader,
+        build: Build,
+        arithmetic: str = _arithmetic.STOCK,
+    ) -> None:
         self.task = task
         self.build = build
+        self._arithmetic = arithmetic
         self._schedule = schedule
         self._reader = reader
         self._builder = TreeBuilder(task)
@@ -83,7 +91,14 @@ class Session:
         self._finalizer = weakref.finalize(self, _random.uninstall)
 
     @classmethod
-    def open(cls, build: Build, *, seed: int, job: Job | _core.Job | None = None) -> Session:
+    def open(
+        cls,
+        build: Build,
+        *,
+        seed: int,
+        job: Job | _core.Job | None = None,
+        arithmetic: str | None = None,
+    ) -> Session:
         """Builds the task with every random number generator seeded from the job.
 
         Args:
@@ -91,14 +106,20 @@ class Session:
             seed: The job's seed.
             job: What was agreed. Without it the schedule is the task's own, and learning rates are
                 not pinned.
+            arithmetic: What steps compute in; None for the job's, or torch's own without a job.
 
         Raises:
+            UnsupportedError: This installation has no reproducible operators, and the arithmetic
+                asks for them.
             UsageError: `build` does not return a usable task, or the job has another seed. Whether
                 the task is the job's is another question: `difference` of `_job` answers it.
         """
         core = job if job is None or isinstance(job, _core.Job) else job.core
         if core is not None and core.seed != seed:
             raise UsageError(f"seed={seed}, but the job's seed is {core.seed}", "pass job.seed")
+        if arithmetic is None:
+            arithmetic = _arithmetic.STOCK if core is None else core.arithmetic
+        _arithmetic.require(arithmetic)
         with _random.scope():
             task = build_task(build, seed)
             own = Schedule.of_task(task, seed=seed)
@@ -110,7 +131,7 @@ class Session:
                 collate_fn=task.collate_fn,
                 seeded_reads=schedule.seeded_reads,
             )
-            session = cls(task, schedule, reader, build)
+            session = cls(task, schedule, reader, build, arithmetic)
             initial = getattr(job, "initial", None)
             if initial is not None:
                 session.restore(initial)
@@ -188,6 +209,11 @@ class Session:
         """Updates done so far, as counted by the state."""
         return self._step
 
+    @property
+    def is_reproducible(self) -> bool:
+        """Whether steps compute in an arithmetic that has the same bits on every machine."""
+        return self._arithmetic != _arithmetic.STOCK
+
     # ------------------------------------------------------------------ batches
 
     def sample_ids(self, step: int) -> list[int]:
@@ -230,7 +256,8 @@ class Session:
             if overrides_step(task):
                 self._before_micro_batch(0)
             drawn = _random.draws()
-            loss = _as_number(task.step(batch))
+            with _arithmetic.block(self._arithmetic):
+                loss = _as_number(task.step(batch))
             drawn = _random.draws() - drawn
             self._step = step
             self._end_step(step, loss)
@@ -263,10 +290,11 @@ class Session:
             self._running = step
             drawn = _random.draws()
             whole: torch.Tensor | None = None
-            for part, share in self.task.micro_batches(batch):
-                loss = self.task.compute_loss(part, "mean").detach()
-                scaled = loss if share == 1.0 else loss * share
-                whole = scaled if whole is None else whole + scaled
+            with _arithmetic.block(self._arithmetic):
+                for part, share in self.task.micro_batches(batch):
+                    loss = self.task.compute_loss(part, "mean").detach()
+                    scaled = loss if share == 1.0 else loss * share
+                    whole = scaled if whole is None else whole + scaled
             self._drew = bool(self._drew) or _random.draws() > drawn or _random.was_used()
             return _as_number(whole)
 
@@ -283,7 +311,8 @@ class Session:
                 _random.seed_torch(
                     _core.derive_key(self._schedule.seed, "subset", self._step, number)
                 )
-                each = self.task.compute_loss(batch, "none").detach()
+                with _arithmetic.block(self._arithmetic):
+                    each = self.task.compute_loss(batch, "none").detach()
                 losses.append(each.reshape(len(part), -1).double().mean(1).cpu())
         values = torch.cat(losses)
         return float(values.mean()), float(values.std(correction=0))

@@ -119,9 +119,7 @@ class replay_judge {
     summary.details.insert(summary.details.end(), numbers.begin(), numbers.end());
     for (finding& problem : problems) {
       place(problem, one.request);
-      if (one.first_differing_step) {
-        problem.details.emplace_back("first_differing_step", text(*one.first_differing_step));
-      }
+      name_first_difference(problem, one);
       out_.push_back(std::move(problem));
     }
     out_.push_back(std::move(summary));
@@ -170,6 +168,17 @@ class replay_judge {
           name_of(one.request) + " ends in a state with other bits, though all values are equal"));
     }
     return ratio;
+  }
+
+  void name_first_difference(finding& problem, const segment_measurement& one) const {
+    if (!one.first_differing_step) return;
+    const std::string step = text(*one.first_differing_step);
+    problem.details.emplace_back("first_differing_step", step);
+    if (!context_.exact) return;
+    problem.reason += "; the first step that differs is " + step;
+    if (!one.first_differing_operator) return;
+    problem.details.emplace_back("first_differing_operator", *one.first_differing_operator);
+    problem.reason += ", the first operator in it: " + *one.first_differing_operator;
   }
 
   // Rule 6: who may be off by the tolerance in every segment must not get anywhere with it.

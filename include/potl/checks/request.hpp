@@ -77,6 +77,8 @@ struct segment_measurement {
       false;  ///< replayed end state == the leaf's digest: then nothing below is needed
   std::optional<std::uint64_t>
       first_differing_step;                ///< from per-step digests; meaningful in exact modes
+  std::optional<std::string>
+      first_differing_operator;            ///< of that step, when the prover left a trace of it
   std::vector<double> losses;              ///< one per step, recomputed
   std::vector<std::vector<double>> rates;  ///< used by the replay, one row per step
   std::vector<bool> skipped;               ///< scaler skips seen by the replay
