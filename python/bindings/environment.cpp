@@ -3,6 +3,7 @@
 #include <openssl/crypto.h>
 
 #include <potl/numeric/fp_environment.hpp>
+#include <potl/numeric/isa.hpp>
 
 #include "bindings.hpp"
 
@@ -17,6 +18,7 @@ void bind_environment(py::module_& module) {
     }
     return out;
   });
+  module.def("processor_name", &numeric::processor_name);
   module.def("build_info", [] {
     py::dict out;
     out["openssl"] = OpenSSL_version(OPENSSL_VERSION);

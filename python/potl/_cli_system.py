@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about the installation: doctor, demo."""
+"""Commands about the installation: doctor, selftest, demo."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ._arithmetic import MODES
 from ._cli_result import FAILED, Debug, Json, Result, command
+from ._printable import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def add_to(app: typer.Typer) -> None:
@@ -16,6 +22,11 @@ def add_to(app: typer.Typer) -> None:
     command(app, "doctor", examples="  potl doctor\n\n  potl doctor --directory /data/runs --json")(
         _doctor
     )
+    command(
+        app,
+        "selftest",
+        examples="  potl selftest\n\n  POTL_ISA=portable potl selftest --json",
+    )(_selftest)
     command(app, "demo", examples="  potl demo --out build/demo")(_demo)
 
 
@@ -38,6 +49,60 @@ def _doctor(
         show=lambda console: _doctor.show(diagnosis, console),
         exit_code=0 if diagnosis.fine else FAILED,
     )
+
+
+def _selftest(*, json: Json = False, debug: Debug = False) -> Result:
+    """Run every reproducible operator on fixed inputs and print a digest of each.
+
+    The lines after the processor are the same on every machine. Ends with 0 when they are the ones
+    that this version was released with and the floating-point environment is IEEE's, else with 3.
+    """
+    from . import _core
+    from ._doctor import arithmetic
+    from ._progress import track
+    from ._selftest import OTHERS, PRODUCTS, lines
+
+    environment = list(arithmetic(_core.fp_environment(), when=""))
+    total = len(PRODUCTS) * len(MODES) + len(OTHERS)
+    rows = []
+    with track("testing", total, None) as advance:
+        for line in lines():
+            rows.append(line)
+            if advance is not None:
+                advance(len(rows))
+    whole = hashlib.sha256("".join(line.digest for line in rows).encode()).hexdigest()
+    broken = [item for item in environment if item.state != "ok"]
+    strange = [line for line in rows if not line.as_kept]
+    processor, kernels = _core.processor_name(), _core.active_isa()
+    document = {
+        "processor": processor,
+        "kernels": kernels,
+        "digest": whole,
+        "ok": not broken and not strange,
+        "operators": [
+            {
+                "mode": line.mode,
+                "operator": line.operator,
+                "digest": line.digest,
+                "ok": line.as_kept,
+            }
+            for line in rows
+        ],
+        "environment": [{"check": item.name, "ok": item.state == "ok"} for item in environment],
+    }
+
+    def show(console: Console) -> None:
+        console.print(f"processor  {printable(processor)}, kernels {kernels}")
+        for line in rows:
+            mark = "" if line.as_kept else "   not this version's digest"
+            console.print(
+                f"{line.mode:7s} {line.operator:22s} {line.digest}{mark}", highlight=False
+            )
+        for item in environment:
+            console.print(f"{item.name}: {item.state} ({item.seen})", highlight=False)
+        console.print(f"all        {whole}", highlight=False)
+
+    return Result(document=document, show=show, exit_code=0 if document["ok"] else FAILED)
 
 
 def _demo(

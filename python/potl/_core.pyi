@@ -625,3 +625,80 @@ def fill_permutation(buffer: WritableBuffer, key: Buffer) -> None:
 
 def fill_erfinv(buffer: WritableBuffer) -> None:
     """Replaces each element by its inverse error function; float32, float64."""
+
+
+# ------------------------------------------------------------------------ reproducible arithmetic
+
+Matrix: TypeAlias = Any  # two-dimensional float32 (float64 for gemm_ord64), any strides
+
+class ThreadPool:
+    """Threads for kernels, the calling one included."""
+
+    def __init__(self, threads: int) -> None: ...
+
+def processor_isa() -> str:
+    """The best of portable, avx2, avx512 and vnni that the processor has."""
+
+def active_isa() -> str:
+    """The level whose kernels run: the processor's, capped by POTL_ISA or cap_isa."""
+
+def cap_isa(level: str) -> str:
+    """Caps the level for the whole process; returns what is active then. For tests and
+    benchmarks.
+    """
+
+def gemm(mode: str, a: Matrix, b: Matrix, c: Matrix, pool: ThreadPool | None = None) -> None:
+    """c = a @ b in "ord32", "cr32", "xint24" or "xint16". UsageError when shapes do not fit."""
+
+def gemm_ord64(a: Matrix, b: Matrix, c: Matrix, pool: ThreadPool | None = None) -> None:
+    """c = a @ b in float64, by the chain of "ord32"."""
+
+def gemm_log64(
+    a: Matrix,
+    b: Matrix,
+    c: Matrix,
+    bits: int = 32,
+    order: int = 0,
+    pool: ThreadPool | None = None,
+) -> list[tuple[int, float, float]]:
+    """c = a @ b, rounded to `bits` bits; (index, value, window) of what is near a tie."""
+
+class Convolver:
+    """A convolution of contiguous float32 buffers in one mode, with threads of its own. Sizes are
+    depth, height and width. UsageError when a buffer has another size.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        *,
+        batch: int,
+        in_channels: int,
+        out_channels: int,
+        groups: int,
+        input_size: list[int],
+        kernel: list[int],
+        stride: list[int],
+        padding: list[int],
+        dilation: list[int],
+        threads: int,
+    ) -> None: ...
+    @property
+    def output(self) -> list[int]: ...
+    def forward(self, x: Any, w: Any, y: Any) -> None:
+        """Writes y[batch, out_channels, *output]."""
+    def input_gradient(self, dy: Any, w: Any, dx: Any) -> None:
+        """Writes dx[batch, in_channels, *input]."""
+    def weight_gradient(self, x: Any, dy: Any, dw: Any) -> None:
+        """Writes dw[out_channels, in_channels / groups, *kernel]."""
+
+# ---------------------------------------------------------------------------- environment
+
+def fp_environment() -> dict[str, tuple[bool, str]]:
+    """What holds in the calling thread: name -> (whether, meaning or cause); see
+    include/potl/numeric/fp_environment.hpp.
+    """
+
+def build_info() -> dict[str, str | bool]: ...
+def processor_name() -> str:
+    """As the processor calls itself; "unknown" if it does not."""

@@ -157,11 +157,11 @@ def trace_step(session: Session, step: int, batch: Any) -> OperatorTrace:
     return OperatorTrace(step, before, tuple(tracer.rows))
 
 
-class _Tracer(TorchDispatchMode):
+class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees what reaches the backend: forward, backward and update, after autograd."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.rows: list[tuple[str, str]] = []
 
     def __torch_dispatch__(
@@ -183,7 +183,7 @@ def _digest(out: Any) -> str:
             hasher.update(f"{leaf.dtype} {tuple(leaf.shape)} ".encode())
             if leaf.layout == torch.strided and leaf.device.type != "meta":
                 plain = leaf.detach().resolve_conj().resolve_neg().cpu().contiguous()
-                hasher.update(memoryview(plain.reshape(-1).view(torch.uint8).numpy()))
+                hasher.update(plain.reshape(-1).view(torch.uint8).numpy().data)
         else:
             hasher.update(f"{leaf!r} ".encode())
     return hasher.hexdigest()

@@ -81,7 +81,8 @@ def fulfil(setup: Setup, request: dict[str, Any]) -> Measurement:
         )
         build = _executors.load_task(setup.task)
         session = open_unchecked(build, job_of(evidence.job, evidence))
-        _ready = setup, Replayer(
-            session, evidence, timeout=setup.timeout, directory=Path(setup.directory)
+        _ready = (
+            setup,
+            Replayer(session, evidence, timeout=setup.timeout, directory=Path(setup.directory)),
         )
     return _ready[1].fulfil(request)
