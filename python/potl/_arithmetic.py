@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import contextlib
 
-from ._errors import UsageError
-
 STOCK = "stock"
 MODES = ("ord32", "cr32", "log64", "xint24", "xint16")
 
@@ -21,6 +19,8 @@ def require(name: str) -> None:
     if name == STOCK:
         return
     if name not in MODES:
+        from ._errors import UsageError  # late: the command line starts without potl._core
+
         known = ", ".join(f'"{mode}"' for mode in (STOCK, *MODES))
         raise UsageError(f"arithmetic {name!r} is not known", f"use one of {known}")
     from ._deterministic import module
