@@ -102,9 +102,8 @@ class replay_judge {
         summary.reason = name + " was replayed";
       } else {
         ratio = distances(one, problems, numbers);
-        summary.reason = context_.exact
-                             ? name + " ends in another state"
-                             : name + " ends at " + text(ratio) + " of its tolerance";
+        summary.reason = context_.exact ? name + " ends in another state"
+                                        : name + " ends at " + text(ratio) + " of its tolerance";
         summary.threshold = 1;
       }
       summary.statistic = ratio;
