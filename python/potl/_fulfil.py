@@ -257,7 +257,8 @@ class Replayer:
             self._run(state, start, step - 1, deadline)
         else:
             self._restore(state, start)
-        own = trace_step(self._session, step, self._session.sample_ids(step))
+        [(_, _, batch)] = self._session.batches(step, step)
+        own = trace_step(self._session, step, batch)
         if own.before != theirs.before:
             return "unknown: the prover's trace starts from another state"
         found = own.first_difference(theirs)

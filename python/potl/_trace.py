@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _FORMAT = "potl-operator-trace-v1"
 _MAX_BYTES = 64 << 20
+_UNSET = ("aten.empty", "aten.new_empty", "aten.resize")  # their contents are whatever was there
 
 
 @dataclass(frozen=True)
@@ -172,20 +173,24 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         out = func(*args, **(kwargs or {}))
-        self.rows.append((str(func), _digest(out)))
+        if func.namespace != "profiler":  # marks for profilers compute nothing
+            name = str(func)
+            self.rows.append((name, _digest(out, contents=not name.startswith(_UNSET))))
         return out
 
 
-def _digest(out: Any) -> str:
+def _digest(out: Any, *, contents: bool) -> str:
     hasher = hashlib.sha256()
     for leaf in tree_flatten(out)[0]:
         if isinstance(leaf, torch.Tensor):
             hasher.update(f"{leaf.dtype} {tuple(leaf.shape)} ".encode())
-            if leaf.layout == torch.strided and leaf.device.type != "meta":
+            if contents and leaf.layout == torch.strided and leaf.device.type != "meta":
                 plain = leaf.detach().resolve_conj().resolve_neg().cpu().contiguous()
                 hasher.update(plain.reshape(-1).view(torch.uint8).numpy().data)
-        else:
+        elif isinstance(leaf, bool | int | float | complex | str | None):
             hasher.update(f"{leaf!r} ".encode())
+        else:  # its text might hold an address
+            hasher.update(f"{type(leaf).__name__} ".encode())
     return hasher.hexdigest()
 
 
