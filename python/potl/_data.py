@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -278,7 +279,10 @@ def batches(
     # again, which an unguarded script does not survive. Workers use one thread, so they never wait
     # for threads of the parent.
     methods = multiprocessing.get_all_start_methods()
-    with _random.scope():
+    with _random.scope(), warnings.catch_warnings():
+        # Said anew for every segment: that there are fewer processors, and that torch has threads.
+        warnings.filterwarnings("ignore", message="This DataLoader will create", module="torch")
+        warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
         loader: Iterator[Any] = iter(
             DataLoader(
                 reader,  # type: ignore[arg-type]

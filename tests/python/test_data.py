@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import (
     ConcatDataset,
     Dataset,
@@ -94,10 +95,9 @@ def test_the_order_of_insertion_into_a_dict_does_not_matter():
 
 
 def test_images_are_hashed_by_mode_size_and_pixels():
-    image = pytest.importorskip("PIL.Image")
-    one = image.new("L", (2, 3), 7)
-    assert sample_bytes(one) == sample_bytes(image.new("L", (2, 3), 7))
-    for other in (image.new("L", (3, 2), 7), image.new("L", (2, 3), 8), image.new("P", (2, 3), 7)):
+    one = Image.new("L", (2, 3), 7)
+    assert sample_bytes(one) == sample_bytes(Image.new("L", (2, 3), 7))
+    for other in (Image.new("L", (3, 2), 7), Image.new("L", (2, 3), 8), Image.new("P", (2, 3), 7)):
         assert sample_bytes(one) != sample_bytes(other)
 
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 
 import pytest
 import tasks
@@ -404,6 +405,19 @@ def test_two_sessions_side_by_side_do_not_disturb_each_other():
     with one, two:
         both = [(run(one, step, step), run(two, step, step)) for step in range(1, 5)]
     assert [a for [a], _ in both] == [b for _, [b] in both] == alone
+
+
+def test_workers_read_ahead_without_a_word():
+    def with_workers():
+        built = tasks.plain()
+        built.num_workers = len(os.sched_getaffinity(0)) + 1  # torch finds that worth a warning
+        return built
+
+    with Session.open(with_workers, seed=7) as session, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            for step, _, batch in session.batches(1, 2):
+                session.run_step(step, batch)
 
 
 def test_workers_give_the_same_training():

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A11, A12, A17, A30: edits of buffers, final weights, numbers and logs, and delivery of another
-model.
+model or of other checkpoints.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import shutil
 
 import torch
 
@@ -136,3 +137,19 @@ def bait_and_switch(scene: Scene) -> Forgery:
         buffers = {name: b.detach().clone() for name, b in session.task.model.named_buffers()}
     save_file({name: w.contiguous() for name, w in scene.stolen.items()} | buffers, str(other))
     return scene.with_options(scene.honest, model=other)
+
+
+@attack("A30", "swapped checkpoint", rule="transcript.checkpoint")
+def swapped_checkpoint(scene: Scene) -> Forgery:
+    """Signs a bought model's state into the last record, and shows the checkpoint of an honest run
+    there, which every replay reaches.
+    """
+
+    def sign_for_another(session: Session, step: int) -> None:
+        if step == scene.job.core.steps:
+            assign(session, scene.stolen)
+
+    forgery = scene.forged("A30-swap", rewrite=sign_for_another)
+    name = f"checkpoints/step-{scene.job.core.steps}.safetensors"
+    shutil.copyfile(scene.honest.run / name, forgery.run / name)
+    return forgery

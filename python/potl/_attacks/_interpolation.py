@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 
+from .._checks import Replay
 from .._session import Session
 from ._scene import Forgery, Scene, Weights, assign, attack, blend, parameters
 
@@ -55,6 +56,32 @@ def rank_matched_start(scene: Scene) -> Forgery:
                 p.copy_(matched.reshape(p.shape))
 
     return scene.forged("A3-rank", start=match)
+
+
+@attack(
+    "A3",
+    "below a loose floor",
+    rule="replay.interpolation_guard",
+    verdict="inconclusive",
+    task="crawling",
+)
+def below_a_loose_floor(scene: Scene) -> Forgery:
+    """Never trains, and drifts towards a stolen model: with so small a learning rate and so many
+    units in the last place tolerated, each segment stays within its tolerance.
+    """
+    first: Weights = {}
+    steps = scene.job.core.steps
+
+    def keep_start(session: Session) -> None:
+        first.update(parameters(session))
+
+    def drift(session: Session, step: int) -> None:
+        assign(session, blend(first, scene.stolen, 0.002 * step / steps))
+
+    # The client's own mistake: tolerances that add up to more than the way that was agreed.
+    loose = Replay(samples=24, floor_ulp=1e4, tensor_looseness=1e4)
+    forgery = scene.forged("A3-floor", start=keep_start, rewrite=drift)
+    return scene.with_options(forgery, options={"checks": [loose]})
 
 
 @attack(

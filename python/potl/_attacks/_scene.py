@@ -68,6 +68,8 @@ class Attack:
     """The rule that stops it: with this one alone switched off, the forgery is accepted."""
     found_by: tuple[str, ...]
     """Rules whose findings may reject it (usually the rule itself)."""
+    verdict: str
+    """"rejected", or "inconclusive" where the rule refuses to judge."""
     task: str
     """The training of `_tasks` on which its best forgery is built."""
     in_demo: bool
@@ -83,6 +85,7 @@ def attack(
     *,
     rule: str,
     found_by: Sequence[str] = (),
+    verdict: str = "rejected",
     task: str = "plain",
     in_demo: bool = False,
 ) -> Callable[[Callable[[Scene], Forgery]], Callable[[Scene], Forgery]]:
@@ -97,6 +100,7 @@ def attack(
             how=how,
             rule=rule,
             found_by=tuple(found_by) or (rule,),
+            verdict=verdict,
             task=task,
             in_demo=in_demo,
             make=make,

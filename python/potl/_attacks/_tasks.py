@@ -48,6 +48,13 @@ def plain() -> Task:
     )
 
 
+def crawling() -> Task:
+    """As plain, with a learning rate that hardly moves the weights."""
+    task = plain()
+    task.optimizers[0].param_groups[0]["lr"] = 1e-4
+    return task
+
+
 def momentum() -> Task:
     """SGD with momentum and batch norm: optimizer state and buffers."""
     model = perceptron(norm=True)
