@@ -33,7 +33,7 @@ PAIRS = 20 if measuring.FULL else 12
 ARITHMETICS = ("ord32", "cr32", "log64", "xint24", "xint16")
 BITS = (31, 30, 29, 28, 27, 26, 25, 24, 23)
 TEST_IMAGES = 540
-EPOCHS, BATCH = 8, 64
+EPOCHS, BATCH = 6, 64
 TEXT_STEPS, TEXT_BATCH, LENGTH = 200, 8, 48
 LEARNING_RATE = {"resnet20": 0.1, "gpt": 3e-3}
 

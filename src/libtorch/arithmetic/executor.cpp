@@ -31,19 +31,11 @@ class torch_pool final : public numeric::executor {
     // One element per thread; each takes tasks until none is left.
     const at::Tensor elements =
         at::empty({static_cast<std::int64_t>(threads)}, at::TensorOptions(at::kByte));
-<<<<<<< HEAD
     // Without operands, the sizes of the iterator are those of an output that may not be resized.
     at::TensorIterator iterator = at::TensorIteratorConfig()
                                       .add_output(elements)
                                       .check_all_same_dtype(false)
                                       .resize_outputs(false)
-=======
-    at::TensorIterator iterator = at::TensorIteratorConfig()
-                                      .add_output(elements)
-                                      .resize_outputs(false)
-                                      .check_all_same_dtype(false)
-                                      .declare_static_shape(elements.sizes())
->>>>>>> ff720f7 (torch's pool runs as many threads as there are tasks: the iterator has the shape that it was given)
                                       .build();
     std::atomic<std::size_t> next{0};
     const auto work = [&](char**, const std::int64_t*, std::int64_t size0, std::int64_t size1) {
