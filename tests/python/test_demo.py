@@ -108,6 +108,7 @@ def test_a_cheat_that_gets_through_is_not_as_expected(tmp_path: Path) -> None:
         how="Trains as agreed.",
         rule="replay.parameters",
         found_by=("replay.parameters",),
+        verdict="rejected",
         task="momentum",
         in_demo=True,
         make=nothing,
