@@ -42,13 +42,19 @@ status writer::body::start(log_position where, file_handle lock) {
 }
 
 status writer::body::failure() {
-  const std::lock_guard lock(mutex);
-  if (failed) return *failed;
-  return unit{};
+  std::unique_lock lock(mutex);
+  return report(lock);
+}
+
+status writer::body::report(std::unique_lock<std::mutex>& lock) {
+  if (!failed) return unit{};
+  changed.wait(lock, [&] { return settled; });
+  return *failed;
 }
 
 void writer::body::fail_locked(error why) {
   if (!failed) failed = std::move(why);
+  if (synced == appended) settled = true;
   queue.clear();
   states = 0;
   wake_all();
@@ -62,7 +68,7 @@ void writer::body::wake_all() {
 
 status writer::body::enqueue(record what, std::optional<state> after, bool checkpoint) {
   std::unique_lock lock(mutex);
-  if (failed) return *failed;
+  if (status reported = report(lock); !reported) return reported;
   const bool holds_state = after.has_value();
   const bool first = queue.empty() && !appending;
   queue.push_back({std::move(what), std::move(after), checkpoint});
@@ -83,8 +89,7 @@ status writer::body::enqueue(record what, std::optional<state> after, bool check
       changed.wait(lock);
     }
   }
-  if (failed) return *failed;
-  return unit{};
+  return report(lock);
 }
 
 void writer::body::help(const state& shared) {
@@ -100,8 +105,7 @@ status writer::body::flush() {
   urgent = enqueued;
   to_sync.notify_one();
   changed.wait(lock, [&] { return failed || synced == enqueued; });
-  if (failed) return *failed;
-  return unit{};
+  return report(lock);
 }
 
 status writer::body::stop() {
@@ -114,6 +118,8 @@ status writer::body::stop() {
   }
   appender.join();
   syncer.join();
+  log.reset();
+  log_to_sync.reset();
   directory_lock = file_handle();
   return flushed;
 }
@@ -212,9 +218,13 @@ void writer::body::sync_loop() {
     earliest = std::chrono::steady_clock::now() + sync_interval;
     const status done = log_to_sync->sync_data();
     lock.lock();
-    if (!done) return fail_locked(done.why());
+    if (!done) {
+      settled = true;  // no more can be acknowledged
+      return fail_locked(done.why());
+    }
     synced = records;
     acknowledged_step = step;
+    if (failed && synced == appended) settled = true;
     changed.notify_all();
   }
 }

@@ -72,6 +72,8 @@ struct writer::body {
   status store(const item& next, std::uint64_t step);
   void help(const state& shared);
   void fail_locked(error why);
+  /// The first error, once what was appended before it is on the disk and acknowledged.
+  status report(std::unique_lock<std::mutex>& lock);
   void wake_all();
 
   std::deque<item> queue;
@@ -85,6 +87,7 @@ struct writer::body {
   std::optional<state> in_hand;  // what that thread hashes, for whoever would wait for it
   bool syncer_idle = false;
   std::optional<error> failed;
+  bool settled = false;  // of a failure: what precedes it is synced, or cannot be
   std::condition_variable to_append,
       to_sync;  // one waiter each: a wake-up costs what a short step takes
   bool stopping = false;

@@ -6,11 +6,12 @@
 // Claims: acknowledged() is the last step whose record, and whose checkpoint if it has one, are
 // durable: neither `kill -9` nor a power cut loses it. A checkpoint is durable before the record
 // that names it is written. What a crash leaves is a prefix of complete records, perhaps followed
-// by part of one, which resume() drops. Errors (a full disk) come back from the next call; nothing
-// written before is harmed, and the writer refuses to go on. Cost: at most `queue_states` states
-// exist at any time, if the trainer captures one at a time. When the background is further behind
-// than that, append_step does its work, or a share of the hashing, before it sleeps. Records are
-// synced in groups, so acknowledged() follows after about 10 ms (at once for a checkpoint).
+// by part of one, which resume() drops. Errors (a full disk) come back from the next call, after
+// what was written before has been synced and acknowledged, and the writer refuses to go on. Cost:
+// at most `queue_states` states exist at any time, if the trainer captures one at a time. When the
+// background is further behind than that, append_step does its work, or a share of the hashing,
+// before it sleeps. Records are synced in groups, so acknowledged() follows after about 10 ms (at
+// once for a checkpoint).
 //
 //   potl::transcript::snapshot_memory memory;
 //   auto log = writer::create({.directory = "runs/1"}, job, key).value();
