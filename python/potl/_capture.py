@@ -89,7 +89,7 @@ class TreeBuilder:
         requires_grad: dict[str, bool] = {}
         training: dict[str, bool] = {}
         extra: Tree = {}
-        describe = self.describe
+        unmoved = self._unmoved
         for prefix, module in modules_of(root):
             training[prefix[:-1]] = module.training
             for name, parameter in module._parameters.items():
@@ -97,12 +97,16 @@ class TreeBuilder:
                 if parameter is None:
                     parameters[full] = None
                 else:
-                    parameters[full] = describe(parameter, f"{path}/parameters/{full}")
+                    parameters[full] = unmoved(parameter) or self._describe_anew(
+                        parameter, f"{path}/parameters/{full}"
+                    )
                     requires_grad[full] = parameter.requires_grad
             for name, buffer in module._buffers.items():
                 full = prefix + name
                 buffers[full] = (
-                    None if buffer is None else describe(buffer, f"{path}/buffers/{full}")
+                    None
+                    if buffer is None
+                    else unmoved(buffer) or self._describe_anew(buffer, f"{path}/buffers/{full}")
                 )
             if type(module).get_extra_state is not nn.Module.get_extra_state:
                 extra[prefix[:-1]] = self._values(
@@ -168,16 +172,21 @@ class TreeBuilder:
 
     def describe(self, tensor: torch.Tensor, path: str) -> Any:
         """What `State.capture` needs to know to copy one tensor."""
-        known = self._known.get(id(tensor))
+        return self._unmoved(tensor) or self._describe_anew(tensor, path)
+
+    def _unmoved(self, tensor: torch.Tensor) -> Any:
+        """The description of last time, if the tensor is where and as it was then."""
+        key = id(tensor)
+        known = self._known.get(key)
         if (
             known is not None
             and known[1] == tensor.data_ptr()
             and known[2] == tensor.shape
             and known[3] == tensor.stride()
         ):
-            self._used[id(tensor)] = known
+            self._used[key] = known
             return known[4]
-        return self._describe_anew(tensor, path)
+        return None
 
     def _describe_anew(self, tensor: torch.Tensor, path: str) -> Any:
         dtype = DTYPES.get(tensor.dtype)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -41,6 +42,7 @@ Generator = torch.Generator | None
 _STATE_WORDS = 632
 # Seeded, and one draw left before the next twist.
 _FRESH = 1 << 32 | 1
+_FRESH_BYTES = _FRESH.to_bytes(8, sys.byteorder)
 
 
 class _Randomness:
@@ -150,8 +152,8 @@ def was_used() -> bool:
     """Whether anything, compiled code included, has drawn from torch's CPU generator since
     `seed_torch`.
     """
-    state = torch.default_generator.get_state().view(torch.int64)
-    return int(state[1]) != _FRESH
+    state = torch.default_generator.get_state().numpy()
+    return state[8:16].tobytes() != _FRESH_BYTES
 
 
 def draws() -> int:

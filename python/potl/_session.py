@@ -376,7 +376,8 @@ class Session:
                 yield
         finally:
             for module, flag in flags:
-                module.training = flag
+                if module.training is not flag:
+                    module.training = flag
 
     def close(self) -> None:
         """Lets go of torch's operators. The task stays usable."""

@@ -222,8 +222,10 @@ class Task:
     @property
     def device(self) -> torch.device:
         """Where the first parameter lives."""
-        for parameter in self.model.parameters():
-            return parameter.device
+        for module in self.model.modules():
+            for parameter in module._parameters.values():
+                if parameter is not None:
+                    return parameter.device
         return torch.device("cpu")
 
     @property
