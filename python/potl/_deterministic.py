@@ -19,7 +19,8 @@ import torch
 from ._errors import NotReproducible, UnsupportedError
 
 _REINSTALL = (
-    "reinstall potl with: pip install --no-build-isolation --force-reinstall --no-deps potl"
+    "build potl again, from its checkout: "
+    "pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps ."
 )
 
 
@@ -28,7 +29,8 @@ def module() -> ModuleType:
     """`potl._torch`, once it is known to fit the torch that is installed.
 
     Raises:
-        UnsupportedError: potl was built without torch, or against another one.
+        UnsupportedError: potl was built without torch, or against another minor version of it,
+            whose classes may be laid out otherwise.
     """
     try:
         built = (Path(__file__).parent / "_torch.version").read_text().strip()
@@ -37,12 +39,17 @@ def module() -> ModuleType:
             "potl was built where there was no torch: it has no reproducible operators", _REINSTALL
         ) from None
     installed = torch.__version__.split("+")[0]
-    if built != installed:
+    if built.split(".")[:2] != installed.split(".")[:2]:
         raise UnsupportedError(
             f"potl's operators were built against torch {built}, torch {installed} is installed",
             _REINSTALL,
         )
-    loaded = importlib.import_module("._torch", __package__)
+    try:
+        loaded = importlib.import_module("._torch", __package__)
+    except ImportError as why:
+        raise UnsupportedError(
+            f"potl's operators, built against torch {built}, do not load: {why}", _REINSTALL
+        ) from why
     loaded.set_error_class(NotReproducible)
     return loaded
 

@@ -16,7 +16,7 @@ VERSION = (ROOT / "VERSION").read_text().strip()
 
 def run(*command: object, cwd: Path | None = None) -> str:
     done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, timeout=600, cwd=cwd
+        [str(part) for part in command], capture_output=True, text=True, timeout=1800, cwd=cwd
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -89,10 +89,12 @@ def test_the_wheel_has_the_package_its_data_and_no_hooks(wheel: Path) -> None:
         if path.is_file() and path.suffix != ".so" and "__pycache__" not in path.parts
     }
     assert {"potl/py.typed", "potl/_core.pyi", "potl/_templates/report.html.j2"} <= expected
-    extension = {name for name in names if name.startswith("potl/_core.") and name.endswith(".so")}
-    assert len(extension) == 1
+    # The tests' environment has torch, so that the operators for it are built, and say for which.
+    expected |= {"potl/_torch.version"}
+    extensions = {name for name in names if name.endswith(".so")}
+    assert sorted(name.split(".")[0] for name in extensions) == ["potl/_core", "potl/_torch"]
     others = {name for name in names if not name.startswith(f"potl-{VERSION}.dist-info/")}
-    assert others == expected | extension
+    assert others == expected | extensions
 
 
 def test_the_wheel_names_its_licence_and_keeps_torch_optional(wheel: Path) -> None:
