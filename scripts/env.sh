@@ -6,6 +6,8 @@ cd "$root"
 venv=${VIRTUAL_ENV:-$root/.venv}
 python=$venv/bin/python
 jobs=$(nproc)
+# pip's builds would call it g++, and the compiler cache takes that for another compiler.
+export CXX=${CXX:-c++}
 say() { printf '\n== %s\n' "$*"; }
 # Configures build/PRESET; what CMake says is shown when it fails.
 configure() {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """sdist -> wheel -> clean environment: what an index would serve works and is complete."""
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -16,7 +17,13 @@ VERSION = (ROOT / "VERSION").read_text().strip()
 
 def run(*command: object, cwd: Path | None = None) -> str:
     done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, timeout=1800, cwd=cwd
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        cwd=cwd,
+        # The compiler cache goes by the compiler's name, and this is what CMake calls it.
+        env={"CXX": "c++", **os.environ},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -125,3 +132,16 @@ def test_the_installed_command_says_its_version(installed: Path) -> None:
     assert printed.strip() == f"potl {VERSION}"
     with (packages / f"potl-{VERSION}.dist-info/entry_points.txt").open() as entry_points:
         assert "potl=potl._cli:main" in entry_points.read().replace(" ", "")
+
+
+def test_the_installed_operators_load_under_the_torch_that_was_imported(installed: Path) -> None:
+    lent = [path for path in sys.path if path.endswith("site-packages")]
+    code = (
+        f"import sys; sys.path += {lent!r}; import potl; assert 'torch' not in sys.modules\n"
+        "import torch\n"
+        "with potl.deterministic():\n"
+        "    print((torch.ones(3, 4) @ torch.ones(4, 2)).sum().item(), potl.__file__)\n"
+    )
+    total, where = run(installed / "bin/python", "-I", "-c", code).split()
+    assert float(total) == 24.0
+    assert Path(where).is_relative_to(installed)
