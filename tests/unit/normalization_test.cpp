@@ -236,7 +236,11 @@ void layer_norm_check() {
 template <class Real>
 void batch_norm_check() {
   const auto pool = make_thread_pool(3);
-  for (const auto& shape : {std::array<std::size_t, 3>{4, 3, 50}, {100, 5, 1}, {200, 2, 49}}) {
+  for (const auto& shape : {std::array<std::size_t, 3>{4, 3, 50},
+                            {100, 5, 1},
+                            {200, 2, 49},
+                            {50, 4, 96},
+                            {3, 3, 4160}}) {
     const auto [batch, channels, size] = shape;
     const auto x = values<Real>(batch * channels * size, 51);
     const auto dy = values<Real>(x.size(), 52);

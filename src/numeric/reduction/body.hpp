@@ -131,6 +131,46 @@ void columns(term kind, const operands<typename R::element>& o, std::size_t rows
 }
 
 template <class R>
+void pieces(term kind, const operands<typename R::element>& o, std::size_t count, std::size_t size,
+            std::size_t stride, typename R::element* out) {
+  using Real = typename R::element;
+  constexpr std::size_t lanes = R::lanes;
+  with_term(kind, [&]<term Kind>() {
+    using join = typename joining<Kind>::type;
+    const R m(has_m(Kind) ? *o.m : Real{0});
+    const R r(Kind == term::weighted ? *o.r : Real{0});
+    upper_levels<join, Real> upper;
+    R partial[interleaved / lanes];
+    std::size_t left = chunk_terms;
+    const auto begin = [&] {
+      for (R& one : partial) one = join::template identity<R>();
+      left = chunk_terms;
+    };
+    begin();
+    for (std::size_t piece = 0; piece < count; ++piece) {
+      const Real* x = o.x + piece * stride;
+      const Real* y = has_y(Kind) ? o.y + piece * stride : nullptr;
+      for (std::size_t i = 0; i < size;) {
+        const std::size_t end = i + (size - i < left ? size - i : left);
+        left -= end - i;
+        for (; i < end; i += interleaved)
+          for (std::size_t k = 0; k < interleaved / lanes; ++k) {
+            const std::size_t at = i + k * lanes;
+            const R other = has_y(Kind) ? R::load(y + at) : m;
+            partial[k] = join::join(partial[k], term_of<Kind>(R::load(x + at), other, m, r));
+          }
+        if (left == 0) {
+          upper.push(fold_vectors<join>(partial));
+          begin();
+        }
+      }
+    }
+    if (left != chunk_terms) upper.push(fold_vectors<join>(partial));
+    *out = canonical(single<Real>(upper.result())).v;
+  });
+}
+
+template <class R>
 void terms(term kind, const operands<typename R::element>& o, std::size_t count,
            typename R::element* out) {
   using Real = typename R::element;

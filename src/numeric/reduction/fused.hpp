@@ -24,6 +24,15 @@ POTL_INLINE R anchor(const typename R::element* x, std::size_t count, R& maximum
   return select(equal(magnitude(maximum), infinity<R>()), constant<R>(0.0), maximum);
 }
 
+/// exp of what is at most 0, or NaN. Processors take a hundred cycles for a result that underflows:
+/// where it is 0 anyway, a mask above all, nothing is computed.
+template <class R>
+POTL_INLINE R exp_down(R x) {
+  const auto gone = less(x, constant<R>(sizeof(typename R::element) == 4 ? -104.0 : -746.0));
+  const R zero = constant<R>(0.0);
+  return select(gone, zero, compute<unary::exp>(select(gone, zero, x)));
+}
+
 template <class R>
 void softmax(const typename R::element* x, typename R::element* y, std::size_t rows,
              std::size_t count) {
@@ -31,7 +40,7 @@ void softmax(const typename R::element* x, typename R::element* y, std::size_t r
     R maximum;
     const R m = anchor<R>(x, count, maximum);
     const R sum(reduce_all<adding, R>(count, [&](std::size_t i, std::size_t lanes) {
-      const R e = compute<unary::exp>(load<R>(x + i, lanes) - m);
+      const R e = exp_down(load<R>(x + i, lanes) - m);
       store(e, y + i, lanes);
       return e;
     }));
@@ -44,7 +53,7 @@ void softmax(const typename R::element* x, typename R::element* y, std::size_t r
 template <class R>
 POTL_INLINE R sum_of_exp(const typename R::element* x, std::size_t count, R m) {
   return R(reduce_all<adding, R>(count, [&](std::size_t i, std::size_t lanes) {
-    return compute<unary::exp>(load<R>(x + i, lanes) - m);
+    return exp_down(load<R>(x + i, lanes) - m);
   }));
 }
 
@@ -197,18 +206,12 @@ void normalize_backward(const typename R::element* dy, const typename R::element
 }
 
 template <class R>
-constexpr kernels<typename R::element> kernels_of{&rows<R>,
-                                                  &columns<R>,
-                                                  &terms<R>,
-                                                  &softmax<R>,
-                                                  &log_softmax<R>,
-                                                  &logsumexp<R>,
-                                                  &softmax_backward<R>,
-                                                  &log_softmax_backward<R>,
-                                                  &normalize<R>,
-                                                  &moments<R>,
-                                                  &normalize_backward<R>,
-                                                  &normalize_slope<R>};
+constexpr kernels<typename R::element> kernels_of{
+    &rows<R>,           &columns<R>,          &pieces<R>,
+    &terms<R>,          &softmax<R>,          &log_softmax<R>,
+    &logsumexp<R>,      &softmax_backward<R>, &log_softmax_backward<R>,
+    &normalize<R>,      &moments<R>,          &normalize_backward<R>,
+    &normalize_slope<R>};
 
 }  // namespace
 }  // namespace potl::numeric::reductions

@@ -40,7 +40,11 @@ struct kernels {
   /// elements are taken; rows are `stride` elements apart.
   void (*columns)(term, const operands<Real>&, std::size_t rows, std::size_t columns,
                   std::size_t stride, Real* out);
-  /// The terms themselves, with one m and r: for rows that are not contiguous.
+  /// T of the terms of `count` pieces of `size` elements, a multiple of 32, `stride` elements
+  /// apart, with one m and r.
+  void (*pieces)(term, const operands<Real>&, std::size_t count, std::size_t size,
+                 std::size_t stride, Real* out);
+  /// The terms themselves, with one m and r: for pieces of other sizes.
   void (*terms)(term, const operands<Real>&, std::size_t count, Real* out);
 
   /// Rows of `count`, as numeric/softmax.hpp defines them.

@@ -65,6 +65,18 @@ class channel_sum {
   explicit channel_sum(std::size_t batch, std::size_t size)
       : batch_(batch), size_(size), buffer_(std::min(chunk, batch * size)) {}
 
+  /// Samples are `stride` elements apart, with one m and r.
+  Real sum(term kind, const operands<Real>& o, std::size_t stride) {
+    if (size_ % 32 != 0) {
+      return sum(kind, [&](std::size_t n) {
+        return operands<Real>{o.x + n * stride, shifted(o.y, n * stride), o.m, o.r, false};
+      });
+    }
+    Real total = 0;
+    active<Real>().pieces(kind, o, batch_, size_, stride, &total);
+    return total;
+  }
+
   template <class Segment>
   Real sum(term kind, const Segment& segment) {
     const auto& kernel = active<Real>();
@@ -160,7 +172,13 @@ void group_backward(const group_norm_backward<Real>& w, const executor& workers)
   });
 }
 
-/// T over the channels of [batch][channels][size]; m and r are [channels].
+/// Operands of channel c of what is [batch][channels][size]; m and r are [channels].
+template <class Real>
+operands<Real> of_channel(const operands<Real>& o, const dimensions& d, std::size_t c) {
+  return {o.x + d.at(0, c), shifted(o.y, d.at(0, c)), shifted(o.m, c), shifted(o.r, c), false};
+}
+
+/// T over each channel.
 template <class Real>
 void channel_sums(term kind, const operands<Real>& o, const dimensions& d, Real* out,
                   const executor& workers) {
@@ -172,10 +190,21 @@ void channel_sums(term kind, const operands<Real>& o, const dimensions& d, Real*
   for_items(d.channels, d.batch * d.size, workers, [&](std::size_t first, std::size_t last) {
     channel_sum<Real> sums(d.batch, d.size);
     for (std::size_t c = first; c < last; ++c)
-      out[c] = sums.sum(kind, [&](std::size_t n) {
-        return operands<Real>{o.x + d.at(n, c), shifted(o.y, d.at(n, c)), shifted(o.m, c),
-                              shifted(o.r, c), false};
-      });
+      out[c] = sums.sum(kind, of_channel(o, d, c), d.channels * d.size);
+  });
+}
+
+/// Whether each channel is worked on from its sums to its results, while it is in the caches.
+bool one_by_one(const dimensions& d, const executor& workers) {
+  return d.size > 1 && d.channels >= workers.concurrency();
+}
+
+/// all(sums, c) for each channel.
+template <class Real, class All>
+void for_channels(const dimensions& d, const executor& workers, const All& all) {
+  for_items(d.channels, d.batch * d.size, workers, [&](std::size_t first, std::size_t last) {
+    channel_sum<Real> sums(d.batch, d.size);
+    for (std::size_t c = first; c < last; ++c) all(sums, c);
   });
 }
 
@@ -187,35 +216,44 @@ void batch_forward(const batch_norm_forward<Real>& w, const executor& workers) {
   const Real kept = Real{1} - momentum;
   const Real count = static_cast<Real>(d.batch * d.size);
   std::vector<Real> mean(d.channels), reciprocal(d.channels);
-  if (w.training) {
-    channel_sums<Real>(term::value, {w.x, nullptr, nullptr, nullptr, false}, d, mean.data(),
-                       workers);
-    for (Real& one : mean) one = canonical(one / count);
-    channel_sums<Real>(term::deviation, {w.x, nullptr, mean.data(), nullptr, false}, d,
-                       reciprocal.data(), workers);
-  }
-  for (std::size_t c = 0; c < d.channels; ++c) {
-    if (!w.training) {
-      mean[c] = w.running_mean[c];
-      reciprocal[c] = canonical(Real{1} / std::sqrt(w.running_variance[c] + epsilon));
-      continue;
-    }
-    const Real squares = reciprocal[c];
+  const operands<Real> values{w.x, nullptr, nullptr, nullptr, false};
+  const operands<Real> deviations{w.x, nullptr, mean.data(), nullptr, false};
+  const auto finish = [&](std::size_t c, Real squares) {
     reciprocal[c] = canonical(Real{1} / std::sqrt(squares / count + epsilon));
     if (w.running_mean != nullptr)
       w.running_mean[c] = canonical(std::fma(momentum, mean[c], w.running_mean[c] * kept));
     if (w.running_variance != nullptr)
       w.running_variance[c] =
           canonical(std::fma(momentum, squares / (count - Real{1}), w.running_variance[c] * kept));
-  }
+  };
   const auto& kernel = active<Real>();
-  if (w.y != nullptr) {
+  const auto apply = [&](std::size_t n, std::size_t c) {
+    const std::size_t at = d.at(n, c);
+    kernel.normalize(w.x + at, mean[c], reciprocal[c], shifted(w.weight, c), shifted(w.bias, c),
+                     true, w.y + at, d.size);
+  };
+  const bool together = w.training && one_by_one(d, workers);
+  if (together) {
+    for_channels<Real>(d, workers, [&](channel_sum<Real>& sums, std::size_t c) {
+      const std::size_t stride = d.channels * d.size;
+      mean[c] = canonical(sums.sum(term::value, of_channel(values, d, c), stride) / count);
+      finish(c, sums.sum(term::deviation, of_channel(deviations, d, c), stride));
+      for (std::size_t n = 0; w.y != nullptr && n < d.batch; ++n) apply(n, c);
+    });
+  } else if (w.training) {
+    channel_sums<Real>(term::value, values, d, mean.data(), workers);
+    for (Real& one : mean) one = canonical(one / count);
+    channel_sums<Real>(term::deviation, deviations, d, reciprocal.data(), workers);
+    for (std::size_t c = 0; c < d.channels; ++c) finish(c, reciprocal[c]);
+  } else {
+    std::copy(w.running_mean, w.running_mean + d.channels, mean.begin());
+    for (std::size_t c = 0; c < d.channels; ++c)
+      reciprocal[c] = canonical(Real{1} / std::sqrt(w.running_variance[c] + epsilon));
+  }
+  if (w.y != nullptr && !together) {
     for_items(d.batch * d.channels, d.size, workers, [&](std::size_t first, std::size_t last) {
-      for (std::size_t item = first; item < last; ++item) {
-        const std::size_t c = item % d.channels, at = item * d.size;
-        kernel.normalize(w.x + at, mean[c], reciprocal[c], shifted(w.weight, c), shifted(w.bias, c),
-                         true, w.y + at, d.size);
-      }
+      for (std::size_t item = first; item < last; ++item)
+        apply(item / d.channels, item % d.channels);
     });
   }
   if (w.mean != nullptr) std::copy(mean.begin(), mean.end(), w.mean);
@@ -238,24 +276,33 @@ void batch_backward(const batch_norm_backward<Real>& w, const executor& workers)
     of_product.resize(d.channels);
     dweight = of_product.data();
   }
-  if (dbias != nullptr)
-    channel_sums<Real>(term::value, {w.dy, nullptr, nullptr, nullptr, false}, d, dbias, workers);
-  if (dweight != nullptr)
-    channel_sums<Real>(term::weighted, {w.dy, w.x, w.mean, w.reciprocal, false}, d, dweight,
-                       workers);
-  if (w.dx == nullptr) return;
+  const operands<Real> values{w.dy, nullptr, nullptr, nullptr, false};
+  const operands<Real> products{w.dy, w.x, w.mean, w.reciprocal, false};
   const auto& kernel = active<Real>();
-  for_items(d.batch * d.channels, d.size, workers, [&](std::size_t first, std::size_t last) {
-    for (std::size_t item = first; item < last; ++item) {
-      const std::size_t c = item % d.channels, at = item * d.size;
-      const Real factor = w.weight == nullptr ? w.reciprocal[c] : w.reciprocal[c] * w.weight[c];
-      if (w.training) {
-        kernel.normalize_slope(w.dy + at, w.x + at, w.mean[c], w.reciprocal[c], dbias[c] / count,
-                               dweight[c] / count, factor, w.dx + at, d.size);
-      } else {
-        kernel.normalize(w.dy + at, Real{0}, factor, nullptr, nullptr, true, w.dx + at, d.size);
-      }
+  const auto apply = [&](std::size_t n, std::size_t c) {
+    const std::size_t at = d.at(n, c);
+    const Real factor = w.weight == nullptr ? w.reciprocal[c] : w.reciprocal[c] * w.weight[c];
+    if (w.training) {
+      kernel.normalize_slope(w.dy + at, w.x + at, w.mean[c], w.reciprocal[c], dbias[c] / count,
+                             dweight[c] / count, factor, w.dx + at, d.size);
+    } else {
+      kernel.normalize(w.dy + at, Real{0}, factor, nullptr, nullptr, true, w.dx + at, d.size);
     }
+  };
+  if (one_by_one(d, workers)) {
+    return for_channels<Real>(d, workers, [&](channel_sum<Real>& sums, std::size_t c) {
+      const std::size_t stride = d.channels * d.size;
+      if (dbias != nullptr) dbias[c] = sums.sum(term::value, of_channel(values, d, c), stride);
+      if (dweight != nullptr)
+        dweight[c] = sums.sum(term::weighted, of_channel(products, d, c), stride);
+      for (std::size_t n = 0; w.dx != nullptr && n < d.batch; ++n) apply(n, c);
+    });
+  }
+  if (dbias != nullptr) channel_sums<Real>(term::value, values, d, dbias, workers);
+  if (dweight != nullptr) channel_sums<Real>(term::weighted, products, d, dweight, workers);
+  if (w.dx == nullptr) return;
+  for_items(d.batch * d.channels, d.size, workers, [&](std::size_t first, std::size_t last) {
+    for (std::size_t item = first; item < last; ++item) apply(item / d.channels, item % d.channels);
   });
 }
 

@@ -68,6 +68,16 @@ POTL_INLINE Real fold(Real* partial, std::size_t count) {
   return partial[0];
 }
 
+/// The fold of the partial results of a chunk.
+template <class Join, class R>
+POTL_INLINE typename R::element fold_vectors(R* partial) {
+  for (std::size_t half = interleaved / R::lanes / 2; half > 0; half /= 2)
+    for (std::size_t k = 0; k < half; ++k) partial[k] = Join::join(partial[k], partial[k + half]);
+  typename R::element last[R::lanes];
+  partial[0].store(last);
+  return fold<Join>(last, R::lanes);
+}
+
 /// At most `chunk_terms` terms: term(i, lanes) gives terms i to i + lanes - 1, in lanes from the
 /// first on; other lanes may hold anything.
 template <class Join, class R, class Term>
@@ -85,11 +95,7 @@ POTL_INLINE typename R::element reduce_chunk(std::size_t count, const Term& term
     const R value = term(i, left).first(left, Join::template identity<R>());
     partial[k] = Join::join(partial[k], value);
   }
-  for (std::size_t half = vectors / 2; half > 0; half /= 2)
-    for (std::size_t k = 0; k < half; ++k) partial[k] = Join::join(partial[k], partial[k + half]);
-  typename R::element last[lanes];
-  partial[0].store(last);
-  return fold<Join>(last, lanes);
+  return fold_vectors<Join>(partial);
 }
 
 /// The levels above the chunks: takes chunk results in order.
