@@ -21,7 +21,8 @@ RUNS, VERIFICATIONS = (100, 3000) if FULL else (4, 24)
 
 @pytest.mark.parametrize("build", [tasks.build, tasks.build_wide, tasks.build_adam])
 def test_honest_verifications_raise_no_alarm(tmp_path: Path, build: Any) -> None:
-    runs, each = RUNS // 3 + 1, VERIFICATIONS // 3 // (RUNS // 3 + 1)
+    runs = -(-RUNS // 3)
+    each = -(-VERIFICATIONS // (3 * runs))
     alarms, unequal, judged = [], 0, 0
     before = torch.get_num_threads()
     try:
