@@ -20,6 +20,9 @@ void softmax(const reduction_shape& shape, const float* x, float* y, const execu
 void softmax(const reduction_shape& shape, const double* x, double* y, const executor& workers);
 void log_softmax(const reduction_shape& shape, const float* x, float* y, const executor& workers);
 void log_softmax(const reduction_shape& shape, const double* x, double* y, const executor& workers);
+/// One row, and its logsumexp unless that is null.
+void softmax_row(const float* x, float* y, std::int64_t count, float* logsumexp);
+void softmax_row(const double* x, double* y, std::int64_t count, double* logsumexp);
 /// y is [outer][inner].
 void logsumexp(const reduction_shape& shape, const float* x, float* y, const executor& workers);
 void logsumexp(const reduction_shape& shape, const double* x, double* y, const executor& workers);

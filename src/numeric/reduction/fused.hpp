@@ -34,8 +34,8 @@ POTL_INLINE R exp_down(R x) {
 }
 
 template <class R>
-void softmax(const typename R::element* x, typename R::element* y, std::size_t rows,
-             std::size_t count) {
+void softmax(const typename R::element* x, typename R::element* y, typename R::element* logsumexp,
+             std::size_t rows, std::size_t count) {
   for (std::size_t row = 0; row < rows; ++row, x += count, y += count) {
     R maximum;
     const R m = anchor<R>(x, count, maximum);
@@ -44,6 +44,8 @@ void softmax(const typename R::element* x, typename R::element* y, std::size_t r
       store(e, y + i, lanes);
       return e;
     }));
+    if (logsumexp != nullptr)
+      canonical(m + compute<unary::log>(sum)).store_first(logsumexp + row, 1);
     each<R>(count, [&](std::size_t i, std::size_t lanes) {
       store(canonical(load<R>(y + i, lanes) / sum), y + i, lanes);
     });

@@ -108,7 +108,13 @@ using namespace reductions;
 
 #define POTL_DEFINE(Real)                                                                          \
   void softmax(const reduction_shape& shape, const Real* x, Real* y, const executor& workers) {    \
-    forward<Real>(active<Real>().softmax, shape, x, y, false, workers);                            \
+    const auto rows = [](const Real* in, Real* out, std::size_t n, std::size_t count) {            \
+      active<Real>().softmax(in, out, nullptr, n, count);                                          \
+    };                                                                                             \
+    forward<Real>(rows, shape, x, y, false, workers);                                              \
+  }                                                                                                \
+  void softmax_row(const Real* x, Real* y, std::int64_t count, Real* logsumexp) {                  \
+    active<Real>().softmax(x, y, logsumexp, 1, checked({1, count, 1}).count);                      \
   }                                                                                                \
   void log_softmax(const reduction_shape& shape, const Real* x, Real* y,                           \
                    const executor& workers) {                                                      \
