@@ -32,6 +32,7 @@
 #include <potl/crypto/tensor_digest.hpp>
 #include <potl/numeric/accumulation.hpp>
 #include <potl/numeric/arithmetic.hpp>
+#include <potl/numeric/attention.hpp>
 #include <potl/numeric/binomial.hpp>
 #include <potl/numeric/combine.hpp>
 #include <potl/numeric/convolution.hpp>
