@@ -45,7 +45,7 @@ target_link_libraries(potl_libtorch_arithmetic PUBLIC potl PRIVATE $<BUILD_INTER
                       $<BUILD_INTERFACE:potl_torch_headers>)
 
 if(POTL_BUILD_PYTHON)
-  pybind11_add_module(_torch MODULE python/bindings_torch/module.cpp)
+  pybind11_add_module(_torch MODULE python/bindings_torch/module.cpp python/bindings_torch/graph.cpp)
   target_include_directories(_torch PRIVATE include src)
   target_link_libraries(_torch PRIVATE potl_libtorch_arithmetic potl_flags potl_torch_headers
                         ${POTL_TORCH_DIR}/lib/libtorch_cpu.so ${POTL_TORCH_DIR}/lib/libc10.so)

@@ -3,6 +3,8 @@
 // module shares nothing with torch's own pybind11.
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -10,14 +12,20 @@
 
 #include <potl/core/error.hpp>
 #include <potl/libtorch/arithmetic.hpp>
+#include <potl/numeric/elementwise.hpp>
 
+#include "../bindings/rounding_session.hpp"
+#include "graph.hpp"
 #include "libtorch/arithmetic/mode.hpp"
+#include "libtorch/arithmetic/rounding.hpp"
 
 namespace py = pybind11;
 
 namespace {
 
-PyObject* error_class = nullptr;  // potl.NotReproducible, as long as the interpreter lives
+// potl.NotReproducible and potl.UsageError, as long as the interpreter lives.
+PyObject* error_class = nullptr;
+PyObject* usage_class = nullptr;
 
 // torch turns this into the Python class; it hands over one text.
 struct python_not_reproducible final : torch::PyTorchError {
@@ -29,45 +37,94 @@ void throw_for_python(const std::string& message, const std::string& remedy) {
   throw python_not_reproducible(message + '\x1f' + remedy);
 }
 
-void set_error_class(const py::object& type) {
-  error_class = type.inc_ref().ptr();
+void set_error_classes(const py::object& not_reproducible, const py::object& usage) {
+  error_class = not_reproducible.inc_ref().ptr();
+  usage_class = usage.inc_ref().ptr();
   potl::libtorch::dispatch::set_thrower(&throw_for_python);
 }
 
 class block {
  public:
-  explicit block(const std::string& mode) {
+  block(const std::string& mode, int bits) : thread_(std::this_thread::get_id()) {
     const auto known = potl::numeric::arithmetic_from(mode);
-    if (!known) throw py::value_error("no arithmetic mode is called " + mode);
-    guard_ = std::make_unique<potl::libtorch::deterministic_guard>(*known);
+    if (!known) {
+      throw potl::exception({potl::errc::usage, "no arithmetic mode is called \"" + mode + "\"",
+                             "use ord32, cr32, log64, xint24 or xint16"});
+    }
+    guard_ = std::make_unique<potl::libtorch::deterministic_guard>(*known, bits);
   }
-  void leave() { guard_.reset(); }
+  ~block() {
+    if (thread_ != std::this_thread::get_id()) static_cast<void>(guard_.release());
+  }
+  block(const block&) = delete;
+  block& operator=(const block&) = delete;
+
+  void leave() {
+    if (thread_ != std::this_thread::get_id()) {
+      throw potl::exception({potl::errc::usage, "a block is left by another thread than entered it",
+                             "leave it in the thread that entered it"});
+    }
+    guard_.reset();
+  }
 
  private:
+  std::thread::id thread_;
   std::unique_ptr<potl::libtorch::deterministic_guard> guard_;
 };
 
-class stock_block {
+/// Installs a session, or none, for this thread; returns the one before. Keeps it alive.
+py::object install_rounding(const py::object& session) {
+  thread_local PyObject* kept = nullptr;
+  potl::libtorch::dispatch::install_rounding(
+      session.is_none() ? nullptr : session.cast<potl::numeric::rounding_session*>());
+  py::object before = kept == nullptr ? py::none() : py::reinterpret_steal<py::object>(kept);
+  kept = session.is_none() ? nullptr : py::object(session).release().ptr();
+  return before;
+}
+
+/// A guard as an object with `leave`.
+template <class Guard>
+class left_by_hand {
  public:
-  stock_block() : guard_(std::make_unique<potl::libtorch::stock_guard>()) {}
   void leave() { guard_.reset(); }
 
  private:
-  std::unique_ptr<potl::libtorch::stock_guard> guard_;
+  std::unique_ptr<Guard> guard_ = std::make_unique<Guard>();
 };
+
+void raise(PyObject* type, const std::string& message, const std::string& remedy) {
+  const py::object error =
+      py::reinterpret_borrow<py::object>(type)(py::str(message), py::str(remedy));
+  PyErr_SetObject(type, error.ptr());
+}
+
+/// Numbers of autograd nodes: (made inside of blocks, made outside).
+/// `numbers` are of nodes that this thread made.
+py::tuple places_of(const py::list& tensors, const std::vector<std::uint64_t>& numbers) {
+  std::vector<PyObject*> objects;
+  for (const py::handle tensor : tensors) objects.push_back(tensor.ptr());
+  potl_torch::graph_places places = potl_torch::places_of(objects);
+  for (const std::uint64_t number : numbers) {
+    ++(potl_torch::made_here(number) ? places.inside : places.outside);
+  }
+  return py::make_tuple(places.inside, places.outside);
+}
 
 }  // namespace
 
 PYBIND11_MODULE(_torch, module) {
   module.doc() = "Reproducible operators for torch (see potl.deterministic).";
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature is pybind11's.
   py::register_local_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(thrown);
     } catch (python_not_reproducible& error) {
       PyErr_SetString(error.python_type(), error.what());
+    } catch (const potl::exception& error) {
+      raise(usage_class, error.details().message, error.details().remedy);
     }
   });
-  module.def("set_error_class", &set_error_class);
+  module.def("set_error_classes", &set_error_classes);
   module.def("operators", [] {
     py::list rows;
     for (const auto& entry : potl::libtorch::operators()) {
@@ -75,7 +132,19 @@ PYBIND11_MODULE(_torch, module) {
     }
     return rows;
   });
-  py::class_<block>(module, "Block").def(py::init<std::string>()).def("leave", &block::leave);
+  py::class_<block>(module, "Block")
+      .def(py::init<std::string, int>(), py::arg("mode"), py::arg("bits") = 32)
+      .def("leave", &block::leave);
+  using stock_block = left_by_hand<potl::libtorch::stock_guard>;
   py::class_<stock_block>(module, "StockBlock").def(py::init<>()).def("leave", &stock_block::leave);
-  module.def("is_on", [] { return potl::libtorch::dispatch::is_on(); });
+  using foreign_block = left_by_hand<potl::libtorch::dispatch::foreign_guard>;
+  py::class_<foreign_block>(module, "ForeignBlock")
+      .def(py::init<>())
+      .def("leave", &foreign_block::leave);
+  module.def("is_on", &potl::libtorch::dispatch::is_on);
+  potl::python::bind_rounding_session(module);
+  module.def("install_rounding", &install_rounding, py::arg("session"));
+  module.def("exact_pow", &potl::numeric::exact_pow);
+  module.def("exact_cos", &potl::numeric::exact_cos);
+  module.def("places_of", &places_of);
 }

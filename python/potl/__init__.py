@@ -38,11 +38,21 @@ if TYPE_CHECKING:
         UnsupportedError as UnsupportedError,
         UsageError as UsageError,
     )
+    from ._explain import (
+        Explanation as Explanation,
+        OperatorUse as OperatorUse,
+        explain as explain,
+    )
     from ._job import Job as Job
     from ._prover import Prover as Prover, Step as Step
     from ._prune import Pruning as Pruning, prune as prune
     from ._record import record as record
     from ._report_value import Finding as Finding, Report as Report
+    from ._rounding import (
+        RoundingAuditor as RoundingAuditor,
+        RoundingLog as RoundingLog,
+        RoundingTrainer as RoundingTrainer,
+    )
     from ._run import Commitment as Commitment, Run as Run
     from ._session import Session as Session, StepResult as StepResult
     from ._task import Task as Task
@@ -53,6 +63,7 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "Calibration": "_calibrate",
     "Commitment": "_run",
+    "Explanation": "_explain",
     "Finding": "_report_value",
     "Inconclusive": "_errors",
     "InternalError": "_errors",
@@ -66,6 +77,7 @@ _EXPORTS = {
     "NotReplayable": "_errors",
     "NotReproducible": "_errors",
     "OperatorTrace": "_trace",
+    "OperatorUse": "_explain",
     "PEV": "_checks",
     "Policy": "_checks",
     "PotlError": "_errors",
@@ -75,6 +87,9 @@ _EXPORTS = {
     "Rejected": "_errors",
     "Replay": "_checks",
     "Report": "_report_value",
+    "RoundingAuditor": "_rounding",
+    "RoundingLog": "_rounding",
+    "RoundingTrainer": "_rounding",
     "Run": "_run",
     "Session": "_session",
     "Step": "_prover",
@@ -88,6 +103,7 @@ _EXPORTS = {
     "calibrate": "_calibrate",
     "check": "_check",
     "deterministic": "_deterministic",
+    "explain": "_explain",
     "prune": "_prune",
     "record": "_record",
     "trace": "_trace",

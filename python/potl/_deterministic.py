@@ -2,7 +2,7 @@
 """Arithmetic whose every bit is a function of its operands: `deterministic`.
 
 Operators are replaced in C++ (src/libtorch/arithmetic), in this thread alone, and only inside the
-block.
+block; what Python does between operators is looked after by `_block_patches`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import torch
 
-from ._errors import NotReproducible, UnsupportedError
+from ._errors import NotReproducible, UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from ._rounding import RoundingAuditor, RoundingTrainer
 
 _REINSTALL = (
     "build potl again, from its checkout: "
@@ -50,15 +54,57 @@ def module() -> ModuleType:
         raise UnsupportedError(
             f"potl's operators, built against torch {built}, do not load: {why}", _REINSTALL
         ) from why
-    loaded.set_error_class(NotReproducible)
+    loaded.set_error_classes(NotReproducible, UsageError)
     return loaded
 
 
 @contextlib.contextmanager
-def deterministic(mode: str = "ord32") -> Iterator[None]:
-    """Inside the block every operator of torch is reproducible: the same bits on every machine."""
-    block = module().Block(mode)
+def deterministic(
+    mode: str = "ord32", *, bits: int = 32, log: RoundingTrainer | RoundingAuditor | None = None
+) -> Iterator[None]:
+    """Inside of the block torch computes the same bits on every machine.
+
+    Stock modules, autograd and optimizers run unchanged on reproducible operators: forward pass,
+    backward pass and update belong into one block. What has no reproducible form raises, and names
+    what to do instead. docs/arithmetic.md is about the modes, docs/operators.md lists operators.
+
+    The block belongs to the thread that enters it. Blocks nest, in the same mode. Data loaders run
+    outside of it, also when they are used inside; `torch.compile`d callables run as eager code,
+    with a warning.
+
+    Args:
+        mode: "ord32", "cr32", "xint24", "xint16", or "log64".
+        bits: For log64: what products are rounded to, 23 to 32.
+        log: For log64: the side that logs or follows the directions of roundings near a tie, in a
+            step that it has begun; its bits count. Without it results are those of the default
+            order of summation, and no other device is promised the same.
+
+    Raises:
+        NotReproducible: At entry, when the floating-point environment of this thread or of one of
+            torch's workers is not that of IEEE 754. Inside, at what is not reproducible: an
+            operator, another thread, a backward pass of a graph that was computed outside. And
+            outside, at a backward pass of a graph that was computed inside.
+        UsageError: There is no such mode, or this thread computes in another one.
+        UnsupportedError: This installation has no reproducible operators.
+
+    >>> import potl, torch
+    >>> a, b = torch.ones(3, 1000), torch.full((1000, 2), 0.1)
+    >>> with potl.deterministic("ord32"):
+    ...     (a @ b)[0, 0].item().hex()
+    '0x1.8fffc20000000p+6'
+    """
+    from ._block_patches import patches
+
+    if mode != "log64" and (bits != 32 or log is not None):
+        raise UsageError(f"bits and log belong to log64, not to {mode}", 'use mode="log64"')
+    before = None if log is None else module().install_rounding(log.session)
     try:
-        yield
+        block = module().Block(mode, bits if log is None else log.bits)
+        try:
+            with patches:
+                yield
+        finally:
+            block.leave()
     finally:
-        block.leave()
+        if log is not None:
+            module().install_rounding(before)

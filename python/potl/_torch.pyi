@@ -4,21 +4,49 @@
 Load it by `_deterministic.module()`, which checks that it was built against the installed torch.
 """
 
-def set_error_class(error: type[Exception]) -> None: ...
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from ._core import RoundingSession as RoundingSession
+
+def set_error_classes(not_reproducible: type[Exception], usage: type[Exception]) -> None: ...
 def operators() -> list[tuple[str, str, str]]:
     """Every operator of the table: name, how it runs (exact, kernel, composed or refused), note."""
 
 def is_on() -> bool:
     """Whether this thread computes under a mode now."""
 
-class Block:
-    """Puts this thread under a mode until `leave`."""
+def exact_pow(x: float, y: float, /) -> float:
+    """The same bits everywhere; within an ulp."""
 
-    def __init__(self, mode: str) -> None: ...
+def exact_cos(x: float, /) -> float:
+    """The same bits everywhere; within an ulp."""
+
+def places_of(tensors: list[Tensor], numbers: Sequence[int], /) -> tuple[int, int]:
+    """How many nodes of the graphs of these tensors, and of the nodes of this thread with these
+    numbers, were made inside of blocks, and how many outside.
+    """
+
+def install_rounding(session: RoundingSession | None) -> RoundingSession | None:
+    """The session that products of this thread feed in log64; returns the one before. The class is
+    this module's own, with no `multiply`.
+    """
+
+class Block:
+    """Puts this thread under a mode until `leave`. `bits` is for log64."""
+
+    def __init__(self, mode: str, bits: int = 32) -> None: ...
     def leave(self) -> None: ...
 
 class StockBlock:
     """Gives this thread torch's own arithmetic back until `leave`."""
 
-    def __init__(self) -> None: ...
+    def leave(self) -> None: ...
+
+class ForeignBlock:
+    """What another thread's block started in this thread: until `leave`, what is not the same in
+    every thread is refused.
+    """
+
     def leave(self) -> None: ...

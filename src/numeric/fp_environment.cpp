@@ -87,10 +87,11 @@ std::string contraction() {
   const double x = hidden(1.0 + 0x1p-30);
   const double product = hidden(x * x);
   // The product has lost 2^-60; a fused operation would bring it back.
-  const double rest = x * x - product;
+  // Operands are read anew: a product that is used twice stays a product.
+  const double rest = hidden(x) * hidden(x) - product;
   const float y = hidden(1.0F + 0x1p-13F);
   const float float_product = hidden(y * y);
-  const float float_rest = y * y - float_product;
+  const float float_rest = hidden(y) * hidden(y) - float_product;
   if (bits(rest) == 0 && bits(float_rest) == 0) return "";
   return "a*b+c is computed with one rounding: potl was compiled without -ffp-contract=off";
 }
@@ -109,6 +110,32 @@ std::string precision() {
   if (FLT_EVAL_METHOD == 0 && bits(overflowed) == bits(in_one_expression)) return "";
   return "intermediate results are wider than their type, as on the x87 unit (FLT_EVAL_METHOD is " +
          std::to_string(FLT_EVAL_METHOD) + ")";
+}
+
+/// Where long double is the x87 unit's: code elsewhere in the process may use it.
+std::string extended() {
+#if LDBL_MANT_DIG == 64
+  const long double one = hidden(1.0L);
+  const long double small = hidden(0x1p-63L);
+  const long double half = hidden(0x1p-64L);
+  // The last bit, in units; each operation is one of its own.
+  const auto last = [](long double value) {
+    return static_cast<double>(hidden(hidden(value) - 1) * 0x1p63L);
+  };
+  const bool exact = bits(last(one + small)) == bits(1.0) && bits(last(one + half)) == 0 &&
+                     bits(last(one + hidden(3 * half))) == bits(2.0);
+  if (exact) return "";
+#if defined(__GNUC__)
+  std::uint16_t word = 0;
+  __asm__ volatile("fnstcw %0" : "=m"(word));
+  return "the x87 unit does not round to nearest with 64 bits (its control word is " + hex(word) +
+         ")";
+#else
+  return "long double does not round to nearest with 64 bits";
+#endif
+#else
+  return "";
+#endif
 }
 
 std::string division() {
@@ -161,6 +188,7 @@ std::vector<fp_check> fp_environment() {
   add("association", "sums are computed in the written order", association());
   add("precision", "intermediate results have the precision of their type",
       safe ? precision() : "not tested: exceptions are not masked");
+  add("extended", "the x87 unit rounds to nearest with its full precision", extended());
   add("division", "quotients and square roots are correctly rounded", division());
   add("nan", "NaN compares unequal to everything, infinities are infinite",
       safe ? nan() : "not tested: exceptions are not masked");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,27 @@ TEST_CASE("every other rounding direction is seen") {
     REQUIRE(names.front() == "rounding");
   }
 }
+
+#if defined(__GNUC__)
+
+TEST_CASE("less precision and other rounding directions of the x87 unit are seen") {
+  std::uint16_t before = 0;
+  __asm__ volatile("fnstcw %0" : "=m"(before));
+  for (const unsigned changed :
+       {before & ~0x0300U, (before & ~0x0300U) | 0x0200U, before | 0x0400U, before | 0x0800U}) {
+    const auto word = static_cast<std::uint16_t>(changed);
+    __asm__ volatile("fldcw %0" ::"m"(word));
+    const auto checks = potl::fp_environment();
+    __asm__ volatile("fldcw %0" ::"m"(before));
+    std::vector<std::string> names;
+    for (const potl::fp_check& check : checks) {
+      if (!check.ok) names.emplace_back(check.name);
+    }
+    REQUIRE(names == std::vector<std::string>{"extended"});
+  }
+}
+
+#endif
 
 TEST_CASE("unmasked exceptions are seen without raising one") {
   std::vector<potl::fp_check> checks;

@@ -40,17 +40,20 @@ class not_reproducible : public std::runtime_error {
 };
 
 /// Puts the calling thread under a mode until it is destroyed (in the same thread). Nests, in the
-/// same mode only. Throws not_reproducible when the floating-point environment of this thread or of
-/// a worker of torch's pool is not IEEE's, potl::exception (usage) inside another mode.
+/// same mode only. `bits` is for log64: 23 to 32. Throws not_reproducible when the floating-point
+/// environment of this thread or of a worker of torch's pool is not IEEE's, potl::exception (usage)
+/// inside another mode.
 class deterministic_guard {
  public:
-  explicit deterministic_guard(numeric::arithmetic mode = numeric::arithmetic::ord32);
+  explicit deterministic_guard(numeric::arithmetic mode = numeric::arithmetic::ord32,
+                               int bits = 32);
   deterministic_guard(const deterministic_guard&) = delete;
   deterministic_guard& operator=(const deterministic_guard&) = delete;
   ~deterministic_guard();
 };
 
-/// Gives a block of code (a data loader) stock arithmetic back inside of a guard.
+/// Gives a block of code (a data loader) stock arithmetic back inside of a guard. A guard in there
+/// is an outermost one.
 class stock_guard {
  public:
   stock_guard() noexcept;
@@ -60,6 +63,10 @@ class stock_guard {
 
  private:
   bool was_on_;
+  int depth_;
+  numeric::arithmetic mode_;
+  int bits_;
+  bool foreign_;
 };
 
 /// How an operator runs under a guard.

@@ -24,7 +24,7 @@ struct fp_check {
 };
 
 /// All checks, in a fixed order: rounding, underflow, subnormal_inputs, contraction, association,
-/// precision, division, nan, traps.
+/// precision, extended, division, nan, traps.
 std::vector<fp_check> fp_environment();
 
 }  // namespace potl

@@ -3,6 +3,7 @@
 // numeric/convolution.hpp; a bias is added with one more rounding, its gradient is a sum
 // (numeric/reduction.hpp). float64: convolution_double.hpp.
 #include <potl/numeric/convolution.hpp>
+#include <potl/numeric/convolution_operands.hpp>
 
 #include <ATen/ops/sum.h>
 
@@ -10,6 +11,7 @@
 #include "operand.hpp"
 #include "products.hpp"
 #include "registrar.hpp"
+#include "rounding.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
@@ -112,26 +114,48 @@ struct operands {
 Tensor forward(const operands& how, const Tensor& x, const Tensor& w, IntArrayRef sizes) {
   if (how.type == c10::ScalarType::Double) return double_convolution(how.shape, x, w, sizes);
   const Tensor y = make(sizes, how.type);
-  numeric::convolve(how.mode, how.shape, x.const_data_ptr<float>(), w.const_data_ptr<float>(),
-                    y.mutable_data_ptr<float>(), executor());
+  const auto* from = x.const_data_ptr<float>();
+  const auto* weights = w.const_data_ptr<float>();
+  auto* to = y.mutable_data_ptr<float>();
+  if (how.mode == numeric::arithmetic::log64) {
+    const auto ties =
+        numeric::convolve_log64(how.shape, from, weights, to, rounding_options(), executor());
+    feed("conv", y, ties, numeric::convolution_operands(how.shape, from, weights));
+  } else {
+    numeric::convolve(how.mode, how.shape, from, weights, to, executor());
+  }
   return y;
 }
 
 Tensor input_gradient(const operands& how, const Tensor& dy, const Tensor& w, IntArrayRef sizes) {
   if (how.type == c10::ScalarType::Double) return double_input_gradient(how.shape, dy, w, sizes);
   const Tensor dx = make(sizes, how.type);
-  numeric::convolve_input_gradient(how.mode, how.shape, dy.const_data_ptr<float>(),
-                                   w.const_data_ptr<float>(), dx.mutable_data_ptr<float>(),
-                                   executor());
+  const auto* from = dy.const_data_ptr<float>();
+  const auto* weights = w.const_data_ptr<float>();
+  auto* to = dx.mutable_data_ptr<float>();
+  if (how.mode == numeric::arithmetic::log64) {
+    const auto ties = numeric::convolve_input_gradient_log64(how.shape, from, weights, to,
+                                                             rounding_options(), executor());
+    feed("conv_input", dx, ties, numeric::input_gradient_operands(how.shape, from, weights));
+  } else {
+    numeric::convolve_input_gradient(how.mode, how.shape, from, weights, to, executor());
+  }
   return dx;
 }
 
 Tensor weight_gradient(const operands& how, const Tensor& x, const Tensor& dy, IntArrayRef sizes) {
   if (how.type == c10::ScalarType::Double) return double_weight_gradient(how.shape, x, dy, sizes);
   const Tensor dw = make(sizes, how.type);
-  numeric::convolve_weight_gradient(how.mode, how.shape, x.const_data_ptr<float>(),
-                                    dy.const_data_ptr<float>(), dw.mutable_data_ptr<float>(),
-                                    executor());
+  const auto* inputs = x.const_data_ptr<float>();
+  const auto* from = dy.const_data_ptr<float>();
+  auto* to = dw.mutable_data_ptr<float>();
+  if (how.mode == numeric::arithmetic::log64) {
+    const auto ties = numeric::convolve_weight_gradient_log64(how.shape, inputs, from, to,
+                                                              rounding_options(), executor());
+    feed("conv_weight", dw, ties, numeric::weight_gradient_operands(how.shape, inputs, from));
+  } else {
+    numeric::convolve_weight_gradient(how.mode, how.shape, inputs, from, to, executor());
+  }
   return dw;
 }
 
@@ -153,7 +177,7 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
   const c10::ScalarType wide = compute_type("convolution", type);
   const Tensor x = row_major("convolution", input, wide);
   const Tensor w = row_major("convolution", weight, wide);
-  operands how = {{}, product_mode("convolution", type), wide};
+  operands how = {{}, product_mode(type), wide};
   Tensor y;
   if (transposed) {
     const auto sizes = transposed_sizes(options, x.sizes(), w.sizes());
@@ -190,7 +214,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
   const Tensor dy = row_major("convolution_backward", grad, wide);
   const Tensor x = row_major("convolution_backward", input, wide);
   const Tensor w = row_major("convolution_backward", weight, wide);
-  operands how = {{}, product_mode("convolution_backward", type), wide};
+  operands how = {{}, product_mode(type), wide};
   Tensor dx, dw, db;
   if (transposed) {
     how.shape = geometry(options, dy.sizes(), w.sizes(), x.size(1));

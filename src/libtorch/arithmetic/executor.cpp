@@ -4,17 +4,41 @@
 // The pool is reached through TensorIterator, whose body is compiled in LibTorch: at::parallel_for
 // is a template around OpenMP pragmas, and compiling it here would bring OpenMP, perhaps a second
 // copy of its runtime, and with it a second pool.
+#include <potl/numeric/fp_environment.hpp>
+
 #include <algorithm>
 #include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
 
+#include "environment.hpp"
 #include "mode.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
+
+/// Calls body() once in each of so many threads of the pool, the calling one included.
+template <class Body>
+void in_threads(std::size_t threads, const Body& body) {
+  // One element per thread.
+  const at::Tensor elements =
+      at::empty({static_cast<std::int64_t>(threads)}, at::TensorOptions(at::kByte));
+  // Without operands, the sizes of the iterator are those of an output that may not be resized.
+  at::TensorIterator iterator = at::TensorIteratorConfig()
+                                    .add_output(elements)
+                                    .check_all_same_dtype(false)
+                                    .resize_outputs(false)
+                                    .build();
+  const auto work = [&](char**, const std::int64_t*, std::int64_t size0, std::int64_t size1) {
+    if (size0 * size1 != 0) body();
+  };
+  iterator.for_each(at::TensorIterator::loop2d_t(work), /*grain_size=*/1);
+}
 
 class torch_pool final : public numeric::executor {
  public:
@@ -28,29 +52,49 @@ class torch_pool final : public numeric::executor {
       for (std::size_t task = 0; task < tasks; ++task) body(task);
       return;
     }
-    // One element per thread; each takes tasks until none is left.
-    const at::Tensor elements =
-        at::empty({static_cast<std::int64_t>(threads)}, at::TensorOptions(at::kByte));
-    // Without operands, the sizes of the iterator are those of an output that may not be resized.
-    at::TensorIterator iterator = at::TensorIteratorConfig()
-                                      .add_output(elements)
-                                      .check_all_same_dtype(false)
-                                      .resize_outputs(false)
-                                      .build();
+    // Each thread takes tasks until none is left.
     std::atomic<std::size_t> next{0};
-    const auto work = [&](char**, const std::int64_t*, std::int64_t size0, std::int64_t size1) {
-      if (size0 * size1 == 0) return;
+    in_threads(threads, [&] {
       for (std::size_t task = next++; task < tasks; task = next++) body(task);
-    };
-    iterator.for_each(at::TensorIterator::loop2d_t(work), /*grain_size=*/1);
+    });
   }
 };
+
+/// What is wrong in this thread; empty: nothing.
+std::string cause_here() {
+  const std::vector<fp_check> checks = fp_environment();
+  // Exceptions that are not masked keep others from being tested.
+  if (!checks.back().ok) return checks.back().cause;
+  for (const fp_check& check : checks) {
+    if (!check.ok) return check.cause;
+  }
+  return "";
+}
 
 }  // namespace
 
 const numeric::executor& executor() noexcept {
   static const torch_pool pool;
   return pool;
+}
+
+void require_ieee() {
+  std::string cause = cause_here();
+  const char* where = "";
+  const std::size_t threads = executor().concurrency();
+  if (cause.empty() && threads > 1) {
+    std::mutex mutex;
+    in_threads(threads, [&] {
+      const std::string found = cause_here();
+      const std::lock_guard lock(mutex);
+      if (cause.empty()) cause = found;
+    });
+    where = " in a worker of torch's thread pool";
+  }
+  if (cause.empty()) return;
+  refuse(
+      "the floating-point environment" + std::string(where) + " is not that of IEEE 754: " + cause,
+      "import potl and use torch once before the library that changes it, or do without it");
 }
 
 }  // namespace potl::libtorch::dispatch

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <deque>
+#include <iterator>
 #include <mutex>
-#include <optional>
+#include <unordered_map>
 
 #include <pthread.h>
 
@@ -11,9 +13,10 @@
 
 #include <potl/core/error.hpp>
 #include <potl/libtorch/arithmetic.hpp>
-#include <potl/numeric/fp_environment.hpp>
 
+#include "environment.hpp"
 #include "mode.hpp"
+#include "rounding.hpp"
 
 namespace potl::libtorch {
 namespace dispatch {
@@ -22,6 +25,8 @@ namespace {
 struct thread_state {
   int depth = 0;
   numeric::arithmetic mode = numeric::arithmetic::ord32;
+  int bits = 32;
+  bool foreign = false;  // the thread was started inside of another thread's block
 };
 thread_local thread_state here;
 
@@ -32,45 +37,43 @@ class node_ranges {
  public:
   void begin() {
     const std::lock_guard lock(mutex_);
-    const range now = {at::RecordFunction::currentThreadId(), at::sequence_number::peek(), open};
+    std::deque<range>& ranges = ranges_[at::RecordFunction::currentThreadId()];
+    const std::uint64_t now = at::sequence_number::peek();
     // A loop of blocks with nothing between them is one range.
-    if (!ranges_.empty() && ranges_.back().thread == now.thread &&
-        ranges_.back().last == now.first) {
-      ranges_.back().last = open;
+    if (!ranges.empty() && ranges.back().last == now) {
+      ranges.back().last = open;
       return;
     }
-    ranges_.push_back(now);
-    if (ranges_.size() > most) ranges_.pop_front();
+    ranges.push_back({now, open});
+    if (ranges.size() > most) ranges.pop_front();
   }
 
   void end() {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t thread = at::RecordFunction::currentThreadId();
-    for (auto at = ranges_.rbegin(); at != ranges_.rend(); ++at) {
-      if (at->thread != thread || at->last != open) continue;
-      at->last = at::sequence_number::peek();
-      return;
-    }
+    std::deque<range>& ranges = ranges_[at::RecordFunction::currentThreadId()];
+    if (!ranges.empty()) ranges.back().last = at::sequence_number::peek();
   }
 
   bool contains(std::uint64_t thread, std::uint64_t sequence) {
     const std::lock_guard lock(mutex_);
-    for (auto at = ranges_.rbegin(); at != ranges_.rend(); ++at) {
-      if (at->thread == thread && at->first <= sequence && sequence < at->last) return true;
-    }
-    return false;
+    const auto found = ranges_.find(thread);
+    if (found == ranges_.end()) return false;
+    // The last range that begins at `sequence` or before.
+    const auto after =
+        std::upper_bound(found->second.begin(), found->second.end(), sequence,
+                         [](std::uint64_t value, const range& of) { return value < of.first; });
+    return after != found->second.begin() && sequence < std::prev(after)->last;
   }
 
  private:
   struct range {
-    std::uint64_t thread;
     std::uint64_t first;
     std::uint64_t last;
   };
   static constexpr std::uint64_t open = ~std::uint64_t{0};
   static constexpr std::size_t most = 1 << 16;  // graphs older than so many blocks are forgotten
   std::mutex mutex_;
-  std::deque<range> ranges_;
+  std::unordered_map<std::uint64_t, std::deque<range>> ranges_;  // ascending, of each thread
 };
 
 node_ranges& nodes() {
@@ -78,25 +81,15 @@ node_ranges& nodes() {
   return *ranges;
 }
 
-void require_ieee() {
-  std::mutex mutex;
-  std::string cause;
-  const std::size_t threads = executor().concurrency();
-  executor().run(threads, [&](std::size_t) {
-    for (const fp_check& check : fp_environment()) {
-      if (check.ok) continue;
-      const std::lock_guard lock(mutex);
-      if (cause.empty()) cause = check.cause;
-    }
-  });
-  if (cause.empty()) return;
-  refuse("the floating-point environment is not that of IEEE 754: " + cause,
-         "import potl before the library that changes it, or do without that library");
+std::string spelled(numeric::arithmetic mode, int bits) {
+  std::string text = to_string(mode);
+  if (mode == numeric::arithmetic::log64) text += " of " + std::to_string(bits) + " bits";
+  return text;
 }
 
 /// A forked process (a worker of a data loader) starts outside of the block.
 void leave_after_fork() {
-  if (here.depth == 0) return;
+  if (!is_on() && here.depth == 0) return;
   here = {};
   c10::impl::tls_set_dispatch_key_included(key, false);
 }
@@ -105,11 +98,13 @@ void leave_after_fork() {
 
 numeric::arithmetic mode() {
   if (here.depth == 0) {
-    refuse("a thread that torch started inherited reproducible arithmetic from another",
-           "a block belongs to one thread: compute in the thread that entered it");
+    refuse("another thread than the one that entered the block computes in it",
+           "compute in the thread that entered the block, or enter a block in this thread too");
   }
   return here.mode;
 }
+
+int block_bits() noexcept { return here.bits; }
 
 bool is_on() noexcept { return c10::impl::tls_is_dispatch_key_included(key); }
 
@@ -126,13 +121,17 @@ bool made_inside(std::uint64_t thread, std::uint64_t sequence) noexcept {
 
 }  // namespace dispatch
 
-deterministic_guard::deterministic_guard(numeric::arithmetic mode) {
+deterministic_guard::deterministic_guard(numeric::arithmetic mode, int bits) {
   using dispatch::here;
+  if (bits < 23 || bits > 32) {
+    throw exception({errc::usage, "log64 rounds to 23 to 32 bits", ""});
+  }
   if (here.depth > 0) {
-    if (here.mode != mode) {
+    if (here.mode != mode || here.bits != bits) {
       throw exception({errc::usage,
-                       std::string("this thread computes in ") + to_string(here.mode) +
-                           ", not in " + to_string(mode),
+                       std::string("this thread computes in ") +
+                           dispatch::spelled(here.mode, here.bits) + ", not in " +
+                           dispatch::spelled(mode, bits),
                        "leave the outer block first"});
     }
     ++here.depth;
@@ -142,7 +141,7 @@ deterministic_guard::deterministic_guard(numeric::arithmetic mode) {
   static const int forks = pthread_atfork(nullptr, nullptr, &dispatch::leave_after_fork);
   static_cast<void>(forks);
   dispatch::require_ieee();
-  here = {1, mode};
+  here = {1, mode, bits, dispatch::is_on()};
   dispatch::nodes().begin();
   c10::impl::tls_set_dispatch_key_included(dispatch::key, true);
 }
@@ -150,21 +149,37 @@ deterministic_guard::deterministic_guard(numeric::arithmetic mode) {
 deterministic_guard::~deterministic_guard() {
   using dispatch::here;
   if (here.depth == 0 || --here.depth > 0) return;  // 0: this is a forked process
-  c10::impl::tls_set_dispatch_key_included(dispatch::key, false);
+  c10::impl::tls_set_dispatch_key_included(dispatch::key, here.foreign);
   dispatch::nodes().end();
 }
 
 stock_guard::stock_guard() noexcept
-    : was_on_(c10::impl::tls_is_dispatch_key_included(dispatch::key)) {
+    : was_on_(dispatch::is_on()),
+      depth_(dispatch::here.depth),
+      mode_(dispatch::here.mode),
+      bits_(dispatch::here.bits),
+      foreign_(dispatch::here.foreign) {
   if (!was_on_) return;
   c10::impl::tls_set_dispatch_key_included(dispatch::key, false);
-  dispatch::nodes().end();
+  if (depth_ > 0) dispatch::nodes().end();
+  dispatch::here.depth = 0;  // a guard in here is an outermost one
 }
 
 stock_guard::~stock_guard() {
   if (!was_on_) return;
-  dispatch::nodes().begin();
+  dispatch::here = {depth_, mode_, bits_, foreign_};
+  if (depth_ > 0) dispatch::nodes().begin();
   c10::impl::tls_set_dispatch_key_included(dispatch::key, true);
 }
+
+namespace dispatch {
+
+foreign_guard::foreign_guard() noexcept : was_on_(is_on()) {
+  c10::impl::tls_set_dispatch_key_included(key, true);
+}
+
+foreign_guard::~foreign_guard() { c10::impl::tls_set_dispatch_key_included(key, was_on_); }
+
+}  // namespace dispatch
 
 }  // namespace potl::libtorch

@@ -40,7 +40,20 @@ const numeric::executor& executor() noexcept;
 using thrower = void (*)(const std::string& message, const std::string& remedy);
 void set_thrower(thrower how) noexcept;
 
-/// Numbers of the autograd nodes that a thread has made inside of blocks: [first, last).
+/// Puts a thread that was started inside of another thread's block on guard: what needs the mode,
+/// and what is not reproducible, is refused there.
+class foreign_guard {
+ public:
+  foreign_guard() noexcept;
+  foreign_guard(const foreign_guard&) = delete;
+  foreign_guard& operator=(const foreign_guard&) = delete;
+  ~foreign_guard();
+
+ private:
+  bool was_on_;
+};
+
+/// Whether a thread made the autograd node with this number inside of a block.
 bool made_inside(std::uint64_t thread, std::uint64_t sequence) noexcept;
 
 }  // namespace potl::libtorch::dispatch

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "products.hpp"
 
-#include <string>
-
 #include <potl/numeric/gemm.hpp>
 
 #include "operand.hpp"
+#include "rounding.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
@@ -22,17 +21,22 @@ numeric::matrix<Real> result_of(const at::Tensor& tensor) {
   return numeric::row_major(tensor.mutable_data_ptr<Real>(), tensor.size(-2), tensor.size(-1));
 }
 
-void multiply(numeric::arithmetic mode, const at::Tensor& a, const at::Tensor& b,
+void multiply(const char* name, numeric::arithmetic mode, const at::Tensor& a, const at::Tensor& b,
               const at::Tensor& c) {
   const auto left = matrix_of<float>(a);
   const auto right = matrix_of<float>(b);
   const auto result = result_of<float>(c);
-  if (a.dim() == 2) {
+  numeric::gemm_batch batch = {1, 0, 0, 0};
+  if (a.dim() == 3) batch = {a.size(0), a.stride(0), b.stride(0), c.stride(0)};
+  if (mode == numeric::arithmetic::log64) {
+    const auto ties =
+        numeric::gemm_log64(batch, left, right, result, rounding_options(), executor());
+    feed(name, c, ties, numeric::matrix_operands(batch, left, right));
+  } else if (a.dim() == 2) {
     numeric::gemm(mode, left, right, result, executor());
-    return;
+  } else {
+    numeric::gemm(mode, batch, left, right, result, executor());
   }
-  const numeric::gemm_batch batch = {a.size(0), a.stride(0), b.stride(0), c.stride(0)};
-  numeric::gemm(mode, batch, left, right, result, executor());
 }
 
 void multiply_double(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
@@ -46,14 +50,9 @@ void multiply_double(const at::Tensor& a, const at::Tensor& b, const at::Tensor&
 
 }  // namespace
 
-numeric::arithmetic product_mode(const char* name, c10::ScalarType type) {
+numeric::arithmetic product_mode(c10::ScalarType type) {
   const numeric::arithmetic chosen = mode();
-  if (type == c10::ScalarType::BFloat16) return numeric::arithmetic::xint16;
-  if (chosen == numeric::arithmetic::log64 && type != c10::ScalarType::Double) {
-    refuse(std::string(name) + " in log64 outside of a recorded step",
-           "log64 needs a rounding log: record or replay a job with arithmetic='log64'");
-  }
-  return chosen;
+  return type == c10::ScalarType::BFloat16 ? numeric::arithmetic::xint16 : chosen;
 }
 
 at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor& b) {
@@ -69,7 +68,7 @@ at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor&
     return c;
   }
   const bool narrow = type != wide;
-  multiply(product_mode(name, type), narrow ? a.to(wide) : a, narrow ? b.to(wide) : b, c);
+  multiply(name, product_mode(type), narrow ? a.to(wide) : a, narrow ? b.to(wide) : b, c);
   return c;
 }
 

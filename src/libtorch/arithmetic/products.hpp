@@ -4,6 +4,7 @@
 // float32 is computed in the mode. bfloat16 operands are computed in xint16, which keeps all bits
 // of all but the smallest of a row; float16 is widened and computed in the mode; float64 is the
 // chain of ord32 in double, whatever the mode. Results are rounded once to the operands' type.
+// log64 has a session behind it (rounding.hpp).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +14,7 @@
 namespace potl::libtorch::dispatch {
 
 /// The arithmetic of dot products of operands of this type.
-numeric::arithmetic product_mode(const char* name, c10::ScalarType type);
+numeric::arithmetic product_mode(c10::ScalarType type);
 
 /// A B of real tensors of one floating type: [m, k] times [k, n], or [b, m, k] times [b, k, n].
 at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b);

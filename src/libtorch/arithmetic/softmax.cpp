@@ -116,6 +116,8 @@ void register_softmax(registrar& r) {
   r.derived("_log_softmax_backward_data", {"_log_softmax_backward_data.out"});
   r.kernel("logsumexp", TORCH_FN(logsumexp), "m + log(T(exp(x - m))), m the exact maximum");
   r.derived("logsumexp", {"logsumexp.out"});
+  r.derived("softmax.int", {"softmax.int_out"});
+  r.derived("log_softmax.int", {"log_softmax.int_out"});
   r.composed({"_safe_softmax"}, "_softmax; 0 where a row is -inf");
   r.refused({"_masked_softmax", "_masked_softmax_backward"},
             "use masked_fill with -inf, and torch.softmax");

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a `deterministic` block does with Python around operators: threads, loaders, compilers."""
+
+import concurrent.futures
+import math
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, dataloader
+
+import potl
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+from potl import _deterministic
+from potl._block_patches import patches
+
+A = torch.linspace(-1, 1, 21).view(3, 7)
+
+
+def is_on() -> bool:
+    return bool(_deterministic.module().is_on())
+
+
+# ---------------------------------------------------------------------- restoring
+
+
+def replaced() -> list[Any]:
+    return [
+        dataloader.DataLoader.__iter__,
+        dataloader._BaseDataLoaderIter.__next__,
+        threading.Thread.start,
+        concurrent.futures.ThreadPoolExecutor.submit,
+        torch.compile,
+        sys.modules["torch.optim.adam"]._get_value,
+        torch.optim.Adafactor.step,
+        lr_scheduler.math,
+    ]
+
+
+def test_everything_is_put_back_after_the_last_block() -> None:
+    before = replaced()
+    with potl.deterministic():
+        assert not any(a is b for a, b in zip(before, replaced(), strict=True))
+        with potl.deterministic():
+            pass
+        assert not any(a is b for a, b in zip(before, replaced(), strict=True))
+    assert all(a is b for a, b in zip(before, replaced(), strict=True))
+
+
+def test_a_block_of_another_thread_keeps_what_it_needs() -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with potl.deterministic("cr32"):
+            entered.set()
+            go_on.wait(30)
+
+    thread = threading.Thread(target=other)
+    with potl.deterministic():
+        pass
+    thread.start()
+    entered.wait(30)
+    with potl.deterministic():  # begins and ends while the other is open
+        pass
+    assert patches._open == 1
+    assert not is_on()
+    go_on.set()
+    thread.join()
+    assert patches._open == 0
+
+
+# ---------------------------------------------------------------------- threads
+
+
+def product() -> Any:
+    return A @ A.T
+
+
+def outcome(function: Callable[[], Any]) -> Callable[[list[Any]], None]:
+    def run(into: list[Any]) -> None:
+        try:
+            into.append(function())
+        except Exception as error:
+            into.append(error)
+
+    return run
+
+
+@pytest.mark.parametrize("function", [product, lambda: torch.fft.fft(A), lambda: torch.randn(3)])
+def test_a_thread_started_inside_is_refused_what_needs_the_block(
+    function: Callable[[], Any],
+) -> None:
+    got: list[Any] = []
+    thread = threading.Thread(target=outcome(function), args=(got,))
+    with potl.deterministic():
+        thread.start()
+        thread.join()
+    assert isinstance(got[0], potl.NotReproducible)
+
+
+def test_a_thread_may_enter_a_block_of_its_own() -> None:
+    got: list[Any] = []
+
+    def own() -> Any:
+        with potl.deterministic():
+            return A @ A.T
+
+    thread = threading.Thread(target=outcome(own), args=(got,))
+    with potl.deterministic():
+        want = product()
+        thread.start()
+        thread.join()
+    assert torch.equal(got[0], want)
+
+
+def test_a_pools_worker_refuses_the_blocks_work_and_no_other() -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with potl.deterministic():
+            task = pool.submit(product)
+            with pytest.raises(potl.NotReproducible, match="another thread") as raised:
+                task.result()
+        assert "enter a block in this thread" in raised.value.remedy
+        assert torch.equal(pool.submit(product).result(), product())
+
+
+def test_threads_from_before_the_block_compute_as_torch_does() -> None:
+    got: list[Any] = []
+    go = threading.Event()
+
+    def run() -> None:
+        go.wait(30)
+        outcome(lambda: torch.fft.fft(A))(got)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with potl.deterministic():
+        go.set()
+        thread.join()
+    assert got[0].shape == A.shape
+
+
+# ---------------------------------------------------------------------- loaders
+
+
+class Spectra(Dataset[Any]):
+    """Uses what no block allows, and says whether it was in one."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Any:
+        assert torch.fft.fft(A[0] * index).shape == (7,)
+        return torch.tensor(is_on())
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        yield from (torch.tensor(is_on()) for _ in range(6))
+
+
+def collate(items: Any) -> Any:
+    assert torch.fft.fft(A).shape == A.shape
+    return torch.stack([*items, torch.tensor(is_on())])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("data", [Spectra, Stream])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_loaders_run_outside_of_the_block(workers: int, data: Any) -> None:
+    loader = DataLoader(
+        data(), batch_size=3, num_workers=workers, collate_fn=collate, timeout=60 * workers
+    )
+    with potl.deterministic():
+        seen = 0
+        for batch in loader:
+            assert is_on()
+            assert batch.tolist() == [False] * 4
+            seen += 1
+    assert seen == 2
+
+
+def test_an_exception_in_a_loader_returns_into_the_block() -> None:
+    class Broken(Spectra):
+        def __getitem__(self, index: int) -> Any:
+            raise LookupError(index)
+
+    with potl.deterministic():
+        with pytest.raises(LookupError):
+            next(iter(DataLoader(Broken())))
+        assert is_on()
+
+
+def test_shuffling_inside_gives_the_order_of_outside() -> None:
+    def order() -> list[int]:
+        torch.manual_seed(5)
+        return [int(i) for i in DataLoader(range(20), shuffle=True)]  # type: ignore[arg-type]
+
+    want = order()
+    with potl.deterministic():
+        assert order() == want
+
+
+# ---------------------------------------------------------------------- compilers
+
+
+def test_a_compiled_callable_runs_as_eager_code_with_a_warning() -> None:
+    def spectrum(x: Any) -> Any:
+        return torch.fft.fft(x)
+
+    compiled = torch.compile(spectrum, backend="eager")
+    with (
+        potl.deterministic(),
+        pytest.warns(RuntimeWarning, match="eager"),
+        pytest.raises(potl.NotReproducible, match="fft"),
+    ):
+        compiled(A)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compiled(A).shape == A.shape
+
+
+def test_what_is_compiled_inside_runs_as_eager_code_too() -> None:
+    used: list[Any] = []
+
+    def backend(graph: Any, _example: Any) -> Any:
+        used.append(graph)
+        return graph.forward
+
+    with potl.deterministic(), pytest.warns(RuntimeWarning, match="eager"):
+        torch.compile(lambda x: x @ x.T, backend=backend)(A)
+    assert not used
+
+
+def test_compilers_in_other_threads_are_left_alone() -> None:
+    got: list[Any] = []
+    used: list[Any] = []
+    go = threading.Event()
+
+    def backend(graph: Any, _example: Any) -> Any:
+        used.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(lambda x: x + 1, backend=backend)
+
+    def run() -> None:
+        go.wait(30)
+        outcome(lambda: compiled(A))(got)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with potl.deterministic():
+        go.set()
+        thread.join()
+    assert torch.equal(got[0], A + 1)
+    assert used
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+def test_the_cosine_of_schedules_is_potls_inside() -> None:
+    exact = _deterministic.module().exact_cos
+    angles = [0.1 * k for k in range(200)]
+    assert [lr_scheduler.math.cos(x) for x in angles] == [math.cos(x) for x in angles]
+    with potl.deterministic():
+        assert [lr_scheduler.math.cos(x) for x in angles] == [exact(x) for x in angles]
+        assert lr_scheduler.math.pi == math.pi
+    assert all(abs(exact(x) - math.cos(x)) <= math.ulp(math.cos(x)) for x in angles)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adafactor, torch.optim.SparseAdam])
+def test_optimizers_with_powers_out_of_reach_are_refused(kind: Any) -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = kind([weight])
+    with potl.deterministic():
+        (weight * 2).sum().backward()
+        with pytest.raises(potl.NotReproducible, match=kind.__name__):
+            optimizer.step()
+    assert weight.tolist() == [1, 1, 1]

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What operators of a `deterministic` block do with types, layouts, and where results go."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import potl
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+MODES = ("ord32", "cr32", "log64", "xint24", "xint16")
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+A, B = drawn(9, 40), drawn(40, 11)
+
+
+def same_bits(x: Tensor, y: Tensor) -> bool:
+    return (
+        x.dtype == y.dtype
+        and x.shape == y.shape
+        and x.numpy(force=True).tobytes() == (y.numpy(force=True).tobytes())
+    )
+
+
+# ---------------------------------------------------------------------- types of products
+
+PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mm": lambda a, b: a @ b,
+    "bmm": lambda a, b: torch.bmm(a[None], b[None])[0],
+    "linear": lambda a, b: F.linear(a, b.t().contiguous()),
+    "conv1d": lambda a, b: F.conv1d(a[:, :, None], b.t()[:, :, None])[:, :, 0],
+    "conv2d": lambda a, b: F.conv2d(a[:, :, None, None], b.t()[:, :, None, None])[:, :, 0, 0],
+    "mv": lambda a, b: torch.stack([torch.mv(a, column) for column in b.t()], 1),
+}
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("mode", MODES)
+def test_bfloat16_products_are_xint16_in_every_mode(product: str, mode: str) -> None:
+    a, b = A.bfloat16(), B.bfloat16()
+    with potl.deterministic(mode):
+        got = PRODUCTS[product](a, b)
+    with potl.deterministic("xint16"):
+        want = PRODUCTS[product](a.float(), b.float()).bfloat16()
+    assert torch.equal(got, want)
+    assert got.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("mode", MODES)
+def test_float16_products_are_the_modes_rounded_once(product: str, mode: str) -> None:
+    a, b = A.half(), B.half()
+    with potl.deterministic(mode):
+        got = PRODUCTS[product](a, b)
+        want = PRODUCTS[product](a.float(), b.float()).half()
+    assert torch.equal(got, want)
+    assert got.dtype == torch.float16
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("mode", MODES)
+def test_float64_products_are_one_chain_in_every_mode(product: str, mode: str) -> None:
+    a, b = A.double(), B.double()
+    with potl.deterministic(mode):
+        got = PRODUCTS[product](a, b)
+    with potl.deterministic("ord32"):
+        want = PRODUCTS["mm"](a, b)
+    assert torch.equal(got, want)
+    torch.testing.assert_close(got, a @ b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_the_modes_differ_for_float32(product: str) -> None:
+    results = []
+    for mode in MODES:
+        with potl.deterministic(mode):
+            results.append(PRODUCTS[product](A, B))
+    assert len({x.numpy().tobytes() for x in results}) >= 4  # log64 and cr32 agree but for ties
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_float32_product_is_the_modes(mode: str) -> None:
+    with potl.deterministic(mode):
+        got = A @ B
+    exact = A.double() @ B.double()
+    if mode in ("cr32", "log64"):
+        assert torch.equal(got, exact.float())
+    tolerance = {"ord32": 1e-6, "cr32": 1e-7, "log64": 1e-7, "xint24": 1e-6, "xint16": 1e-4}[mode]
+    assert (got.double() - exact).abs().max() <= tolerance * exact.abs().max() * 8
+
+
+# ---------------------------------------------------------------------- types of the rest
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "exp": torch.exp,
+    "log1p": lambda x: torch.log1p(x.abs()),
+    "tanh": torch.tanh,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "sigmoid": torch.sigmoid,
+    "erf": torch.erf,
+    "sin": torch.sin,
+    "rsqrt": lambda x: torch.rsqrt(x.abs() + 1),
+    "pow": lambda x: torch.pow(x.abs(), 1.7),
+    "add alpha": lambda x: torch.add(x, x * 3, alpha=0.3),
+    "lerp": lambda x: torch.lerp(x, x * 3, 0.3),
+    "addcmul": lambda x: torch.addcmul(x, x * 3, x, value=0.3),
+    "sum": lambda x: x.sum(1),
+    "mean": lambda x: x.mean(0),
+    "cumsum": lambda x: x.cumsum(1),
+    "norm": lambda x: torch.linalg.vector_norm(x, dim=1),
+    "var": lambda x: x.var(1),
+    "softmax": lambda x: F.softmax(x, 1),
+    "log_softmax": lambda x: F.log_softmax(x, 1),
+    "logsumexp": lambda x: torch.logsumexp(x, 1),
+    "layer_norm": lambda x: F.layer_norm(x, (x.shape[1],)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_the_same_in_all_modes(name: str) -> None:
+    results = []
+    for mode in MODES:
+        with potl.deterministic(mode):
+            results.append(FUNCTIONS[name](A))
+    assert all(same_bits(results[0], x) for x in results)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_types_are_computed_wider_and_rounded_once(name: str, dtype: torch.dtype) -> None:
+    x = A.to(dtype)
+    with potl.deterministic():
+        got = FUNCTIONS[name](x)
+        if name in ("add alpha", "lerp", "addcmul"):  # x * 3 is rounded before
+            return
+        want = FUNCTIONS[name](x.float()).to(dtype)
+    assert got.dtype == dtype
+    if name in ("log1p", "rsqrt", "pow"):  # two operators
+        torch.testing.assert_close(got, want)
+    else:
+        assert same_bits(got.view(torch.int16), want.view(torch.int16))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_float64_stays_float64(name: str) -> None:
+    x = A.double()
+    with potl.deterministic():
+        got = FUNCTIONS[name](x)
+    assert got.dtype == torch.float64
+    torch.testing.assert_close(got, FUNCTIONS[name](x), rtol=1e-12, atol=1e-12)
+
+
+def test_integers_become_the_default_type() -> None:
+    with potl.deterministic():
+        got = torch.exp(torch.arange(5))
+        want = torch.exp(torch.arange(5.0))
+    assert same_bits(got, want)
+
+
+# ---------------------------------------------------------------------- autocast
+
+
+def test_under_autocast_products_are_xint16_and_sums_float32() -> None:
+    net = nn.Sequential(nn.Linear(40, 8), nn.GELU(), nn.Linear(8, 3))
+    results = []
+    for mode in ("ord32", "xint16"):
+        net.zero_grad()
+        with potl.deterministic(mode):
+            with torch.autocast("cpu", torch.bfloat16):
+                out = net(A)
+            assert out.dtype == torch.bfloat16
+            out.float().sum().backward()
+        grads = [p.grad.clone() for p in net.parameters() if p.grad is not None]
+        results.append([out.detach().float(), *grads])
+    assert all(same_bits(x, y) for x, y in zip(*results, strict=True))
+
+
+# ---------------------------------------------------------------------- layouts and forms
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "transposed": lambda x: x.t().contiguous().t(),
+    "strided": lambda x: torch.stack([x, -x], 2)[:, :, 0],
+    "offset": lambda x: torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape),
+    "negative step": lambda x: x.flip(1).flip(1).as_strided(x.shape, x.stride()),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", [*FUNCTIONS, *PRODUCTS])
+def test_layouts_change_no_bit(name: str, layout: str) -> None:
+    moved = LAYOUTS[layout](A)
+    with potl.deterministic():
+        if name in PRODUCTS:
+            got, want = PRODUCTS[name](moved, LAYOUTS[layout](B)), PRODUCTS[name](A, B)
+        else:
+            got, want = FUNCTIONS[name](moved), FUNCTIONS[name](A)
+    assert same_bits(got.contiguous(), want.contiguous())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_expanded_operands_count_as_their_copies(name: str) -> None:
+    x = A[:1].expand(9, 40)
+    with potl.deterministic():
+        got, want = FUNCTIONS[name](x), FUNCTIONS[name](x.contiguous())
+    assert same_bits(got.contiguous(), want.contiguous())
+
+
+def test_expanded_operands_of_products_count_as_their_copies() -> None:
+    x = A[:1].expand(9, 40)
+    with potl.deterministic():
+        for product in PRODUCTS.values():
+            assert same_bits(product(x, B).contiguous(), product(x.contiguous(), B).contiguous())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_channels_last_changes_no_bit_and_stays(mode: str) -> None:
+    x, w = drawn(2, 6, 9, 8), drawn(4, 6, 3, 3)
+    last = torch.channels_last
+    results = []
+    with potl.deterministic(mode):
+        for layout in (torch.contiguous_format, last):
+            own = x.clone(memory_format=layout).requires_grad_()
+            kernel = w.clone(memory_format=layout).requires_grad_()
+            y = F.gelu(F.conv2d(own, kernel, stride=2, padding=1))
+            assert y.is_contiguous(memory_format=layout)
+            (y * y).sum(dtype=torch.float64).backward()
+            assert own.grad is not None
+            assert kernel.grad is not None
+            results.append([y.detach(), own.grad, kernel.grad])
+    for one, two in zip(*results, strict=True):
+        assert same_bits(one.contiguous(), two.contiguous())
+
+
+IN_PLACE: dict[str, tuple[Callable[[Tensor], Any], Callable[[Tensor], Tensor]]] = {
+    "exp_": (lambda x: x.exp_(), torch.exp),
+    "tanh_": (lambda x: x.tanh_(), torch.tanh),
+    "sigmoid_": (lambda x: x.sigmoid_(), torch.sigmoid),
+    "add_ alpha": (lambda x: x.add_(A, alpha=0.3), lambda x: torch.add(x, A, alpha=0.3)),
+    "lerp_": (lambda x: x.lerp_(A * 2, 0.3), lambda x: torch.lerp(x, A * 2, 0.3)),
+    "addcmul_": (lambda x: x.addcmul_(A, A, value=0.3), lambda x: x.addcmul(A, A, value=0.3)),
+    "addcdiv_": (
+        lambda x: x.addcdiv_(A, A + 9, value=0.3),
+        lambda x: x.addcdiv(A, A + 9, value=0.3),
+    ),
+    "cumsum_": (lambda x: x.cumsum_(1), lambda x: x.cumsum(1)),
+    "pow_": (lambda x: x.abs_().pow_(1.3), lambda x: x.abs().pow(1.3)),
+    "silu": (lambda x: F.silu(x, inplace=True), F.silu),
+    "addmm_": (lambda x: x.addmm_(A, drawn(40, 40)), lambda x: x.addmm(A, drawn(40, 40))),
+}
+
+
+@pytest.mark.parametrize("strided", [False, True])
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_in_place_forms_give_the_bits_of_plain_ones(name: str, strided: bool) -> None:
+    change, plain = IN_PLACE[name]
+    memory = torch.zeros(9, 40, 2)
+    x = memory[:, :, 1].copy_(A * 0.5) if strided else A * 0.5
+    with potl.deterministic():
+        want = plain(x.contiguous())
+        change(x)
+    assert same_bits(x.contiguous(), want)
+    assert not memory[:, :, 0].any()
+
+
+OUT: dict[str, Callable[..., Tensor]] = {
+    "mm": lambda **o: torch.mm(A, B, **o),
+    "addmm": lambda **o: torch.addmm(drawn(11), A, B, beta=0.5, **o),
+    "exp": lambda **o: torch.exp(A, **o),
+    "add": lambda **o: torch.add(A, A, alpha=0.3, **o),
+    "sum": lambda **o: torch.sum(A, 1, **o),
+    "mean": lambda **o: torch.mean(A, 0, **o),
+    "lerp": lambda **o: torch.lerp(A, A * 2, 0.3, **o),
+    "softmax": lambda **o: torch.softmax(A, 1, **o),
+    "norm": lambda **o: torch.linalg.vector_norm(A, dim=1, **o),
+}
+
+
+@pytest.mark.parametrize("name", OUT)
+def test_out_forms_give_the_bits_of_plain_ones(name: str) -> None:
+    with potl.deterministic():
+        want = OUT[name]()
+        fresh, full = torch.empty(0), torch.full_like(want, 7)
+        memory = torch.zeros(*want.shape, 2)
+        OUT[name](out=fresh)
+        OUT[name](out=full)
+        OUT[name](out=memory[..., 1])
+    assert same_bits(fresh, want)
+    assert same_bits(full, want)
+    assert same_bits(memory[..., 1].contiguous(), want)
+    assert not memory[..., 0].any()
+
+
+# ---------------------------------------------------------------------- threads
+
+
+def threaded(count: int) -> list[Tensor]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    x, w = drawn(2, 6, 30, 31).requires_grad_(), drawn(12, 6, 3, 3).requires_grad_()
+    long = drawn(70_000)
+    try:
+        with potl.deterministic():
+            y = F.conv2d(x, w)
+            y.tanh().sum().backward()
+            wide = drawn(65, 700) @ drawn(700, 67)
+            rest = [long.exp().sum(), long.cumsum(0), F.softmax(long.view(700, 100), 1)]
+    finally:
+        torch.set_num_threads(before)
+    assert x.grad is not None
+    assert w.grad is not None
+    return [y.detach(), x.grad, w.grad, wide, *rest]
+
+
+def test_threads_change_no_bit() -> None:
+    one = threaded(1)
+    for count in (2, 4):
+        assert all(same_bits(x, y) for x, y in zip(one, threaded(count), strict=True))
