@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`potl.deterministic` as a block of Python: how it nests and ends, and what it refuses."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -180,6 +183,12 @@ def test_integers_are_exact_whatever_the_operator() -> None:
     with potl.deterministic():
         assert (torch.arange(6) @ torch.arange(6)).item() == 55
         assert torch.arange(6).sum().item() == 15
+
+
+def test_the_page_of_operators_is_up_to_date() -> None:
+    script = Path(__file__).resolve().parents[2] / "scripts" / "operator_table.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], timeout=120, check=False)
+    assert done.returncode == 0, "run scripts/operator_table.py"
 
 
 # ---------------------------------------------------------------------- graphs
