@@ -22,6 +22,12 @@ namespace {
 /// rows' times the factor of the window.
 struct norms {
   std::vector<double> row, column, bound;
+
+  double row_norm(std::int64_t i) const noexcept { return row[static_cast<std::size_t>(i)]; }
+  double column_norm(std::int64_t j) const noexcept { return column[static_cast<std::size_t>(j)]; }
+  double window(std::int64_t i, std::int64_t j) const noexcept {
+    return bound[static_cast<std::size_t>(i)] * column_norm(j);
+  }
 };
 
 std::vector<double> norms_of(const kernels_widening& body, const lines& l,
@@ -52,99 +58,98 @@ norms norms_of(const kernels_widening& body, const matrix<const float>& a,
   return out;
 }
 
-/// Elements whose rounding a sum in double does not settle.
-struct uncertain {
-  const kernels_widening& body;
-  matrix<const float> a, b;
-  matrix<float> c;
-  norms bounds;
-  int bits = 32;
+/// Rounds sums; keeps elements whose rounding a sum in double does not settle until there are many
+/// or the product is complete.
+class to_rounded {
+ public:
+  using settle_body = std::function<float(const unsettled&, const dot_operands&)>;
+  static constexpr bool finishes = true;
 
-  double norm_a(std::int64_t i) const noexcept { return bounds.row[static_cast<std::size_t>(i)]; }
-  double norm_b(std::int64_t j) const noexcept {
-    return bounds.column[static_cast<std::size_t>(j)];
-  }
+  to_rounded(const kernels_widening& body, const matrix<const float>& a,
+             const matrix<const float>& b, const matrix<float>& c, const norms& bounds, int bits,
+             settle_body settle)
+      : body_(body),
+        a_(a),
+        b_(b),
+        c_(c),
+        bounds_(bounds),
+        bits_(bits),
+        settle_(std::move(settle)) {}
 
-  /// Rounds an area; calls settle(i, j, x, window) where that may be wrong or near a tie.
-  template <class Settle>
-  void round(const area& part, const double* sums, std::int64_t sums_row,
-             const Settle& settle) const {
+  void finish(const area& part, const double* sums, std::int64_t sums_row) const {
     // In pieces, so that C with columns apart and all places in doubt fit on the stack.
     constexpr std::int64_t piece = 16;
     for (std::int64_t top = 0; top < part.rows; top += piece) {
       for (std::int64_t left = 0; left < part.columns; left += piece) {
         const area here{part.row + top, part.column + left, std::min(piece, part.rows - top),
                         std::min(piece, part.columns - left)};
-        round_piece<piece>(here, sums + top * sums_row + left, sums_row, settle);
+        round_piece<piece>(here, sums + top * sums_row + left, sums_row);
       }
     }
   }
 
+  /// After the product.
+  void settle_rest(const executor& threads) const { settle(std::move(kept_), threads); }
+
  private:
-  template <std::int64_t Piece, class Settle>
-  void round_piece(const area& here, const double* sums, std::int64_t sums_row,
-                   const Settle& settle) const {
+  static constexpr std::size_t most_kept = std::size_t{1} << 14;
+
+  template <std::int64_t Piece>
+  void round_piece(const area& here, const double* sums, std::int64_t sums_row) const {
     constexpr auto places = static_cast<std::size_t>(Piece * Piece);
     place doubtful[places];
     float apart[places];
-    const bool adjacent = c.column_stride == 1;
+    const bool adjacent = c_.column_stride == 1;
     rounding r;
     r.sums = sums;
     r.sums_row = sums_row;
-    r.row_bound = bounds.bound.data() + here.row;
-    r.column_norm = bounds.column.data() + here.column;
-    r.y = adjacent ? &c(here.row, here.column) : apart;
-    r.y_row = adjacent ? c.row_stride : Piece;
+    r.row_bound = bounds_.bound.data() + here.row;
+    r.column_norm = bounds_.column.data() + here.column;
+    r.y = adjacent ? &c_(here.row, here.column) : apart;
+    r.y_row = adjacent ? c_.row_stride : Piece;
     r.rows = here.rows;
     r.columns = here.columns;
-    r.bits = bits;
-    const std::int64_t count = body.round(r, doubtful);
+    r.bits = bits_;
+    const std::int64_t count = body_.round(r, doubtful);
     for (std::int64_t i = 0; i < here.rows && !adjacent; ++i) {
       for (std::int64_t j = 0; j < here.columns; ++j) {
-        c(here.row + i, here.column + j) = apart[i * Piece + j];
+        c_(here.row + i, here.column + j) = apart[i * Piece + j];
       }
     }
-    for (std::int64_t at = 0; at < count; ++at) {
-      const auto [i, j] = doubtful[at];
-      const double x = sums[i * sums_row + j];
-      // An infinity or NaN is the same in any order.
-      if (std::isfinite(x)) {
-        settle(here.row + i, here.column + j, x, r.row_bound[i] * r.column_norm[j]);
+    if (count != 0) keep(here, sums, sums_row, doubtful, count);
+  }
+
+  void keep(const area& here, const double* sums, std::int64_t sums_row, const place* doubtful,
+            std::int64_t count) const {
+    std::vector<unsettled> many;
+    {
+      const std::lock_guard lock(guard_);
+      for (std::int64_t at = 0; at < count; ++at) {
+        const auto [i, j] = doubtful[at];
+        const double x = sums[i * sums_row + j];
+        // An infinity or NaN is the same in any order.
+        if (std::isfinite(x)) kept_.push_back({here.row + i, here.column + j, x});
       }
+      if (kept_.size() >= most_kept) many.swap(kept_);
     }
+    if (!many.empty()) settle(std::move(many), inline_executor());
   }
-};
 
-struct to_correct {
-  const uncertain& elements;
-  static constexpr bool finishes = true;
-  void finish(const area& part, const double* sums, std::int64_t sums_row) const {
-    elements.round(part, sums, sums_row, [&](std::int64_t i, std::int64_t j, double, double) {
-      elements.c(i, j) = correctly_rounded(operands_of(elements.a, elements.b, i, j),
-                                           elements.norm_a(i) * elements.norm_b(j));
-    });
+  void settle(std::vector<unsettled> elements, const executor& threads) const {
+    settle_together(std::move(elements), a_, b_, threads,
+                    [this](const unsettled& one, const dot_operands& operands) {
+                      c_(one.row, one.column) = settle_(one, operands);
+                    });
   }
-};
 
-struct to_logged {
-  const uncertain& elements;
-  std::uint64_t first_index;
-  std::mutex& guard;
-  std::vector<near_tie>& ties;
-  static constexpr bool finishes = true;
-  void finish(const area& part, const double* sums, std::int64_t sums_row) const {
-    elements.round(
-        part, sums, sums_row, [&](std::int64_t i, std::int64_t j, double x, double window) {
-          const settled_element element =
-              settled(x, window, elements.bits, operands_of(elements.a, elements.b, i, j),
-                      elements.norm_a(i), elements.norm_b(j));
-          elements.c(i, j) = element.value;
-          if (!element.logged) return;
-          const auto index = static_cast<std::uint64_t>(i * elements.c.columns + j);
-          const std::lock_guard lock(guard);
-          ties.push_back({first_index + index, x, window});
-        });
-  }
+  const kernels_widening& body_;
+  matrix<const float> a_, b_;
+  matrix<float> c_;
+  const norms& bounds_;
+  int bits_;
+  settle_body settle_;
+  mutable std::mutex guard_;
+  mutable std::vector<unsettled> kept_;
 };
 
 // The permutation of that number (Fisher and Yates).
@@ -163,25 +168,44 @@ std::vector<std::int64_t> permutation(std::int64_t count, std::uint64_t number) 
 void correctly_rounded(matrix<const float> a, matrix<const float> b, matrix<float> c,
                        const executor& threads) {
   const kernels_widening& body = active_widening();
-  const uncertain elements{body, a, b, c, norms_of(body, a, b, error_factor(a.columns), threads),
-                           32};
+  const norms bounds = norms_of(body, a, b, error_factor(a.columns), threads);
+  const to_rounded output(body, a, b, c, bounds, max_rounding_bits,
+                          [&](const unsettled& one, const dot_operands& operands) {
+                            const double both =
+                                bounds.row_norm(one.row) * bounds.column_norm(one.column);
+                            return correctly_rounded(operands, both, max_rounding_bits);
+                          });
   const product<float, double, double> p{body.product, a, b, log64_chunk, nullptr, threads};
-  multiply_blocked(p, to_correct{elements});
+  multiply_blocked(p, output);
+  output.settle_rest(threads);
 }
 
 void rounded(matrix<const float> a, matrix<const float> b, matrix<float> c,
              const log64_options& options, const executor& threads, std::uint64_t first_index,
              std::vector<near_tie>& ties) {
   const kernels_widening& body = active_widening();
-  const uncertain elements{
-      body, a, b, c, norms_of(body, a, b, 2 * error_factor(a.columns), threads), options.bits};
+  const norms bounds = norms_of(body, a, b, 2 * error_factor(a.columns), threads);
   std::vector<std::int64_t> order;
   if (options.order != 0) order = permutation(a.columns, options.order);
-  const product<float, double, double> p{
-      body.product, a, b, log64_chunk, order.empty() ? nullptr : order.data(), threads};
   std::mutex guard;
   const std::size_t before = ties.size();
-  multiply_blocked(p, to_logged{elements, first_index, guard, ties});
+  const to_rounded output(
+      body, a, b, c, bounds, options.bits, [&](const unsettled& one, const dot_operands& operands) {
+        const double window = bounds.window(one.row, one.column);
+        const settled_element element =
+            settled(one.sum, window, options.bits, operands, bounds.row_norm(one.row),
+                    bounds.column_norm(one.column));
+        if (element.logged) {
+          const auto index = static_cast<std::uint64_t>(one.row * c.columns + one.column);
+          const std::lock_guard lock(guard);
+          ties.push_back({first_index + index, one.sum, window});
+        }
+        return element.value;
+      });
+  const product<float, double, double> p{
+      body.product, a, b, log64_chunk, order.empty() ? nullptr : order.data(), threads};
+  multiply_blocked(p, output);
+  output.settle_rest(threads);
   std::sort(ties.begin() + static_cast<std::ptrdiff_t>(before), ties.end(),
             [](const near_tie& x, const near_tie& y) { return x.index < y.index; });
 }

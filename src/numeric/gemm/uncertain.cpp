@@ -61,22 +61,82 @@ twofold sum_products(const dot_operands& operands) noexcept {
   return out;
 }
 
-}  // namespace
+using settle_body = std::function<void(const unsettled&, const dot_operands&)>;
 
-dot_operands operands_of(const matrix<const float>& a, const matrix<const float>& b, std::int64_t i,
-                         std::int64_t j) noexcept {
-  return {a.columns, a.data + i * a.row_stride, a.column_stride, b.data + j * b.column_stride,
-          b.row_stride};
+constexpr std::int64_t columns_together = 16;                // a cache line of a row of B
+constexpr std::int64_t most_copied = std::int64_t{1} << 18;  // elements of B
+
+// Elements of up to 16 adjacent columns, in order of the columns. Where columns lie apart, a cache
+// line holds elements of all of them: they are copied together, and each line is fetched once.
+void settle_group(const unsettled* begin, const unsettled* end, const matrix<const float>& a,
+                  const matrix<const float>& b, std::vector<float>& copies,
+                  const settle_body& settle) {
+  const std::int64_t terms = a.columns;
+  std::vector<std::int64_t> columns;
+  for (const unsettled* one = begin; one != end; ++one) {
+    if (columns.empty() || columns.back() != one->column) columns.push_back(one->column);
+  }
+  const auto count = static_cast<std::int64_t>(columns.size());
+  const bool copied = b.row_stride != 1 && end - begin > 1 && count * terms <= most_copied;
+  if (copied) {
+    copies.resize(static_cast<std::size_t>(count * terms));
+    for (std::int64_t k = 0; k < terms; ++k) {
+      for (std::int64_t j = 0; j < count; ++j) {
+        copies[static_cast<std::size_t>(j * terms + k)] =
+            b(k, columns[static_cast<std::size_t>(j)]);
+      }
+    }
+  }
+  const float* copy = copies.data();
+  std::int64_t at = begin->column;
+  for (const unsettled* one = begin; one != end; ++one) {
+    if (one->column != at) copy += terms;
+    at = one->column;
+    dot_operands operands{terms, a.data + one->row * a.row_stride, a.column_stride,
+                          b.data + at * b.column_stride, b.row_stride};
+    if (copied) {
+      operands.b = copy;
+      operands.b_stride = 1;
+    }
+    settle(*one, operands);
+  }
 }
 
-float correctly_rounded(const dot_operands& operands, double norms) noexcept {
+}  // namespace
+
+void settle_together(std::vector<unsettled> elements, const matrix<const float>& a,
+                     const matrix<const float>& b, const executor& threads,
+                     const settle_body& settle) {
+  std::sort(elements.begin(), elements.end(), [](const unsettled& x, const unsettled& y) {
+    return x.column != y.column ? x.column < y.column : x.row < y.row;
+  });
+  std::vector<std::size_t> groups;  // where each begins
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    if (i == 0 ||
+        elements[i].column / columns_together != elements[i - 1].column / columns_together) {
+      groups.push_back(i);
+    }
+  }
+  groups.push_back(elements.size());
+  const std::size_t count = groups.size() - 1;
+  const std::size_t tasks = std::min(count, 4 * threads.concurrency());
+  threads.run(tasks, [&](std::size_t task) {
+    std::vector<float> copies;
+    for (std::size_t g = count * task / tasks; g < count * (task + 1) / tasks; ++g) {
+      settle_group(elements.data() + groups[g], elements.data() + groups[g + 1], a, b, copies,
+                   settle);
+    }
+  });
+}
+
+float correctly_rounded(const dot_operands& operands, double norms, int bits) noexcept {
   const twofold value = sum_products(operands);
-  if (value.exact) return round_to(value.sum, max_rounding_bits);
+  if (value.exact) return round_to(value.sum, bits);
   // Additions to `low` round at most terms + 20 times, each by 2^-53 of at most
   // (terms + 20) 2^-53 |a| |b|; 2^-100 leaves a factor of 64.
   const double terms = static_cast<double>(operands.terms) + 20;
   const double error = 0x1p-100 * terms * terms * norms;
-  const tie near = nearest_tie(value.sum, max_rounding_bits);
+  const tie near = nearest_tie(value.sum, bits);
   const float small = std::signbit(value.sum) ? near.upper : near.lower;
   const float large = std::signbit(value.sum) ? near.lower : near.upper;
   const double middle = std::fabs(near.midpoint);
@@ -86,14 +146,18 @@ float correctly_rounded(const dot_operands& operands, double norms) noexcept {
   const double side = (std::fabs(value.sum) - middle) + low;
   const bool between = std::fabs(low) + error < 0.25 * half_step;
   if (!between || !(std::fabs(side) > error + 0x1p-50 * std::fabs(side))) {
-    return exact_dot(operands, max_rounding_bits);
+    return exact_dot(operands, bits);
   }
   return (side > 0 ? large : small) + 0.0F;
 }
 
 settled_element settled(double x, double window, int bits, const dot_operands& operands,
                         double norm_a, double norm_b) noexcept {
-  if (classify(x, window, bits) == tie_class::near) {
+  const tie_class found = classify(x, window, bits);
+  if (found == tie_class::exact) {
+    return {correctly_rounded(operands, norm_a * norm_b, bits), false};
+  }
+  if (found == tie_class::near) {
     // A few terms mostly show that sums of these operands are not exact.
     constexpr std::int64_t few = 8;
     const std::int64_t terms = std::min(few, operands.terms);

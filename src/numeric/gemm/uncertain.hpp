@@ -3,19 +3,30 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include <potl/numeric/exact_sum.hpp>
+#include <potl/numeric/executor.hpp>
 #include <potl/numeric/matrix.hpp>
 
 namespace potl::numeric::detail {
 
-/// Row `i` of A and column `j` of B.
-dot_operands operands_of(const matrix<const float>& a, const matrix<const float>& b, std::int64_t i,
-                         std::int64_t j) noexcept;
+struct unsettled {
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+  double sum = 0;
+};
 
-/// exact_dot(operands, 32), mostly without an exact sum: a sum in twice double's precision settles
-/// all but sums that cancel or lie on a tie. `norms` is at least |a| |b|.
-float correctly_rounded(const dot_operands& operands, double norms) noexcept;
+/// Calls settle(element, operands) for each, in an order that suits the memory of B: columns far
+/// apart are copied, several at a time.
+void settle_together(std::vector<unsettled> elements, const matrix<const float>& a,
+                     const matrix<const float>& b, const executor& threads,
+                     const std::function<void(const unsettled&, const dot_operands&)>& settle);
+
+/// exact_dot(operands, bits), mostly without an exact sum: a sum in twice double's precision
+/// settles all but sums that cancel or lie on a tie. `norms` is at least |a| |b|.
+float correctly_rounded(const dot_operands& operands, double norms, int bits) noexcept;
 
 /// numeric::settle(), given that norm_a and norm_b are what norm() returns for the operands.
 settled_element settled(double x, double window, int bits, const dot_operands& operands,
