@@ -251,6 +251,21 @@ class blocked {
     return rows_ * row_panel / panels_;
   }
 
+  /// Packed operands that are needed soon.
+  struct stretch {
+    const Packed* from = nullptr;
+    std::int64_t count = 0;
+
+    // Part `at` of `parts`, into the second cache.
+    void fetch(std::int64_t at, std::int64_t parts) const noexcept {
+      const std::int64_t end = count * (at + 1) / parts;
+      for (std::int64_t i = count * at / parts; i < end; i += line) {
+        __builtin_prefetch(from + i, 0, 2);
+      }
+    }
+    static constexpr std::int64_t line = 64 / std::int64_t{sizeof(Packed)};
+  };
+
   /// A part of a column block: row panels and column panels, and where sums of it go.
   struct piece {
     const column_block& block;
@@ -258,6 +273,7 @@ class blocked {
     Packed* packed_a = nullptr;  ///< of all chunks or of one; null: A is read where it lies
     bool all_chunks = false;
     Sum* sums = nullptr;  ///< Output::finishes: work space for one inner block
+    stretch next{};       ///< of B, for the inner block that comes next
   };
 
   void run_task(piece t) const {
@@ -291,9 +307,25 @@ class blocked {
     for (std::int64_t j = t.column_begin; j < t.column_end; j += inner) {
       for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
         if (repack) pack_task(t, chunk);
-        run_inner(t, chunk, j, std::min(t.column_end, j + inner));
+        const std::int64_t end = std::min(t.column_end, j + inner);
+        if (chunk + 1 < chunks_) {
+          t.next = packed_part(t.block, chunk + 1, j, end);
+        } else if (end < t.column_end) {
+          t.next = packed_part(t.block, 0, end, std::min(t.column_end, end + inner));
+        } else {
+          t.next = {};
+        }
+        run_inner(t, chunk, j, end);
       }
     }
+  }
+
+  stretch packed_part(const column_block& block, std::int64_t chunk, std::int64_t begin,
+                      std::int64_t end) const noexcept {
+    if (block.packed == nullptr) return {};
+    const Packed* from =
+        packed_panel(const_cast<Packed*>(block.packed), block.panels, chunk, begin);
+    return {from, packed_panel(const_cast<Packed*>(block.packed), block.panels, chunk, end) - from};
   }
 
   Packed* packed_rows(const piece& t, std::int64_t chunk, std::int64_t i) const noexcept {
@@ -324,7 +356,18 @@ class blocked {
       const std::int64_t row = first_row(i);
       t.rows = static_cast<int>(first_row(i + 1) - row);
       set_a(t, row, k, work.packed_a == nullptr ? nullptr : packed_rows(work, chunk, i));
+      // The panel of A that comes next lies behind this one, of the next chunk too.
+      stretch next_a;
+      if (work.packed_a != nullptr) {
+        const std::int64_t words = padded(t.depth) * p_.body.rows * p_.body.row_words;
+        next_a = {t.a + words, words};
+      }
+      const std::int64_t tiles = end - begin, panels = work.row_end - work.row_begin;
       for (std::int64_t j = begin; j < end; ++j) {
+        if constexpr (Output::finishes) {  // their tiles need more memory for the same time
+          next_a.fetch(j - begin, tiles);
+          work.next.fetch((i - work.row_begin) * tiles + (j - begin), tiles * panels);
+        }
         const std::int64_t column = j * tile_columns;
         t.columns = static_cast<int>(std::min(tile_columns, work.block.width - column));
         set_b(t, work.block, chunk, j);
