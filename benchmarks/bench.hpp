@@ -34,6 +34,7 @@ struct outcome {
   double low = 0;
   double high = 0;
   double at_least = 0;  ///< what is asked for
+  double at_most = 0;   ///< of the value, where there is no ratio
 };
 
 inline double median(std::vector<double> values) {
@@ -98,6 +99,16 @@ inline void report(const std::string& stem, const std::vector<outcome>& outcomes
               "[interval]", "at least", "baseline");
   nlohmann::json results = nlohmann::json::array();
   for (const outcome& one : outcomes) {
+    if (one.ratio == 0) {
+      std::printf("%-26s %14.4g %-9s at most %g  %s\n", one.name.c_str(), one.value,
+                  one.unit.c_str(), one.at_most, one.baseline.c_str());
+      results.push_back({{"name", one.name},
+                         {"value", one.value},
+                         {"unit", one.unit},
+                         {"baseline", one.baseline},
+                         {"at_most", one.at_most}});
+      continue;
+    }
     std::printf("%-26s %14.4g %-9s %7.3f  [%.3f, %.3f]    %8.2f  %s\n", one.name.c_str(), one.value,
                 one.unit.c_str(), one.ratio, one.low, one.high, one.at_least, one.baseline.c_str());
     results.push_back({{"name", one.name},

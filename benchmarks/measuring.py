@@ -119,6 +119,7 @@ def write(stem: str, results: Sequence[dict[str, Any]]) -> None:
 
 
 def processor() -> str:
+    """The processor's own name."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

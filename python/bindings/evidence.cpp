@@ -95,6 +95,22 @@ state load(const evidence& self, std::uint64_t step, std::optional<std::uint64_t
   return branch ? self.load_state(step, *branch).value() : self.load_state(step).value();
 }
 
+/// None when the step binds none.
+py::object rounding_reference_of(const evidence& self, std::uint64_t step,
+                                 std::optional<std::uint64_t> branch) {
+  const auto bound = branch ? self.rounding_log_of(step, *branch) : self.rounding_log_of(step);
+  return bound ? py::object(to_bytes(bound->content)) : py::none();
+}
+
+py::bytes load_log(const evidence& self, std::uint64_t step, std::optional<std::uint64_t> branch) {
+  const std::vector<std::uint8_t> bytes = [&] {
+    py::gil_scoped_release released;
+    return branch ? self.load_rounding_log(step, *branch).value()
+                  : self.load_rounding_log(step).value();
+  }();
+  return to_bytes(bytes);
+}
+
 std::string not_finite_in(const evidence& self, const state& opened) {
   py::gil_scoped_release released;
   return checks::not_finite(self, opened.root()).value();
@@ -131,6 +147,9 @@ void bind_evidence(py::module_& module) {
       .def("telemetry", [](const evidence& self) { return to_bytes(self.telemetry()); })
       .def("expect_state_bytes", &evidence::expect_state_bytes, py::arg("size"))
       .def("load_state", &load, py::arg("step"), py::arg("branch") = py::none())
+      .def("load_rounding_log", &load_log, py::arg("step"), py::arg("branch") = py::none())
+      .def("rounding_digest", &rounding_reference_of, py::arg("step"),
+           py::arg("branch") = py::none())
       .def("not_finite", &not_finite_in, py::arg("state"))
       .def("state_digest", &digest_at, py::arg("step"));
 }

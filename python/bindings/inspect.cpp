@@ -57,6 +57,8 @@ py::dict inspect(const std::string& directory) {
   out["log_bytes"] = facts.log_bytes;
   out["telemetry_bytes"] = facts.telemetry_bytes;
   out["checkpoint_bytes"] = facts.checkpoint_bytes;
+  out["rounding_logs"] = facts.rounding_logs;
+  out["rounding_bytes"] = facts.rounding_bytes;
   out["closed"] = facts.closed;
   out["committed"] = facts.committed;
   out["seconds"] = facts.seconds;

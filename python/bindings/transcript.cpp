@@ -3,6 +3,7 @@
 // interpreter lock.
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -115,9 +116,12 @@ void bind_job(py::module_& module) {
 void append_step(recorder& self, const state& after, std::uint64_t step, std::uint64_t epoch,
                  const std::vector<std::int64_t>& sample_ids, double loss,
                  const std::vector<double>& rates, std::uint64_t random_draws, std::uint32_t flags,
-                 std::uint64_t duration_ns, bool checkpoint) {
-  const step_entry entry{step,         epoch, sample_ids,  loss,      rates,
-                         random_draws, flags, duration_ns, checkpoint};
+                 std::uint64_t duration_ns, bool checkpoint, const py::object& rounding_log) {
+  std::optional<readable_buffer> rounding;
+  if (!rounding_log.is_none()) rounding.emplace(rounding_log);
+  const step_entry entry{
+      step,         epoch, sample_ids,  loss,       rates,
+      random_draws, flags, duration_ns, checkpoint, rounding ? rounding->bytes() : bytes_view{}};
   py::gil_scoped_release released;
   require(self.log.append_step(after, entry));
 }
@@ -165,7 +169,8 @@ void bind_recorder(py::module_& module) {
           py::arg("state"))
       .def("append_step", &append_step, py::arg("state"), py::kw_only(), py::arg("step"),
            py::arg("epoch"), py::arg("sample_ids"), py::arg("loss"), py::arg("rates"),
-           py::arg("random_draws"), py::arg("flags"), py::arg("duration_ns"), py::arg("checkpoint"))
+           py::arg("random_draws"), py::arg("flags"), py::arg("duration_ns"), py::arg("checkpoint"),
+           py::arg("rounding_log") = py::none())
       .def("acknowledged",
            [](const recorder& self) {
              py::gil_scoped_release released;

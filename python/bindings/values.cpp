@@ -60,6 +60,27 @@ std::vector<checks::group_distance> distances_of(py::handle list) {
   return out;
 }
 
+checks::rounding_summary rounding_of(const py::dict& from) {
+  checks::rounding_summary out;
+  read(from, "values", out.values);
+  read(from, "entries", out.entries);
+  read(from, "corrections", out.corrections);
+  read(from, "rejected", out.rejected);
+  read(from, "moved_l2", out.moved_l2);
+  read(from, "reachable_l2", out.reachable_l2);
+  if (!from.contains("rejections")) return out;
+  for (const py::handle each : from["rejections"]) {
+    const auto row = py::cast<py::dict>(each);
+    checks::rounding_rejection one;
+    read(row, "step", one.step);
+    read(row, "fault", one.fault);
+    read(row, "message", one.message);
+    read(row, "proof", one.proof);
+    out.rejections.push_back(std::move(one));
+  }
+  return out;
+}
+
 checks::segment_measurement segment_of(const py::dict& from, const py::dict& request) {
   checks::segment_measurement out;
   read(request, "start", out.request.start);
@@ -73,6 +94,9 @@ checks::segment_measurement segment_of(const py::dict& from, const py::dict& req
   read(from, "digest_equal", out.digest_equal);
   read(from, "first_differing_step", out.first_differing_step);
   read(from, "first_differing_operator", out.first_differing_operator);
+  if (from.contains("rounding") && !from["rounding"].is_none()) {
+    out.rounding = rounding_of(py::cast<py::dict>(from["rounding"]));
+  }
   read(from, "losses", out.losses);
   read(from, "rates", out.rates);
   read(from, "skipped", out.skipped);

@@ -231,7 +231,10 @@ class Recorder:
         flags: int,
         duration_ns: int,
         checkpoint: bool,
-    ) -> None: ...
+        rounding_log: Buffer | None = None,
+    ) -> None:
+        """`rounding_log`: the canonical bytes, which the step's leaf binds (log64)."""
+
     def acknowledged(self) -> int: ...
     def flush(self) -> None:
         """Waits until everything appended is durable."""
@@ -324,6 +327,10 @@ class Evidence:
         """MissingError: withheld; MismatchError: tampered; StorageError, LimitError: the verifier's
         own trouble.
         """
+    def load_rounding_log(self, step: int, branch: int | None = None) -> bytes:
+        """What the step's leaf binds. MissingError: withheld, or none is bound; MismatchError."""
+
+    def rounding_digest(self, step: int, branch: int | None = None) -> bytes | None: ...
     def not_finite(self, state: State) -> str:
         """What the state holds that no honest one does, such as a NaN in a weight; or nothing."""
 

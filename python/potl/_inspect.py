@@ -58,6 +58,9 @@ def show(facts: Mapping[str, Any], console: Console) -> None:
     if losses:
         line("loss", f"{sparkline(losses)}  {number(losses[0])} to {number(losses[-1])}")
     line("checkpoints", f"{number(len(facts['checkpoints']))}, {size(facts['checkpoint_bytes'])}")
+    if facts["rounding_logs"]:
+        logs, total = facts["rounding_logs"], facts["rounding_bytes"]
+        line("rounding", f"{number(logs)} logs, {size(total)}, {size(total // logs)} a step")
     line("log", f"{number(facts['records'])} records, {size(facts['log_bytes'])}")
     if facts["telemetry_bytes"]:
         line("telemetry", size(facts["telemetry_bytes"]))

@@ -95,6 +95,7 @@ class replay_judge {
       if (auto problem = finding_of_not_finite(one.not_finite, "replay", name)) {
         problems.push_back(std::move(*problem));
       }
+      if (one.rounding) rounding(*one.rounding, problems, numbers);
       if (one.digest_equal) {
         summary.reason = name + " ends in the recorded state, bit for bit";
       } else if (one.request.superseded) {
@@ -124,6 +125,29 @@ class replay_judge {
       out_.push_back(std::move(problem));
     }
     out_.push_back(std::move(summary));
+  }
+
+  // An accusation has been decided by exact dot products; its proof goes with it.
+  static void rounding(const rounding_summary& seen, std::vector<finding>& problems,
+                       std::vector<std::pair<std::string, std::string>>& numbers) {
+    numbers.emplace_back("rounding.values", text(seen.values));
+    numbers.emplace_back("rounding.entries", text(seen.entries));
+    numbers.emplace_back("rounding.corrections", text(seen.corrections));
+    numbers.emplace_back("rounding.moved_l2", text(seen.moved_l2));
+    numbers.emplace_back("rounding.reachable_l2", text(seen.reachable_l2));
+    if (seen.rejected == 0 || !rule_enabled("replay.rounding")) return;
+    for (const rounding_rejection& each : seen.rejections) {
+      finding one = make_finding(
+          "replay", "replay.rounding", outcome::reject,
+          "the rounding log of step " + text(each.step) + ": " + each.fault + ", " + each.message);
+      one.first_step = one.last_step = each.step;
+      one.details = {{"fault", each.fault}, {"rejected", text(seen.rejected)}};
+      if (!each.proof.empty()) one.details.emplace_back("proof", each.proof);
+      problems.push_back(std::move(one));
+    }
+    if (!seen.rejections.empty()) return;
+    problems.push_back(make_finding("replay", "replay.rounding", outcome::reject,
+                                    text(seen.rejected) + " elements of rounding logs are wrong"));
   }
 
   void superseded(const segment_measurement& one, std::vector<finding>& problems) const {

@@ -65,17 +65,7 @@ result<bytes> read_open(const file_handle& file, const std::string& path, std::u
   return out;
 }
 
-}  // namespace
-
-result<bytes> read_file(const std::string& path, std::uint64_t max_bytes, links policy) {
-  const int flags = read_flags | (policy == links::refuse ? O_NOFOLLOW : 0);
-  const file_handle file = detail::open_file(AT_FDCWD, path.c_str(), flags);
-  if (!file) return detail::system_error_of(errno, "open", path);
-  return read_open(file, path, max_bytes);
-}
-
-result<bytes> read_entry(const std::string& directory, std::string_view name,
-                         std::uint64_t max_bytes) {
+result<file_handle> open_entry(const std::string& directory, std::string_view name) {
   const std::string path = directory + "/" + std::string(name);
   file_handle place = detail::open_file(AT_FDCWD, directory.c_str(), O_RDONLY | O_DIRECTORY);
   if (!place) return detail::system_error_of(errno, "open", directory);
@@ -87,9 +77,54 @@ result<bytes> read_entry(const std::string& directory, std::string_view name,
     place = detail::open_file(place.get(), component.c_str(),
                               O_NOFOLLOW | (last ? read_flags : O_RDONLY | O_DIRECTORY));
     if (!place) return detail::system_error_of(errno, "open", path);
-    if (last) return read_open(place, path, max_bytes);
+    if (last) return place;
     name.remove_prefix(slash + 1);
   }
+}
+
+}  // namespace
+
+result<bytes> read_file(const std::string& path, std::uint64_t max_bytes, links policy) {
+  const int flags = read_flags | (policy == links::refuse ? O_NOFOLLOW : 0);
+  const file_handle file = detail::open_file(AT_FDCWD, path.c_str(), flags);
+  if (!file) return detail::system_error_of(errno, "open", path);
+  return read_open(file, path, max_bytes);
+}
+
+result<bytes> read_entry(const std::string& directory, std::string_view name,
+                         std::uint64_t max_bytes) {
+  const result<file_handle> file = open_entry(directory, name);
+  if (!file) return file.why();
+  return read_open(*file, directory + "/" + std::string(name), max_bytes);
+}
+
+result<bytes> read_entry_part(const std::string& directory, std::string_view name,
+                              std::uint64_t offset, std::uint64_t size) {
+  const std::string path = directory + "/" + std::string(name);
+  const result<file_handle> file = open_entry(directory, name);
+  if (!file) return file.why();
+  const result<std::uint64_t> whole = regular_size(*file, path);
+  if (!whole) return whole.why();
+  if (offset > *whole || size > *whole - offset) {
+    return error{errc::missing, path + " ends before byte " + std::to_string(offset + size), ""};
+  }
+  bytes out;
+  try {
+    out.resize(static_cast<std::size_t>(size));
+  } catch (const std::bad_alloc&) {
+    return error{errc::io, "not enough memory to read " + path, ""};
+  }
+  std::size_t have = 0;
+  while (have != out.size()) {
+    const std::size_t part = std::min<std::size_t>(out.size() - have, std::size_t{1} << 30);
+    const ssize_t count =
+        ::pread(file->get(), out.data() + have, part, static_cast<off_t>(offset + have));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return detail::system_error_of(errno, "read", path);
+    if (count == 0) return changed(path);
+    have += static_cast<std::size_t>(count);
+  }
+  return out;
 }
 
 status safe_entry_name(std::string_view name) {

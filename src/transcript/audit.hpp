@@ -60,6 +60,8 @@ void audit_finite(const audit_input& in, audit_log& log);  // transcript.finite
 /// An error instead of findings: one of them is a symbolic link (docs/decisions/0008).
 result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& directory,
                                                        const audit_input& in, audit_log& log);
+/// transcript.rounding, and transcript.withheld for rounding logs; an error as above.
+status audit_rounding(const std::string& directory, const audit_input& in, audit_log& log);
 /// telemetry.log, if it is what the close record binds.
 std::vector<std::uint8_t> audit_telemetry(const std::string& directory, const audit_input& in,
                                           audit_log& log);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <potl/core/file.hpp>
+#include <potl/numeric/rounding_log.hpp>
 
 #include "transcript/audit.hpp"
 
@@ -166,6 +167,9 @@ result<evidence> evidence::open(const evidence_options& options) {
   auto checkpoints = audit_checkpoints(options.directory, input, findings);
   if (!checkpoints) return checkpoints.why();
   content->checkpoints = std::move(*checkpoints);
+  if (status looked = audit_rounding(options.directory, input, findings); !looked) {
+    return looked.why();
+  }
   content->telemetry = audit_telemetry(options.directory, input, findings);
   return evidence(std::move(content));
 }
@@ -231,6 +235,46 @@ result<state> evidence::load_state(std::uint64_t step, std::uint64_t branch) con
   if (why.code == errc::malformed || why.code == errc::limit) why.code = errc::mismatch;
   why.message = name + ": " + why.message;
   return why;
+}
+
+std::optional<rounding_reference> evidence::rounding_log_of(std::uint64_t step) const {
+  const auto at = body_->run.find(step);
+  return at ? body_->run.steps[*at].rounding : std::nullopt;
+}
+
+std::optional<rounding_reference> evidence::rounding_log_of(std::uint64_t step,
+                                                            std::uint64_t branch) const {
+  const auto place = body_->run.rounding_in(step, branch);
+  return place ? std::optional(place->log) : std::nullopt;
+}
+
+result<std::vector<std::uint8_t>> evidence::load_rounding_log(std::uint64_t step) const {
+  const auto at = body_->run.find(step);
+  return load_rounding_log(step, at ? body_->run.branches[*at] : 0);
+}
+
+result<std::vector<std::uint8_t>> evidence::load_rounding_log(std::uint64_t step,
+                                                              std::uint64_t branch) const {
+  const std::optional<rounding_place> place = body_->run.rounding_in(step, branch);
+  if (!place) {
+    return error{errc::missing, "step " + std::to_string(step) + " binds no rounding log", ""};
+  }
+  const std::string name = rounding_entry(branch);
+  auto bytes = read_entry_part(body_->options.directory, name, place->offset, place->log.bytes);
+  if (!bytes) {
+    // A link or a directory in its place is the prover's doing, not own trouble.
+    error why = bytes.why();
+    if (why.code == errc::malformed) why.code = errc::mismatch;
+    return why;
+  }
+  if (numeric::rounding_log_digest(*bytes) != place->log.content &&
+      in_force("transcript.rounding")) {
+    return error{errc::mismatch,
+                 name + ": the rounding log of step " + std::to_string(step) +
+                     " is not the one that its leaf binds",
+                 ""};
+  }
+  return bytes;
 }
 
 }  // namespace potl::transcript

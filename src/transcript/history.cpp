@@ -69,6 +69,7 @@ class walker {
     for (std::size_t i = first; i < out_.steps.size(); ++i) supersede(i);
     out_.steps.resize(first);
     out_.branches.resize(first);
+    out_.rounding_offsets.resize(first);
   }
 
   void operator()(const close_record& what) {
@@ -84,6 +85,16 @@ class walker {
   void push(const step_record& what) {
     out_.steps.push_back(what);
     out_.branches.push_back(branch_);
+    out_.rounding_offsets.push_back(rounding_offset(what));
+  }
+
+  // Records lie in the order in which their logs were appended.
+  std::uint64_t rounding_offset(const step_record& what) {
+    out_.rounding_bytes.resize(branch_ + 1, 0);
+    std::uint64_t& end = out_.rounding_bytes.back();
+    const std::uint64_t begin = end;
+    if (what.rounding) end += what.rounding->bytes;
+    return begin;
   }
 
   // A step out of order replaces the one of its number, or goes where it belongs: whoever looks on
@@ -93,13 +104,16 @@ class walker {
         out_.steps.begin(), out_.steps.end(), what.step,
         [](const step_record& other, std::uint64_t wanted) { return other.step < wanted; });
     const auto index = at - out_.steps.begin();
+    const std::uint64_t offset = rounding_offset(what);
     if (at != out_.steps.end() && at->step == what.step) {
       *at = what;
       out_.branches[static_cast<std::size_t>(index)] = branch_;
+      out_.rounding_offsets[static_cast<std::size_t>(index)] = offset;
     } else if (what.step != 0 && inserted_ < max_insertions) {
       ++inserted_;
       out_.steps.insert(at, what);
       out_.branches.insert(out_.branches.begin() + index, branch_);
+      out_.rounding_offsets.insert(out_.rounding_offsets.begin() + index, offset);
     }
   }
 
@@ -117,6 +131,7 @@ class walker {
     }
     out_.superseded.push_back(std::move(out_.steps[at]));
     out_.superseded_branches.push_back(branch);
+    out_.superseded_rounding_offsets.push_back(out_.rounding_offsets[at]);
   }
 
   void check_job(const digest& id) {
@@ -184,6 +199,20 @@ const digest* history::state_in(std::uint64_t step, std::uint64_t branch) const 
     if (superseded[i].step == step && superseded_branches[i] == branch) return &superseded[i].state;
   }
   return nullptr;
+}
+
+std::optional<rounding_place> history::rounding_in(std::uint64_t step, std::uint64_t branch) const {
+  const auto at = find(step);
+  if (at && branches[*at] == branch) {
+    if (!steps[*at].rounding) return std::nullopt;
+    return rounding_place{*steps[*at].rounding, rounding_offsets[*at]};
+  }
+  for (std::size_t i = 0; i < superseded.size(); ++i) {
+    if (superseded[i].step != step || superseded_branches[i] != branch) continue;
+    if (!superseded[i].rounding) return std::nullopt;
+    return rounding_place{*superseded[i].rounding, superseded_rounding_offsets[i]};
+  }
+  return std::nullopt;
 }
 
 std::optional<std::size_t> history::find(std::uint64_t step) const {

@@ -20,6 +20,12 @@
 
 namespace potl::transcript {
 
+/// A rounding log's place in the file of its branch.
+struct rounding_place {
+  rounding_reference log;
+  std::uint64_t offset = 0;
+};
+
 /// A contradiction, under the rule (core/rules.hpp) that it breaks.
 struct anomaly {
   std::string_view rule;
@@ -43,6 +49,9 @@ struct history {
   std::vector<std::uint64_t> branches;
   std::vector<step_record> superseded;
   std::vector<std::uint64_t> superseded_branches;  // parallel to superseded
+  /// Where the rounding log of each step begins in the file of its branch; parallel to both.
+  std::vector<std::uint64_t> rounding_offsets, superseded_rounding_offsets;
+  std::vector<std::uint64_t> rounding_bytes;  ///< that the records of each branch name
   std::vector<superseded_range> ranges;
   std::vector<resume_record> resumes;
 
@@ -61,6 +70,8 @@ struct history {
   const digest* state_at(std::uint64_t step) const;
   /// The same for a step of a branch, superseded or not.
   const digest* state_in(std::uint64_t step, std::uint64_t branch) const;
+  /// The rounding log that a step of a branch binds, or nothing.
+  std::optional<rounding_place> rounding_in(std::uint64_t step, std::uint64_t branch) const;
   /// Index into steps, or nothing.
   std::optional<std::size_t> find(std::uint64_t step) const;
   std::uint64_t last_step() const { return steps.empty() ? 0 : steps.back().step; }

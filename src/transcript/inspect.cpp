@@ -73,6 +73,24 @@ void add_unused(const std::string& directory, run_facts& out) {
   std::sort(out.unused.begin(), out.unused.end());
 }
 
+void add_rounding(const std::string& directory, const history& run, run_facts& out) {
+  for (const auto* list : {&run.steps, &run.superseded}) {
+    for (const step_record& one : *list) {
+      if (one.rounding) ++out.rounding_logs;
+    }
+  }
+  for (std::uint64_t branch = 0; branch < run.rounding_bytes.size(); ++branch) {
+    const std::uint64_t wanted = run.rounding_bytes[branch];
+    if (wanted == 0) continue;
+    out.rounding_bytes += wanted;
+    const std::string name = rounding_entry(branch);
+    const std::uint64_t there = size_of(directory + "/" + name).value_or(0);
+    if (there >= wanted) continue;
+    out.damage.push_back(name + " has " + std::to_string(there) + " bytes of " +
+                         std::to_string(wanted) + " that the log names");
+  }
+}
+
 void add_losses(const history& run, run_facts& out) {
   const std::size_t count = std::min(run.steps.size(), max_losses);
   for (std::size_t i = 0; i < count; ++i) {
@@ -123,6 +141,7 @@ result<run_facts> inspect_run(const std::string& directory) {
     out.resumes.push_back({one.from_step, one.last_step});
   add_checkpoints(directory, *run, out);
   add_unused(directory, out);
+  add_rounding(directory, *run, out);
   add_losses(*run, out);
 
   if (run->tail == log_tail::damage) out.damage.push_back("the log: " + run->tail_problem);

@@ -43,6 +43,10 @@ bool is_frame(bytes_view file, std::size_t at, bytes_view before,
 
 }  // namespace
 
+std::string rounding_entry(std::uint64_t branch) {
+  return std::string(rounding_folder) + "/branch-" + std::to_string(branch) + ".log";
+}
+
 std::string checkpoint_entry(std::uint64_t step, std::uint64_t branch) {
   std::string out = std::string(checkpoint_folder) + "/step-" + std::to_string(step);
   if (branch != 0) out += ".b" + std::to_string(branch);

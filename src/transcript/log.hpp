@@ -21,12 +21,16 @@ inline constexpr std::string_view job_name = "job.json";
 inline constexpr std::string_view telemetry_name = "telemetry.log";
 inline constexpr std::string_view commitment_name = "commitment";
 inline constexpr std::string_view checkpoint_folder = "checkpoints";
+inline constexpr std::string_view rounding_folder = "rounding";
 inline constexpr std::uint64_t max_log_bytes = std::uint64_t{16} << 30;
 inline constexpr std::uint64_t max_telemetry_bytes = std::uint64_t{1} << 30;
 
 /// "checkpoints/step-7.safetensors", or "checkpoints/step-7.b2.safetensors" after the second
 /// resume.
 std::string checkpoint_entry(std::uint64_t step, std::uint64_t branch);
+
+/// "rounding/branch-0.log", or "rounding/branch-2.log" after the second resume.
+std::string rounding_entry(std::uint64_t branch);
 
 /// The 16 bytes that open every log, and the chain value before its first frame.
 std::vector<std::uint8_t> log_header();

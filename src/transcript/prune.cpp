@@ -39,7 +39,8 @@ result<run_to_prune> load(const std::string& directory) {
   result<job> agreed = parse_job(*text);
   if (!agreed) return agreed.why();
   run_to_prune out{std::move(*run), std::move(*agreed), std::move(*facts), 0, {}, {}};
-  out.other_bytes = out.facts.log_bytes + out.facts.telemetry_bytes + text->size();
+  out.other_bytes =
+      out.facts.log_bytes + out.facts.telemetry_bytes + out.facts.rounding_bytes + text->size();
   const auto note = read_entry(directory, commitment_name, note_limit_bytes);
   if (note) out.other_bytes += note->size();
   return out;

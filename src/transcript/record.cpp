@@ -11,9 +11,13 @@ namespace {
 // The first byte of a record; never reused for another layout.
 enum kind : std::uint8_t { header = 1, initial = 2, step = 3, resume = 4, close = 5 };
 
-void begin(field_writer& out, std::uint8_t which, const digest& job_id) {
+// Of a step that binds a rounding log; all else has the format's version.
+constexpr std::uint8_t rounded_version = 2;
+
+void begin(field_writer& out, std::uint8_t which, const digest& job_id,
+           std::uint8_t version = format_version) {
   out.u8(which);
-  out.u8(static_cast<std::uint8_t>(format_version));
+  out.u8(version);
   out.raw(job_id);
 }
 
@@ -31,7 +35,7 @@ struct encoder {
     out.raw(what.state);
   }
   void operator()(const step_record& what) {
-    begin(out, step, what.job_id);
+    begin(out, step, what.job_id, what.rounding ? rounded_version : format_version);
     out.u64(what.step);
     out.u64(what.epoch);
     out.raw(what.sample_ids);
@@ -42,6 +46,9 @@ struct encoder {
     out.raw(what.state);
     out.u32(static_cast<std::uint32_t>(what.rates.size()));
     for (const double rate : what.rates) out.f64(rate);
+    if (!what.rounding) return;
+    out.raw(what.rounding->content);
+    out.u64(what.rounding->bytes);
   }
   void operator()(const resume_record& what) {
     begin(out, resume, what.job_id);
@@ -72,7 +79,7 @@ result<record> read_header(field_reader& in, const digest& job_id) {
   return record(std::move(out));
 }
 
-result<record> read_step(field_reader& in, const digest& job_id) {
+result<record> read_step(field_reader& in, const digest& job_id, bool rounded) {
   step_record out;
   out.job_id = job_id;
   out.step = in.u64();
@@ -85,12 +92,21 @@ result<record> read_step(field_reader& in, const digest& job_id) {
   out.state = in.digest();
   const std::uint32_t count = in.u32();
   if ((out.flags & ~all_step_flags) != 0) return malformed("unknown step flags");
-  // Before memory is taken: the rates are all that is left.
-  if (count > max_rates || in.remaining() != std::size_t{count} * 8) {
+  // Before memory is taken: the rates, and what version 2 adds, are all that is left.
+  const std::size_t added = rounded ? digest::size + 8 : 0;
+  if (count > max_rates || in.remaining() != std::size_t{count} * 8 + added) {
     return malformed("a step has a wrong number of rates");
   }
   out.rates.resize(count);
   for (double& rate : out.rates) rate = in.f64();
+  if (rounded) {
+    rounding_reference log{in.digest(), 0};
+    log.bytes = in.u64();
+    if (log.bytes == 0 || log.bytes > max_rounding_log_bytes) {
+      return malformed("a rounding log of " + std::to_string(log.bytes) + " bytes");
+    }
+    out.rounding = log;
+  }
   return record(std::move(out));
 }
 
@@ -107,11 +123,11 @@ record read_resume(field_reader& in, const digest& job_id) {
   return out;
 }
 
-result<record> read_body(std::uint8_t which, field_reader& in, const digest& job_id) {
+result<record> read_body(std::uint8_t which, field_reader& in, const digest& job_id, bool rounded) {
   switch (which) {
     case header: return read_header(in, job_id);
     case initial: return record(initial_record{job_id, in.digest()});
-    case step: return read_step(in, job_id);
+    case step: return read_step(in, job_id, rounded);
     case resume: return read_resume(in, job_id);
     case close: {
       close_record out{job_id, in.u64(), {}, {}};
@@ -141,11 +157,12 @@ result<record> decode(bytes_view bytes) {
   const std::uint8_t version = in.u8();
   const digest job_id = in.digest();
   if (in.failed()) return malformed("too short");
-  if (version != format_version) {
+  const bool rounded = which == step && version == rounded_version;
+  if (version != format_version && !rounded) {
     return error{errc::unsupported, "record: format version " + std::to_string(version),
                  "a newer potl may read it"};
   }
-  result<record> out = read_body(which, in, job_id);
+  result<record> out = read_body(which, in, job_id, rounded);
   if (out && !in.complete()) return malformed("wrong length");
   return out;
 }

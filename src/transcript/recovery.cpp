@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/core/file.hpp>
+#include <potl/numeric/rounding_log.hpp>
 #include <potl/transcript/writer.hpp>
 
 #include "transcript/directory_lock.hpp"
@@ -62,8 +63,42 @@ result<restart> newest_checkpoint(const std::string& directory, const history& r
                "restore checkpoints/ from a copy"};
 }
 
-status drop_tail(const std::string& directory, const history& run) {
-  if (run.tail == log_tail::clean) return unit{};
+bool is_anchor(const record& what) {
+  const auto* one_step = std::get_if<step_record>(&what);
+  return one_step == nullptr ||
+         (one_step->flags & static_cast<std::uint32_t>(step_flag::checkpoint)) != 0;
+}
+
+// Bytes of the log up to the first record whose rounding log is not there. A power cut can take
+// logs whose records it leaves; such a record was not acknowledged, and goes like a torn one. Logs
+// up to a checkpoint, or a resume, were on the disk before it.
+result<std::uint64_t> with_rounding_logs(const std::string& directory, bytes_view log) {
+  std::uint64_t anchor = 0;
+  result<log_reader> first = log_reader::open(log);
+  if (!first) return first.why();
+  while (const auto next = first->next()) {
+    if (is_anchor(*next)) anchor = first->position();
+  }
+  std::uint64_t branch = 0, offset = 0, before = 0;
+  result<log_reader> reader = log_reader::open(log);
+  for (;; before = reader->position()) {
+    const std::optional<record> next = reader->next();
+    if (!next) return reader->position();
+    if (std::holds_alternative<resume_record>(*next)) ++branch, offset = 0;
+    const auto* one_step = std::get_if<step_record>(&*next);
+    if (one_step == nullptr || !one_step->rounding) continue;
+    const rounding_reference& bound = *one_step->rounding;
+    if (reader->position() > anchor) {
+      const auto bytes = read_entry_part(directory, rounding_entry(branch), offset, bound.bytes);
+      if (!bytes && bytes.why().code == errc::io) return bytes.why();
+      if (!bytes || numeric::rounding_log_digest(*bytes) != bound.content) return before;
+    }
+    offset += bound.bytes;
+  }
+}
+
+status drop_tail(const std::string& directory, const history& run, std::uint64_t size) {
+  if (run.bytes == size) return unit{};
   result<append_file> log = append_file::open(directory + "/" + std::string(log_name));
   if (!log) return log.why();
   if (status cut = log->truncate(run.bytes); !cut) return cut;
@@ -87,15 +122,22 @@ result<writer::resumed> writer::resume(const writer_options& options, const job&
                                        const signing_key& key) {
   result<file_handle> lock = lock_directory(options.directory);
   if (!lock) return lock.why();
-  const auto log = read_entry(options.directory, log_name, max_log_bytes);
+  auto log = read_entry(options.directory, log_name, max_log_bytes);
   if (!log) return log.why();
-  const result<history> run = read_history(*log);
+  const std::uint64_t size = log->size();
+  result<history> run = read_history(*log);
   if (!run) return run.why();
   auto content = std::make_unique<body>(options, agreed, key);
   if (status fit = check(*run, content->job_id, key); !fit) return fit.why();
+  const result<std::uint64_t> kept = with_rounding_logs(options.directory, *log);
+  if (!kept) return kept.why();
+  if (*kept < run->bytes) {
+    log->resize(static_cast<std::size_t>(*kept));
+    run = read_history(*log);
+  }
   result<restart> from = newest_checkpoint(options.directory, *run);
   if (!from) return from.why();
-  if (status dropped = drop_tail(options.directory, *run); !dropped) return dropped.why();
+  if (status dropped = drop_tail(options.directory, *run, size); !dropped) return dropped.why();
 
   log_position position = position_of(*run, *log);
   position.step = from->step;

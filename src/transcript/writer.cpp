@@ -114,6 +114,9 @@ status writer::append_step(state after, const step_entry& entry) {
                  "");
   }
   if (entry.rates.size() > max_rates) return usage("too many parameter groups", "");
+  if (entry.rounding_log.size() > max_rounding_log_bytes) {
+    return usage("the rounding log of a step is too long", "");
+  }
   constexpr auto of_the_caller = static_cast<std::uint32_t>(step_flag::skipped) |
                                  static_cast<std::uint32_t>(step_flag::non_finite);
   if ((entry.flags & ~of_the_caller) != 0) return usage("unknown step flags", "");
@@ -131,7 +134,8 @@ status writer::append_step(state after, const step_entry& entry) {
   out.duration_ns = entry.duration_ns;
   position.resumed = false;
   position.step = entry.step;
-  return body_->enqueue(std::move(out), std::move(after), entry.checkpoint);
+  return body_->enqueue(std::move(out), std::move(after), entry.checkpoint,
+                        {entry.rounding_log.begin(), entry.rounding_log.end()});
 }
 
 std::uint64_t writer::acknowledged() const {

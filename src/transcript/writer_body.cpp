@@ -5,6 +5,8 @@
 #include <chrono>
 #include <utility>
 
+#include <potl/numeric/rounding_log.hpp>
+
 namespace potl::transcript {
 namespace {
 
@@ -34,6 +36,7 @@ status writer::body::start(log_position where, file_handle lock) {
   log.emplace(std::move(*first));
   log_to_sync.emplace(std::move(*second));
   position = std::move(where);
+  rounding.emplace(options.directory, position.branch);
   acknowledged_step = position.step;
   appended_step = position.step;
   appender = std::thread([this] { append_loop(); });
@@ -66,12 +69,13 @@ void writer::body::wake_all() {
   to_sync.notify_all();
 }
 
-status writer::body::enqueue(record what, std::optional<state> after, bool checkpoint) {
+status writer::body::enqueue(record what, std::optional<state> after, bool checkpoint,
+                             std::vector<std::uint8_t> rounding_log) {
   std::unique_lock lock(mutex);
   if (status reported = report(lock); !reported) return reported;
   const bool holds_state = after.has_value();
   const bool first = queue.empty() && !appending;
-  queue.push_back({std::move(what), std::move(after), checkpoint});
+  queue.push_back({std::move(what), std::move(after), checkpoint, std::move(rounding_log)});
   ++enqueued;
   if (holds_state) ++states;
   if (first) to_append.notify_one();
@@ -173,6 +177,7 @@ status writer::body::append(item& next, digest& leaf) {
   std::uint64_t step = 0;
   auto* one_step = std::get_if<step_record>(&next.what);
   if (one_step != nullptr) step = one_step->step;
+  if (status kept = keep_rounding_log(next); !kept) return kept;
   if (next.after) {
     const digest& whole = next.after->state_digest(options.hash_threads);
     {
@@ -196,7 +201,19 @@ status writer::body::append(item& next, digest& leaf) {
   return unit{};
 }
 
+status writer::body::keep_rounding_log(item& next) {
+  auto* one_step = std::get_if<step_record>(&next.what);
+  if (one_step == nullptr || next.rounding_log.empty()) return unit{};
+  one_step->rounding =
+      rounding_reference{numeric::rounding_log_digest(next.rounding_log), next.rounding_log.size()};
+  if (status appended_log = rounding->append(next.rounding_log); !appended_log) return appended_log;
+  next.rounding_log = {};
+  return unit{};
+}
+
 status writer::body::store(const item& next, std::uint64_t step) {
+  // A recovery that starts from the checkpoint needs the logs that led to it.
+  if (status synced_logs = rounding->sync_data(); !synced_logs) return synced_logs;
   return save_checkpoint(options.directory + "/" + checkpoint_entry(step, position.branch),
                          *next.after);
 }
@@ -216,7 +233,8 @@ void writer::body::sync_loop() {
     const std::uint64_t step = appended_step;
     lock.unlock();
     earliest = std::chrono::steady_clock::now() + sync_interval;
-    const status done = log_to_sync->sync_data();
+    status done = rounding->sync_data();
+    if (done) done = log_to_sync->sync_data();
     lock.lock();
     if (!done) {
       settled = true;  // no more can be acknowledged

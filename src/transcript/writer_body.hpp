@@ -18,6 +18,7 @@
 #include <potl/transcript/writer.hpp>
 
 #include "transcript/log.hpp"
+#include "transcript/rounding_store.hpp"
 
 namespace potl::transcript {
 
@@ -39,8 +40,9 @@ struct writer::body {
   /// Opens the log and starts the threads. `lock` is held to the end.
   status start(log_position position, file_handle lock);
   /// Appends and counts `what` as the next leaf. `after` fills in its digest; with `checkpoint`, it
-  /// is stored first.
-  status enqueue(record what, std::optional<state> after, bool checkpoint);
+  /// is stored first; so is a step's rounding log, if it has one.
+  status enqueue(record what, std::optional<state> after, bool checkpoint,
+                 std::vector<std::uint8_t> rounding_log = {});
   status flush();
   /// Waits for the queue, then ends both threads.
   status stop();
@@ -63,6 +65,7 @@ struct writer::body {
     record what;
     std::optional<state> after;
     bool checkpoint = false;
+    std::vector<std::uint8_t> rounding_log;
   };
   void append_loop();
   void sync_loop();
@@ -70,6 +73,7 @@ struct writer::body {
   void append_next(std::unique_lock<std::mutex>& lock);
   status append(item& next, digest& leaf);
   status store(const item& next, std::uint64_t step);
+  status keep_rounding_log(item& next);
   void help(const state& shared);
   void fail_locked(error why);
   /// The first error, once what was appended before it is on the disk and acknowledged.
@@ -96,6 +100,7 @@ struct writer::body {
   std::optional<append_file> log;
   std::optional<append_file>
       log_to_sync;  // its own descriptor: the two threads share nothing unlocked
+  std::optional<rounding_store> rounding;
   std::thread appender, syncer;
 };
 

@@ -76,6 +76,7 @@ class Step:
     duration_ns: int
     state: bytes
     rates: tuple[int, ...]  # bits of doubles
+    rounding: tuple[bytes, int] | None = None  # digest and size of the rounding log
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ Record: TypeAlias = Header | Initial | Step | Resume | Close
 
 
 def encode_record(record: Record) -> bytes:
+    version = 1
     match record:
         case Header():
             text = record.software.encode()
@@ -114,6 +116,9 @@ def encode_record(record: Record) -> bytes:
                                record.loss, record.random_draws, record.flags, record.duration_ns,
                                record.state, len(record.rates))  # fmt: skip
             body += b"".join(struct.pack("<Q", rate) for rate in record.rates)
+            if record.rounding is not None:
+                version = 2
+                body += struct.pack("<32sQ", *record.rounding)
             kind = 3
         case Resume():
             body = struct.pack("<QQQQ32s32s64s", record.from_step, record.last_step, record.number,
@@ -122,13 +127,13 @@ def encode_record(record: Record) -> bytes:
             kind = 4
         case Close():
             body, kind = struct.pack("<Q32s32s", record.step, record.state, record.telemetry), 5
-    return struct.pack("<BB", kind, 1) + record.job_id + body
+    return struct.pack("<BB", kind, version) + record.job_id + body
 
 
 def decode_record(payload: bytes) -> Record:
     kind, version = payload[0], payload[1]
     job_id, body = payload[2:34], payload[34:]
-    assert version == 1
+    assert version == 1 or (kind, version) == (3, 2)
     record: Record
     if kind == 1:
         (length,) = struct.unpack_from("<I", body, 32)
@@ -138,7 +143,8 @@ def decode_record(payload: bytes) -> Record:
     elif kind == 3:
         values: tuple[Any, ...] = struct.unpack_from("<QQ32sQQIQ32sI", body)
         rates = struct.unpack_from(f"<{values[-1]}Q", body, 112)
-        record = Step(job_id, *(*values[:-1], rates))
+        rounding = struct.unpack_from("<32sQ", body, 112 + 8 * values[-1]) if version == 2 else None
+        record = Step(job_id, *(*values[:-1], rates, rounding))
     elif kind == 4:
         record = Resume(job_id, *struct.unpack("<QQQQ32s32s64s", body))
     elif kind == 5:

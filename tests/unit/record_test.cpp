@@ -31,8 +31,14 @@ step_record some_step() {
 std::vector<record> one_of_each() {
   resume_record resume{filled(1), 10, 12, 1, 14, filled(4), filled(5), {}};
   resume.signature.fill(6);
-  return {header_record{filled(1), filled(7), "potl 0.1.0"}, initial_record{filled(1), filled(8)},
-          some_step(), resume, close_record{filled(1), 42, filled(3), filled(9)}};
+  step_record rounded = some_step();
+  rounded.rounding = rounding_reference{filled(10), 1234};
+  return {header_record{filled(1), filled(7), "potl 0.1.0"},
+          initial_record{filled(1), filled(8)},
+          some_step(),
+          resume,
+          close_record{filled(1), 42, filled(3), filled(9)},
+          rounded};
 }
 
 }  // namespace
@@ -111,4 +117,25 @@ TEST_CASE("a signature of a resume covers every field", "[record]") {
   changed[5].log_root = filled(11);
   changed[6].state = filled(11);
   for (const resume_record& one : changed) CHECK(signed_bytes(one) != signed_bytes(original));
+}
+
+TEST_CASE("a step that binds a rounding log has a version of its own, of bounded size",
+          "[record]") {
+  step_record step = some_step();
+  CHECK(encode(step)[1] == 1);
+  const std::size_t plain = encode(step).size();
+  step.rounding = rounding_reference{filled(10), 1};
+  std::vector<std::uint8_t> bytes = encode(step);
+  CHECK(bytes[1] == 2);
+  CHECK(bytes.size() == plain + 40);
+  CHECK(std::get<step_record>(decode(bytes).value()).rounding == step.rounding);
+  bytes[1] = 1;
+  CHECK_FALSE(decode(bytes));
+  for (const std::uint64_t size : {std::uint64_t{0}, max_rounding_log_bytes + 1}) {
+    step.rounding->bytes = size;
+    CHECK_FALSE(decode(encode(step)));
+  }
+  std::vector<std::uint8_t> other = encode(initial_record{filled(1), filled(8)});
+  other[1] = 2;
+  CHECK(decode(other).why().code == errc::unsupported);
 }

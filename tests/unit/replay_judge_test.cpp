@@ -372,3 +372,28 @@ TEST_CASE("options of replay are refused by name when they are unknown or out of
   REQUIRE(replay_options::parse(json_value::of({{"safety", 4}}))->safety == 4);
   REQUIRE(replay_options::parse(nullptr)->samples == 12);
 }
+
+TEST_CASE("a rounding log that the auditor rejects is a finding with its proof", "[replay]") {
+  scene here;
+  rounding_summary seen;
+  seen.values = 1000;
+  seen.entries = 10;
+  for (segment_measurement& one : here.measured) one.rounding = seen;
+  CHECK(count(here.judge(), outcome::reject) == 0);
+  seen.rejected = 3;
+  const std::uint64_t step = here.measured[0].request.start + 1;
+  seen.rejections = {{step, "outside_window", "element 7", "cHJvb2Y="}};
+  here.measured[0].rounding = seen;
+  const auto findings = here.judge();
+  REQUIRE(count(findings, outcome::reject, "replay.rounding") == 1);
+  CHECK(count(findings, outcome::reject) == 1);
+  for (const finding& one : findings) {
+    if (one.rule != "replay.rounding") continue;
+    CHECK(one.first_step == step);
+    CHECK(one.reason.find("outside_window, element 7") != std::string::npos);
+    CHECK(std::find(one.details.begin(), one.details.end(),
+                    std::pair<std::string, std::string>{"proof", "cHJvb2Y="}) != one.details.end());
+  }
+  const rule_off off("replay.rounding");
+  CHECK(count(here.judge(), outcome::reject) == 0);
+}

@@ -67,6 +67,23 @@ enum class measured {
   prover_error,  ///< restoring or running the recorded state failed because of what the state holds
 };
 
+/// A rejection by the auditor of a step's rounding log (numeric/rounding_session.hpp).
+struct rounding_rejection {
+  std::uint64_t step = 0;
+  std::string fault;    ///< numeric::log_fault as text
+  std::string message;  ///< which element, how far from a tie
+  std::string proof;    ///< numeric::fraud_proof in base64; empty where the leaf and the log speak
+};
+
+/// What the auditor of a segment's rounding logs saw (log64), added up.
+struct rounding_summary {
+  std::uint64_t values = 0, entries = 0, corrections = 0;
+  std::uint64_t rejected = 0;  ///< also those that are not listed
+  double moved_l2 = 0;         ///< largest of a step, in the units of the operators' results
+  double reachable_l2 = 0;     ///< what a trainer could have moved within the windows of a step
+  std::vector<rounding_rejection> rejections;
+};
+
 struct segment_measurement {
   segment_request request;
   measured status = measured::ok;
@@ -76,13 +93,14 @@ struct segment_measurement {
   bool digest_equal =
       false;  ///< replayed end state == the leaf's digest: then nothing below is needed
   std::optional<std::uint64_t>
-      first_differing_step;                ///< from per-step digests; meaningful in exact modes
+      first_differing_step;  ///< from per-step digests; meaningful in exact modes
   std::optional<std::string>
-      first_differing_operator;            ///< of that step, when the prover left a trace of it
-  std::vector<double> losses;              ///< one per step, recomputed
-  std::vector<std::vector<double>> rates;  ///< used by the replay, one row per step
-  std::vector<bool> skipped;               ///< scaler skips seen by the replay
-  std::vector<group_distance> distances;   ///< replayed against recorded; empty when digest_equal
+      first_differing_operator;              ///< of that step, when the prover left a trace of it
+  std::optional<rounding_summary> rounding;  ///< in log64
+  std::vector<double> losses;                ///< one per step, recomputed
+  std::vector<std::vector<double>> rates;    ///< used by the replay, one row per step
+  std::vector<bool> skipped;                 ///< scaler skips seen by the replay
+  std::vector<group_distance> distances;     ///< replayed against recorded; empty when digest_equal
   /// Each perturbed replay against the unperturbed replay: the verifier's own noise.
   std::vector<std::vector<group_distance>> noise;
   std::vector<std::vector<double>> noise_losses;

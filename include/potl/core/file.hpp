@@ -36,6 +36,11 @@ result<std::vector<std::uint8_t>> read_file(const std::string& path, std::uint64
 result<std::vector<std::uint8_t>> read_entry(const std::string& directory, std::string_view name,
                                              std::uint64_t max_bytes);
 
+/// `size` bytes of such a file from `offset` on. missing: it is shorter; the caller bounds `size`.
+result<std::vector<std::uint8_t>> read_entry_part(const std::string& directory,
+                                                  std::string_view name, std::uint64_t offset,
+                                                  std::uint64_t size);
+
 /// Succeeds for a name that can only mean an entry of the directory it is looked up in: UTF-8, 1 to
 /// 255 bytes, no separator, no control character, neither "." nor "..".
 status safe_entry_name(std::string_view name);

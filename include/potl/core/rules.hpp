@@ -32,6 +32,7 @@ inline constexpr std::array rules{
     rule_info{"transcript.resume", "resumes are signed, few, and superseded steps stay and are checked"},
     rule_info{"transcript.checkpoint", "a stored checkpoint hashes to the state digest in its step's leaf"},
     rule_info{"transcript.withheld", "what was challenged is opened"},
+    rule_info{"transcript.rounding", "in log64 every step binds its rounding log, which is kept; nowhere else does one"},
     rule_info{"transcript.finite", "losses and states are finite, and so is every compared distance"},
     // what recomputation says
     rule_info{"replay.parameters", "replayed parameters equal the recorded ones within tolerance"},
@@ -39,6 +40,7 @@ inline constexpr std::array rules{
     rule_info{"replay.magnitude", "norms are compared, not only directions"},
     rule_info{"replay.optimizer", "optimizer, scheduler, scaler, EMA and counters are compared like the weights"},
     rule_info{"replay.buffers", "buffers are compared like the weights"},
+    rule_info{"replay.rounding", "in log64 the rounding log of every replayed step is what an honest trainer logs"},
     rule_info{"replay.random_segments", "segments are drawn at random, beside the largest updates"},
     rule_info{"replay.final_segment", "the last segment is always replayed"},
     rule_info{"replay.tolerance_cap", "a tolerance never exceeds the share of the update that the job allows"},

@@ -85,6 +85,15 @@ class evidence {
   /// The same in a branch, superseded or not.
   result<state> load_state(std::uint64_t step, std::uint64_t branch) const;
 
+  /// The rounding log of a step of the effective history, or of a branch: its bytes, as bound by
+  /// the step's leaf. missing: withheld, or none is bound; mismatch: tampered; io: own trouble.
+  result<std::vector<std::uint8_t>> load_rounding_log(std::uint64_t step) const;
+  result<std::vector<std::uint8_t>> load_rounding_log(std::uint64_t step,
+                                                      std::uint64_t branch) const;
+  /// What the leaf binds; nothing where there is none.
+  std::optional<rounding_reference> rounding_log_of(std::uint64_t step) const;
+  std::optional<rounding_reference> rounding_log_of(std::uint64_t step, std::uint64_t branch) const;
+
  private:
   struct body;
   explicit evidence(std::shared_ptr<const body> content) : body_(std::move(content)) {}

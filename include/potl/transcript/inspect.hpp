@@ -35,6 +35,7 @@ struct run_facts {
   std::uint64_t records = 0;
   digest root;
   std::uint64_t log_bytes = 0, telemetry_bytes = 0, checkpoint_bytes = 0;
+  std::uint64_t rounding_logs = 0, rounding_bytes = 0;  ///< of all branches, as their records say
   bool closed = false, committed = false;
   double seconds = 0;                    ///< sum of the recorded durations
   std::vector<stored_file> checkpoints;  ///< all branches, by step

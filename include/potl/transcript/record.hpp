@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -18,6 +19,7 @@ inline constexpr std::uint32_t format_version = 1;
 inline constexpr std::uint32_t max_software_bytes = 1024;  ///< of header_record::software
 inline constexpr std::uint32_t max_rates = 4096;           ///< parameter groups of a step
 inline constexpr std::uint32_t max_record_bytes = 64 * 1024;
+inline constexpr std::uint64_t max_rounding_log_bytes = std::uint64_t{1} << 28;  ///< of a step
 
 enum class step_flag : std::uint32_t {
   none = 0,
@@ -42,6 +44,14 @@ struct initial_record {
   digest state;
 };
 
+/// A step's rounding log (numeric/rounding_log.hpp): bound before any challenge, kept in a file.
+struct rounding_reference {
+  digest content;           ///< rounding_log_digest() of its bytes
+  std::uint64_t bytes = 0;  ///< 1 to max_rounding_log_bytes
+
+  friend bool operator==(const rounding_reference&, const rounding_reference&) = default;
+};
+
 struct step_record {
   digest job_id;
   std::uint64_t step = 0;          ///< 1-based: the number of updates after it
@@ -53,6 +63,8 @@ struct step_record {
   std::uint32_t flags = 0;         ///< step_flag bits
   std::uint64_t duration_ns = 0;   ///< wall time of the step; informative
   digest state;                    ///< digest of the whole state after the step
+  /// In log64 only. With it the record is one of version 2.
+  std::optional<rounding_reference> rounding = {};
 };
 
 /// Recording went on from a stored checkpoint (SOUNDNESS rule 14). Both branches stay in the log.

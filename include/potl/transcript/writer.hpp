@@ -5,8 +5,9 @@
 //
 // Claims: acknowledged() is the last step whose record, and whose checkpoint if it has one, are
 // durable: neither `kill -9` nor a power cut loses it. A checkpoint is durable before the record
-// that names it is written. What a crash leaves is a prefix of complete records, perhaps followed
-// by part of one, which resume() drops. Errors (a full disk) come back from the next call, after
+// that names it is written; so are rounding logs before the record is acknowledged, and before the
+// next checkpoint. What a crash leaves is a prefix of complete records, perhaps followed by part of
+// one, which resume() drops. Errors (a full disk) come back from the next call, after
 // what was written before has been synced and acknowledged, and the writer refuses to go on. Cost:
 // at most `queue_states` states exist at any time, if the trainer captures one at a time. When the
 // background is further behind than that, append_step does its work, or a share of the hashing,
@@ -51,6 +52,8 @@ struct step_entry {
   std::uint32_t flags = 0;  ///< skipped, non_finite; the writer adds resumed and checkpoint
   std::uint64_t duration_ns = 0;
   bool checkpoint = false;
+  /// In log64: the canonical bytes of the step's rounding log, which are copied.
+  bytes_view rounding_log = {};
 };
 
 /// One run being recorded. One thread at a time may call it. Destroying it is abandon().
