@@ -237,8 +237,6 @@ def lines() -> Iterator[Line]:
     """
     kept: dict[str, str] = json.loads(_KEPT.read_text()) if _KEPT.exists() else {}
     for mode in MODES:
-        if mode == "log64":
-            continue
         for name, case in PRODUCTS.items():
             yield _line(mode, name, case, kept)
     for name, case in OTHERS.items():
