@@ -2,6 +2,7 @@
 // Fixed keys: outcomes do not vary from run to run. The statistical bounds are those that a fair
 // generator exceeds with a probability of 1e-6 or less.
 #include "catch.hpp"
+#include "numeric_levels.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -92,6 +93,29 @@ TEST_CASE("a fill may be cut anywhere: element i is a function of key and counte
   check_pieces<std::int64_t>([](auto out, auto start) {
     potl::fill_integers(out, key, start, std::numeric_limits<std::int64_t>::min(),
                         std::int64_t{1} << 62);
+  });
+}
+
+TEST_CASE("every instruction set fills with the values of the definition") {
+  const potl::random_key chosen{0x0123456789ABCDEFu, 0xFEDCBA9876543210u};
+  potl::test::at_each_level([&](potl::numeric::isa) {
+    for (const std::uint64_t start :
+         {std::uint64_t{0}, std::uint64_t{3}, (std::uint64_t{1} << 33) - 5}) {
+      for (const std::size_t count : {1U, 2U, 15U, 16U, 63U, 511U, 512U, 513U, 1601U}) {
+        std::vector<double> uniform(count);
+        std::vector<float> mask(count);
+        potl::fill_uniform(uniform, chosen, start, 0.0, 1.0);
+        potl::fill_bernoulli(mask, chosen, start, 0.3);
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+          const double defined =
+              static_cast<double>(potl::random_bits(chosen, start + i) >> 11) * 0x1p-53;
+          wrong += uniform[i] != defined;
+          wrong += mask[i] != (defined < 0.3 ? 1.0F : 0.0F);
+        }
+        CHECK(wrong == 0);
+      }
+    }
   });
 }
 

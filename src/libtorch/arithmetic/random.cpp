@@ -6,6 +6,7 @@
 #include <potl/crypto/prf.hpp>
 #include <potl/numeric/random.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -36,8 +37,18 @@ random_key subkey(const optional_generator& generator) {
   return {static_cast<std::uint64_t>(word[0]), static_cast<std::uint64_t>(word[1])};
 }
 
-/// fill(span) for row-major float or double values, which are then rounded and copied where the
-/// target is something else. `wide` is what potl's Python form takes for this type.
+/// fill(part, number of its first element) for parts of `out`, in parallel.
+template <class Value, class Fill>
+void in_parts(std::span<Value> out, const Fill& fill) {
+  constexpr std::size_t most = 1 << 14;
+  executor().run((out.size() + most - 1) / most, [&](std::size_t part) {
+    const std::size_t first = part * most;
+    fill(out.subspan(first, std::min(most, out.size() - first)), first);
+  });
+}
+
+/// fill(part, first) for row-major float or double values, which are then rounded and copied where
+/// the target is something else. `wide` is what potl's Python form takes for this type.
 template <class Fill>
 Tensor& filled(Tensor& target, const Fill& fill) {
   require_plain("random values", target);
@@ -48,9 +59,9 @@ Tensor& filled(Tensor& target, const Fill& fill) {
   const bool direct = type == wide && target.is_contiguous();
   const Tensor values = direct ? target : make(target.sizes(), wide);
   if (twice) {
-    fill(mutable_values<double>(values));
+    in_parts(mutable_values<double>(values), fill);
   } else {
-    fill(mutable_values<float>(values));
+    in_parts(mutable_values<float>(values), fill);
   }
   return direct ? target : target.copy_(values);
 }
@@ -58,7 +69,7 @@ Tensor& filled(Tensor& target, const Fill& fill) {
 template <class Fill>
 Tensor doubles(c10::IntArrayRef sizes, const Fill& fill) {
   const Tensor values = make(sizes, c10::ScalarType::Double);
-  fill(mutable_values<double>(values));
+  in_parts(mutable_values<double>(values), fill);
   return values;
 }
 
@@ -67,14 +78,16 @@ Tensor& uniform(Tensor& self, double low, double high, optional_generator genera
               " > to=", high);
   if (self.numel() == 0) return self;
   const random_key key = subkey(generator);
-  return filled(self, [&](auto out) { fill_uniform(out, key, 0, low, high); });
+  return filled(self,
+                [&](auto out, std::uint64_t first) { fill_uniform(out, key, first, low, high); });
 }
 
 Tensor& normal(Tensor& self, double mean, double deviation, optional_generator generator) {
   TORCH_CHECK(deviation >= 0, "normal_ expects std >= 0.0, but found std ", deviation);
   if (self.numel() == 0) return self;
   const random_key key = subkey(generator);
-  return filled(self, [&](auto out) { fill_normal(out, key, 0, mean, deviation); });
+  return filled(
+      self, [&](auto out, std::uint64_t first) { fill_normal(out, key, first, mean, deviation); });
 }
 
 Tensor& exponential(Tensor& self, double rate, optional_generator generator) {
@@ -82,7 +95,8 @@ Tensor& exponential(Tensor& self, double rate, optional_generator generator) {
   if (self.numel() == 0) return self;
   const random_key key = subkey(generator);
   if (std::isinf(rate)) return self.zero_();
-  return filled(self, [&](auto out) { fill_exponential(out, key, 0, rate); });
+  return filled(self,
+                [&](auto out, std::uint64_t first) { fill_exponential(out, key, first, rate); });
 }
 
 Tensor& cauchy(Tensor& self, double median, double sigma, optional_generator generator) {
@@ -91,7 +105,8 @@ Tensor& cauchy(Tensor& self, double median, double sigma, optional_generator gen
   const random_key key = subkey(generator);
   std::vector<std::int64_t> both = self.sizes().vec();
   both.insert(both.begin(), 2);
-  const Tensor pair = doubles(both, [&](auto out) { fill_normal(out, key, 0, 0.0, 1.0); });
+  const Tensor pair =
+      doubles(both, [&](auto out, std::uint64_t first) { fill_normal(out, key, first, 0.0, 1.0); });
   // The ratio of two normals: no tangent.
   return self.copy_((pair[0] / pair[1]).mul_(sigma).add_(median));
 }
@@ -101,7 +116,9 @@ Tensor& geometric(Tensor& self, double p, optional_generator generator) {
   if (self.numel() == 0) return self;
   const random_key key = subkey(generator);
   const double rate = -exact_log(1 - p);
-  Tensor values = doubles(self.sizes(), [&](auto out) { fill_exponential(out, key, 0, rate); });
+  Tensor values = doubles(self.sizes(), [&](auto out, std::uint64_t first) {
+    fill_exponential(out, key, first, rate);
+  });
   return self.copy_(values.ceil_().clamp_min_(1.0));
 }
 
@@ -109,8 +126,9 @@ Tensor& log_normal(Tensor& self, double mean, double deviation, optional_generat
   TORCH_CHECK(deviation > 0, "log_normal_ expects std > 0.0, but found std=", deviation);
   if (self.numel() == 0) return self;
   const random_key key = subkey(generator);
-  Tensor values =
-      doubles(self.sizes(), [&](auto out) { fill_normal(out, key, 0, mean, deviation); });
+  Tensor values = doubles(self.sizes(), [&](auto out, std::uint64_t first) {
+    fill_normal(out, key, first, mean, deviation);
+  });
   return self.copy_(values.exp_());
 }
 
@@ -121,10 +139,11 @@ Tensor& bernoulli(Tensor& self, double p, optional_generator generator) {
   if (self.is_contiguous() && (self.scalar_type() == c10::ScalarType::Byte ||
                                self.scalar_type() == c10::ScalarType::Bool)) {
     auto* bytes = static_cast<std::uint8_t*>(self.mutable_data_ptr());
-    fill_bernoulli(std::span(bytes, static_cast<std::size_t>(self.numel())), key, 0, p);
+    in_parts(std::span(bytes, static_cast<std::size_t>(self.numel())),
+             [&](auto out, std::uint64_t first) { fill_bernoulli(out, key, first, p); });
     return self;
   }
-  return filled(self, [&](auto out) { fill_bernoulli(out, key, 0, p); });
+  return filled(self, [&](auto out, std::uint64_t first) { fill_bernoulli(out, key, first, p); });
 }
 
 Tensor& bernoulli_tensor(Tensor& self, const Tensor& p, optional_generator generator) {
@@ -133,8 +152,9 @@ Tensor& bernoulli_tensor(Tensor& self, const Tensor& p, optional_generator gener
   TORCH_CHECK(((wide >= 0) & (wide <= 1)).all().item<bool>(),
               "Expected p_in >= 0 && p_in <= 1 to be true");
   const random_key key = subkey(generator);
-  const Tensor values =
-      doubles(self.sizes(), [&](auto out) { fill_uniform(out, key, 0, 0.0, 1.0); });
+  const Tensor values = doubles(self.sizes(), [&](auto out, std::uint64_t first) {
+    fill_uniform(out, key, first, 0.0, 1.0);
+  });
   return self.copy_(values < wide);
 }
 Tensor& bernoulli_out(const Tensor& p, optional_generator generator, Tensor& out) {

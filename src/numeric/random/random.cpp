@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/numeric/random.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <type_traits>
 
 #include <potl/core/error.hpp>
+#include <potl/numeric/isa.hpp>
+
+#include "words.hpp"
 
 namespace potl {
 namespace {
@@ -14,17 +18,37 @@ void check(bool fits, const char* what) {
   if (!fits) throw exception({errc::usage, std::string("random fill: ") + what, ""});
 }
 
-/// out[i] = convert(value at start + i); one block serves two elements.
+const randoms::kernels& active() {
+#if defined(__x86_64__)
+  const numeric::isa level = numeric::active_isa();
+  if (level >= numeric::isa::avx512) return randoms::avx512_kernels();
+  if (level >= numeric::isa::avx2) return randoms::avx2_kernels();
+#endif
+  return randoms::portable_kernels();
+}
+
+/// body(words, part) for neighbouring parts of `out`, with the values of their elements.
+template <class Value, class Body>
+void for_words(std::span<Value> out, random_key key, std::uint64_t start, const Body& body) {
+  constexpr std::size_t most = 256, together = 32;  // pairs of values
+  std::uint64_t words[2 * most];
+  std::size_t skipped = start % 2;
+  for (std::uint64_t pair = start / 2; !out.empty(); pair += most) {
+    const std::size_t wanted = std::min(most, (skipped + out.size() + 1) / 2);
+    active().words(key.key, key.stream, pair, (wanted + together - 1) / together * together, words);
+    const std::size_t count = std::min(2 * wanted - skipped, out.size());
+    body(words + skipped, out.first(count));
+    out = out.subspan(count);
+    skipped = 0;
+  }
+}
+
+/// out[i] = convert(value at start + i).
 template <class Value, class Convert>
 void fill(std::span<Value> out, random_key key, std::uint64_t start, Convert convert) {
-  std::size_t i = 0;
-  if (start % 2 != 0 && !out.empty()) out[i++] = convert(random_bits(key, start));
-  for (; i + 2 <= out.size(); i += 2) {
-    const auto pair = random_pair(key, (start + i) / 2);
-    out[i] = convert(pair[0]);
-    out[i + 1] = convert(pair[1]);
-  }
-  if (i < out.size()) out[i] = convert(random_bits(key, start + i));
+  for_words(out, key, start, [&](const std::uint64_t* words, std::span<Value> part) {
+    for (std::size_t i = 0; i < part.size(); ++i) part[i] = convert(words[i]);
+  });
 }
 
 /// A multiple of 2^-53 in [0, 1).
@@ -62,8 +86,17 @@ void normal(std::span<Real> out, random_key key, std::uint64_t start, double mea
 template <class Value>
 void bernoulli(std::span<Value> out, random_key key, std::uint64_t start, double probability) {
   check(probability >= 0.0 && probability <= 1.0, "a probability is in [0, 1]");
-  fill(out, key, start,
-       [=](std::uint64_t bits) { return static_cast<Value>(half_open(bits) < probability); });
+  if (probability == 1.0) return std::fill(out.begin(), out.end(), Value{1});
+  // half_open(bits) < probability, as integers.
+  const std::uint64_t limit = static_cast<std::uint64_t>(std::ceil(probability * 0x1p53)) << 11;
+  for_words(out, key, start, [&](const std::uint64_t* words, std::span<Value> part) {
+    std::size_t i = 0;
+    if constexpr (std::is_same_v<Value, float>) {
+      i = part.size() / 16 * 16;
+      active().below(words, i, limit, part.data());
+    }
+    for (; i < part.size(); ++i) part[i] = static_cast<Value>(words[i] < limit);
+  });
 }
 
 template <class Real>
