@@ -14,14 +14,15 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _core
+from . import _core, _rounded_steps
 
 if TYPE_CHECKING:
     from ._session import Session, StepResult
 
 Measurement = dict[str, Any]
+_T = TypeVar("_T")
 
 # How often a failing request is tried before its failure counts as reproducible.
 _ATTEMPTS = 2
@@ -74,6 +75,9 @@ class Replayer:
         self._initial = session.capture()
         evidence.expect_state_bytes(self._initial.nbytes)
         self._kept: tuple[tuple[int, int | None], _core.State] | None = None
+        self._branch: int | None = None  # whose steps are replayed; None: the effective history
+        logged = evidence.job.arithmetic == _rounded_steps.LOG64
+        self._auditor = _rounded_steps.Auditor() if logged else None
 
     def fulfil(self, request: Mapping[str, Any]) -> Measurement:
         """The measurement that answers `request`. Interrupts propagate; every other exception
@@ -117,6 +121,9 @@ class Replayer:
         load_seconds = time.perf_counter() - begin
 
         begin = time.perf_counter()
+        self._branch = int(request["branch"]) if superseded else None
+        if self._auditor is not None:
+            self._auditor.forget()
         results = self._run(recorded_start, start, end, deadline)
         replayed = self._session.capture()
         expected = self._digest(end, request)
@@ -129,6 +136,9 @@ class Replayer:
             "gradient_norm_mean": sum(r.gradient_norm for r in results) / max(1, len(results)),
             "replay_seconds": time.perf_counter() - begin,
         }
+        if self._auditor is not None:
+            answer["rounding"] = self._auditor.summary
+            self._auditor.forget()
         if not equal and not superseded:
             begin = time.perf_counter()
             recorded_end = self._load(end)
@@ -175,10 +185,22 @@ class Replayer:
         state = self._load(step - 1)
         ids = self._session.sample_ids(step)
 
+        # A step of several micro-batches has backward passes between its losses.
+        auditor = self._auditor if self._evidence.job.accumulate == 1 else None
+        self._branch = None
+
         def once() -> float:
             _check(deadline)
             self._restore(state, step)
-            return float(self._guarded(step, lambda: self._session.loss_at(step, ids, keep=False)))
+            rounding = None if auditor is None else auditor.beside
+            if auditor is not None:
+                self._expect_log(step)
+            return float(
+                self._guarded(
+                    step,
+                    lambda: self._session.loss_at(step, ids, keep=False, rounding=rounding),
+                )
+            )
 
         loss = once()
         noise = []
@@ -223,8 +245,9 @@ class Replayer:
         self._restore(state, start)
         for step, _, batch in self._session.batches(start + 1, end):
             _check(deadline)
+            self._expect_log(step)
             try:
-                result = self._session.run_step(step, batch)
+                result = self._session.run_step(step, batch, rounding=self._auditor)
             except Exception as error:
                 raise _SuspectError(error, self._control(step, batch)) from error
             yield result, step
@@ -264,6 +287,16 @@ class Replayer:
         found = own.first_difference(theirs)
         return found or "none: the prover's own trace agrees with the verifier, not with its log"
 
+    def _expect_log(self, step: int) -> None:
+        """Tells the auditor what the trainer logged and committed for a step."""
+        if self._auditor is None:
+            return
+        committed = self._evidence.rounding_digest(step, self._branch)
+        log = b""
+        if committed is not None:
+            log = self._stored(lambda: self._evidence.load_rounding_log(step, self._branch))
+        self._auditor.expect(log, committed)
+
     def _digest(self, step: int, request: Mapping[str, Any]) -> bytes | None:
         """The recorded digest after a step, on the branch that the request is about."""
         if not request.get("superseded", False):
@@ -280,14 +313,18 @@ class Replayer:
         if self._kept is not None and self._kept[0] == (step, branch):
             return self._kept[1]
         self._kept = None
+        state = self._stored(lambda: self._evidence.load_state(step, branch))
+        self._kept = (step, branch), state
+        return state
+
+    @staticmethod
+    def _stored(load: Callable[[], _T]) -> _T:
         try:
-            state = self._evidence.load_state(step, branch)
+            return load()
         except _core.MissingError as error:
             raise _FailedError("withheld", str(error)) from error
         except (_core.MismatchError, _core.MalformedError) as error:
             raise _FailedError("tampered", str(error)) from error
-        self._kept = (step, branch), state
-        return state
 
     def _was_logged(self, step: int, loss: float) -> bool:
         logged = self._logged

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import _core, _keys
+from . import _core, _keys, _rounded_steps
 from ._agreement import open_checked, open_unchecked
 from ._errors import JobMismatch, UsageError
 from ._inputs import as_job
@@ -151,10 +151,11 @@ class Prover:
         session, recorder, telemetry = self._session, self._recorder, self._telemetry
         assert session is not None and recorder is not None and telemetry is not None
         job, last = self._job, self._last_step(session)
+        rounding = _rounded_steps.Trainer() if job.arithmetic == _rounded_steps.LOG64 else None
         with session.active():
             for number, ids, batch in session.batches(self._next, last):
                 began = time.perf_counter_ns()
-                result = session.run_step(number, batch)
+                result = session.run_step(number, batch, rounding=rounding)
                 duration = time.perf_counter_ns() - began
                 epoch = job.epoch_of(number)
                 recorder.append_step(
@@ -169,6 +170,7 @@ class Prover:
                     | (_NON_FINITE if result.non_finite else 0),
                     duration_ns=duration,
                     checkpoint=job.is_checkpoint(number),
+                    rounding_log=None if rounding is None else rounding.log,
                 )
                 telemetry.mark_step(number, epoch)
                 self._next = number + 1
@@ -331,7 +333,7 @@ def _holds_run(directory: Path) -> bool:
     if "transcript.log" in names:
         return True
     # What a crash before the first record can leave behind.
-    if names - {"key.pem", "job.json", "checkpoints", "telemetry.log"}:
+    if names - {"key.pem", "job.json", "checkpoints", "rounding", "telemetry.log"}:
         raise UsageError(
             f"{directory} holds files that are not a run's", "record into a directory of its own"
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _arithmetic, _core, _noise, _random
+from . import _arithmetic, _core, _noise, _random, _rounded_steps
 from ._capture import TreeBuilder
 from ._data import Planned, Reader, batches, check_dataset
 from ._errors import MismatchError, NotReplayable, Problem, UsageError
@@ -238,12 +238,15 @@ class Session:
 
     # ------------------------------------------------------------------ steps
 
-    def run_step(self, step: int, batch: Any) -> StepResult:
+    def run_step(
+        self, step: int, batch: Any, *, rounding: _rounded_steps.Rounding | None = None
+    ) -> StepResult:
         """Runs one step with the step's own randomness and the agreed learning rates.
 
         Args:
             step: 1-based.
             batch: A collated batch, or a list of sample ids.
+            rounding: Makes or follows the step's rounding log (log64).
         """
         with _random.scope(), torch.enable_grad():
             task, schedule = self.task, self._schedule
@@ -256,7 +259,7 @@ class Session:
             if overrides_step(task):
                 self._before_micro_batch(0)
             drawn = _random.draws()
-            with _arithmetic.block(self._arithmetic):
+            with _arithmetic.block(self._arithmetic), _rounded_steps.around(rounding, step):
                 loss = _as_number(task.step(batch))
             drawn = _random.draws() - drawn
             self._step = step
@@ -273,7 +276,14 @@ class Session:
                 gradient_norm=norm,
             )
 
-    def loss_at(self, step: int, batch: Any, *, keep: bool = True) -> float:
+    def loss_at(
+        self,
+        step: int,
+        batch: Any,
+        *,
+        keep: bool = True,
+        rounding: _rounded_steps.Rounding | None = None,
+    ) -> float:
         """The loss that step `step` would report from the state as it is: train mode, the step's
         own randomness.
 
@@ -284,13 +294,14 @@ class Session:
             batch: A collated batch, or a list of sample ids.
             keep: Whether the state must stay as it is; False saves a restore where the caller
                 restores anyway before the next use.
+            rounding: Follows the step's rounding log (log64).
         """
         with _random.scope(), torch.enable_grad(), self._unchanged(keep):
             batch = self._on_device(step, batch)
             self._running = step
             drawn = _random.draws()
             whole: torch.Tensor | None = None
-            with _arithmetic.block(self._arithmetic):
+            with _arithmetic.block(self._arithmetic), _rounded_steps.around(rounding, step):
                 for part, share in self.task.micro_batches(batch):
                     loss = self.task.compute_loss(part, "mean").detach()
                     scaled = loss if share == 1.0 else loss * share

@@ -59,7 +59,7 @@ class Session:
             self.on_batch(step)
             yield step, [step], step
 
-    def run_step(self, step: int, batch: int) -> Any:
+    def run_step(self, step: int, batch: int, *, rounding: Any = None) -> Any:
         self.on_step(self.now, step)
         self.now = f"{self.now}+"
         return SimpleNamespace(
@@ -71,7 +71,9 @@ class Session:
             gradient_norm=2.0,
         )
 
-    def loss_at(self, step: int, ids: list[int], *, keep: bool = True) -> float:
+    def loss_at(
+        self, step: int, ids: list[int], *, keep: bool = True, rounding: Any = None
+    ) -> float:
         self.on_step(self.now, step)
         return 0.5
 
@@ -82,6 +84,8 @@ class Session:
 
 
 class Evidence:
+    job = SimpleNamespace(arithmetic="stock", accumulate=1)
+
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.logged = 1.0
