@@ -241,7 +241,7 @@ void batch_norm_check() {
                             {200, 2, 49},
                             {50, 4, 96},
                             {3, 3, 4160}}) {
-    const auto [batch, channels, size] = shape;
+    const std::size_t batch = shape[0], channels = shape[1], size = shape[2];
     const auto x = values<Real>(batch * channels * size, 51);
     const auto dy = values<Real>(x.size(), 52);
     const auto weight = values<Real>(channels, 53), bias = values<Real>(channels, 54);

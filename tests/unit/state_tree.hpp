@@ -34,7 +34,7 @@ struct tree {
   }
   static value dict(std::vector<std::pair<std::string, value>> members) {
     map out;
-    for (auto& [name, member] : members) out.emplace_back(name, std::move(member));
+    for (auto& [name, member] : members) out.push_back({name, std::move(member)});
     std::sort(out.begin(), out.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
     return {out};
