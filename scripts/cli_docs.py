@@ -5,7 +5,9 @@ that."""
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import typer
 
 from potl import _cli
 
+CODE = re.compile(r"`[^`]*`")
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
 HEAD = """# The command line
@@ -66,13 +69,28 @@ def described(name: str, command: Any) -> Iterator[str]:
     usage = " ".join([f"potl {name}", *(str(one.metavar) for one in arguments)])
     yield from ("```", usage + (" [OPTIONS]" if options else ""), "```", "")
     for one in arguments:
-        yield f"- `{one.metavar}`: {one.help}"
+        yield item(f"`{one.metavar}`: {one.help}")
     for one in options:
-        yield f"- {spelled(one)}: {one.help}{ending(one)}"
+        yield item(f"{spelled(one)}: {one.help}{ending(one)}")
     yield from ("", "```sh")
     examples = str(command.epilog).removeprefix("Examples:")
     yield from (line.strip() for line in examples.splitlines() if line.strip())
     yield "```"
+
+
+def item(words: str) -> str:
+    """A list item of at most 100 columns."""
+    # The name of a flag and its value stay together.
+    kept = CODE.sub(lambda code: code[0].replace(" ", "\0"), words)
+    lines = textwrap.wrap(
+        kept,
+        100,
+        initial_indent="- ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines).replace("\0", " ")
 
 
 def paragraphs(help_text: str) -> Iterator[str]:

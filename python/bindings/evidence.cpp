@@ -38,9 +38,9 @@ py::dict columns(const std::vector<step_record>& steps) {
   return out;
 }
 
-py::list checkpoint_list(const evidence& self) {
+py::list to_list(const std::vector<checkpoint_info>& checkpoints) {
   py::list out;
-  for (const checkpoint_info& one : self.checkpoints()) {
+  for (const checkpoint_info& one : checkpoints) {
     py::dict row;
     row["step"] = one.step;
     row["branch"] = one.branch;
@@ -143,7 +143,9 @@ void bind_evidence(py::module_& module) {
       .def("superseded_steps",
            [](const evidence& self) { return columns(self.superseded_steps()); })
       .def("superseded", &superseded_list)
-      .def("checkpoints", &checkpoint_list)
+      .def("checkpoints", [](const evidence& self) { return to_list(self.checkpoints()); })
+      .def("missing_checkpoints",
+           [](const evidence& self) { return to_list(self.missing_checkpoints()); })
       .def("telemetry", [](const evidence& self) { return to_bytes(self.telemetry()); })
       .def("expect_state_bytes", &evidence::expect_state_bytes, py::arg("size"))
       .def("load_state", &load, py::arg("step"), py::arg("branch") = py::none())

@@ -71,10 +71,11 @@ py::dict inspect(const std::string& directory) {
   return out;
 }
 
-py::dict prune(const std::string& directory, std::uint64_t max_bytes) {
+py::dict prune(const std::string& directory, std::uint64_t max_bytes, bool archive) {
   const prune_plan plan = [&] {
     py::gil_scoped_release released;
-    return plan_prune(directory, max_bytes).value();
+    const prune_depth depth = archive ? prune_depth::archive : prune_depth::verifiable;
+    return plan_prune(directory, max_bytes, depth).value();
   }();
   py::dict out;
   out["remove"] = plan.remove;
@@ -88,7 +89,8 @@ py::dict prune(const std::string& directory, std::uint64_t max_bytes) {
 
 void bind_inspect(py::module_& module) {
   module.def("inspect_run", &inspect, py::arg("directory"));
-  module.def("prune_plan", &prune, py::arg("directory"), py::kw_only(), py::arg("max_bytes"));
+  module.def("prune_plan", &prune, py::arg("directory"), py::kw_only(), py::arg("max_bytes"),
+             py::arg("archive") = false);
 }
 
 }  // namespace potl::python

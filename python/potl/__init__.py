@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ._prover import Prover as Prover, Step as Step
     from ._prune import Pruning as Pruning, prune as prune
     from ._record import record as record
+    from ._rederive import Rederivation as Rederivation, rederive as rederive
     from ._report_value import Finding as Finding, Report as Report
     from ._rounding import (
         RoundingAuditor as RoundingAuditor,
@@ -84,6 +85,7 @@ _EXPORTS = {
     "Problem": "_errors",
     "Prover": "_prover",
     "Pruning": "_prune",
+    "Rederivation": "_rederive",
     "Rejected": "_errors",
     "Replay": "_checks",
     "Report": "_report_value",
@@ -106,6 +108,7 @@ _EXPORTS = {
     "explain": "_explain",
     "prune": "_prune",
     "record": "_record",
+    "rederive": "_rederive",
     "trace": "_trace",
     "verify": "_verify",
 }

@@ -36,7 +36,8 @@ def add_to(app: typer.Typer) -> None:
         app,
         "prune",
         examples="  potl prune runs/1 --max-bytes 2GiB --dry-run\n\n"
-        "  potl prune runs/1 --max-bytes 500MB",
+        "  potl prune runs/1 --max-bytes 500MB\n\n"
+        "  potl prune runs/1 --max-bytes 50MB --archive",
     )(_prune)
 
 
@@ -105,6 +106,13 @@ def _prune(
     max_bytes: Annotated[
         str, typer.Option(help="Disk budget, for example 500MB or 2GiB.", show_default=False)
     ],
+    archive: Annotated[
+        bool,
+        typer.Option(
+            "--archive",
+            help="Remove more than can be verified, if need be: potl rederive brings it back.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be removed.")
     ] = False,
@@ -115,11 +123,12 @@ def _prune(
 
     Never removes more than the job's longest allowed segment permits: a run that cannot be made
     small enough stays as it is, and the command says so. By default that segment is one checkpoint
-    interval and nothing can go: make the job with --max-segment to leave room.
+    interval and nothing can go: make the job with --max-segment to leave room, or put the run into
+    the archive and derive what is missing again before an audit.
     """
     from ._prune import prune
 
-    done = prune(run, max_bytes=parse_size(max_bytes), dry_run=dry_run)
+    done = prune(run, max_bytes=parse_size(max_bytes), archive=archive, dry_run=dry_run)
     document = {
         "remove": list(done.removed),
         "keep": list(done.kept),

@@ -49,6 +49,11 @@ def add_to(app: typer.Typer) -> None:
         "commit",
         examples="  potl commit runs/1 --key trainer.pem > note.txt",
     )(_commit)
+    command(
+        app,
+        "rederive",
+        examples="  potl rederive trainer:build runs/1",
+    )(_rederive)
     command(app, "check", examples="  potl check trainer:build")(_check)
     command(
         app,
@@ -225,6 +230,27 @@ def _commit(
     text = str(commitment)
     document = {"note": text, "root": commitment.root.hex(), "size": commitment.size}
     return Result(document=document, show=lambda console: console.out(text, end=""))
+
+
+def _rederive(
+    task: TaskArgument, run: RunPath, *, json: Json = False, debug: Debug = False
+) -> Result:
+    """Train again, and store, the states of a run that were pruned away.
+
+    Each is stored only if it comes out bit for bit as it was recorded, which needs the machine and
+    the number of threads of then, or a job with a reproducible arithmetic.
+    """
+    from ._rederive import rederive
+
+    done = rederive(load(task), run)
+    document = {"steps": list(done.steps), "trained": done.trained}
+
+    def show(console: Console) -> None:
+        console.print(
+            f"{number(len(done.steps))} states stored again after {number(done.trained)} steps"
+        )
+
+    return Result(document=document, show=show)
 
 
 def _trace(

@@ -264,9 +264,9 @@ def inspect_run(directory: str) -> dict[str, Any]:
     "damage" (sentences).
     """
 
-def prune_plan(directory: str, *, max_bytes: int) -> dict[str, Any]:
-    """Which checkpoints can go so that the run stays verifiable (job.max_segment): "remove",
-    "keep", "bytes", "segment".
+def prune_plan(directory: str, *, max_bytes: int, archive: bool = False) -> dict[str, Any]:
+    """Which checkpoints can go so that the run stays verifiable (job.max_segment), or can at least
+    be derived again: "remove", "keep", "bytes", "segment".
     """
 
 # ---------------------------------------------------------------------------- evidence
@@ -316,6 +316,8 @@ class Evidence:
         """Of the effective history, by step, only files that exist: "step", "branch", "state",
         "file_bytes".
         """
+    def missing_checkpoints(self) -> list[dict[str, Any]]:
+        """The same of those that were recorded and are not stored any more."""
     def telemetry(self) -> bytes: ...
     @property
     def log_bytes(self) -> int: ...

@@ -31,19 +31,23 @@ class Pruning:
     applied: bool
 
 
-def prune(run: str | os.PathLike[str], *, max_bytes: int, dry_run: bool = False) -> Pruning:
+def prune(
+    run: str | os.PathLike[str], *, max_bytes: int, archive: bool = False, dry_run: bool = False
+) -> Pruning:
     """Removes checkpoints until the run fits, but never more than the job's `max_segment` allows.
 
     Args:
         run: The run directory.
         max_bytes: Disk budget of the whole directory.
+        archive: Removes more than `max_segment` allows, if need be. Before it can be verified,
+            `rederive` has to bring back what is missing.
         dry_run: Only say what would be removed.
 
     Raises:
         UsageError: The run cannot be made that small, or it is still being recorded.
     """
     directory = run_directory(run)
-    plan = _core.prune_plan(str(directory), max_bytes=max_bytes)
+    plan = _core.prune_plan(str(directory), max_bytes=max_bytes, archive=archive)
     paths = [_inside(directory, name) for name in plan["remove"]]
     if not dry_run:
         for path in paths:

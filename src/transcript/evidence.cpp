@@ -185,6 +185,24 @@ const initial_record* evidence::initial() const {
   return body_->run.initial ? &*body_->run.initial : nullptr;
 }
 const std::vector<checkpoint_info>& evidence::checkpoints() const { return body_->checkpoints; }
+std::vector<checkpoint_info> evidence::missing_checkpoints() const {
+  const history& run = body_->run;
+  std::vector<checkpoint_info> out;
+  auto stored = body_->checkpoints.begin();
+  const auto look = [&](std::uint64_t step, std::uint64_t branch, const digest& state) {
+    while (stored != body_->checkpoints.end() && stored->step < step) ++stored;
+    const bool there = stored != body_->checkpoints.end() && stored->step == step;
+    if (!there) out.push_back({step, branch, state, 0});
+  };
+  if (run.initial) look(0, 0, run.initial->state);
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    const step_record& one = run.steps[i];
+    if ((one.flags & static_cast<std::uint32_t>(step_flag::checkpoint)) != 0) {
+      look(one.step, run.branches[i], one.state);
+    }
+  }
+  return out;
+}
 const std::vector<superseded_range>& evidence::superseded() const { return body_->run.ranges; }
 const std::vector<step_record>& evidence::superseded_steps() const { return body_->run.superseded; }
 const std::vector<std::uint8_t>& evidence::telemetry() const { return body_->telemetry; }

@@ -105,14 +105,15 @@ prune_plan keep_with(const run_to_prune& what, std::uint64_t segment) {
 }
 
 // The agreement cannot be changed any more; the next one can.
-std::string remedy_for(const job& agreed) {
+std::string remedy_for(const job& agreed, prune_depth depth) {
+  if (depth == prune_depth::archive) return "the first, the last and resumed states always stay";
   const std::string longest = std::to_string(agreed.max_segment);
   if (agreed.max_segment > agreed.checkpoint_every) {
     return "the job allows segments of at most " + longest + " steps (max_segment)";
   }
   return "the job allows segments of at most " + longest +
          " steps, the distance of its checkpoints, so that none may go: the next job can be made "
-         "with a max_segment of several checkpoint_every";
+         "with a max_segment of several checkpoint_every, and this run can be archived";
 }
 
 // Nothing of the effective history goes: only what a crash left.
@@ -127,17 +128,19 @@ prune_plan keep_all(const run_to_prune& what) {
 
 }  // namespace
 
-result<prune_plan> plan_prune(const std::string& directory, std::uint64_t max_bytes) {
+result<prune_plan> plan_prune(const std::string& directory, std::uint64_t max_bytes,
+                              prune_depth depth) {
   result<run_to_prune> loaded = load(directory);
   if (!loaded) return loaded.why();
   find_required(*loaded);
   if (prune_plan all = keep_all(*loaded); all.bytes <= max_bytes) return all;
-  const std::uint64_t longest = loaded->agreed.max_segment;
+  const bool archived = depth == prune_depth::archive;
+  const std::uint64_t longest = archived ? loaded->run.last_step() : loaded->agreed.max_segment;
   if (prune_plan least = keep_with(*loaded, longest); least.bytes > max_bytes) {
     return error{errc::usage,
-                 "the run cannot be made smaller than " + std::to_string(least.bytes) +
-                     " bytes and stay verifiable",
-                 remedy_for(loaded->agreed)};
+                 "the run cannot be made smaller than " + std::to_string(least.bytes) + " bytes" +
+                     (archived ? "" : " and stay verifiable"),
+                 remedy_for(loaded->agreed, depth)};
   }
   // The shortest segments that fit. Longer ones never need more files.
   std::uint64_t low = 0;

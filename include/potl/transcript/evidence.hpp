@@ -66,6 +66,8 @@ class evidence {
   const initial_record* initial() const;
   /// Of the effective history, by step; only files that exist.
   const std::vector<checkpoint_info>& checkpoints() const;
+  /// Of the effective history, by step: recorded, and not stored any more.
+  std::vector<checkpoint_info> missing_checkpoints() const;
   const std::vector<superseded_range>& superseded() const;
   const std::vector<step_record>& superseded_steps() const;
   /// Bytes of telemetry.log as committed; may be empty.

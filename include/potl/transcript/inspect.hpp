@@ -55,10 +55,15 @@ struct prune_plan {
   std::uint64_t segment = 0;  ///< longest distance between checkpoints afterwards, in steps
 };
 
-/// Which checkpoints can go so that the run takes at most `max_bytes` and stays verifiable: the
-/// first, the last and those that resumes started from stay, and no two are further apart than the
-/// job's max_segment. Of the plans that fit, the one with the shortest segments. usage when none
-/// fits (the message says what is reachable), malformed for a damaged run.
-result<prune_plan> plan_prune(const std::string& directory, std::uint64_t max_bytes);
+enum class prune_depth {
+  verifiable,  ///< no two checkpoints are further apart afterwards than the job's max_segment
+  archive,     ///< what is missing then must be derived again before the run can be verified
+};
+
+/// Which checkpoints can go so that the run takes at most `max_bytes`: the first, the last and
+/// those that resumes started from stay. Of the plans that fit, the one with the shortest segments.
+/// usage when none fits (the message says what is reachable), malformed for a damaged run.
+result<prune_plan> plan_prune(const std::string& directory, std::uint64_t max_bytes,
+                              prune_depth depth = prune_depth::verifiable);
 
 }  // namespace potl::transcript
