@@ -61,7 +61,7 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 def planned(run: Path, monkeypatch: pytest.MonkeyPatch, *, remove: list[str]) -> None:
-    def plan(directory: str, *, max_bytes: int) -> dict[str, Any]:
+    def plan(directory: str, *, max_bytes: int, archive: bool = False) -> dict[str, Any]:
         return {"remove": remove, "keep": [], "bytes": 0, "segment": 20}
 
     monkeypatch.setattr(_core, "prune_plan", plan, raising=False)
