@@ -13,7 +13,7 @@ pytest.importorskip("potl._torch")
 
 import potl
 
-MODES = ("ord32", "cr32", "xint24", "xint16")
+MODES = ("ord32", "log64", "cr32", "xint24", "xint16")
 
 
 class Decoder(nn.Module):

@@ -9,7 +9,8 @@
 namespace potl::numeric::conv {
 namespace {
 
-constexpr std::int64_t most_floats = 4 * 1024 * 1024;  // of a block of columns
+// Of a block of columns: it stays in the second cache from here to the product.
+constexpr std::int64_t most_floats = 256 * 1024;
 
 // Whole columns: the integer modes scale a column by its largest element.
 std::int64_t columns_at_once(std::int64_t depth, std::int64_t all) {
@@ -31,6 +32,20 @@ void move_ties(const std::vector<near_tie>& from, std::int64_t columns,
 void sort_ties(std::vector<near_tie>& ties) {
   std::sort(ties.begin(), ties.end(),
             [](const near_tie& a, const near_tie& b) { return a.index < b.index; });
+}
+
+/// to[i] = line[from + i step] for i < count; 0 where that is beyond the line.
+void copy_line(const float* line, std::int64_t size, std::int64_t from, std::int64_t step,
+               std::int64_t count, float* to) {
+  const std::int64_t low = std::clamp<std::int64_t>(divide_up(-from, step), 0, count);
+  const std::int64_t high = std::clamp<std::int64_t>(divide_up(size - from, step), low, count);
+  std::fill(to, to + low, 0.0F);
+  if (step == 1) {
+    std::copy(line + from + low, line + from + high, to + low);
+  } else {
+    for (std::int64_t i = low; i < high; ++i) to[i] = line[from + i * step];
+  }
+  std::fill(to + high, to + count, 0.0F);
 }
 
 // One group and phase of a gather.
@@ -129,13 +144,7 @@ class lowering {
       }
       const std::int64_t plane = run.at[0] * what_.groups * what_.channels + channel;
       const float* const line = what_.source + ((plane * source_[0] + d) * source_[1] + h) * size;
-      const std::int64_t w = source_of(2, run.at[3]);
-      const std::int64_t low = std::clamp<std::int64_t>(divide_up(-w, step), 0, run.length);
-      const std::int64_t high =
-          std::clamp<std::int64_t>(divide_up(size - w, step), low, run.length);
-      std::fill(to, to + low, 0.0F);
-      for (std::int64_t i = low; i < high; ++i) to[i] = line[w + i * step];
-      std::fill(to + high, to + run.length, 0.0F);
+      copy_line(line, size, source_of(2, run.at[3]), step, run.length, to);
     }
   }
 
@@ -204,13 +213,13 @@ std::vector<near_tie> lowered_weight_gradient(const convolution& g, const float*
             for (std::int64_t h = 0; h < out[1]; ++h) {
               const std::int64_t at_d = d * g.stride[0] + shift[0];
               const std::int64_t at_h = h * g.stride[1] + shift[1];
-              const bool inside = at_d >= 0 && at_d < g.input[0] && at_h >= 0 && at_h < g.input[1];
-              for (std::int64_t w = 0; w < out[2]; ++w) {
-                const std::int64_t at_w = w * g.stride[2] + shift[2];
-                *column++ = inside && at_w >= 0 && at_w < g.input[2]
-                                ? image[(at_d * g.input[1] + at_h) * g.input[2] + at_w]
-                                : 0.0F;
+              if (at_d >= 0 && at_d < g.input[0] && at_h >= 0 && at_h < g.input[1]) {
+                copy_line(image + (at_d * g.input[1] + at_h) * g.input[2], g.input[2], shift[2],
+                          g.stride[2], out[2], column);
+              } else {
+                std::fill(column, column + out[2], 0.0F);
               }
+              column += out[2];
             }
         }
       });
