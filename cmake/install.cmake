@@ -6,6 +6,10 @@ set(POTL_CONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/potl)
 install(TARGETS potl EXPORT potl-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/potl DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
 install(EXPORT potl-targets NAMESPACE potl:: DESTINATION ${POTL_CONFIG_DIR})
+if(POTL_INSTALL_TORCH)
+  install(TARGETS potl_libtorch_arithmetic EXPORT potl-torch-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT potl-torch-targets NAMESPACE potl:: DESTINATION ${POTL_CONFIG_DIR})
+endif()
 configure_package_config_file(cmake/potl-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/potl-config.cmake
                               INSTALL_DESTINATION ${POTL_CONFIG_DIR})
 # Before 1.0 a minor version may change what is included here.

@@ -44,6 +44,12 @@ target_include_directories(potl_libtorch_arithmetic PRIVATE src)
 target_link_libraries(potl_libtorch_arithmetic PUBLIC potl PRIVATE $<BUILD_INTERFACE:potl_flags>
                       $<BUILD_INTERFACE:potl_torch_headers>)
 
+# For C++ trainers: find_package(potl COMPONENTS libtorch_arithmetic). Only where it is built anyway or asked for.
+if(NOT SKBUILD AND (POTL_BUILD_PYTHON OR "${POTL_BUILD_TORCH}" STREQUAL "ON"))
+  set_target_properties(potl_libtorch_arithmetic PROPERTIES EXCLUDE_FROM_ALL OFF EXPORT_NAME libtorch_arithmetic)
+  set(POTL_INSTALL_TORCH ON)
+endif()
+
 if(POTL_BUILD_PYTHON)
   pybind11_add_module(_torch MODULE python/bindings_torch/module.cpp python/bindings_torch/graph.cpp)
   target_include_directories(_torch PRIVATE include src)

@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A LibTorch trainer outside this tree records, commits and verifies; Python reads its run.
+"""A LibTorch trainer outside this tree records, commits and verifies; Python reads its run."""
 
-What is built stays in <build>/libtorch: LibTorch's headers take 15 to 20 seconds and 1.4 GB.
-"""
-
-import fcntl
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,62 +12,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from libtorch_build import run, run_well  # noqa: E402
+
 from potl import _core  # noqa: E402
 from potl._data import scan  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("POTL_BUILD_DIR", ROOT / "build/test"))
 Trained = tuple[int, Path, dict[str, Any]]
-
-
-def run(*command: object, **options: Any) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [str(part) for part in command],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},  # other test processes use the other cores
-        **options,
-    )
-
-
-def run_well(*command: object) -> str:
-    done = run(*command)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="session")
-def prefix() -> Path:
-    if not (BUILD / "libpotl.a").is_file():
-        pytest.skip(f"no C++ build in {BUILD}: make test makes it")
-    if shutil.which("cmake") is None or shutil.which("ninja") is None:
-        pytest.skip("cmake or ninja is missing")
-    path = BUILD / "libtorch/prefix"
-    path.mkdir(parents=True, exist_ok=True)
-    with (BUILD / "libtorch/lock").open("w") as lock:  # several test processes, one prefix
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        run_well("cmake", "--install", BUILD, "--prefix", path)
-    return path
-
-
-@pytest.fixture(scope="session")
-def built(prefix: Path) -> Path:
-    if torch.version.cuda is not None and shutil.which("nvcc") is None:
-        pytest.skip("this LibTorch needs the CUDA toolkit to be linked")
-    out = BUILD / "libtorch/build"
-    found = f"{prefix};{torch.utils.cmake_prefix_path}"
-    ccache = shutil.which("ccache")
-    with (BUILD / "libtorch/lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        run_well(
-            *("cmake", "-S", ROOT / "tests/install/libtorch", "-B", out, "-G", "Ninja"),
-            f"-DCMAKE_PREFIX_PATH={found}",
-            "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
-            *([f"-DCMAKE_CXX_COMPILER_LAUNCHER={ccache}"] if ccache else []),
-        )
-        run_well("cmake", "--build", out, "-j", "1")  # 1.4 GB each
-    return out
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,8 @@
 // calling thread and in torch's workers.
 // Cost: one dispatch in C++; none while no guard lives.
 // Cannot see: other threads (an operator there runs as stock), a graph built under a guard whose
-// backward pass runs outside (Python's `potl.deterministic` refuses it), arithmetic in C++ itself.
+// backward pass runs outside (Python's `potl.deterministic` refuses it), arithmetic in C++ itself:
+// LibTorch's own Adam and AdamW take powers with the platform's libm.
 //
 // Needs the compiled part of the adapter: link potl::libtorch_arithmetic (docs/libtorch.md).
 #pragma once

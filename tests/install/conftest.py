@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An installed tree, and programs of somebody who has it and LibTorch.
+
+What is built stays in <build>/libtorch: LibTorch's headers take 15 to 20 seconds and 1.4 GB.
+"""
+
+import fcntl
+import shutil
+from pathlib import Path
+
+import pytest
+from libtorch_build import BUILD, ROOT, run_well
+
+
+@pytest.fixture(scope="session")
+def prefix() -> Path:
+    if not (BUILD / "libpotl.a").is_file():
+        pytest.skip(f"no C++ build in {BUILD}: make test makes it")
+    if shutil.which("cmake") is None or shutil.which("ninja") is None:
+        pytest.skip("cmake or ninja is missing")
+    path = BUILD / "libtorch/prefix"
+    path.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "libtorch/lock").open("w") as lock:  # several test processes, one prefix
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run_well("cmake", "--install", BUILD, "--prefix", path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def built(prefix: Path) -> Path:
+    torch = pytest.importorskip("torch")
+    if torch.version.cuda is not None and shutil.which("nvcc") is None:
+        pytest.skip("this LibTorch needs the CUDA toolkit to be linked")
+    out = BUILD / "libtorch/build"
+    found = f"{prefix};{torch.utils.cmake_prefix_path}"
+    ccache = shutil.which("ccache")
+    with (BUILD / "libtorch/lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run_well(
+            *("cmake", "-S", ROOT / "tests/install/libtorch", "-B", out, "-G", "Ninja"),
+            f"-DCMAKE_PREFIX_PATH={found}",
+            "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
+            *([f"-DCMAKE_CXX_COMPILER_LAUNCHER={ccache}"] if ccache else []),
+        )
+        run_well("cmake", "--build", out, "-j", "1")  # 1.4 GB each
+    return out
