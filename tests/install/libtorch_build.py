@@ -15,7 +15,7 @@ def run(*command: object, **options: Any) -> "subprocess.CompletedProcess[str]":
         [str(part) for part in command],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1500,
         env={**os.environ, "OMP_NUM_THREADS": "1"},  # other test processes use the other cores
         **options,
     )
