@@ -52,8 +52,15 @@ inline float element(kind what, std::int64_t k, source& from) {
     case kind::constant: return 0.1F;
     case kind::mountain: return exponent(near_one(), 20 - std::abs(k % 80 - 40));
     case kind::cancelling: return (k % 2 == 0 ? 1.0F : -1.0F) * (1.0F + exponent(near_one(), -20));
-    case kind::subnormal: return exponent(near_one(), -60 - from.below(80));
-    case kind::huge_range: return exponent(near_one(), from.below(277) - 149);
+    // One draw a statement: compilers differ in the order in which they evaluate arguments.
+    case kind::subnormal: {
+      const std::int64_t power = -60 - from.below(80);
+      return exponent(near_one(), power);
+    }
+    case kind::huge_range: {
+      const std::int64_t power = from.below(277) - 149;
+      return exponent(near_one(), power);
+    }
     case kind::infinities:
       return from.below(40) == 0
                  ? (from.below(2) == 0 ? 1.0F : -1.0F) * std::numeric_limits<float>::infinity()
