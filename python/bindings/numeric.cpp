@@ -2,7 +2,9 @@
 // Reproducible kernels on buffers (numpy arrays, torch's through the array interface): for tests,
 // benchmarks and programs without torch. The torch adapter calls the library itself.
 #include <memory>
+#include <span>
 
+#include <potl/numeric/elementwise.hpp>
 #include <potl/numeric/gemm.hpp>
 #include <potl/numeric/isa.hpp>
 
@@ -103,6 +105,46 @@ void bind_gemm(py::module_& module) {
       py::arg("pool") = nullptr);
 }
 
+numeric::unary function_of(const std::string& name) {
+  for (int i = 0; i <= static_cast<int>(numeric::unary::mish); ++i) {
+    const auto function = static_cast<numeric::unary>(i);
+    if (name == numeric::to_string(function)) return function;
+  }
+  throw exception({errc::usage, "there is no function \"" + name + "\"", ""});
+}
+
+/// The elements of a contiguous buffer.
+template <class Element>
+std::span<Element> span_of(const py::buffer_info& info) {
+  using value = std::remove_const_t<Element>;
+  py::ssize_t step = sizeof(value);
+  bool fits = info.item_type_is_equivalent_to<value>();
+  for (auto i = static_cast<std::size_t>(info.ndim); i-- > 0; step *= info.shape[i])
+    fits = fits && (info.shape[i] < 2 || info.strides[i] == step);
+  if (!fits) {
+    throw exception(
+        {errc::usage,
+         "an operand is no contiguous buffer of " + py::format_descriptor<value>::format(),
+         "pass float32"});
+  }
+  return {static_cast<Element*>(info.ptr), static_cast<std::size_t>(info.size)};
+}
+
+void bind_elementwise(py::module_& module) {
+  module.def(
+      "apply",
+      [](const std::string& name, const py::buffer& x, const py::buffer& y,
+         const thread_pool* pool) {
+        const auto function = function_of(name);
+        const py::buffer_info x_info = x.request(), y_info = y.request(true);
+        const auto from = span_of<const float>(x_info);
+        const auto to = span_of<float>(y_info);
+        py::gil_scoped_release released;
+        numeric::apply(function, from, to, threads_of(pool));
+      },
+      py::arg("function"), py::arg("x"), py::arg("y"), py::arg("pool") = nullptr);
+}
+
 }  // namespace
 
 void bind_numeric(py::module_& module) {
@@ -117,6 +159,7 @@ void bind_numeric(py::module_& module) {
       },
       py::arg("level"));
   bind_gemm(module);
+  bind_elementwise(module);
 }
 
 }  // namespace potl::python

@@ -13,6 +13,7 @@ from ._core_arithmetic import (
     RoundingSession as RoundingSession,
     ThreadPool as ThreadPool,
     active_isa as active_isa,
+    apply as apply,
     cap_isa as cap_isa,
     decode_rounding_log as decode_rounding_log,
     encode_rounding_log as encode_rounding_log,

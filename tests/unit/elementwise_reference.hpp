@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact values of the functions: long double, which has 11 bits more than double here.
+// Exact values of the functions: in long double, which has 11 bits more than double here, and in
+// double for floats.
 #pragma once
 
 #include <cmath>
@@ -16,72 +17,112 @@ using numeric::unary;
 struct reference {
   unary function;
   long double (*exact)(long double);
-  double double_bound;          ///< ulp, see docs/elementwise.md
-  double double_range = 1e300;  ///< largest |x| of that bound
-  double float_bound = 1;       ///< ulp
+  double (*in_double)(double);
+  double double_bound;  ///< ulp, see docs/elementwise.md
+  double double_range;  ///< largest |x| of that bound
 };
+/// Both from one generic lambda.
+template <class Function>
+reference reference_for(unary function, Function, double bound, double range = 1e300) {
+  return {function, [](long double x) { return Function{}(x); },
+          [](double x) { return Function{}(x); }, bound, range};
+}
 
 constexpr gradient all_gradients[] = {gradient::tanh,     gradient::sigmoid, gradient::log_sigmoid,
                                       gradient::softplus, gradient::gelu,    gradient::gelu_tanh,
                                       gradient::silu,     gradient::mish};
 
 namespace exactly {
-using real = long double;
-inline real sigmoid(real x) {
+template <class Real>
+Real sigmoid(Real x) {
   return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
 }
-inline real softplus(real x) {
+template <class Real>
+Real softplus(Real x) {
   return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
 }
-inline real weighted(real x, real factor) { return std::isinf(x) && x < 0 ? -0.0L : x * factor; }
-inline real erfinv(real y) {
-  if (!(std::fabs(y) < 1)) return y == 1 || y == -1 ? y * HUGE_VALL : std::nan("");
-  real x = evaluate(unary::erfinv, static_cast<double>(y));
+template <class Real>
+Real weighted(Real x, Real factor) {
+  return std::isinf(x) && x < 0 ? -Real(0) : x * factor;
+}
+template <class Real>
+Real erfinv(Real y) {
+  if (!(std::fabs(y) < 1)) return y == 1 || y == -1 ? y * Real(HUGE_VAL) : std::nan("");
+  Real x = evaluate(unary::erfinv, static_cast<double>(y));
   // erfc keeps what 1 - erf would lose.
   for (int i = 0; i < 3 && y != 0; ++i) {
-    const real a = std::fabs(x);
-    const real off =
-        std::fabs(y) < 0.5L ? std::erf(a) - std::fabs(y) : (1 - std::fabs(y)) - std::erfc(a);
-    x = std::copysign(a - off / (1.1283791670955125739L * std::exp(-a * a)), y);
+    const Real a = std::fabs(x);
+    const Real off =
+        std::fabs(y) < Real(0.5) ? std::erf(a) - std::fabs(y) : (1 - std::fabs(y)) - std::erfc(a);
+    x = std::copysign(a - off / (Real(1.1283791670955125739L) * std::exp(-a * a)), y);
   }
   return x;
 }
+template <class Real>
+constexpr Real root_of_half = Real(0.70710678118654752440L);
+/// 2 sqrt(2 / pi)
+template <class Real>
+constexpr Real gelu_tanh_factor = Real(1.59576912160573071176L);
 }  // namespace exactly
 
 inline const std::vector<reference>& references() {
-  using real = long double;
   using namespace exactly;
   static const std::vector<reference> all{
-      {unary::exp, [](real x) { return std::exp(x); }, 1},
-      {unary::exp2, [](real x) { return std::exp2(x); }, 1},
-      {unary::expm1, [](real x) { return std::expm1(x); }, 2},
-      {unary::log, [](real x) { return std::log(x); }, 1},
-      {unary::log2, [](real x) { return std::log2(x); }, 1},
-      {unary::log10, [](real x) { return std::log10(x); }, 1},
-      {unary::log1p, [](real x) { return std::log1p(x); }, 2},
-      {unary::rsqrt, [](real x) { return x == 0 ? real(1) / x : 1 / std::sqrt(x); }, 1},
-      {unary::sin, [](real x) { return std::sin(x); }, 1},
-      {unary::cos, [](real x) { return std::cos(x); }, 1},
-      {unary::tan, [](real x) { return std::tan(x); }, 3},
-      {unary::sinh, [](real x) { return std::sinh(x); }, 3},
-      {unary::cosh, [](real x) { return std::cosh(x); }, 3},
-      {unary::tanh, [](real x) { return std::tanh(x); }, 3},
-      {unary::sigmoid, [](real x) { return sigmoid(x); }, 3},
-      {unary::log_sigmoid, [](real x) { return -softplus(-x); }, 3},
-      {unary::softplus, [](real x) { return softplus(x); }, 3},
-      {unary::erf, [](real x) { return std::erf(x); }, 3},
-      {unary::erfc, [](real x) { return std::erfc(x); }, 4},
-      {unary::erfinv, [](real x) { return erfinv(x); }, 8},
-      {unary::gelu, [](real x) { return weighted(x, std::erfc(-x * std::sqrt(0.5L)) / 2); }, 5, 37,
-       7},
-      {unary::gelu_tanh,
-       [](real x) {
-         const real u = 2 * std::sqrt(2 / std::acos(-1.0L)) * (x + 0.044715L * x * x * x);
-         return weighted(x, sigmoid(u));
-       },
-       1000, 8},
-      {unary::silu, [](real x) { return weighted(x, sigmoid(x)); }, 4},
-      {unary::mish, [](real x) { return weighted(x, std::tanh(softplus(x))); }, 6},
+      reference_for(
+          unary::exp, [](auto x) { return std::exp(x); }, 1),
+      reference_for(
+          unary::exp2, [](auto x) { return std::exp2(x); }, 1),
+      reference_for(
+          unary::expm1, [](auto x) { return std::expm1(x); }, 2),
+      reference_for(
+          unary::log, [](auto x) { return std::log(x); }, 1),
+      reference_for(
+          unary::log2, [](auto x) { return std::log2(x); }, 1),
+      reference_for(
+          unary::log10, [](auto x) { return std::log10(x); }, 1),
+      reference_for(
+          unary::log1p, [](auto x) { return std::log1p(x); }, 2),
+      reference_for(
+          unary::rsqrt, [](auto x) { return 1 / (x == 0 ? x : std::sqrt(x)); }, 1),
+      reference_for(
+          unary::sin, [](auto x) { return std::sin(x); }, 1),
+      reference_for(
+          unary::cos, [](auto x) { return std::cos(x); }, 1),
+      reference_for(
+          unary::tan, [](auto x) { return std::tan(x); }, 3),
+      reference_for(
+          unary::sinh, [](auto x) { return std::sinh(x); }, 3),
+      reference_for(
+          unary::cosh, [](auto x) { return std::cosh(x); }, 3),
+      reference_for(
+          unary::tanh, [](auto x) { return std::tanh(x); }, 3),
+      reference_for(
+          unary::sigmoid, [](auto x) { return sigmoid(x); }, 3),
+      reference_for(
+          unary::log_sigmoid, [](auto x) { return -softplus(-x); }, 3),
+      reference_for(
+          unary::softplus, [](auto x) { return softplus(x); }, 3),
+      reference_for(
+          unary::erf, [](auto x) { return std::erf(x); }, 3),
+      reference_for(
+          unary::erfc, [](auto x) { return std::erfc(x); }, 4),
+      reference_for(
+          unary::erfinv, [](auto x) { return erfinv(x); }, 8),
+      reference_for(
+          unary::gelu,
+          [](auto x) { return weighted(x, std::erfc(-x * root_of_half<decltype(x)>) / 2); }, 5, 37),
+      reference_for(
+          unary::gelu_tanh,
+          [](auto x) {
+            using real = decltype(x);
+            const real u = gelu_tanh_factor<real> * (x + real(0.044715L) * x * x * x);
+            return weighted(x, sigmoid(u));
+          },
+          1000, 8),
+      reference_for(
+          unary::silu, [](auto x) { return weighted(x, sigmoid(x)); }, 4),
+      reference_for(
+          unary::mish, [](auto x) { return weighted(x, std::tanh(softplus(x))); }, 6),
   };
   return all;
 }

@@ -10,8 +10,8 @@ namespace potl::numeric::elementwise {
 namespace {
 
 /// function(in, out) for each vector of elements; `out` arrays are written and, where `reads`,
-/// read. Elements behind the last whole vector go through a buffer: a lane does not see its
-/// neighbours.
+/// read. Elements behind the last whole vector are a vector of fewer lanes: a lane does not
+/// see its neighbours.
 template <class R, std::size_t In, std::size_t Out, class Function>
 POTL_INLINE void for_lanes(std::size_t count, const stream<typename R::element>* in,
                            typename R::element* const* out, bool reads, const Function& function) {
@@ -34,20 +34,11 @@ POTL_INLINE void for_lanes(std::size_t count, const stream<typename R::element>*
     for (std::size_t k = 0; k < Out; ++k) results[k].store(out[k] + i);
   }
   if (i == count) return;
-  Real buffer[lanes] = {};
-  for (std::size_t k = 0; k < In; ++k) {
-    for (std::size_t j = 0; j < count - i; ++j) buffer[j] = from[k][(i + j) * in[k].step];
-    values[k] = R::load(buffer);
-  }
-  for (std::size_t k = 0; reads && k < Out; ++k) {
-    for (std::size_t j = 0; j < count - i; ++j) buffer[j] = out[k][i + j];
-    results[k] = R::load(buffer);
-  }
+  const std::size_t rest = count - i;
+  for (std::size_t k = 0; k < In; ++k) values[k] = R::load_first(from[k] + i * in[k].step, rest);
+  for (std::size_t k = 0; reads && k < Out; ++k) results[k] = R::load_first(out[k] + i, rest);
   function(values, results);
-  for (std::size_t k = 0; k < Out; ++k) {
-    results[k].store(buffer);
-    for (std::size_t j = 0; j < count - i; ++j) out[k][i + j] = buffer[j];
-  }
+  for (std::size_t k = 0; k < Out; ++k) results[k].store_first(out[k] + i, rest);
 }
 
 template <class R, class Function>

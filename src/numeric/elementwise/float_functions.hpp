@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that training calls most, in float lanes: polynomials that are as short as 1 ulp
-// allows (gelu: 7, in its left tail), weighted minimax fits whose coefficients are rounded in turn.
+// The functions that training calls most, in float lanes: polynomials, whole or one for each of 16
+// intervals, as short as 1 ulp allows. scripts/elementwise_coefficients.py computes the numbers.
 #pragma once
 
+#include "float_tables.hpp"
 #include "lanes.hpp"
 
 namespace potl::numeric::elementwise {
@@ -16,7 +17,8 @@ constexpr double ln2_low = 0x1.7f7d1cp-20;
 constexpr double round_magic = 0x1.8p+23;
 constexpr double power_magic = 0x1.8p+23 + 127;
 
-// lanes_avx512.hpp has shorter forms of scale and split_log, with the same results.
+// lanes_avx512.hpp has shorter forms of scale, exp_range, exp_rest, split_log and log_special; the
+// functions' results are the same.
 
 /// p 2^n for an integer n from -250 to 129: one rounding, of subnormal results.
 template <class R>
@@ -44,23 +46,34 @@ POTL_INLINE R expm1_core(R r) {
                                0x1.6a4b44p-10};
   return fma(r * r, polynomial(series, r), r);
 }
+/// Beyond these limits the result is 0 or infinity.
+template <class R>
+POTL_INLINE R exp_range(R x) {
+  return larger(constant<R>(-104.0), smaller(constant<R>(89.0), x));
+}
+template <class R>
+POTL_INLINE R exp_rest(R r) {
+  return r;
+}
 template <class R>
 POTL_INLINE R exp(R x) {
-  x = larger(constant<R>(-104.0), smaller(constant<R>(89.0), x));
-  const exp_parts<R> parts = in_float::split_exp(x);
-  return in_float::scale(constant<R>(1.0) + in_float::expm1_core(parts.r), parts.n);
+  const R one = constant<R>(1.0);
+  const exp_parts<R> parts = in_float::split_exp(in_float::exp_range(x));
+  const R r = in_float::exp_rest(parts.r);
+  constexpr double series[] = {0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558b2p-5, 0x1.123994p-7,
+                               0x1.6a4b44p-10};
+  return in_float::scale(fma(fma(polynomial(series, r), r, one), r, one), parts.n);
 }
 
+/// x = m 2^e with m from 1 to 2.
 template <class R>
 POTL_INLINE log_parts<R> split_log(R x) {
   const auto tiny = less(x, constant<R>(FLT_MIN));
   x = select(tiny, x * constant<R>(0x1p24), x);
-  // The exponent's field counts from the bits of 0.75; as a number it is put below 2^23.
-  const R moved = add_bits(x, R::bits(0x3F800000u - 0x3F400000u));
-  const R field = bit_or(shift_right<23>(moved), R::bits(0x4B000000u));
+  // The exponent's field as a number is put below 2^23.
+  const R field = bit_or(shift_right<23>(x), R::bits(0x4B000000u));
   const R e = field - select(tiny, constant<R>(0x1p23 + 127 + 24), constant<R>(0x1p23 + 127));
-  // What lies beyond 0.75 of that binade, from 0.75 on.
-  const R m = add_bits(bit_and(moved, R::bits(0x007FFFFFu)), R::bits(0x3F400000u));
+  const R m = bit_or(bit_and(x, R::bits(0x007FFFFFu)), R::bits(0x3F800000u));
   return {e, m};
 }
 /// Below 0: NaN; 0: -infinity; infinity and NaN as they are.
@@ -73,51 +86,49 @@ POTL_INLINE R log_special(R x, R value) {
 }
 template <class R>
 POTL_INLINE R log(R x) {
-  constexpr double series[] = {-0x1.000000p-1, 0x1.5555a4p-2,  -0x1.00004ap-2,
-                               0x1.99699ep-3,  -0x1.54ed96p-3, 0x1.28807ap-3,
-                               -0x1.0d98f0p-3, 0x1.acf4a8p-4,  -0x1.71e32cp-5};
+  constexpr double series[] = {-0x1.fffffap-2, 0x1.55586ep-2, -0x1.004016p-2, 0x1.86ecd2p-3};
   const log_parts<R> parts = in_float::split_log(x);
-  const R f = parts.m - constant<R>(1.0);
-  // e ln 2 + f as a sum and what its rounding lost.
-  const R sum = fma(parts.e, constant<R>(ln2_high), f);
-  const R lost = f - fma(parts.e, constant<R>(-ln2_high), sum);
-  const R rest = fma(f * f, polynomial(series, f), parts.e * constant<R>(ln2_low));
-  return in_float::log_special(x, sum + (rest + lost));
+  // log x = e ln 2 - log c + log(1 + r), r = m c - 1: exact, as c has 5 bits. Where log x is near
+  // 0, r alone is not: there e ln 2 - log c is exactly 0.
+  const R index = shift_right<19>(parts.m);
+  const R r = fma(parts.m, lookup(log_factor(), index), constant<R>(-1.0));
+  const R high = fma(parts.e, constant<R>(ln2_high), lookup(log_high(), index));
+  const R low = fma(parts.e, constant<R>(ln2_low), lookup(log_low(), index));
+  const R value = high + (r + fma(r * r, polynomial(series, r), low));
+  return in_float::log_special(x, value);
 }
 
+/// The polynomial of the interval of a, which is from 0 to 15, is start + slope offset, with the
+/// offset from the interval's centre in the table's first row. Intervals are 1/4 long up to 1, 1/2
+/// up to 3, 1 up to 7, 2 up to 15.
+template <class R>
+struct piece {
+  R start, slope, offset;
+};
+template <class R, std::size_t Rows>
+POTL_INLINE piece<R> piece_of(const float (&table)[Rows][16], R a) {
+  const R index = shift_right<21>(a + constant<R>(1.0));
+  const R offset = a - lookup(table[0], index);
+  R slope = lookup(table[Rows - 1], index);
+  for (std::size_t row = Rows - 1; row-- > 2;)
+    slope = fma(slope, offset, lookup(table[row], index));
+  return {lookup(table[1], index), slope, offset};
+}
+/// An odd function with slope about 1 at 0 that goes to 1: the table has f(a) - min(a, 1).
+template <class R, std::size_t Rows>
+POTL_INLINE R saturating(const float (&table)[Rows][16], R limit, R x) {
+  const R a = smaller(limit, magnitude(x));
+  const piece<R> part = in_float::piece_of(table, a);
+  const R off = fma(part.slope, part.offset, part.start);
+  return with_sign(smaller(constant<R>(1.0), a) + off, x);
+}
 template <class R>
 POTL_INLINE R tanh(R x) {
-  constexpr double series[] = {-0x1.55553cp-2, 0x1.110be4p-3, -0x1.b9623cp-5, 0x1.6009c4p-6,
-                               -0x1.04608cp-7, 0x1.2da29cp-9, -0x1.77d4c6p-12};
-  const R a = magnitude(x);
-  const R s = x * x;
-  const R near = fma(s * polynomial(series, s), x, x);
-  // 1 - 2 / (exp(2 a) + 1); 2^n is 2^29 at most.
-  const R one = constant<R>(1.0);
-  const R twice = smaller(constant<R>(20.0), a + a);
-  const exp_parts<R> parts = in_float::split_exp(twice);
-  const R power = shift_left<23>(parts.n + constant<R>(power_magic));
-  const R d = fma(power, in_float::expm1_core(parts.r), power + one);
-  const R far = with_sign(one - constant<R>(2.0) / d, x);
-  return select(less(a, one), near, far);
+  return in_float::saturating(tanh_table(), constant<R>(9.25), x);
 }
-
 template <class R>
 POTL_INLINE R erf(R x) {
-  constexpr double near_series[] = {0x1.06eba8p-3, -0x1.812740p-2,  0x1.ce2d64p-4, -0x1.b8011ap-6,
-                                    0x1.544a14p-8, -0x1.a6098ep-11, 0x1.4f6360p-14};
-  constexpr double far_series[] = {-0x1.0778dcp-3, -0x1.45328ep-1, -0x1.b32568p-4, 0x1.855122p-6,
-                                   -0x1.dd6ba8p-9, 0x1.52795cp-12, -0x1.78d112p-17};
-  const R a = magnitude(x);
-  const R s = x * x;
-  const R near = fma(polynomial(near_series, s), x, x);
-  // 1 - exp(-a + a P(a)); from 3.95 on that is 1.
-  const R t = smaller(constant<R>(3.95), a);
-  const exp_parts<R> parts = in_float::split_exp(fma(polynomial(far_series, t), t, negative(t)));
-  const R power = shift_left<23>(parts.n + constant<R>(power_magic));
-  const R p = constant<R>(1.0) + in_float::expm1_core(parts.r);
-  const R far = with_sign(fma(negative(power), p, constant<R>(1.0)), x);
-  return select(less(a, constant<R>(0.927734375)), near, far);
+  return in_float::saturating(erf_table(), constant<R>(3.96875), x);
 }
 
 /// sigmoid(x) = (high + low) 2^n.
@@ -199,11 +210,28 @@ POTL_INLINE normal_parts<R> split_normal(R x) {
   const R ratio = polynomial(series, v);
   return {u, v, in_float::expm1_core(parts.r), parts.n, ratio};
 }
+/// The tail is exp(-u^2 / 2) g, where the table has g - min(u / 2, 1 / 4).
 template <class R>
 POTL_INLINE R gelu(R x) {
-  const normal_parts<R> parts = in_float::split_normal(x);
-  const R product = parts.v * parts.ratio;
-  const R tail = in_float::scale(fma(product, parts.e, product), parts.n);
+  constexpr double series[] = {0.5,          0x1.555554p-3,  0x1.5554e8p-5,
+                               0x1.11131p-7, 0x1.6d4ccep-10, 0x1.9df7a8p-13};
+  const R u = smaller(constant<R>(14.5), magnitude(x));
+  const R half = constant<R>(-0.5) * u;
+  const R square = half * u;
+  const R lost = fma(half, u, negative(square));
+  // -u^2 / 2 = n ln 2 + first + rest: first is exact, and large against the rest.
+  const R n = fma(square, constant<R>(log2_e), constant<R>(round_magic)) - constant<R>(round_magic);
+  const R first = fma(n, constant<R>(-ln2_high), square);
+  const R rest = fma(n, constant<R>(-ln2_low), lost);
+  const R curve = first * first * polynomial(series, first);
+  const R base = smaller(constant<R>(0.25), negative(half));
+  const piece<R> part = in_float::piece_of(gelu_table(), u);
+  const R g = base + fma(part.slope, part.offset, part.start);
+  const R g_low = fma(part.slope, part.offset, part.start - (g - base));
+  // g (1 + first + curve) (1 + rest + rest^2 / 2)
+  const R grown = fma(constant<R>(0.5), rest, first + curve);
+  const R small = fma(g, fma(rest, grown, rest) + curve, fma(g_low, first, g_low));
+  const R tail = in_float::scale(g + fma(g, first, small), n);
   return select(less(constant<R>(0.0), x), x - tail, with_sign(tail, x));
 }
 template <class R>

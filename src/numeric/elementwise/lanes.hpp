@@ -169,6 +169,11 @@ POTL_INLINE single<E> shift_right(single<E> a) {
   using word = typename single<E>::word;
   return single<E>::bits(static_cast<word>(a.to_bits() >> Count));
 }
+/// The table's element at the lowest four bits of the index.
+template <class E>
+POTL_INLINE single<E> lookup(const E (&table)[16], single<E> index) {
+  return single<E>(table[index.to_bits() & 15]);
+}
 
 // For every form of lanes.
 

@@ -136,6 +136,10 @@ POTL_LANES(f32x16, mask16, ps, epi32)
 POTL_LANES(f64x8, mask8, pd, epi64)
 #undef POTL_LANES
 
+POTL_INLINE f32x16 lookup(const float (&table)[16], f32x16 index) {
+  return f32x16(_mm512_permutexvar_ps(index.integers(), _mm512_loadu_ps(table)));
+}
+
 // Shorter than the general forms; the results are the same.
 
 /// Every class of number gives itself, NaN the other operand.
@@ -151,11 +155,18 @@ namespace in_float {
 /// scalef rounds once, as the product with two exact powers does.
 POTL_INLINE f32x16 scale(f32x16 p, f32x16 n) { return f32x16(_mm512_scalef_ps(p.v, n.v)); }
 
-/// The exponent of x less that of m, which is -1 or 0.
-POTL_INLINE log_parts<f32x16> split_log(f32x16 x) {
-  const __m512 m = _mm512_getmant_ps(x.v, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src);
-  return {f32x16(_mm512_sub_ps(_mm512_getexp_ps(x.v), _mm512_getexp_ps(m))), f32x16(m)};
+// scalef takes any n, so that r alone must be kept from being infinite or NaN.
+POTL_INLINE f32x16 exp_range(f32x16 x) { return x; }
+POTL_INLINE f32x16 exp_rest(f32x16 r) {
+  return f32x16(_mm512_range_ps(r.v, _mm512_set1_ps(0.5F), 0b0010));  // the smaller magnitude
 }
+
+// e is infinite at 0 and infinity, m is NaN below 0, and so is the sum.
+POTL_INLINE log_parts<f32x16> split_log(f32x16 x) {
+  return {f32x16(_mm512_getexp_ps(x.v)),
+          f32x16(_mm512_getmant_ps(x.v, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_nan))};
+}
+POTL_INLINE f32x16 log_special(f32x16, f32x16 value) { return value; }
 
 }  // namespace in_float
 }  // namespace
