@@ -13,7 +13,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 
-import mpmath
+import mpmath  # type: ignore[import-untyped]
 import numpy as np
 from mpmath import mpf
 from numpy.typing import NDArray

@@ -39,8 +39,22 @@ def build_unit(preset: str, minutes: int) -> Unit:
     return Unit(f"build {preset}", minutes, ["bash", "-c", steps], {"POTL_FULL": "1"})
 
 
+def hidden_unit(name: str, preset: str, tag: str, minutes: int) -> Unit:
+    """The C++ tests with a tag that a plain run leaves out."""
+    steps = f"source scripts/env.sh && configure {preset} && "
+    steps += f"cmake --build build/{preset} --target potl_unit_tests && "
+    steps += f"build/{preset}/potl_unit_tests '{tag}'"
+    return Unit(name, minutes, ["bash", "-c", steps])
+
+
 def units() -> list[Unit]:
     found = [build_unit("asan", 15), build_unit("clang", 10)]
+    for half in ("first", "second"):
+        tag = f"[exhaustive_{half}]"
+        found.append(hidden_unit(f"elementwise, {half} half", "test", tag, 25))
+    found.append(hidden_unit("elementwise levels", "test", "[exhaustive_levels]", 20))
+    for preset in ("test", "clang"):
+        found.append(hidden_unit(f"elementwise digests, {preset}", preset, "[digests]", 10))
     for source in sorted((ROOT / "tests/fuzz").glob("*_fuzz.cpp")):
         command = ["scripts/fuzz", str(FUZZ_MINUTES * 60), source.stem]
         found.append(Unit(f"fuzz {source.stem}", FUZZ_MINUTES + 1, command))

@@ -42,7 +42,9 @@ def gemm_log64(
 ) -> list[tuple[int, float, float]]:
     """c = a @ b, rounded to `bits` bits; (index, value, window) of what is near a tie."""
 
-def apply(function: str, x: Buffer, y: Buffer, pool: ThreadPool | None = None) -> None:
+def apply(
+    function: str, x: WritableBuffer, y: WritableBuffer, pool: ThreadPool | None = None
+) -> None:
     """y = function(x) at each element, both contiguous float32: "exp", "tanh", "gelu" ..."""
 
 class Convolver:

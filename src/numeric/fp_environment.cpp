@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/numeric/fp_environment.hpp>
 
+#include <atomic>
 #include <bit>
 #include <cfloat>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #if defined(__SSE2__)
@@ -194,6 +197,32 @@ std::vector<fp_check> fp_environment() {
       safe ? nan() : "not tested: exceptions are not masked");
   add("traps", "floating-point exceptions are masked", std::move(trapping));
   return checks;
+}
+
+std::vector<fp_check> fp_environment(const numeric::executor& workers) {
+  const std::size_t threads = workers.concurrency();
+  std::vector<std::vector<fp_check>> seen(threads);
+  std::atomic<std::size_t> begun{0};
+  const auto latest = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  workers.run(threads, [&](std::size_t task) {
+    // A thread that waits here takes no second task.
+    ++begun;
+    while (begun < threads && std::chrono::steady_clock::now() < latest) std::this_thread::yield();
+    seen[task] = fp_environment();
+  });
+  std::vector<fp_check> all = std::move(seen[0]);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::size_t failing = all[i].ok ? 0 : 1;
+    for (std::size_t task = 1; task < threads; ++task) {
+      if (seen[task][i].ok) continue;
+      ++failing;
+      if (all[i].ok) all[i] = seen[task][i];
+    }
+    if (failing == 0 || threads == 1) continue;
+    all[i].cause += "; on " + std::to_string(failing) + " of " + std::to_string(threads) +
+                    " threads of the executor";
+  }
+  return all;
 }
 
 }  // namespace potl

@@ -2,6 +2,7 @@
 #include "catch.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -108,4 +109,47 @@ TEST_CASE("unmasked exceptions are seen without raising one") {
   REQUIRE_FALSE(checks.back().ok);
 }
 
+namespace {
+
+/// The one check that fails on the threads of a pool that was made in such an environment, while
+/// the calling thread is sound again.
+potl::fp_check only_failure_of_workers(unsigned set) {
+  std::unique_ptr<potl::numeric::executor> pool;
+  {
+    const with_control changed(set);
+    pool = potl::numeric::make_thread_pool(4);
+  }
+  REQUIRE(failing().empty());
+  potl::fp_check found;
+  for (const potl::fp_check& check : potl::fp_environment(*pool)) {
+    if (check.ok || !found.cause.empty()) continue;
+    found = check;
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a broken environment of worker threads is seen on each, with its cause") {
+  const struct {
+    unsigned set;
+    std::string name, cause;
+  } cases[] = {{0x8000, "underflow", "flush-to-zero is set"},
+               {0x0040, "subnormal_inputs", "denormals-are-zero is set"},
+               {0x6000, "rounding", "a rounding direction is set"}};
+  for (const auto& one : cases) {
+    const potl::fp_check check = only_failure_of_workers(one.set);
+    INFO(check.cause);
+    CHECK(check.name == one.name);
+    CHECK(check.cause.find(one.cause) != std::string::npos);
+    CHECK(check.cause.find("on 3 of 4 threads of the executor") != std::string::npos);
+  }
+}
+
 #endif
+
+TEST_CASE("sound worker threads pass") {
+  const auto pool = potl::numeric::make_thread_pool(4);
+  for (const auto& check : potl::fp_environment(*pool)) CHECK(check.ok);
+  for (const auto& check : potl::fp_environment(potl::numeric::inline_executor())) CHECK(check.ok);
+}

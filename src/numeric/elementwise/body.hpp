@@ -12,7 +12,7 @@ namespace {
 /// function(in, out) for each vector of elements; `out` arrays are written and, where `reads`,
 /// read. Elements behind the last whole vector are a vector of fewer lanes: a lane does not
 /// see its neighbours.
-template <class R, std::size_t In, std::size_t Out, class Function>
+template <class R, std::size_t In, std::size_t Out, std::size_t Steps = 1, class Function>
 POTL_INLINE void for_lanes(std::size_t count, const stream<typename R::element>* in,
                            typename R::element* const* out, bool reads, const Function& function) {
   using Real = typename R::element;
@@ -27,12 +27,17 @@ POTL_INLINE void for_lanes(std::size_t count, const stream<typename R::element>*
   }
   std::size_t i = 0;
   R values[In], results[Out];
-  for (; i + lanes <= count; i += lanes) {
-    for (std::size_t k = 0; k < In; ++k) values[k] = R::load(from[k] + i * in[k].step);
-    for (std::size_t k = 0; reads && k < Out; ++k) results[k] = R::load(out[k] + i);
+  const auto whole = [&](std::size_t at) {
+    for (std::size_t k = 0; k < In; ++k) values[k] = R::load(from[k] + at * in[k].step);
+    for (std::size_t k = 0; reads && k < Out; ++k) results[k] = R::load(out[k] + at);
     function(values, results);
-    for (std::size_t k = 0; k < Out; ++k) results[k].store(out[k] + i);
+    for (std::size_t k = 0; k < Out; ++k) results[k].store(out[k] + at);
+  };
+  if constexpr (Steps > 1) {
+    for (; i + Steps * lanes <= count; i += Steps * lanes)
+      for (std::size_t step = 0; step < Steps; ++step) whole(i + step * lanes);
   }
+  for (; i + lanes <= count; i += lanes) whole(i);
   if (i == count) return;
   const std::size_t rest = count - i;
   for (std::size_t k = 0; k < In; ++k) values[k] = R::load_first(from[k] + i * in[k].step, rest);
@@ -41,11 +46,11 @@ POTL_INLINE void for_lanes(std::size_t count, const stream<typename R::element>*
   for (std::size_t k = 0; k < Out; ++k) results[k].store_first(out[k] + i, rest);
 }
 
-template <class R, class Function>
+template <class R, std::size_t Steps = 1, class Function>
 POTL_INLINE void map(const typename R::element* x, typename R::element* y, std::size_t count,
                      const Function& function) {
   const stream<typename R::element> in[] = {{x, 1}};
-  for_lanes<R, 1, 1>(count, in, &y, false, [&](const R* a, R* b) { b[0] = function(a[0]); });
+  for_lanes<R, 1, 1, Steps>(count, in, &y, false, [&](const R* a, R* b) { b[0] = function(a[0]); });
 }
 template <class R, class Function>
 POTL_INLINE void map(stream<typename R::element> x, stream<typename R::element> y,
@@ -57,7 +62,9 @@ POTL_INLINE void map(stream<typename R::element> x, stream<typename R::element> 
 
 template <unary F, class R>
 void one_of(const typename R::element* x, typename R::element* y, std::size_t count) {
-  map<R>(x, y, count, [](R a) { return compute<F>(a); });
+  // Short functions gain from several vectors at a time.
+  constexpr std::size_t steps = is_short<F> && R::lanes > 1 && !is_double<R> ? 4 : 1;
+  map<R, steps>(x, y, count, [](R a) { return compute<F>(a); });
 }
 template <auto F, class R>
 void two_of(stream<typename R::element> x, stream<typename R::element> y, typename R::element* out,

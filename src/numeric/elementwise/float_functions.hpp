@@ -210,9 +210,14 @@ POTL_INLINE normal_parts<R> split_normal(R x) {
   const R ratio = polynomial(series, v);
   return {u, v, in_float::expm1_core(parts.r), parts.n, ratio};
 }
+/// gelu(x) is x - tail above 0, else -tail; the tail is |x| times that of the normal distribution.
+template <class R>
+POTL_INLINE R gelu_of_tail(R x, R tail) {
+  return select(less(constant<R>(0.0), x), x - tail, with_sign(tail, x));
+}
 /// The tail is exp(-u^2 / 2) g, where the table has g - min(u / 2, 1 / 4).
 template <class R>
-POTL_INLINE R gelu(R x) {
+POTL_INLINE R gelu_far(R x) {
   constexpr double series[] = {0.5,          0x1.555554p-3,  0x1.5554e8p-5,
                                0x1.11131p-7, 0x1.6d4ccep-10, 0x1.9df7a8p-13};
   const R u = smaller(constant<R>(14.5), magnitude(x));
@@ -232,7 +237,24 @@ POTL_INLINE R gelu(R x) {
   const R grown = fma(constant<R>(0.5), rest, first + curve);
   const R small = fma(g, fma(rest, grown, rest) + curve, fma(g_low, first, g_low));
   const R tail = in_float::scale(g + fma(g, first, small), n);
-  return select(less(constant<R>(0.0), x), x - tail, with_sign(tail, x));
+  return in_float::gelu_of_tail(x, tail);
+}
+/// Near 0 the normal distribution is polynomials about multiples of 1/8. Few vectors have lanes
+/// that are not, and those lanes have a form of their own.
+template <class R>
+POTL_INLINE R gelu(R x) {
+  const R near = constant<R>(3.90625), magic = constant<R>(0x1.8p+20);
+  const R a = magnitude(x);
+  const R u = smaller(near, a);
+  const R index = u + magic;
+  const R t = u - (index - magic);
+  R off = lookup(normal_table()[6], index);
+  for (int row = 5; row > 0; --row) off = fma(off, t, lookup(normal_table()[row], index));
+  const R tail = fma(u, lookup(normal_table()[0], index), u * off);
+  const R value = in_float::gelu_of_tail(x, tail);
+  const auto is_far = less(near, a);
+  if (!any(is_far)) return value;
+  return select(is_far, in_float::gelu_far(x), value);
 }
 template <class R>
 POTL_INLINE R gelu_slope(R x) {

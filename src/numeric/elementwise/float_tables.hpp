@@ -143,6 +143,61 @@ POTL_INLINE const float (&gelu_table())[8][16] {
   };
   return values;
 }
+/// Q(k / 8) and the polynomial that leads from it to Q(k / 8 + t).
+POTL_INLINE const float (&normal_table())[7][32] {
+  static constexpr float values[7][32] = {
+      {0x1p-1f,         0x1.cd116cp-2f,  0x1.9aecbap-2f,  0x1.6a527ap-2f,  0x1.3bf144p-2f,
+       0x1.105e82p-2f,  0x1.d022p-3f,    0x1.86bb5p-3f,   0x1.44ed0cp-3f,  0x1.0ad7dap-3f,
+       0x1.b0bdd2p-4f,  0x1.5a6196p-4f,  0x1.11a46ep-4f,  0x1.aaa65cp-5f,  0x1.482a24p-5f,
+       0x1.f20394p-6f,  0x1.74bcf8p-6f,  0x1.13243cp-6f,  0x1.90925p-7f,   0x1.1f85a2p-7f,
+       0x1.96f4e6p-8f,  0x1.1bee6cp-8f,  0x1.869044p-9f,  0x1.08c89p-9f,   0x1.61de2p-10f,
+       0x1.d21af4p-11f, 0x1.2e86fep-11f, 0x1.8301bep-12f, 0x1.e7dbcap-13f, 0x1.2eff8p-13f,
+       0x1.72d956p-14f, 0x1.bf3766p-15f},
+      {-0x1.ff12d8p-50f, 0x1.e00ddap-29f,  0x1.3a642cp-27f,  -0x1.fc04a6p-27f, -0x1.18f1e4p-28f,
+       0x1.63fde8p-27f,  0x1.5b952ap-29f,  -0x1.4f95cap-28f, -0x1.204fc8p-29f, 0x1.f60c44p-32f,
+       -0x1.a886c8p-29f, 0x1.ee316ap-31f,  -0x1.dac326p-30f, -0x1.7d68fcp-35f, 0x1.4006f4p-33f,
+       0x1.d8145cp-31f,  0x1.5f738ap-33f,  -0x1.02c7cap-31f, -0x1.be5b38p-32f, -0x1.b881fap-34f,
+       -0x1.058094p-33f, 0x1.d120fep-38f,  -0x1.6d1f44p-34f, 0x1.cfba72p-34f,  -0x1.9b0ba2p-36f,
+       0x1.616f52p-36f,  -0x1.ffb07ep-37f, 0x1.1b244ep-38f,  -0x1.920356p-38f, -0x1.96a62cp-40f,
+       0x1.70330ep-40f,  0x1.55711ap-41f},
+      {-0x1.988454p-2f,  -0x1.95567ap-2f, -0x1.8bf2bap-2f,  -0x1.7cc794p-2f,  -0x1.6883dp-2f,
+       -0x1.50096ep-2f,  -0x1.345d5ep-2f, -0x1.169596p-2f,  -0x1.ef8e58p-3f,  -0x1.b1ec62p-3f,
+       -0x1.7610bap-3f,  -0x1.3d7712p-3f, -0x1.094086p-3f,  -0x1.b46178p-4f,  -0x1.616454p-4f,
+       -0x1.19bfa4p-4f,  -0x1.ba4b44p-5f, -0x1.55c74p-5f,   -0x1.0402ep-5f,   -0x1.857a94p-6f,
+       -0x1.1f2f06p-6f,  -0x1.a0f22cp-7f, -0x1.29fa54p-7f,  -0x1.a34ea6p-8f,  -0x1.227214p-8f,
+       -0x1.8c2226p-9f,  -0x1.09f38ep-9f, -0x1.5f90f6p-10f, -0x1.c9897cp-11f, -0x1.251bf8p-11f,
+       -0x1.71b92ep-12f, -0x1.cb2206p-13f},
+      {0x1.ecc44ap-28f, 0x1.955678p-6f, 0x1.8bf2b4p-5f, 0x1.1d95a8p-4f,  0x1.6883cap-4f,
+       0x1.a40bc4p-4f,  0x1.ce8c04p-4f, 0x1.e785c2p-4f, 0x1.ef8e54p-4f,  0x1.e829ecp-4f,
+       0x1.d394e8p-4f,  0x1.b483b8p-4f, 0x1.8de0ccp-4f, 0x1.628f32p-4f,  0x1.3537ccp-4f,
+       0x1.0823acp-4f,  0x1.ba4b4ap-5f, 0x1.6b23b8p-5f, 0x1.24834p-5f,   0x1.ce8194p-6f,
+       0x1.66faccp-6f,  0x1.119efp-6f,  0x1.99b834p-7f, 0x1.2d6088p-7f,  0x1.b3ab1ap-8f,
+       0x1.357aa8p-8f,  0x1.b02bbap-9f, 0x1.28a244p-9f, 0x1.905838p-10f, 0x1.09a146p-10f,
+       0x1.5a9d78p-11f, 0x1.bcc8bep-12f},
+      {0x1.106422p-4f,   0x1.0a088p-4f,   0x1.eeed98p-5f,  0x1.b4324p-5f,    0x1.687fc6p-5f,
+       0x1.110d3ep-5f,   0x1.6784f8p-6f,  0x1.5c47cp-7f,   -0x1.c1b382p-18f, -0x1.335d46p-7f,
+       -0x1.1875e4p-6f,  -0x1.78ffc4p-6f, -0x1.ba04a2p-6f, -0x1.dd531ap-6f,  -0x1.e5e0bap-6f,
+       -0x1.d8791cp-6f,  -0x1.ba46aap-6f, -0x1.9080c2p-6f, -0x1.6017fp-6f,   -0x1.2d3d2ap-6f,
+       -0x1.f68d26p-7f,  -0x1.99580ep-7f, -0x1.45ec98p-7f, -0x1.fbbf7p-8f,   -0x1.8342c2p-8f,
+       -0x1.215eaap-8f,  -0x1.a7dc8p-9f,  -0x1.306bfp-9f,  -0x1.acf28ap-10f, -0x1.288b0ap-10f,
+       -0x1.9276d6p-11f, -0x1.0c2148p-11f},
+      {-0x1.e32b26p-19f, -0x1.9311c4p-8f, -0x1.8364dap-7f, -0x1.0fe55p-6f,  -0x1.4a34d6p-6f,
+       -0x1.6d1b82p-6f,  -0x1.776da2p-6f, -0x1.6ae5ecp-6f, -0x1.4a2a2cp-6f, -0x1.1a1b84p-6f,
+       -0x1.c01998p-7f,  -0x1.42ce9cp-7f, -0x1.8e6298p-8f, -0x1.541aap-9f,  0x1.941abp-12f,
+       0x1.6a260cp-9f,   0x1.2654c8p-8f,  0x1.6e80e4p-8f,  0x1.91d91cp-8f,  0x1.96dd5ap-8f,
+       0x1.84ae3p-8f,    0x1.62ba5ap-8f,  0x1.378ca2p-8f,  0x1.087abap-8f,  0x1.b3c08cp-9f,
+       0x1.5d19a2p-9f,   0x1.107feap-9f,  0x1.9f199p-10f,  0x1.34da5ep-10f, 0x1.c162bcp-11f,
+       0x1.3feddap-11f,  0x1.bdfe2cp-12f},
+      {-0x1.916698p-7f,  -0x1.6a1f9p-7f,   -0x1.1034d4p-7f,  -0x1.01ff3ap-8f,  -0x1.13eca2p-8f,
+       -0x1.630d18p-9f,  0x1.927836p-9f,   0x1.06ce28p-9f,   0x1.6114c8p-8f,   0x1.5aa1dep-8f,
+       0x1.42b594p-8f,   0x1.9a7034p-8f,   0x1.4acfc8p-8f,   0x1.6e2898p-8f,   0x1.fa6116p-9f,
+       0x1.68f4bep-9f,   0x1.09541p-9f,    0x1.15eb3p-10f,   0x1.a829b2p-12f,  -0x1.79767p-13f,
+       -0x1.9d38eap-11f, -0x1.003332p-10f, -0x1.15fcb2p-10f, -0x1.34aa94p-10f, -0x1.225b36p-10f,
+       -0x1.010296p-10f, -0x1.c4c868p-11f, -0x1.753e14p-11f, -0x1.2d202cp-11f, -0x1.d9558p-12f,
+       -0x1.64e316p-12f, -0x1.078a66p-12f},
+  };
+  return values;
+}
 
 }  // namespace in_float
 }  // namespace

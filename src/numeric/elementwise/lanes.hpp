@@ -169,10 +169,11 @@ POTL_INLINE single<E> shift_right(single<E> a) {
   using word = typename single<E>::word;
   return single<E>::bits(static_cast<word>(a.to_bits() >> Count));
 }
-/// The table's element at the lowest four bits of the index.
-template <class E>
-POTL_INLINE single<E> lookup(const E (&table)[16], single<E> index) {
-  return single<E>(table[index.to_bits() & 15]);
+/// The table's element at the lowest bits of the index.
+template <class E, std::size_t Count>
+POTL_INLINE single<E> lookup(const E (&table)[Count], single<E> index) {
+  static_assert(Count == 16 || Count == 32);
+  return single<E>(table[index.to_bits() & (Count - 1)]);
 }
 
 // For every form of lanes.

@@ -145,12 +145,19 @@ POTL_LANES(f32x8, mask_of_8, ps, epi32)
 POTL_LANES(f64x4, mask_of_4, pd, epi64)
 #undef POTL_LANES
 
-POTL_INLINE f32x8 lookup(const float (&table)[16], f32x8 index) {
-  const __m256i lanes = index.integers();
-  const __m256 below = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), lanes);
-  const __m256 above = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), lanes);
-  const __m256 is_above = _mm256_castsi256_ps(_mm256_slli_epi32(lanes, 28));
+POTL_INLINE f32x8 lookup_half(const float* table, __m256i index) {
+  const __m256 below = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), index);
+  const __m256 above = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), index);
+  const __m256 is_above = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));
   return f32x8(_mm256_blendv_ps(below, above, is_above));
+}
+POTL_INLINE f32x8 lookup(const float (&table)[16], f32x8 index) {
+  return lookup_half(table, index.integers());
+}
+POTL_INLINE f32x8 lookup(const float (&table)[32], f32x8 index) {
+  const __m256 is_above = _mm256_castsi256_ps(_mm256_slli_epi32(index.integers(), 27));
+  return f32x8(_mm256_blendv_ps(lookup_half(table, index.integers()).v,
+                                lookup_half(table + 16, index.integers()).v, is_above));
 }
 
 }  // namespace

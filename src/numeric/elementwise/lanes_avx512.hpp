@@ -140,6 +140,11 @@ POTL_INLINE f32x16 lookup(const float (&table)[16], f32x16 index) {
   return f32x16(_mm512_permutexvar_ps(index.integers(), _mm512_loadu_ps(table)));
 }
 
+POTL_INLINE f32x16 lookup(const float (&table)[32], f32x16 index) {
+  return f32x16(_mm512_permutex2var_ps(_mm512_loadu_ps(table), index.integers(),
+                                       _mm512_loadu_ps(table + 16)));
+}
+
 // Shorter than the general forms; the results are the same.
 
 /// Every class of number gives itself, NaN the other operand.
