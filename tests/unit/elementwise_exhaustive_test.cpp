@@ -193,7 +193,8 @@ std::uint64_t results_digest(unary function, std::size_t step, const executor& w
 TEST_CASE("every 64th block of float32 results has the recorded bits at every level",
           "[.][digests]") {
   const auto workers = make_thread_pool(2);
-  for (const auto& [function, recorded] : elementwise_digests) {
+  for (const auto& row : elementwise_digests) {
+    const unary function = row.first;
     at_each_level([&](isa level) {
       if (level == isa::vnni) return;  // the kernels are those of AVX-512
       const std::uint64_t found = results_digest(function, 64, *workers);
@@ -201,7 +202,7 @@ TEST_CASE("every 64th block of float32 results has the recorded bits at every le
       std::snprintf(line, sizeof line, "{unary::%s, 0x%016llxU},", to_string(function),
                     static_cast<unsigned long long>(found));
       INFO(line << " at " << to_string(level));
-      CHECK(found == recorded);
+      CHECK(found == row.second);
     });
   }
 }
@@ -209,7 +210,8 @@ TEST_CASE("every 64th block of float32 results has the recorded bits at every le
 TEST_CASE("every float32 result has the same bits with AVX2 and AVX-512",
           "[.][exhaustive_levels]") {
   const auto workers = make_thread_pool(2);
-  for (const auto& [function, recorded] : elementwise_digests) {
+  for (const auto& row : elementwise_digests) {
+    const unary function = row.first;
     std::vector<std::uint64_t> found;
     at_each_level([&](isa level) {
       if (level == isa::avx2 || level == isa::avx512)
