@@ -166,31 +166,33 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     arguments = parser.parse_args()
     results = []
-    for threads in arguments.threads:
-        torch.set_num_threads(threads)
-        for network, layers in NETWORKS.items():
+    for network, layers in NETWORKS.items():
+        means, worst = {}, []
+        for threads in arguments.threads:
+            torch.set_num_threads(threads)
             ratios = {
-                f"{layer.name} {direction}": ratio
+                f"{layer.name} {direction}": ratio.value
                 for layer in layers
                 if arguments.layers in layer.name
                 for direction, ratio in compare(layer, threads).items()
             }
-            if not ratios:
-                continue
-            worst = min(ratios, key=lambda name: ratios[name].value)
-            mean = math.exp(math.fsum(math.log(one.value) for one in ratios.values()) / len(ratios))
-            name, batch = f"conv.ord32.{network}", f"batch {layers[0].batch}"
-            against = f"torch.conv2d fp32 (oneDNN), {threads} thread(s), {batch}"
-            results += [
-                measuring.result(f"{name}.{threads}t", mean, "ratio", against, at_least=0.95),
-                measuring.result(
-                    f"{name}.worst.{threads}t",
-                    ratios[worst].value,
-                    "ratio",
-                    f"{against}: {worst}",
-                    at_least=0.8,
-                ),
-            ]
+            if ratios:
+                logarithms = math.fsum(math.log(ratio) for ratio in ratios.values())
+                means[threads] = math.exp(logarithms / len(ratios))
+                worst += [(ratio, f"{threads}t {name}") for name, ratio in ratios.items()]
+        if not means:
+            continue
+        # The lower of both numbers of threads.
+        name = f"conv.ord32.{network}"
+        against = f"torch.conv2d fp32 (oneDNN), batch {layers[0].batch}"
+        each = ", ".join(f"{threads}t {mean:.3f}" for threads, mean in means.items())
+        lowest, where = min(worst)
+        results += [
+            measuring.result(
+                name, min(means.values()), "ratio", f"{against} ({each})", at_least=0.95
+            ),
+            measuring.result(f"{name}.worst", lowest, "ratio", f"{against}: {where}", at_least=0.8),
+        ]
     print(f"load averages {os.getloadavg()}")
     if arguments.layers:
         for entry in results:

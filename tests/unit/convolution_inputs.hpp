@@ -17,8 +17,11 @@ namespace convolutions {
 using potl::numeric::convolution;
 
 enum class inputs { random, huge_range, hostile };
+/// `exact`: of operations that every library and compiler does alike, for digests.
+enum class draws { normal, exact };
 
-inline std::vector<float> numbers(std::int64_t count, inputs kind, std::mt19937& generator) {
+inline std::vector<float> numbers(std::int64_t count, inputs kind, std::mt19937& generator,
+                                  draws from = draws::normal) {
   std::normal_distribution<float> normal;
   const float specials[] = {0.0F,
                             -0.0F,
@@ -34,7 +37,13 @@ inline std::vector<float> numbers(std::int64_t count, inputs kind, std::mt19937&
                             std::numeric_limits<float>::quiet_NaN()};
   std::vector<float> all(static_cast<std::size_t>(count));
   for (float& value : all) {
-    value = normal(generator);
+    if (from == draws::normal) {
+      value = normal(generator);
+    } else {
+      const auto first = static_cast<float>(generator() >> 8);
+      const auto second = static_cast<float>(generator() >> 8);
+      value = (first - second) * 0x1p-23F / static_cast<float>(1 + generator() % 16);
+    }
     if (kind == inputs::huge_range)
       value = std::ldexp(value, static_cast<int>(generator() % 200) - 100);
     if (kind == inputs::hostile && generator() % 8 == 0) {
@@ -48,6 +57,34 @@ inline std::vector<float> numbers(std::int64_t count, inputs kind, std::mt19937&
 
 inline std::int64_t size_of(const std::array<std::int64_t, 3>& sizes) {
   return sizes[0] * sizes[1] * sizes[2];
+}
+
+// With no more multiplications in its forward pass.
+inline convolution random_geometry(std::mt19937& generator, std::int64_t most_multiplications) {
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(generator() % static_cast<unsigned>(high - low + 1));
+  };
+  for (;;) {
+    convolution g;
+    g.batch = pick(1, 3);
+    g.groups = pick(0, 2) == 0 ? pick(1, 5) : 1;
+    g.in_channels = g.groups * pick(1, g.groups == 1 ? 40 : 4);
+    g.out_channels = g.groups * pick(1, g.groups == 1 ? 40 : 4);
+    const auto dimensions = pick(1, 3);
+    std::int64_t work = g.batch * g.out_channels * (g.in_channels / g.groups);
+    for (auto axis = static_cast<std::size_t>(3 - dimensions); axis < 3; ++axis) {
+      const std::int64_t widths[] = {8, 16, 32, pick(1, 40)};
+      g.input[axis] = widths[pick(0, 3)];
+      g.kernel[axis] = pick(1, 4);
+      g.stride[axis] = pick(1, 3);
+      g.padding[axis] = pick(0, 3);
+      g.dilation[axis] = pick(1, 2);
+      work *= g.kernel[axis] * g.input[axis];
+      if (g.input[axis] + 2 * g.padding[axis] <= g.dilation[axis] * (g.kernel[axis] - 1)) work = -1;
+      if (work < 0) break;
+    }
+    if (work > 0 && work <= most_multiplications) return g;
+  }
 }
 
 inline std::string text(const convolution& g) {
@@ -68,11 +105,11 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
 }
 
 struct operands {
-  operands(const convolution& g, inputs kind, std::mt19937& generator)
-      : x(numbers(g.batch * g.in_channels * size_of(g.input), kind, generator)),
-        w(numbers(g.out_channels * (g.in_channels / g.groups) * size_of(g.kernel), kind,
-                  generator)),
-        dy(numbers(g.batch * g.out_channels * size_of(g.output()), kind, generator)) {}
+  operands(const convolution& g, inputs kind, std::mt19937& generator, draws from = draws::normal)
+      : x(numbers(g.batch * g.in_channels * size_of(g.input), kind, generator, from)),
+        w(numbers(g.out_channels * (g.in_channels / g.groups) * size_of(g.kernel), kind, generator,
+                  from)),
+        dy(numbers(g.batch * g.out_channels * size_of(g.output()), kind, generator, from)) {}
   std::vector<float> x, w, dy;
 };
 

@@ -48,33 +48,6 @@ void check(const convolution& g, inputs kind, std::mt19937& generator, const exe
   check(arithmetic::ord32, g, kind, generator, threads, {isa::portable, isa::avx2, isa::avx512});
 }
 
-convolution random_geometry(std::mt19937& generator, std::int64_t most_multiplications) {
-  const auto pick = [&](std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(generator() % static_cast<unsigned>(high - low + 1));
-  };
-  for (;;) {
-    convolution g;
-    g.batch = pick(1, 3);
-    g.groups = pick(0, 2) == 0 ? pick(1, 5) : 1;
-    g.in_channels = g.groups * pick(1, g.groups == 1 ? 40 : 4);
-    g.out_channels = g.groups * pick(1, g.groups == 1 ? 40 : 4);
-    const auto dimensions = pick(1, 3);
-    std::int64_t work = g.batch * g.out_channels * (g.in_channels / g.groups);
-    for (auto axis = static_cast<std::size_t>(3 - dimensions); axis < 3; ++axis) {
-      const std::int64_t widths[] = {8, 16, 32, pick(1, 40)};
-      g.input[axis] = widths[pick(0, 3)];
-      g.kernel[axis] = pick(1, 4);
-      g.stride[axis] = pick(1, 3);
-      g.padding[axis] = pick(0, 3);
-      g.dilation[axis] = pick(1, 2);
-      work *= g.kernel[axis] * g.input[axis];
-      if (g.input[axis] + 2 * g.padding[axis] <= g.dilation[axis] * (g.kernel[axis] - 1)) work = -1;
-      if (work < 0) break;
-    }
-    if (work > 0 && work <= most_multiplications) return g;
-  }
-}
-
 }  // namespace
 
 TEST_CASE("sampled convolutions have the bits of the definition", "[convolution]") {
