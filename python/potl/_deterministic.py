@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +28,14 @@ _REINSTALL = (
 )
 
 
+def _folder() -> Path:
+    """Where the compiled operators are: in an editable installation not beside the sources."""
+    found = importlib.util.find_spec("._torch", __package__)
+    if found is None or found.origin is None:
+        raise FileNotFoundError("potl._torch")
+    return Path(found.origin).parent
+
+
 @functools.cache
 def module() -> ModuleType:
     """`potl._torch`, once it is known to fit the torch that is installed.
@@ -37,7 +45,7 @@ def module() -> ModuleType:
             whose classes may be laid out otherwise.
     """
     try:
-        built = (Path(__file__).parent / "_torch.version").read_text().strip()
+        built = (_folder() / "_torch.version").read_text().strip()
     except OSError:
         raise UnsupportedError(
             "potl was built where there was no torch: it has no reproducible operators", _REINSTALL

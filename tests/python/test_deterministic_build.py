@@ -19,7 +19,7 @@ MINOR = ".".join(torch.__version__.split("+")[0].split(".")[:2])
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder in which `_deterministic` looks for the version that was built against."""
-    monkeypatch.setattr(_deterministic, "__file__", str(tmp_path / "_deterministic.py"))
+    monkeypatch.setattr(_deterministic, "_folder", lambda: tmp_path)
     _deterministic.module.cache_clear()
     yield tmp_path
     _deterministic.module.cache_clear()
