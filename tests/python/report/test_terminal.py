@@ -74,6 +74,8 @@ FACTS: dict[str, Any] = {
     "telemetry_bytes": 100,
     "closed": False,
     "committed": False,
+    "rounding_logs": 580,
+    "rounding_bytes": 58_000,
     "resumes": [{"from_step": 20, "last_step": 27}],
     "gaps": [{"first_step": 40, "last_step": 80}],
     "unused": [],
@@ -90,6 +92,7 @@ def inspected(**changes: Any) -> str:
 def test_a_run_is_shown_with_its_steps_resumes_and_gaps() -> None:
     text = inspected()
     assert "580 of 600 agreed, 7 done again after resumes, trained in 14.2 s" in text
+    assert "580 logs, " in text and " a step" in text
     assert "went on from step 20, 7 steps done again" in text
     assert "no checkpoint is stored within steps 40\u201380" in text
     assert "none seen" in text
