@@ -178,7 +178,13 @@ def test_a_signal_in_the_middle_of_a_replay_ends_the_process_with_130(story: Pat
     command = [sys.executable, "-m", "potl", *shlex.split(VERIFY)]
     environment = {**os.environ, "STORY_FAILS": "wait"}
     with subprocess.Popen(
-        command, cwd=story, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command,
+        cwd=story,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # What a shell starts in the background ignores the signal, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
