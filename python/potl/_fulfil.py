@@ -150,9 +150,12 @@ class Replayer:
             differing = self._first_difference(recorded_start, request, deadline)
             answer["first_differing_step"] = differing
             if differing is not None and not superseded and self._session.is_reproducible:
-                answer["first_differing_operator"] = self._operator(
-                    recorded_start, start, differing, deadline
-                )
+                # Naming it is a courtesy: its failure must not cost the measurement.
+                try:
+                    named = self._operator(recorded_start, start, differing, deadline)
+                except Exception as error:
+                    named = f"unknown: {describe(error)}"
+                answer["first_differing_operator"] = named
             answer |= self._noise(request, recorded_start, replayed, deadline)
             answer["noise_seconds"] = time.perf_counter() - begin
         else:
@@ -281,7 +284,8 @@ class Replayer:
         else:
             self._restore(state, start)
         [(_, _, batch)] = self._session.batches(step, step)
-        own = trace_step(self._session, step, batch)
+        self._expect_log(step)
+        own = trace_step(self._session, step, batch, rounding=self._auditor)
         if own.before != theirs.before:
             return "unknown: the prover's trace starts from another state"
         found = own.first_difference(theirs)

@@ -27,6 +27,7 @@ from ._errors import MalformedError, UsageError
 
 if TYPE_CHECKING:
     from ._job import Job
+    from ._rounded_steps import Rounding
     from ._run import Run
     from ._session import Session
     from ._task import Task
@@ -91,6 +92,8 @@ class OperatorTrace:
             MalformedError: There is one that is not a trace of that step.
         """
         path = _path(Path(run), step)
+        if path.exists() and not path.is_file():  # opening a pipe would wait for ever
+            raise MalformedError(f"{path.name} is not a file")
         try:
             with path.open("rb") as file:
                 data = file.read(_MAX_BYTES + 1)
@@ -150,11 +153,13 @@ def trace(
     raise AssertionError("the schedule ended early")
 
 
-def trace_step(session: Session, step: int, batch: Any) -> OperatorTrace:
-    """Runs a step from the session's present state and traces it."""
+def trace_step(
+    session: Session, step: int, batch: Any, *, rounding: Rounding | None = None
+) -> OperatorTrace:
+    """Runs a step from the session's present state, following a rounding log, and traces it."""
     before = session.capture().digest()
     with _Tracer() as tracer:
-        session.run_step(step, batch)
+        session.run_step(step, batch, rounding=rounding)
     return OperatorTrace(step, before, tuple(tracer.rows))
 
 

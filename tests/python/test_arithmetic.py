@@ -128,14 +128,20 @@ def test_a_difference_names_the_first_step_and_the_first_operator(tmp_path: Path
     assert any("the other side calls aten._local_scalar_dense" in reason for reason in reasons)
 
 
-def test_a_trace_that_is_not_one_is_named_and_changes_nothing(tmp_path: Path) -> None:
+def leave_text(path: Path) -> None:
+    path.write_text('{"format":"other"}')
+
+
+# Whatever a prover leaves as a trace costs neither the verdict nor the verifier's time.
+@pytest.mark.parametrize("leave", [leave_text, os.mkfifo, os.mkdir])
+def test_a_trace_that_is_not_one_is_named_and_changes_nothing(tmp_path: Path, leave: Any) -> None:
     Drifting.broken = True
     try:
         job, run, commitment = recorded(tmp_path, build_drifting)
     finally:
         Drifting.broken = False
     (run.path / "traces").mkdir()
-    (run.path / "traces" / "step-9.json").write_text('{"format":"other"}')
+    leave(run.path / "traces" / "step-9.json")
     report = verified(job, run, commitment, build_drifting)
     assert report.verdict == "rejected"
     assert any("unknown: " in finding.reason for finding in report.findings)

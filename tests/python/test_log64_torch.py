@@ -35,7 +35,7 @@ def network(kind: str) -> nn.Module:
     if kind == "mountains":
         return nn.Sequential(Mountains(), nn.Linear(64, 32), nn.GELU(), nn.Linear(32, 10))
     if kind == "mlp":
-        return nn.Sequential(nn.Flatten(), nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 10))
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 768), nn.GELU(), nn.Linear(768, 10))
     return nn.Sequential(
         nn.Conv2d(1, 12, 3, padding=1),
         nn.ReLU(),
@@ -96,8 +96,8 @@ def test_trainer_and_auditor_agree_over_steps(kind: str, bits: int) -> None:
     for order in (0, 3, 17):
         _, _, logs = audited(kind, bits, order)
         assert all(log.values > 1000 for log in logs)
-        # On coarser grids, and in sums as short as the MLP's, few values are near a tie.
-        assert bits < 32 or kind == "mlp" or sum(log.entries for log in logs) > 0
+        # On coarser grids few values are near a tie.
+        assert bits < 32 or sum(log.entries for log in logs) > 0
 
 
 def test_without_a_log_the_sides_part() -> None:
