@@ -62,6 +62,10 @@ inline py::bytes to_bytes(bytes_view bytes) {
   return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
+/// None, bool, int, float, str, list, tuple and dict as JSON. TypeError for anything else, usage
+/// when it is nested too deeply.
+json_value to_json(py::handle object, std::size_t depth = 0);
+
 /// A parsed document as dict, list, str, int, float, bool, None.
 py::object to_python(const json_value& value);
 

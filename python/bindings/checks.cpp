@@ -30,7 +30,7 @@ py::list rows_of(const std::vector<checks::field_info>& rows) {
     py::dict one;
     one["name"] = row.name;
     one["type"] = row.type;
-    one["default"] = object_of(row.value);
+    one["default"] = to_python(row.value);
     one["low"] = row.low;
     one["high"] = row.high;
     one["choices"] = row.choices;
@@ -55,7 +55,7 @@ void append_all(py::list& out, const Requests& requests) {
 
 py::list plan_check(const std::string& name, const transcript::evidence& evidence,
                     const py::dict& options, const py::object& nonce) {
-  const json_value given = json_of(options);
+  const json_value given = to_json(options);
   const digest drawn = to_digest(nonce);
   const run_view run = checks::view_of(evidence);
   py::list out;
@@ -83,7 +83,7 @@ py::list plan_check(const std::string& name, const transcript::evidence& evidenc
 py::list judge_check(const std::string& name, const transcript::evidence& evidence,
                      const py::dict& options, const py::object& nonce,
                      const py::iterable& measured) {
-  const json_value given = json_of(options);
+  const json_value given = to_json(options);
   const digest drawn = to_digest(nonce);
   const measurements all = measurements_of(measured);
   const run_view run = checks::view_of(evidence);
@@ -108,8 +108,8 @@ py::list judge_check(const std::string& name, const transcript::evidence& eviden
 
 py::bytes conclude(const transcript::evidence* evidence, const py::iterable& findings,
                    const py::dict& wanted, const py::dict& context) {
-  const policy strength = policy::parse(json_of(wanted)).value();
-  const report_context known = report_context::parse(json_of(context)).value();
+  const policy strength = policy::parse(to_json(wanted)).value();
+  const report_context known = report_context::parse(to_json(context)).value();
   std::optional<run_view> run;
   if (evidence != nullptr) run = checks::view_of(*evidence);
   const json_value report =

@@ -25,8 +25,6 @@ std::string text_of(py::handle object) {
   return {text, static_cast<std::size_t>(size)};
 }
 
-json_value to_json(py::handle object, std::size_t depth);
-
 json_value to_json_object(py::handle object, std::size_t depth) {
   json_value::object members;
   for (const auto& [name, value] : py::reinterpret_borrow<py::dict>(object)) {
@@ -36,33 +34,10 @@ json_value to_json_object(py::handle object, std::size_t depth) {
   return json_value::from_members(std::move(members)).value();
 }
 
-json_value to_json(py::handle object, std::size_t depth) {
-  if (depth > max_depth)
-    throw exception(error{errc::usage, "nested too deeply for JSON", "does it contain itself?"});
-  PyObject* raw = object.ptr();
-  if (object.is_none()) return {};
-  if (PyBool_Check(raw)) return raw == Py_True;
-  if (PyLong_Check(raw)) {
-    int overflow = 0;
-    const long long value = PyLong_AsLongLongAndOverflow(raw, &overflow);
-    if (value == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
-    return overflow == 0 ? json_value(value) : json_value(overflow < 0 ? INT64_MIN : INT64_MAX);
-  }
-  if (PyFloat_Check(raw)) return PyFloat_AS_DOUBLE(raw);
-  if (PyUnicode_Check(raw)) return text_of(object);
-  if (PyDict_Check(raw)) return to_json_object(object, depth);
-  if (PyList_Check(raw) || PyTuple_Check(raw)) {
-    json_value::array elements;
-    for (py::handle element : object) elements.push_back(to_json(element, depth + 1));
-    return elements;
-  }
-  throw py::type_error(std::string("JSON has no ") + Py_TYPE(raw)->tp_name);
-}
-
 void bind_json(py::module_& module) {
   module.def(
       "canonical_json",
-      [](py::handle object) { return to_bytes(as_bytes_view(canonical_json(to_json(object, 0)))); },
+      [](py::handle object) { return to_bytes(as_bytes_view(canonical_json(to_json(object)))); },
       py::arg("obj"));
   module.def(
       "parse_json",
@@ -184,6 +159,29 @@ void write_file(const std::string& path, const std::vector<tensor_argument>& ten
 }
 
 }  // namespace
+
+json_value to_json(py::handle object, std::size_t depth) {
+  if (depth > max_depth)
+    throw exception(error{errc::usage, "nested too deeply for JSON", "does it contain itself?"});
+  PyObject* raw = object.ptr();
+  if (object.is_none()) return {};
+  if (PyBool_Check(raw)) return raw == Py_True;
+  if (PyLong_Check(raw)) {
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(raw, &overflow);
+    if (value == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    return overflow == 0 ? json_value(value) : json_value(overflow < 0 ? INT64_MIN : INT64_MAX);
+  }
+  if (PyFloat_Check(raw)) return PyFloat_AS_DOUBLE(raw);
+  if (PyUnicode_Check(raw)) return text_of(object);
+  if (PyDict_Check(raw)) return to_json_object(object, depth);
+  if (PyList_Check(raw) || PyTuple_Check(raw)) {
+    json_value::array elements;
+    for (py::handle element : object) elements.push_back(to_json(element, depth + 1));
+    return elements;
+  }
+  throw py::type_error(std::string("JSON has no ") + Py_TYPE(raw)->tp_name);
+}
 
 py::object to_python(const json_value& value) {
   switch (value.type()) {

@@ -114,49 +114,6 @@ checks::segment_measurement segment_of(const py::dict& from, const py::dict& req
 
 }  // namespace
 
-json_value json_of(py::handle value, int depth) {
-  if (depth > 64) throw py::type_error("nested too deeply");
-  if (value.is_none()) return nullptr;
-  if (py::isinstance<py::bool_>(value)) return py::cast<bool>(value);
-  if (py::isinstance<py::int_>(value)) return py::cast<std::int64_t>(value);
-  if (py::isinstance<py::float_>(value)) return py::cast<double>(value);
-  if (py::isinstance<py::str>(value)) return py::cast<std::string>(value);
-  if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
-    json_value::array out;
-    for (const py::handle item : value) out.push_back(json_of(item, depth + 1));
-    return out;
-  }
-  if (py::isinstance<py::dict>(value)) {
-    json_value out = json_value::of({});
-    for (const auto& [key, item] : py::reinterpret_borrow<py::dict>(value)) {
-      out.set(py::cast<std::string>(key), json_of(item, depth + 1));
-    }
-    return out;
-  }
-  throw py::type_error("not a JSON value: " + py::cast<std::string>(py::repr(value)));
-}
-
-py::object object_of(const json_value& value) {
-  switch (value.type()) {
-    case json_value::kind::null: return py::none();
-    case json_value::kind::boolean: return py::bool_(*value.if_boolean());
-    case json_value::kind::integer: return py::int_(*value.if_integer());
-    case json_value::kind::number: return py::float_(*value.if_number());
-    case json_value::kind::string: return py::str(*value.if_string());
-    case json_value::kind::array: {
-      py::list out;
-      for (const json_value& item : *value.if_array()) out.append(object_of(item));
-      return out;
-    }
-    case json_value::kind::object: break;
-  }
-  py::dict out;
-  for (const json_member& member : *value.if_object()) {
-    out[py::str(member.name)] = object_of(member.value);
-  }
-  return out;
-}
-
 finding finding_of(const py::dict& from) {
   finding out;
   read(from, "check", out.check);

@@ -13,10 +13,6 @@
 
 namespace potl::python {
 
-/// None, bool, int, float, str, list, tuple and dict as JSON; TypeError otherwise.
-json_value json_of(py::handle value, int depth = 0);
-py::object object_of(const json_value& value);
-
 finding finding_of(const py::dict& from);
 std::vector<finding> findings_of(const py::iterable& list);
 

@@ -8,6 +8,8 @@
 
 #include <potl/numeric/finite.hpp>
 
+#include "state_walk.hpp"
+
 namespace potl::checks {
 namespace {
 
@@ -40,32 +42,6 @@ const section* section_of(std::string_view path) {
     if (inside) return &one;
   }
   return nullptr;
-}
-
-template <class Kind>
-const Kind* as(const state_value* value) {
-  return value == nullptr ? nullptr : std::get_if<Kind>(&value->content);
-}
-
-const state_value* item(const state_list* list, std::size_t i) {
-  return list != nullptr && i < list->size() ? &(*list)[i] : nullptr;
-}
-
-const state_value* item(const state_map* map, const state_key& key) {
-  if (map == nullptr) return nullptr;
-  const auto at = std::lower_bound(
-      map->begin(), map->end(), key,
-      [](const auto& member, const state_key& wanted) { return member.first < wanted; });
-  return at != map->end() && at->first == key ? &at->second : nullptr;
-}
-
-std::string child(const std::string& path, const std::string& name) {
-  return path.empty() ? name : path + "/" + name;
-}
-
-std::string key_text(const state_key& key) {
-  if (const auto* number = std::get_if<std::int64_t>(&key)) return std::to_string(*number);
-  return std::get<std::string>(key);
 }
 
 std::string look(const state_value& value, const state_value* before, const std::string& path);

@@ -11,6 +11,8 @@
 
 #include <potl/numeric/distance.hpp>
 
+#include "state_walk.hpp"
+
 namespace potl::checks {
 namespace {
 
@@ -53,28 +55,6 @@ struct group_sums {
   std::vector<tensor_sums> tensors;
   bool structure_equal = true;
 };
-
-const state_value* item(const state_list* list, std::size_t i) {
-  return list != nullptr && i < list->size() ? &(*list)[i] : nullptr;
-}
-
-const state_value* item(const state_map* map, const state_key& key) {
-  if (map == nullptr) return nullptr;
-  const auto at = std::lower_bound(
-      map->begin(), map->end(), key,
-      [](const auto& member, const state_key& wanted) { return member.first < wanted; });
-  return at != map->end() && at->first == key ? &at->second : nullptr;
-}
-
-std::string key_text(const state_key& key) {
-  if (const auto* number = std::get_if<std::int64_t>(&key)) return std::to_string(*number);
-  return std::get<std::string>(key);
-}
-
-template <class Kind>
-const Kind* as(const state_value* value) {
-  return value == nullptr ? nullptr : std::get_if<Kind>(&value->content);
-}
 
 class walker {
  public:

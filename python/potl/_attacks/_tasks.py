@@ -35,17 +35,22 @@ def perceptron(*, norm: bool = False) -> nn.Sequential:
     return nn.Sequential(*layers, nn.ReLU(), nn.Linear(32, 10))
 
 
-def plain() -> Task:
-    """SGD without momentum: the optimizer has no state."""
-    model = perceptron()
+def _classifier(model: nn.Module, optimizer: torch.optim.Optimizer) -> Task:
+    """Six epochs on the small digits."""
     return Task(
         model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
+        optimizer=optimizer,
         dataset=digits(SMALL),
         loss=F.cross_entropy,
         batch_size=32,
         epochs=6,
     )
+
+
+def plain() -> Task:
+    """SGD without momentum: the optimizer has no state."""
+    model = perceptron()
+    return _classifier(model, torch.optim.SGD(model.parameters(), lr=0.05))
 
 
 def crawling() -> Task:
@@ -58,27 +63,13 @@ def crawling() -> Task:
 def momentum() -> Task:
     """SGD with momentum and batch norm: optimizer state and buffers."""
     model = perceptron(norm=True)
-    return Task(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9),
-        dataset=digits(SMALL),
-        loss=F.cross_entropy,
-        batch_size=32,
-        epochs=6,
-    )
+    return _classifier(model, torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9))
 
 
 def adam() -> Task:
     """Adam: two moments and a counter per parameter."""
     model = perceptron()
-    return Task(
-        model=model,
-        optimizer=torch.optim.Adam(model.parameters(), lr=2e-3),
-        dataset=digits(SMALL),
-        loss=F.cross_entropy,
-        batch_size=32,
-        epochs=6,
-    )
+    return _classifier(model, torch.optim.Adam(model.parameters(), lr=2e-3))
 
 
 def convolutional() -> nn.Sequential:
@@ -123,14 +114,7 @@ class WithSpare(nn.Module):
 def spare() -> Task:
     """Plain SGD, with a parameter that never gets a gradient."""
     model = WithSpare()
-    return Task(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
-        dataset=digits(SMALL),
-        loss=F.cross_entropy,
-        batch_size=32,
-        epochs=6,
-    )
+    return _classifier(model, torch.optim.SGD(model.parameters(), lr=0.05))
 
 
 def normed() -> Task:
@@ -138,11 +122,4 @@ def normed() -> Task:
     model = nn.Sequential(
         nn.Linear(64, 32, bias=False), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 10)
     )
-    return Task(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
-        dataset=digits(SMALL),
-        loss=F.cross_entropy,
-        batch_size=32,
-        epochs=6,
-    )
+    return _classifier(model, torch.optim.SGD(model.parameters(), lr=0.05))

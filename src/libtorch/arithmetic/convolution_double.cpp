@@ -61,15 +61,19 @@ Tensor five(const Tensor& x, std::int64_t channels, const three& spatial) {
   return x.reshape({x.size(0), channels, spatial[0], spatial[1], spatial[2]});
 }
 
+/// x with its padding, [n, c, d, h, w].
+Tensor padded_input(const numeric::convolution& shape, const Tensor& x) {
+  three canvas{};
+  for (std::size_t i = 0; i < 3; ++i) canvas[i] = shape.input[i] + 2 * shape.padding[i];
+  return on_canvas(five(x, shape.in_channels, shape.input), canvas, {1, 1, 1}, shape.padding);
+}
+
 }  // namespace
 
 Tensor double_convolution(const numeric::convolution& shape, const Tensor& x, const Tensor& w,
                           at::IntArrayRef sizes) {
   const three places = shape.output();
-  three canvas{};
-  for (std::size_t i = 0; i < 3; ++i) canvas[i] = shape.input[i] + 2 * shape.padding[i];
-  const Tensor padded =
-      on_canvas(five(x, shape.in_channels, shape.input), canvas, {1, 1, 1}, shape.padding);
+  const Tensor padded = padded_input(shape, x);
   const std::int64_t inputs = shape.in_channels / shape.groups;
   const std::int64_t outputs = shape.out_channels / shape.groups;
   const std::int64_t terms = inputs * volume(shape.kernel);
@@ -118,10 +122,7 @@ Tensor double_input_gradient(const numeric::convolution& shape, const Tensor& dy
 Tensor double_weight_gradient(const numeric::convolution& shape, const Tensor& x, const Tensor& dy,
                               at::IntArrayRef sizes) {
   const three places = shape.output();
-  three canvas{};
-  for (std::size_t i = 0; i < 3; ++i) canvas[i] = shape.input[i] + 2 * shape.padding[i];
-  const Tensor padded =
-      on_canvas(five(x, shape.in_channels, shape.input), canvas, {1, 1, 1}, shape.padding);
+  const Tensor padded = padded_input(shape, x);
   const std::int64_t inputs = shape.in_channels / shape.groups;
   const std::int64_t outputs = shape.out_channels / shape.groups;
   const std::int64_t terms = shape.batch * volume(places);

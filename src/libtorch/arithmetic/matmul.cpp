@@ -22,6 +22,26 @@ using at::Scalar;
 using at::Tensor;
 using keys_t = c10::DispatchKeySet;
 
+/// `out=` forms of a function.
+template <Tensor (*function)(keys_t, const Tensor&, const Tensor&)>
+Tensor& product_out(keys_t keys, const Tensor& a, const Tensor& b, Tensor& out) {
+  return write_out(function(keys, a, b), out);
+}
+template <Tensor (*function)(keys_t, const Tensor&, const Tensor&, const Tensor&, const Scalar&,
+                             const Scalar&)>
+Tensor& sum_out(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
+                const Scalar& alpha, Tensor& out) {
+  return write_out(function(keys, c, a, b, beta, alpha), out);
+}
+
+/// The form that overwrites the first operand.
+template <Tensor (*function)(keys_t, const Tensor&, const Tensor&, const Tensor&, const Scalar&,
+                             const Scalar&)>
+Tensor& sum_in_place(keys_t keys, Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
+                     const Scalar& alpha) {
+  return c.copy_(function(keys, c, a, b, beta, alpha));
+}
+
 void require_fit(const char* name, const Tensor& a, const Tensor& b, std::int64_t dimensions) {
   TORCH_CHECK(a.dim() == dimensions && b.dim() == dimensions, name, ": expected ", dimensions,
               "-dimensional operands, got sizes ", a.sizes(), " and ", b.sizes());
@@ -45,17 +65,11 @@ Tensor mm(keys_t keys, const Tensor& a, const Tensor& b) {
   require_fit("mm", a, b, 2);
   return product("mm", a, b);
 }
-Tensor& mm_out(keys_t keys, const Tensor& a, const Tensor& b, Tensor& out) {
-  return write_out(mm(keys, a, b), out);
-}
 
 Tensor bmm(keys_t keys, const Tensor& a, const Tensor& b) {
   if (is_integral(a)) return at::_ops::bmm::redispatch(keys & below, a, b);
   require_fit("bmm", a, b, 3);
   return product("bmm", a, b);
-}
-Tensor& bmm_out(keys_t keys, const Tensor& a, const Tensor& b, Tensor& out) {
-  return write_out(bmm(keys, a, b), out);
 }
 
 Tensor addmm(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
@@ -63,27 +77,11 @@ Tensor addmm(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b, con
   if (is_integral(a)) return at::_ops::addmm::redispatch(keys & below, c, a, b, beta, alpha);
   return plus(c, beta, mm(keys, a, b), alpha);
 }
-Tensor& addmm_out(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b,
-                  const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  return write_out(addmm(keys, c, a, b, beta, alpha), out);
-}
-Tensor& addmm_in(keys_t keys, Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
-                 const Scalar& alpha) {
-  return c.copy_(addmm(keys, c, a, b, beta, alpha));
-}
 
 Tensor baddbmm(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
                const Scalar& alpha) {
   if (is_integral(a)) return at::_ops::baddbmm::redispatch(keys & below, c, a, b, beta, alpha);
   return plus(c, beta, bmm(keys, a, b), alpha);
-}
-Tensor& baddbmm_out(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b,
-                    const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  return write_out(baddbmm(keys, c, a, b, beta, alpha), out);
-}
-Tensor& baddbmm_in(keys_t keys, Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
-                   const Scalar& alpha) {
-  return c.copy_(baddbmm(keys, c, a, b, beta, alpha));
 }
 
 /// The sum of a batch of products is one product, whose dot products run over the batch too.
@@ -94,14 +92,6 @@ Tensor addbmm(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b, co
   const std::int64_t terms = a.size(0) * a.size(2);
   const Tensor left = a.transpose(0, 1).reshape({a.size(1), terms});
   return plus(c, beta, product("addbmm", left, b.reshape({terms, b.size(2)})), alpha);
-}
-Tensor& addbmm_out(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b,
-                   const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  return write_out(addbmm(keys, c, a, b, beta, alpha), out);
-}
-Tensor& addbmm_in(keys_t keys, Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
-                  const Scalar& alpha) {
-  return c.copy_(addbmm(keys, c, a, b, beta, alpha));
 }
 
 Tensor mv(keys_t keys, const Tensor& a, const Tensor& x) {
@@ -117,14 +107,6 @@ Tensor addmv(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& x, con
   if (is_integral(a)) return at::_ops::addmv::redispatch(keys & below, c, a, x, beta, alpha);
   return plus(c, beta, mv(keys, a, x), alpha);
 }
-Tensor& addmv_out(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& x,
-                  const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  return write_out(addmv(keys, c, a, x, beta, alpha), out);
-}
-Tensor& addmv_in(keys_t keys, Tensor& c, const Tensor& a, const Tensor& x, const Scalar& beta,
-                 const Scalar& alpha) {
-  return c.copy_(addmv(keys, c, a, x, beta, alpha));
-}
 
 Tensor dot(keys_t keys, const Tensor& a, const Tensor& b) {
   if (is_integral(a)) return at::_ops::dot::redispatch(keys & below, a, b);
@@ -139,25 +121,25 @@ Tensor dot(keys_t keys, const Tensor& a, const Tensor& b) {
 void register_matmul(registrar& r) {
   const char* note = "dot products of the mode";
   r.kernel("mm", TORCH_FN(mm), note);
-  r.kernel("mm.out", TORCH_FN(mm_out), note);
+  r.kernel("mm.out", TORCH_FN(product_out<mm>), note);
   r.kernel("bmm", TORCH_FN(bmm), note);
-  r.kernel("bmm.out", TORCH_FN(bmm_out), note);
+  r.kernel("bmm.out", TORCH_FN(product_out<bmm>), note);
   r.kernel("mv", TORCH_FN(mv), note);
   r.kernel("dot", TORCH_FN(dot), note);
   r.kernel("vdot", TORCH_FN(dot), note);
   const char* sums = "dot products of the mode, then alpha, beta and one sum";
   r.kernel("addmm", TORCH_FN(addmm), sums);
-  r.kernel("addmm_", TORCH_FN(addmm_in), sums);
-  r.kernel("addmm.out", TORCH_FN(addmm_out), sums);
+  r.kernel("addmm_", TORCH_FN(sum_in_place<addmm>), sums);
+  r.kernel("addmm.out", TORCH_FN(sum_out<addmm>), sums);
   r.kernel("baddbmm", TORCH_FN(baddbmm), sums);
-  r.kernel("baddbmm_", TORCH_FN(baddbmm_in), sums);
-  r.kernel("baddbmm.out", TORCH_FN(baddbmm_out), sums);
+  r.kernel("baddbmm_", TORCH_FN(sum_in_place<baddbmm>), sums);
+  r.kernel("baddbmm.out", TORCH_FN(sum_out<baddbmm>), sums);
   r.kernel("addbmm", TORCH_FN(addbmm), sums);
-  r.kernel("addbmm_", TORCH_FN(addbmm_in), sums);
-  r.kernel("addbmm.out", TORCH_FN(addbmm_out), sums);
+  r.kernel("addbmm_", TORCH_FN(sum_in_place<addbmm>), sums);
+  r.kernel("addbmm.out", TORCH_FN(sum_out<addbmm>), sums);
   r.kernel("addmv", TORCH_FN(addmv), sums);
-  r.kernel("addmv_", TORCH_FN(addmv_in), sums);
-  r.kernel("addmv.out", TORCH_FN(addmv_out), sums);
+  r.kernel("addmv_", TORCH_FN(sum_in_place<addmv>), sums);
+  r.kernel("addmv.out", TORCH_FN(sum_out<addmv>), sums);
   r.composed({"mv.out", "dot.out", "vdot.out", "_foreach_mm", "linear.out"}, "matrix products");
   r.refused({"_addmm_activation", "_addmm_activation.out", "_grouped_mm", "_scaled_mm"},
             "use torch.nn.functional.linear");
