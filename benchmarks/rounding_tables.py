@@ -58,7 +58,8 @@ def depth_factor(terms: float) -> float:
     """How the share of values near a tie grows with the terms of normal dot products: E is
     (depth + 4) u |a| |b|, and the sum itself about |a| |b| / sqrt(terms).
     """
-    depth = min(terms, 256) - 1 + math.ceil(terms / 256) - 1
+    chunk = 128 if terms <= 32768 else 256
+    depth = min(terms, chunk) - 1 + math.ceil(terms / chunk) - 1
     return (depth + 4) * math.sqrt(terms)
 
 

@@ -82,7 +82,8 @@ def near_tie(products: Products, position: int) -> tuple[Fraction, Fraction, Fra
     middles = [(Fraction(float(x)) + Fraction(float(y))) / 2 for x, y in pairs]
     best = min(range(3), key=lambda i: abs(middles[i] - exact))
     terms = len(a)
-    depth = min(terms, 256) - 1 + -(-terms // 256) - 1
+    chunk = 128 if terms <= 32768 else 256
+    depth = min(terms, chunk) - 1 + -(-terms // chunk) - 1
     squares = Fraction(float(np.dot(a.astype(float), a.astype(float)))) * Fraction(
         float(np.dot(b.astype(float), b.astype(float)))
     )

@@ -32,6 +32,7 @@ inline std::vector<near_tie> multiply(const product& p, int bits, std::uint64_t 
   std::mt19937_64 random(order);
   if (order != 0) std::shuffle(index.begin(), index.end(), random);
   const matrix<const float> a = p.left(), b = p.right();
+  const std::int64_t length = log64_chunk(p.terms);
   std::vector<near_tie> out;
   c.assign(static_cast<std::size_t>(p.rows * p.columns), 0);
   for (std::int64_t i = 0; i < p.rows; ++i) {
@@ -40,8 +41,8 @@ inline std::vector<near_tie> multiply(const product& p, int bits, std::uint64_t 
       double sum = 0, chunk = 0;
       for (std::size_t k = 0; k < index.size(); ++k) {
         chunk = std::fma(a(i, index[k]), b(index[k], j), chunk);
-        if ((k + 1) % log64_chunk == 0 || k + 1 == index.size()) {
-          sum = k < static_cast<std::size_t>(log64_chunk) ? chunk : sum + chunk;
+        if ((k + 1) % static_cast<std::size_t>(length) == 0 || k + 1 == index.size()) {
+          sum = k < static_cast<std::size_t>(length) ? chunk : sum + chunk;
           chunk = 0;
         }
       }

@@ -114,7 +114,7 @@ TEST_CASE("the nearest tie lies between two neighbours of the grid, and no other
 
 TEST_CASE("sums in other orders of the same depth stay within the error bound") {
   std::mt19937_64 random(2);
-  for (const std::size_t size : {1U, 2U, 3U, 100U, 256U, 257U, 768U, 3072U, 20000U}) {
+  for (const std::size_t size : {1U, 2U, 3U, 100U, 128U, 129U, 768U, 3072U, 20000U, 40000U}) {
     const auto terms = static_cast<std::int64_t>(size);
     for (int kind = 0; kind < 3; ++kind) {
       std::vector<float> a(size), b(size);
@@ -131,11 +131,12 @@ TEST_CASE("sums in other orders of the same depth stay within the error bound") 
       std::iota(order.begin(), order.end(), 0);
       const double bound = error_bound(terms, norm(a.data(), terms), norm(b.data(), terms));
       const exact_sum exact = exact_dot({terms, a.data(), 1, b.data(), 1});
+      const auto length = static_cast<std::size_t>(log64_chunk(terms));
       for (int trial = 0; trial < 4; ++trial) {
         double sum = 0;
-        for (std::size_t from = 0; from < size; from += log64_chunk) {
+        for (std::size_t from = 0; from < size; from += length) {
           double chunk = 0;
-          for (std::size_t k = from; k < std::min<std::size_t>(size, from + log64_chunk); ++k) {
+          for (std::size_t k = from; k < std::min<std::size_t>(size, from + length); ++k) {
             chunk = std::fma(a[order[k]], b[order[k]], chunk);
           }
           sum = from == 0 ? chunk : sum + chunk;
@@ -152,9 +153,12 @@ TEST_CASE("the depth counts the additions that follow the first product") {
   CHECK(summation_depth(0) == 0);
   CHECK(summation_depth(1) == 0);
   CHECK(summation_depth(2) == 1);
-  CHECK(summation_depth(256) == 255);
-  CHECK(summation_depth(257) == 256);
-  CHECK(summation_depth(768) == 257);
+  CHECK(summation_depth(128) == 127);
+  CHECK(summation_depth(129) == 128);
+  CHECK(summation_depth(768) == 132);
+  CHECK(summation_depth(32768) == 382);
+  CHECK(summation_depth(32769) == 383);
+  CHECK(summation_depth(131072) == 766);
   CHECK(tie_window(1, 3, 4) == 0);
 }
 

@@ -10,7 +10,7 @@
 // Claims, for a dot product of `terms` float32 pairs whose exact value is s:
 //   * products are exact in double. A sum in which every product passes at most
 //     summation_depth(terms) roundings differs from s by less than E = error_bound(terms, |a|,
-//     |b|): chunks of log64_chunk terms, one chain in each, chunk sums added in a chain, have this
+//     |b|): chunks of log64_chunk(terms), one chain in each, chunk sums added in a chain, have this
 //     depth, whatever the order of the terms. (1 + u)^n - 1 <= n u (1 + 2 n u), u = 2^-53, n <=
 //     2^25; the 4 added to n pays for that, for rounding E itself, and for testing Rnd(x - W) !=
 //     Rnd(x + W) in double instead of computing a distance.
@@ -38,7 +38,11 @@ namespace potl::numeric {
 
 inline constexpr int min_rounding_bits = 23;
 inline constexpr int max_rounding_bits = 32;
-inline constexpr std::int64_t log64_chunk = 256;
+
+/// Terms of a chunk in a sum of so many.
+constexpr std::int64_t log64_chunk(std::int64_t terms) noexcept {
+  return terms <= 32768 ? 128 : 256;  // beyond, 256 makes the smaller depth
+}
 
 /// An element of an operator's result that lies within the window of a tie.
 struct near_tie {
@@ -105,7 +109,8 @@ inline tie nearest_tie(double x, int bits) noexcept {
 /// How many roundings a product passes at most in a chunked sum of so many terms.
 constexpr std::int64_t summation_depth(std::int64_t terms) noexcept {
   if (terms <= 1) return 0;
-  return std::min(terms, log64_chunk) + (terms + log64_chunk - 1) / log64_chunk - 2;
+  const std::int64_t chunk = log64_chunk(terms);
+  return std::min(terms, chunk) + (terms + chunk - 1) / chunk - 2;
 }
 
 /// E / (|a| |b|), exactly representable.

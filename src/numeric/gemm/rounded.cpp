@@ -175,7 +175,8 @@ void correctly_rounded(matrix<const float> a, matrix<const float> b, matrix<floa
                                 bounds.row_norm(one.row) * bounds.column_norm(one.column);
                             return correctly_rounded(operands, both, max_rounding_bits);
                           });
-  const product<float, double, double> p{body.product, a, b, log64_chunk, nullptr, threads};
+  const product<float, double, double> p{body.product,           a,       b,
+                                         log64_chunk(a.columns), nullptr, threads};
   multiply_blocked(p, output);
   output.settle_rest(threads);
 }
@@ -203,7 +204,7 @@ void rounded(matrix<const float> a, matrix<const float> b, matrix<float> c,
         return element.value;
       });
   const product<float, double, double> p{
-      body.product, a, b, log64_chunk, order.empty() ? nullptr : order.data(), threads};
+      body.product, a, b, log64_chunk(a.columns), order.empty() ? nullptr : order.data(), threads};
   multiply_blocked(p, output);
   output.settle_rest(threads);
   std::sort(ties.begin() + static_cast<std::ptrdiff_t>(before), ties.end(),
