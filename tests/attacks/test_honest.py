@@ -68,7 +68,9 @@ def test_a_resumed_run_is_accepted(stop: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not FULL, reason="3,000 verifications take long: make test-full")
-def test_alarms_on_three_thousand_honest_verifications(tmp_path: Path) -> None:
+def test_alarms_on_three_thousand_honest_verifications(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     alarms: list[str] = []
     total = 3000
     runs = 30
@@ -86,4 +88,5 @@ def test_alarms_on_three_thousand_honest_verifications(tmp_path: Path) -> None:
     assert not alarms, f"{len(alarms)} alarms in {total} honest verifications: {alarms[:3]}"
     # Clopper and Pearson's interval for no alarms at all.
     bound = 1 - 0.025 ** (1 / total)
-    print(f"0 alarms in {total} honest verifications; 95 % interval [0, {bound:.2g}]")
+    with capsys.disabled():
+        print(f"\n0 alarms in {total} honest verifications; 95 % interval [0, {bound:.2g}]")
