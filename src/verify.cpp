@@ -67,6 +67,11 @@ json_value verify(const transcript::evidence& run, workload_handle& work,
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
   const auto begin = std::chrono::steady_clock::now();
+  if (run.agreed().store_every != 0 && !run.missing_checkpoints().empty()) {
+    // Nobody has asked for them, so that their absence must not be held against the trainer.
+    throw exception({errc::usage, "the trainer derives challenged states of this job on demand",
+                     "let it derive all of them (potl rederive), or use potl challenge"});
+  }
   report_context context;
   context.nonce = options.nonce.hex();
   context.software = options.software;

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._calibrate import Calibration as Calibration, Noise as Noise, calibrate as calibrate
+    from ._challenge import Challenge as Challenge, challenge as challenge
     from ._check import check as check
     from ._checks import PEV as PEV, Policy as Policy, Replay as Replay, Telemetry as Telemetry
     from ._deterministic import deterministic as deterministic
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 # Public name -> private module that defines it.
 _EXPORTS = {
     "Calibration": "_calibrate",
+    "Challenge": "_challenge",
     "Commitment": "_run",
     "Explanation": "_explain",
     "Finding": "_report_value",
@@ -103,6 +105,7 @@ _EXPORTS = {
     "UnsupportedError": "_errors",
     "UsageError": "_errors",
     "calibrate": "_calibrate",
+    "challenge": "_challenge",
     "check": "_check",
     "deterministic": "_deterministic",
     "explain": "_explain",

@@ -46,19 +46,25 @@ class Storage:
     """A trade of disk against replaying.
 
     Attributes:
-        checkpoint_every: Steps between stored states.
+        checkpoint_every: Length of a segment.
+        store_every: Steps between stored states; above `checkpoint_every` only with `rederive`.
         segments: Segments of the run.
         samples: Segments to replay for the strength that was asked for.
         bytes: Disk that the checkpoints take.
         verification_fraction: Time of these replays as a share of the training.
+        rederivation_fraction: Time that the trainer needs to derive the challenged states, as a
+            share of the training.
         noise_fits: Whether honest noise over such a segment stays as low as `calibrate` recommends.
+            A reproducible arithmetic, which `rederive` needs, has none.
     """
 
     checkpoint_every: int
+    store_every: int
     segments: int
     samples: int
     bytes: int
     verification_fraction: float
+    rederivation_fraction: float
     noise_fits: bool
 
 
@@ -115,6 +121,7 @@ class Calibration:
         budget_bytes: float,
         probability: float = 0.95,
         cheat_fraction: float = 0.05,
+        rederive: bool = False,
     ) -> Storage:
         """The checkpoint interval that makes verification cheapest within a disk budget.
 
@@ -125,6 +132,8 @@ class Calibration:
             budget_bytes: Disk for its checkpoints.
             probability: With which a cheat must be seen.
             cheat_fraction: Share of the segments that it spoils, at the worst placement.
+            rederive: Whether states between the stored ones are derived when they are challenged,
+                for jobs with a reproducible arithmetic: pass both intervals to `Job.create`.
         """
         plan = _core.storage_plan(
             steps=steps,
@@ -133,15 +142,21 @@ class Calibration:
             budget_bytes=budget_bytes,
             probability=probability,
             cheat_fraction=cheat_fraction,
+            rederive=rederive,
         )
         return Storage(
             checkpoint_every=int(plan["checkpoint_every"]),
+            store_every=int(plan["store_every"]),
             segments=int(plan["segments"]),
             samples=int(plan["samples"]),
             bytes=int(plan["bytes"]),
             verification_fraction=float(plan["verification_fraction"]),
-            noise_fits=self.checkpoint_every is not None
-            and plan["checkpoint_every"] <= self.checkpoint_every,
+            rederivation_fraction=float(plan["rederivation_fraction"]),
+            noise_fits=rederive
+            or (
+                self.checkpoint_every is not None
+                and plan["checkpoint_every"] <= self.checkpoint_every
+            ),
         )
 
 

@@ -52,7 +52,8 @@ def add_to(app: typer.Typer) -> None:
     command(
         app,
         "rederive",
-        examples="  potl rederive trainer:build runs/1",
+        examples="  potl rederive trainer:build runs/1\n\n"
+        "  potl rederive trainer:build runs/1 --challenge challenge.json",
     )(_rederive)
     command(app, "check", examples="  potl check trainer:build")(_check)
     command(
@@ -95,6 +96,14 @@ def _job_create(
         int | None,
         typer.Option(help="Longest distance between stored states that `prune` may leave."),
     ] = None,
+    store_every: Annotated[
+        int | None,
+        typer.Option(
+            metavar="STEPS",
+            help="Store only every so many steps a state, a multiple of --checkpoint-every; the "
+            "trainer derives challenged ones between. Needs a reproducible arithmetic.",
+        ),
+    ] = None,
     tolerance_cap: Annotated[
         float, typer.Option(help="Largest tolerance, as a share of a segment's update.")
     ] = 0.1,
@@ -125,6 +134,7 @@ def _job_create(
         checkpoint_every=parse_interval(checkpoint_every),
         trainer=trainer,
         max_segment=max_segment,
+        store_every=store_every,
         tolerance_cap=tolerance_cap,
         max_resumes=max_resumes,
         arithmetic=arithmetic,
@@ -147,6 +157,7 @@ def _job_show(
 
 def _job_result(job: Any, path: str) -> Result:
     document = {"path": path, "id": job.id.hex(), "job": job.fields()}
+    kept = f", stored every {number(job.store_every)}" if job.store_every else ""
 
     def show(console: Console) -> None:
         rows = (
@@ -157,7 +168,7 @@ def _job_result(job: Any, path: str) -> Result:
             ("batch", f"{number(job.batch_size)} of {number(job.data_count)} samples"),
             ("data", job.data_root.hex()),
             ("first state", job.initial_state.hex()),
-            ("checkpoint", f"every {number(job.checkpoint_every)} steps"),
+            ("checkpoint", f"every {number(job.checkpoint_every)} steps{kept}"),
             ("arithmetic", printable(job.arithmetic)),
         )
         for name, value in rows:
@@ -233,16 +244,24 @@ def _commit(
 
 
 def _rederive(
-    task: TaskArgument, run: RunPath, *, json: Json = False, debug: Debug = False
+    task: TaskArgument,
+    run: RunPath,
+    *,
+    challenge: Annotated[
+        Path | None,
+        typer.Option(help="Only the states that the client wants: what potl challenge wrote."),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
 ) -> Result:
-    """Train again, and store, the states of a run that were pruned away.
+    """Train again, and store, states of a run that are not stored, or not any more.
 
     Each is stored only if it comes out bit for bit as it was recorded, which needs the machine and
     the number of threads of then, or a job with a reproducible arithmetic.
     """
     from ._rederive import rederive
 
-    done = rederive(load(task), run)
+    done = rederive(load(task), run, challenge=challenge)
     document = {"steps": list(done.steps), "trained": done.trained}
 
     def show(console: Console) -> None:

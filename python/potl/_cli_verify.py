@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of the client: verify, plan."""
+"""Commands of the client: verify, challenge, plan."""
 
 from __future__ import annotations
 
@@ -17,6 +17,25 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+CheckNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"A check: {', '.join(CHECKS)}. Repeatable; a flag of a check selects it too. "
+        "None: as the policy needs.",
+    ),
+]
+Ledger = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where your challenges of this job are remembered. "
+        "Default: a file in your state directory."
+    ),
+]
+NoLedger = Annotated[
+    bool, typer.Option("--no-ledger", help="Remember nothing, repeat no earlier challenge.")
+]
+
+
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
     command(
@@ -28,6 +47,15 @@ def add_to(app: typer.Typer) -> None:
         "--model delivered.safetensors --check replay --replay-samples 20 --json",
         extra=parameters(),
     )(_verify)
+    command(
+        app,
+        "challenge",
+        examples="  potl challenge runs/1 challenge.json --job job.json --commitment note.txt\n\n"
+        "  potl rederive trainer:build runs/1 --challenge challenge.json\n\n"
+        "  potl verify runs/1 --job job.json --commitment note.txt --task trainer:build "
+        "--challenge challenge.json",
+        extra=parameters(),
+    )(_challenge)
     command(
         app,
         "plan",
@@ -49,13 +77,7 @@ def _verify(
     model: Annotated[
         Path | None, typer.Option(help="The delivered safetensors file, compared bit for bit.")
     ] = None,
-    check: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"A check: {', '.join(CHECKS)}. Repeatable; a flag of a check selects it too. "
-            "None: as the policy needs.",
-        ),
-    ] = None,
+    check: CheckNames = None,
     published: Annotated[
         list[Path] | None,
         typer.Option(help="A note published during training, to be extended. Repeatable."),
@@ -67,16 +89,12 @@ def _verify(
     nonce: Annotated[
         str | None, typer.Option(help="64 hexadecimal digits: repeat an earlier challenge.")
     ] = None,
-    ledger: Annotated[
+    challenge: Annotated[
         Path | None,
-        typer.Option(
-            help="Where your challenges of this job are remembered. "
-            "Default: a file in your state directory."
-        ),
+        typer.Option(help="What potl challenge wrote and the trainer answered: asks the same."),
     ] = None,
-    no_ledger: Annotated[
-        bool, typer.Option("--no-ledger", help="Remember nothing, repeat no earlier challenge.")
-    ] = False,
+    ledger: Ledger = None,
+    no_ledger: NoLedger = False,
     workers: Annotated[int, typer.Option(help="Processes that replay in parallel.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds that one replay may take.")] = None,
     max_checkpoint_bytes: Annotated[
@@ -105,8 +123,6 @@ def _verify(
 
     checks = chosen(check or [], options)
     policy = policy_of(options)
-    if ledger is not None and no_ledger:
-        raise typer.BadParameter("--ledger and --no-ledger exclude each other")
     for target in (html, junit):
         # Better now than after an hour of replays.
         if target is not None and not target.absolute().parent.is_dir():
@@ -123,7 +139,8 @@ def _verify(
         nonce=nonce,
         published=[as_note(path) for path in published or []],
         other_commitments=[as_note(path) for path in other_commitment or []],
-        ledger=not no_ledger if ledger is None else ledger,
+        challenge=challenge,
+        ledger=_ledger_of(ledger, no_ledger),
         workers=workers,
         timeout=timeout,
         max_checkpoint_bytes=max_checkpoint_bytes,
@@ -138,6 +155,56 @@ def _verify(
         show=lambda console: render_terminal(document, console),
         exit_code=report.exit_code,
     )
+
+
+def _ledger_of(ledger: Path | None, no_ledger: bool) -> Path | bool:
+    if ledger is not None and no_ledger:
+        raise typer.BadParameter("--ledger and --no-ledger exclude each other")
+    return not no_ledger if ledger is None else ledger
+
+
+def _challenge(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
+    out: Annotated[Path, typer.Argument(metavar="CHALLENGE", help="The file to write.")],
+    *,
+    job: Annotated[Path, typer.Option(help="Your own copy of the job.")],
+    commitment: Annotated[Path, typer.Option(help="The prover's commitment.")],
+    check: CheckNames = None,
+    nonce: Annotated[
+        str | None, typer.Option(help="64 hexadecimal digits instead of fresh ones.")
+    ] = None,
+    ledger: Ledger = None,
+    no_ledger: NoLedger = False,
+    json: Json = False,
+    debug: Debug = False,
+    **options: Any,
+) -> Result:
+    """Draw what you will verify, so that the trainer can derive the states for it.
+
+    For jobs with --store-every, whose trainer stores only some of the states. Give the file to the
+    trainer (potl rederive --challenge), then verify with it. It is remembered: a trainer that does
+    not answer gets no other draw.
+    """
+    from ._challenge import challenge
+    from ._errors import UsageError
+
+    if out.exists():
+        raise UsageError(f"{out} exists and is not replaced", "choose another name")
+    drawn = challenge(
+        run,
+        job=job,
+        commitment=commitment,
+        checks=chosen(check or [], options),
+        policy=policy_of(options),
+        nonce=nonce,
+        ledger=_ledger_of(ledger, no_ledger),
+    )
+    drawn.write(out)
+
+    def show(console: Console) -> None:
+        console.print(f"{number(len(drawn.states))} states are wanted beside the stored ones")
+
+    return Result(document={"path": str(out), "challenge": drawn.document()}, show=show)
 
 
 def _plan(

@@ -169,6 +169,9 @@ class Job:
     @property
     def max_segment(self) -> int: ...
     @property
+    def store_every(self) -> int:
+        """0: every checkpoint is stored."""
+    @property
     def data_count(self) -> int: ...
     @property
     def data_root(self) -> bytes: ...
@@ -318,7 +321,7 @@ class Evidence:
         "file_bytes".
         """
     def missing_checkpoints(self) -> list[dict[str, Any]]:
-        """The same of those that were recorded and are not stored any more."""
+        """The same of those that a segment begins or ends with, and that are not stored."""
     def telemetry(self) -> bytes: ...
     @property
     def log_bytes(self) -> int: ...

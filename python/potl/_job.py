@@ -43,6 +43,7 @@ class Job:
         checkpoint_every: int | str,
         trainer: str | os.PathLike[str] | _core.PublicKey | None = None,
         max_segment: int | None = None,
+        store_every: int | None = None,
         arithmetic: str = "stock",
         tolerance_cap: float = 0.1,
         max_resumes: int = 16,
@@ -59,6 +60,9 @@ class Job:
                 trains.
             max_segment: Longest distance between stored checkpoints that a pruned run may have, in
                 steps; None for `checkpoint_every`.
+            store_every: Steps between the states that are stored, a multiple of `checkpoint_every`;
+                the trainer derives those between when they are challenged (`potl.challenge`,
+                `potl.rederive`). Needs a reproducible arithmetic. None stores every one.
             arithmetic: "stock" for torch's own kernels, or a mode of `potl.deterministic` ("ord32",
                 "cr32", "log64", "xint24", "xint16"): then a replay anywhere gives the same bits,
                 and is compared with tolerance 0.
@@ -89,7 +93,11 @@ class Job:
                 f"max_segment={longest} is smaller than checkpoint_every={every}",
                 "checkpoints are never closer than checkpoint_every",
             )
-        document = {
+        if store_every is not None:
+            _check_storing(store_every, every, longest, arithmetic)
+        # A resume repeats what was done since the stored state before it.
+        repeated = longest if store_every is None else store_every
+        document: dict[str, Any] = {
             "format": "potl-job-v1",
             "seed": seed,
             "steps": found.steps_per_epoch * found.epochs,
@@ -112,11 +120,13 @@ class Job:
             ],
             "arithmetic": arithmetic,
             "tolerance_cap": tolerance_cap,
-            "limits": {"max_resumes": max_resumes, "max_superseded": max_resumes * longest},
+            "limits": {"max_resumes": max_resumes, "max_superseded": max_resumes * repeated},
             "trainer": None if key is None else key.hex(),
             "task": found.task,
             "environment": found.environment,
         }
+        if store_every is not None:
+            document["store_every"] = store_every
         core = _core.Job.parse(_core.canonical_json(document))
         return cls(core, initial=found.initial if found.unportable else None)
 
@@ -175,8 +185,13 @@ class Job:
 
     @property
     def checkpoint_every(self) -> int:
-        """Steps between stored states."""
+        """Length of a segment: steps between checkpoints."""
         return self.core.checkpoint_every
+
+    @property
+    def store_every(self) -> int:
+        """Steps between the checkpoints that are stored; the others are derived on demand."""
+        return self.core.store_every or self.core.checkpoint_every
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Job) and self.id == other.id
@@ -253,6 +268,30 @@ def _steps(checkpoint_every: int | str, steps_per_epoch: int) -> int:
             f"checkpoint_every is {checkpoint_every!r}", 'pass a number of steps, or "epoch"'
         )
     return checkpoint_every
+
+
+def _check_storing(store_every: int, every: int, longest: int, arithmetic: str) -> None:
+    if arithmetic == "stock":
+        raise UsageError(
+            "store_every needs a reproducible arithmetic: in stock arithmetic a trainer cannot "
+            "derive a state again with certainty, on other hardware or another number of threads",
+            'pass arithmetic="ord32", or leave store_every out and store every checkpoint',
+        )
+    if (
+        isinstance(store_every, bool)
+        or not isinstance(store_every, int)
+        or store_every <= every
+        or store_every % every
+    ):
+        raise UsageError(
+            f"store_every={store_every!r} is no multiple of checkpoint_every={every}",
+            f"pass {every} times a whole number above 1, or None to store every checkpoint",
+        )
+    if longest != every:
+        raise UsageError(
+            "store_every and max_segment exclude each other",
+            "max_segment makes segments longer, store_every derives their ends on demand",
+        )
 
 
 def _public_key(trainer: str | os.PathLike[str] | _core.PublicKey) -> _core.PublicKey:

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _flags, _ledger
+from . import _challenge, _core, _flags, _ledger
 from ._answers import Answers
 from ._checks import Check, Policy
 from ._errors import UsageError
@@ -21,6 +21,7 @@ from ._questions import Question, planned, with_earlier
 from ._report_value import Report
 
 if TYPE_CHECKING:
+    from ._challenge import Challenge
     from ._job import Job
     from ._run import Commitment, Run
     from ._task import Task
@@ -36,6 +37,7 @@ def verify(
     checks: Sequence[Check] | None = None,
     policy: Policy | None = None,
     nonce: bytes | str | None = None,
+    challenge: Challenge | str | os.PathLike[str] | None = None,
     published: Sequence[str] = (),
     other_commitments: Sequence[str] = (),
     ledger: str | os.PathLike[str] | bool | None = True,
@@ -59,6 +61,8 @@ def verify(
         policy: How strong the evidence must be before the run can be accepted.
         nonce: 32 bytes (or their hexadecimal form) that the challenge is drawn from; None draws
             them now, which is right except for reproducing a report.
+        challenge: What `potl.challenge` drew and the trainer answered, or its file: the same checks
+            under the same nonce. For jobs with `store_every`.
         published: Notes that the prover published during training; the commitment must extend them.
         other_commitments: Notes that the prover showed elsewhere for this job; a second one
             rejects.
@@ -89,8 +93,13 @@ def verify(
     own_job = None if agreed is None else agreed.core
     note = None if commitment is None else as_note(commitment)
     policy = Policy() if policy is None else policy
-    memory_path = _ledger_path(ledger, own_job, commitment)
-    known = _known(memory_path, own_job)
+    answered = None if challenge is None else _challenge.as_challenge(challenge)
+    if answered is not None:
+        _challenge.require_own(answered, own_job, note)
+        if checks is not None or nonce is not None:
+            raise UsageError("the challenge says which checks, and which nonce", "leave them out")
+    memory_path = ledger_path(ledger, own_job, commitment)
+    known = known_of(memory_path, own_job)
     evidence = _core.Evidence.open(
         str(directory),
         job=own_job,
@@ -102,6 +111,11 @@ def verify(
         max_checkpoint_bytes=max_checkpoint_bytes,
     )
     chosen = list(policy.checks(evidence.job) if checks is None else checks)
+    wanted = [(check.name, check.options()) for check in chosen]
+    if answered is not None:
+        wanted = [(name, dict(options)) for name, options in answered.checks]
+    elif nonce is None:
+        _challenge.require_stored(evidence)
     with Answers(
         directory,
         evidence,
@@ -115,16 +129,17 @@ def verify(
         progress=progress,
     ) as answers:
         # Drawn only now: the commitment has been read, and nothing of the run can change any more.
-        drawn = _nonce(nonce)
-        asked = [Question(check.name, check.options(), drawn) for check in chosen]
+        drawn = fresh_nonce(nonce) if answered is None else answered.nonce
+        asked = [Question(name, options, drawn) for name, options in wanted]
         if memory_path is not None and own_job is not None and evidence.committed:
             # Written before anything is asked, so that an aborted verification counts.
-            challenge = _ledger.new_challenge(drawn, [(one.check, one.options) for one in asked])
+            entry = _ledger.new_challenge(drawn, [(one.check, one.options) for one in asked])
             known = _ledger.remember(
-                memory_path, job_id=own_job.id, commitment=note, challenge=challenge
+                memory_path, job_id=own_job.id, commitment=note, challenge=entry
             )
         findings = evidence.findings() + _memory_note(memory_path, known)
         questions = planned(with_earlier(asked, known), evidence)
+        _challenge.require_asked(answered, questions, evidence)
         measured = answers.to([question.plan for question in questions])
     for question, measurements in zip(questions, measured, strict=True):
         findings += _core.judge_check(
@@ -148,11 +163,12 @@ def verify(
     return Report(_core.conclude(evidence, findings, policy=policy.options(), context=context))
 
 
-def _ledger_path(
+def ledger_path(
     ledger: str | os.PathLike[str] | bool | None,
     job: _core.Job | None,
     commitment: Commitment | str | os.PathLike[str] | None,
 ) -> Path | None:
+    """Where the challenges of a job are remembered, or None for nowhere."""
     if ledger is None or ledger is False:
         return None
     if ledger is True:
@@ -175,13 +191,15 @@ def _memory_note(path: Path | None, known: _ledger.Memory) -> list[dict[str, Any
     return [{"check": "verifier", "rule": "", "result": "note", "reason": reason}]
 
 
-def _known(path: Path | None, job: _core.Job | None) -> _ledger.Memory:
+def known_of(path: Path | None, job: _core.Job | None) -> _ledger.Memory:
+    """What is remembered there about the job."""
     if path is None or job is None:
         return _ledger.Memory()
     return _ledger.recall(path, job_id=job.id)
 
 
-def _nonce(nonce: bytes | str | None) -> bytes:
+def fresh_nonce(nonce: bytes | str | None) -> bytes:
+    """The nonce that was given, as bytes, or a new one."""
     if nonce is None:
         return _core.fresh_nonce()
     try:

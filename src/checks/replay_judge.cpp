@@ -101,6 +101,13 @@ class replay_judge {
       } else if (one.request.superseded) {
         superseded(one, problems);
         summary.reason = name + " was replayed";
+      } else if (context_.exact && one.distances.empty()) {
+        // Nothing was stored to measure against, and nothing needs to be measured.
+        summary.reason = name + " ends in another state";
+        if (rule_enabled("replay.parameters")) {
+          problems.push_back(make_finding("replay", "replay.parameters", outcome::reject,
+                                          name + " ends in another state than its record binds"));
+        }
       } else {
         ratio = distances(one, problems, numbers);
         summary.reason = context_.exact ? name + " ends in another state"

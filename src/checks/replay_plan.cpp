@@ -80,6 +80,12 @@ bool is_published(const replay_options& options) {
 
 result<replay_selection> select_segments(const run_view& run, const replay_options& options,
                                          const digest& nonce, bool rank) {
+  if (options.top_q > 0 && run.agreed.store_every != 0) {
+    return error{errc::usage,
+                 "replay: top_q ranks the updates between all checkpoints, and the job lets the "
+                 "trainer store only some of them",
+                 "leave top_q at 0: the same replays drawn at random say more"};
+  }
   replay_selection out;
   out.all = segments_of(run);
   const auto repeats =

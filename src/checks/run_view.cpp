@@ -32,16 +32,13 @@ const transcript::step_record* run_view::superseded_step(std::uint64_t branch,
   return nullptr;
 }
 
-bool run_view::expects_checkpoint(std::uint64_t step) const noexcept {
-  return step == 0 || step == last_step() ||
-         (agreed.checkpoint_every != 0 && step % agreed.checkpoint_every == 0);
-}
-
 std::vector<segment> segments_of(const run_view& run) {
   const std::uint64_t last = run.last_step();
   std::vector<std::uint64_t> ends;  // of segments: checkpoints after step 0
-  for (const transcript::checkpoint_info& checkpoint : run.checkpoints) {
-    if (checkpoint.step > 0 && checkpoint.step < last) ends.push_back(checkpoint.step);
+  if (run.agreed.store_every == 0) {
+    for (const transcript::checkpoint_info& checkpoint : run.checkpoints) {
+      if (checkpoint.step > 0 && checkpoint.step < last) ends.push_back(checkpoint.step);
+    }
   }
   if (last > 0) ends.push_back(last);
   std::vector<segment> out;

@@ -15,6 +15,19 @@ double stored_bytes(const storage_goal& goal, std::uint64_t every) {
   return static_cast<double>(count) * goal.state_bytes;
 }
 
+// Of `units` segments between two stored states, how many are trained again on average so that the
+// starts of the challenged ones exist: up to the last of them. `samples` of `segments` are drawn,
+// here with replacement, so that the sum over the chances that one of the last m starts is drawn,
+// 1 - (1 - m / segments)^samples, has a closed form.
+double rederived_units(double units, double segments, double samples) {
+  if (units <= 1) return 0;
+  const auto missed = [&](double m) {
+    return std::pow(std::max(0.0, 1 - m / segments), samples + 1);
+  };
+  const double none = segments / (samples + 1) * (missed(0.5) - missed(units - 0.5));
+  return std::clamp(units - 1 - none, 0.0, units - 1);
+}
+
 storage_plan cost_of(const storage_goal& goal, std::uint64_t every, std::uint64_t store) {
   storage_plan out;
   out.checkpoint_every = every;
@@ -30,9 +43,14 @@ storage_plan cost_of(const storage_goal& goal, std::uint64_t every, std::uint64_
   const double replaying = replayed * static_cast<double>(every) * goal.step_seconds;
   const double loading = replayed * 2 * goal.state_bytes / goal.read_bytes_per_second;
   out.verification_fraction = (replaying + loading) / training;
-  out.rederivation_fraction = static_cast<double>(out.samples) *
-                              static_cast<double>(std::min(store, goal.steps) - every) / 2 /
-                              static_cast<double>(goal.steps);
+  const auto units = static_cast<double>(std::min(store, goal.steps)) / static_cast<double>(every);
+  const double stretches = static_cast<double>(goal.steps) / static_cast<double>(store);
+  const double usual =
+      rederived_units(units, static_cast<double>(out.segments), static_cast<double>(out.samples));
+  // The last segment is always replayed, so that the last stretch is trained as a whole.
+  const double rederived = std::max(0.0, stretches - 1) * usual + std::max(0.0, units - 1);
+  out.rederivation_fraction =
+      rederived * static_cast<double>(every) / static_cast<double>(goal.steps);
   return out;
 }
 

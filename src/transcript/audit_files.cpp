@@ -48,7 +48,8 @@ void look_at_starts(const std::string& directory, const history& run, stored_che
   }
 }
 
-stored_checkpoints find_checkpoints(const std::string& directory, const history& run) {
+stored_checkpoints find_checkpoints(const std::string& directory, const history& run,
+                                    const job& agreed) {
   stored_checkpoints out;
   const std::string folder = directory + "/" + std::string(checkpoint_folder);
   std::error_code ignored;
@@ -65,8 +66,10 @@ stored_checkpoints find_checkpoints(const std::string& directory, const history&
   if (run.initial) add(0, 0, run.initial->state);
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     const step_record& one = run.steps[i];
-    if ((one.flags & static_cast<std::uint32_t>(step_flag::checkpoint)) == 0) continue;
-    add(one.step, run.branches[i], one.state);
+    const bool stored = (one.flags & static_cast<std::uint32_t>(step_flag::checkpoint)) != 0;
+    // Beside what was stored while recording: what was derived since.
+    const bool derivable = agreed.store_every != 0 && agreed.is_boundary(one.step);
+    if (stored || derivable) add(one.step, run.branches[i], one.state);
   }
   return out;
 }
@@ -76,7 +79,7 @@ stored_checkpoints find_checkpoints(const std::string& directory, const history&
 result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& directory,
                                                        const audit_input& in, audit_log& log) {
   constexpr std::string_view rule = "transcript.withheld";
-  stored_checkpoints stored = find_checkpoints(directory, in.run);
+  stored_checkpoints stored = find_checkpoints(directory, in.run, in.agreed);
   if (!stored.link.empty()) {
     return error{errc::malformed, stored.link + " is a symbolic link",
                  "links in a run directory are not followed: put what it leads to in its place"};
@@ -97,11 +100,11 @@ result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& direct
             step);
   }
   std::uint64_t before = 0;
+  const std::string longest = std::to_string(in.agreed.max_gap());
   const auto check_gap = [&](std::uint64_t step) {
-    if (step - before > in.agreed.max_segment) {
+    if (step - before > in.agreed.max_gap()) {
       missing("no checkpoint between steps " + std::to_string(before) + " and " +
-                  std::to_string(step) + "; at most " + std::to_string(in.agreed.max_segment) +
-                  " steps are agreed",
+                  std::to_string(step) + "; at most " + longest + " steps are agreed",
               step);
     }
     before = step;
@@ -112,7 +115,7 @@ result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& direct
     missing("the checkpoint of the last step, " + std::to_string(last) + ", is not there", last);
   }
   log.pass(rule, std::to_string(stored.there.size()) + " checkpoints are there, at most " +
-                     std::to_string(in.agreed.max_segment) + " steps apart");
+                     longest + " steps apart");
   return std::move(stored.there);
 }
 

@@ -197,7 +197,8 @@ std::vector<checkpoint_info> evidence::missing_checkpoints() const {
   if (run.initial) look(0, 0, run.initial->state);
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     const step_record& one = run.steps[i];
-    if ((one.flags & static_cast<std::uint32_t>(step_flag::checkpoint)) != 0) {
+    const bool derivable = body_->agreed.store_every != 0 && body_->agreed.is_boundary(one.step);
+    if (derivable || (one.flags & static_cast<std::uint32_t>(step_flag::checkpoint)) != 0) {
       look(one.step, run.branches[i], one.state);
     }
   }

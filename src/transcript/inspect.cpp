@@ -36,10 +36,13 @@ void add_checkpoint(const std::string& directory, std::uint64_t step, std::uint6
   out.checkpoint_bytes += *bytes;
 }
 
-void add_checkpoints(const std::string& directory, const history& run, run_facts& out) {
+void add_checkpoints(const std::string& directory, const history& run, const result<job>& agreed,
+                     run_facts& out) {
   if (run.initial) add_checkpoint(directory, 0, 0, out);
+  const bool derivable = agreed && agreed->store_every != 0;
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
-    if ((run.steps[i].flags & stored_flag) != 0) {
+    const bool derived = derivable && agreed->is_boundary(run.steps[i].step);
+    if (derived || (run.steps[i].flags & stored_flag) != 0) {
       add_checkpoint(directory, run.steps[i].step, run.branches[i], out);
     }
   }
@@ -109,10 +112,10 @@ void add_gaps(const history& run, const job& agreed, run_facts& out) {
   for (const stored_file& one : out.checkpoints) {
     const digest* effective = run.state_at(one.step);
     if (effective == nullptr || effective != run.state_in(one.step, one.branch)) continue;
-    if (one.step - before > agreed.max_segment) out.gaps.push_back({before, one.step});
+    if (one.step - before > agreed.max_gap()) out.gaps.push_back({before, one.step});
     before = one.step;
   }
-  const bool open_end = run.last_step() - before > agreed.max_segment;
+  const bool open_end = run.last_step() - before > agreed.max_gap();
   if (open_end || (run.close && before != run.last_step())) {
     out.gaps.push_back({before, run.last_step()});
   }
@@ -139,7 +142,9 @@ result<run_facts> inspect_run(const std::string& directory) {
   }
   for (const resume_record& one : run->resumes)
     out.resumes.push_back({one.from_step, one.last_step});
-  add_checkpoints(directory, *run, out);
+  const auto text = read_entry(directory, job_name, max_job_bytes);
+  const result<job> agreed = text ? parse_job(*text) : result<job>(text.why());
+  add_checkpoints(directory, *run, agreed, out);
   add_unused(directory, out);
   add_rounding(directory, *run, out);
   add_losses(*run, out);
@@ -149,8 +154,6 @@ result<run_facts> inspect_run(const std::string& directory) {
     out.damage.push_back("the log breaks off in a record, as after a crash: " + run->tail_problem);
   }
   for (const anomaly& one : run->anomalies) out.damage.push_back(one.reason);
-  const auto text = read_entry(directory, job_name, max_job_bytes);
-  const result<job> agreed = text ? parse_job(*text) : result<job>(text.why());
   if (run->header) {
     out.job_id = run->header->job_id;
     out.trainer = run->header->trainer;

@@ -35,9 +35,15 @@ const std::vector<double>* job::rates_at(std::uint64_t step) const {
   return &rates[static_cast<std::size_t>(end - rate_ends.begin())].rates;
 }
 
-bool job::is_checkpoint(std::uint64_t step) const {
+bool job::is_boundary(std::uint64_t step) const {
   return step <= steps && (step == steps || step % checkpoint_every == 0);
 }
+
+bool job::is_checkpoint(std::uint64_t step) const {
+  return is_boundary(step) && (store_every == 0 || step == steps || step % store_every == 0);
+}
+
+std::uint64_t job::max_gap() const { return store_every == 0 ? max_segment : store_every; }
 
 std::span<const std::int64_t> batch_order::of(std::uint64_t step) {
   if (step == 0 || step > agreed_.steps) {

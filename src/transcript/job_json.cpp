@@ -143,6 +143,9 @@ void read_sizes(reader& in, job& out) {
   in.take(in.root().boolean("drop_last"), out.drop_last);
   in.count("checkpoint_every", out.checkpoint_every, 1, max_steps);
   in.count("max_segment", out.max_segment, 1, max_steps);
+  if (in.root().at("store_every").get() != nullptr) {
+    in.count("store_every", out.store_every, 1, max_steps);
+  }
   const json_cursor data = in.root().at("data");
   in.only(data, {"count", "root"});
   in.count(data.at("count"), out.data_count, 1, max_samples);
@@ -151,6 +154,22 @@ void read_sizes(reader& in, job& out) {
   in.only(bounds, {"max_resumes", "max_superseded"});
   in.count(bounds.at("max_resumes"), out.max_resumes, 0, max_integer);
   in.count(bounds.at("max_superseded"), out.max_superseded, 0, max_integer);
+}
+
+// One spelling for one agreement: the member is there only where it says something.
+void check_storing(reader& in, const job& what) {
+  if (in.root().at("store_every").get() == nullptr) return;
+  if (what.arithmetic == "stock") {
+    in.fail(refused("store_every",
+                    "needs a reproducible arithmetic: in stock arithmetic a trainer cannot derive "
+                    "a state again with certainty"));
+  }
+  if (what.store_every <= what.checkpoint_every || what.store_every % what.checkpoint_every != 0) {
+    in.fail(refused("store_every", "is not a multiple of checkpoint_every above it"));
+  }
+  if (what.max_segment != what.checkpoint_every) {
+    in.fail(refused("store_every", "and max_segment above checkpoint_every exclude each other"));
+  }
 }
 
 void check_consistency(reader& in, const job& what) {
@@ -168,6 +187,7 @@ void check_consistency(reader& in, const job& what) {
   if (what.max_segment < std::min(what.checkpoint_every, what.steps)) {
     in.fail(refused("max_segment", "is smaller than checkpoint_every"));
   }
+  check_storing(in, what);
   if (!(what.tolerance_cap > 0 && what.tolerance_cap <= 1)) {
     in.fail(refused("tolerance_cap", "is not above 0 and at most 1"));
   }
@@ -204,8 +224,9 @@ result<job> parse_job(bytes_view text) {
   job out;
   reader in(*document);
   in.only(in.root(), {"format", "seed", "steps", "epochs", "batch_size", "accumulate", "drop_last",
-                      "checkpoint_every", "max_segment", "data", "initial_state", "learning_rates",
-                      "arithmetic", "tolerance_cap", "limits", "trainer", "task", "environment"});
+                      "checkpoint_every", "max_segment", "store_every", "data", "initial_state",
+                      "learning_rates", "arithmetic", "tolerance_cap", "limits", "trainer", "task",
+                      "environment"});
   std::string format;
   in.take(in.root().string("format"), format);
   if (format != format_name) in.fail(refused("format", "is not \"potl-job-v1\""));
@@ -229,7 +250,7 @@ result<std::string> format_job(const job& what, std::string_view task,
   if (!task_value) return task_value.why();
   const result<json_value> environment_value = parse_json(as_bytes_view(environment), limits);
   if (!environment_value) return environment_value.why();
-  const json_value document = json_value::of({
+  json_value document = json_value::of({
       {"format", format_name},
       {"seed", what.seed},
       {"steps", what.steps},
@@ -252,6 +273,7 @@ result<std::string> format_job(const job& what, std::string_view task,
       {"task", *task_value},
       {"environment", *environment_value},
   });
+  if (what.store_every != 0) document.set("store_every", what.store_every);
   std::string text = canonical_json(document);
   if (const result<job> check = parse_job(as_bytes_view(text)); !check) {
     return error{errc::usage, check.why().message, check.why().remedy};

@@ -107,7 +107,10 @@ prune_plan keep_with(const run_to_prune& what, std::uint64_t segment) {
 // The agreement cannot be changed any more; the next one can.
 std::string remedy_for(const job& agreed, prune_depth depth) {
   if (depth == prune_depth::archive) return "the first, the last and resumed states always stay";
-  const std::string longest = std::to_string(agreed.max_segment);
+  const std::string longest = std::to_string(agreed.max_gap());
+  if (agreed.store_every != 0) {
+    return "the job allows stored states to be at most " + longest + " steps apart (store_every)";
+  }
   if (agreed.max_segment > agreed.checkpoint_every) {
     return "the job allows segments of at most " + longest + " steps (max_segment)";
   }
@@ -135,7 +138,7 @@ result<prune_plan> plan_prune(const std::string& directory, std::uint64_t max_by
   find_required(*loaded);
   if (prune_plan all = keep_all(*loaded); all.bytes <= max_bytes) return all;
   const bool archived = depth == prune_depth::archive;
-  const std::uint64_t longest = archived ? loaded->run.last_step() : loaded->agreed.max_segment;
+  const std::uint64_t longest = archived ? loaded->run.last_step() : loaded->agreed.max_gap();
   if (prune_plan least = keep_with(*loaded, longest); least.bytes > max_bytes) {
     return error{errc::usage,
                  "the run cannot be made smaller than " + std::to_string(least.bytes) + " bytes" +

@@ -2,6 +2,7 @@
 """Pruned runs stay verifiable."""
 
 from pathlib import Path
+from typing import Any
 
 import driver_tasks as tasks
 import pytest
@@ -100,8 +101,8 @@ def test_a_state_that_comes_out_otherwise_is_not_stored(
     plan = archive(run)
     run_step = potl.Session.run_step
 
-    def drift(self: potl.Session, step: int, batch: object) -> potl.StepResult:
-        result = run_step(self, step, batch)
+    def drift(self: potl.Session, step: int, batch: object, **options: Any) -> potl.StepResult:
+        result = run_step(self, step, batch, **options)
         with torch.no_grad():
             next(self.task.model.parameters())[0] += 1e-7
         return result

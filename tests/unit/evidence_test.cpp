@@ -263,6 +263,38 @@ TEST_CASE("a withheld checkpoint is rejected", "[evidence]") {
   }
 }
 
+TEST_CASE("a state between stored ones may be missing where it can be derived, and is found after",
+          "[evidence]") {
+  const temporary_directory root;
+  const std::string path = root.file("run");
+  const job agreed = small_job([](job& what) {
+    what.arithmetic = "ord32";
+    what.store_every = 4;
+  });
+  const std::string note = record_run(path, agreed);
+  CHECK_FALSE(std::filesystem::exists(path + "/checkpoints/step-2.safetensors"));
+  const evidence sparse = open_run(path, agreed, note).value();
+  CHECK(rejecting_rules(sparse).empty());
+  REQUIRE(sparse.missing_checkpoints().size() == 1);
+  CHECK(sparse.missing_checkpoints().front().step == 2);
+  CHECK(sparse.load_state(2).why().code == errc::missing);
+
+  snapshot_memory memory;
+  const std::string derived = path + "/checkpoints/step-2.safetensors";
+  save_checkpoint(derived, state_after(2, memory)).value();
+  const evidence found = open_run(path, agreed, note).value();
+  CHECK(rejecting_rules(found).empty());
+  CHECK(found.missing_checkpoints().empty());
+  CHECK(found.load_state(2));
+  save_checkpoint(derived, state_after(3, memory)).value();
+  CHECK(open_run(path, agreed, note)->load_state(2).why().code == errc::mismatch);
+
+  std::filesystem::remove(path + "/checkpoints/step-4.safetensors");
+  std::filesystem::remove(derived);
+  CHECK(rejecting_rules(open_run(path, agreed, note).value()) ==
+        std::vector<std::string>{"transcript.withheld"});
+}
+
 TEST_CASE("the checkpoint that superseded steps started from is not to be withheld", "[evidence]") {
   deviation how;
   how.resume_after = 3;

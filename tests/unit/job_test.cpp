@@ -133,3 +133,36 @@ TEST_CASE("checkpoints belong to multiples of the interval, the start and the en
   }
   CHECK(steps == std::vector<std::uint64_t>{0, 2, 4, 5});
 }
+
+TEST_CASE("a job may have states derived on demand where bits are the same everywhere", "[job]") {
+  const job one = small_job([](job& what) {
+    what.arithmetic = "ord32";
+    what.store_every = 4;
+  });
+  CHECK(one.store_every == 4);
+  CHECK(one.max_gap() == 4);
+  std::vector<std::uint64_t> stored, boundaries;
+  for (std::uint64_t step = 0; step <= 7; ++step) {
+    if (one.is_checkpoint(step)) stored.push_back(step);
+    if (one.is_boundary(step)) boundaries.push_back(step);
+  }
+  CHECK(stored == std::vector<std::uint64_t>{0, 4, 6});
+  CHECK(boundaries == std::vector<std::uint64_t>{0, 2, 4, 6});
+
+  job other = one;
+  other.arithmetic = "stock";
+  const result<std::string> stock = format_job(other);
+  REQUIRE_FALSE(stock);
+  CHECK(stock.why().message.find("needs a reproducible arithmetic") != std::string::npos);
+  for (const std::uint64_t wrong : {1U, 2U, 3U, 5U}) {
+    other = one;
+    other.store_every = wrong;
+    CHECK_FALSE(format_job(other));
+  }
+  other = one;
+  other.max_segment = 4;
+  CHECK_FALSE(format_job(other));
+  // Absent, not 0: one agreement has one id.
+  CHECK_FALSE(accepted(with("store_every", 0)));
+  CHECK(small_job().text.find("store_every") == std::string::npos);
+}

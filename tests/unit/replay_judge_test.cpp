@@ -259,6 +259,13 @@ TEST_CASE("exact arithmetic tolerates nothing") {
   REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
 }
 
+TEST_CASE("exact arithmetic rejects another end state even where none is stored to compare with") {
+  rejects_for("replay.parameters", [](scene& one) {
+    one.run.view.agreed.arithmetic = "ord32";
+    one.measured[3].digest_equal = false;
+  });
+}
+
 TEST_CASE("exact arithmetic does not tolerate other bits of equal values") {
   scene one;
   one.options.tolerance = "exact";

@@ -56,6 +56,36 @@ TEST_CASE("a checkpoint that is gone without leave is asked for all the same") {
   REQUIRE(segments_of(run.view)[2] == segment{20, 30});
 }
 
+TEST_CASE("what is drawn does not depend on the states that were derived already") {
+  fake_run run;
+  run.view.agreed.arithmetic = "ord32";
+  run.view.agreed.store_every = 50;
+  const auto ends = [&] {
+    std::vector<segment> out;
+    for (const auto& one : plan(run)) out.push_back({one.start, one.end});
+    return out;
+  };
+  const auto all_there = ends();
+  run.checkpoints = {{0, 0, {}, 0}, {50, 0, {}, 0}, {100, 0, {}, 0}};
+  run.link();
+  REQUIRE(segments_of(run.view).size() == 10);
+  REQUIRE(ends() == all_there);
+  run.checkpoints.insert(run.checkpoints.begin() + 1, {20, 0, {}, 0});
+  run.link();
+  REQUIRE(ends() == all_there);
+}
+
+TEST_CASE("updates between states that are not stored cannot be ranked") {
+  fake_run run;
+  run.view.agreed.arithmetic = "ord32";
+  run.view.agreed.store_every = 50;
+  replay_options options;
+  options.top_q = 1;
+  const auto refused = plan_replay(run.view, options, nonce_of(1));
+  REQUIRE_FALSE(refused);
+  REQUIRE(refused.why().code == errc::usage);
+}
+
 TEST_CASE("first and last segment are always asked for, and as many random ones as wanted") {
   const fake_run run(1000, 10);
   const auto requests = plan(run);

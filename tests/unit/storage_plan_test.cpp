@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include <potl/checks/storage_plan.hpp>
+#include <potl/crypto/challenge.hpp>
 #include <potl/numeric/soundness.hpp>
 
 using namespace potl;
@@ -38,6 +42,33 @@ TEST_CASE("re-derivation buys shorter segments with the prover's time") {
   REQUIRE(with.bytes <= 100e6);
   REQUIRE(with.verification_fraction + with.rederivation_fraction <= without.verification_fraction);
   REQUIRE(with.store_every % with.checkpoint_every == 0);
+}
+
+TEST_CASE("deriving states costs the way to the last challenged one between two stored ones") {
+  storage_goal exact = goal();
+  exact.rederive = true;
+  exact.budget_bytes = 20e6;
+  const storage_plan plan = plan_storage(exact).value();
+  REQUIRE(plan.checkpoint_every < plan.store_every);
+  REQUIRE(plan.verification_fraction < 0.2);
+  // Draws like a challenge does, and adds up the ways.
+  const std::uint64_t units = plan.store_every / plan.checkpoint_every, rounds = 2000;
+  double trained = 0;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    std::vector<std::uint64_t> last(plan.segments / units + 1, 0);
+    digest seed;
+    seed.bytes[0] = static_cast<std::uint8_t>(round);
+    seed.bytes[1] = static_cast<std::uint8_t>(round >> 8);
+    auto drawn = draw_sorted(seed, plan.segments, plan.samples).value();
+    drawn.push_back(plan.segments - 1);
+    for (const std::uint64_t one : drawn) {
+      last[one / units] = std::max(last[one / units], one % units);
+    }
+    for (const std::uint64_t way : last) trained += static_cast<double>(way);
+  }
+  const double measured = trained * static_cast<double>(plan.checkpoint_every) / rounds / 5000;
+  INFO("measured " << measured << ", planned " << plan.rederivation_fraction);
+  REQUIRE(std::abs(plan.rederivation_fraction - measured) < 0.1 * measured);
 }
 
 TEST_CASE("two checkpoints are the least that a budget can hold") {

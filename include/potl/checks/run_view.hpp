@@ -40,8 +40,6 @@ struct run_view {
   /// The superseded record of `step` on `branch`, or null.
   const transcript::step_record* superseded_step(std::uint64_t branch,
                                                  std::uint64_t step) const noexcept;
-  /// Whether the agreement puts a checkpoint at `step` of this run.
-  bool expects_checkpoint(std::uint64_t step) const noexcept;
 };
 
 /// The view of `run`, which must outlive it.
@@ -56,7 +54,8 @@ struct segment {
 
 /// Segments between neighbouring checkpoints, in order, without gap. Where stored checkpoints lie
 /// farther apart than the job allows, the missing ones count: asking for them shows that they are
-/// withheld.
+/// withheld. So do those that the trainer need not store (store_every): what is drawn never depends
+/// on which of them it derived already.
 std::vector<segment> segments_of(const run_view& run);
 
 }  // namespace potl::checks

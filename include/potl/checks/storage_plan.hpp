@@ -4,7 +4,8 @@
 // Claims: among all intervals whose checkpoints fit the budget, the one that makes reaching the
 // detection goal cheapest. Short segments need fewer replayed steps for the same goal, because the
 // unit of sampling is the segment. With re-derivation the segments may be shorter than the distance
-// of what is stored: the prover replays from the stored state before to open a challenged one.
+// of what is stored (store_every of the job): the prover trains again from the stored state before
+// a challenged one, and on the way to the last of several.
 // Assumes: replayed steps cost what recorded ones did. Re-derivation assumes a reproducible
 // arithmetic, else the prover cannot reach the digest it committed to.
 // Cost: microseconds.

@@ -66,7 +66,8 @@ class evidence {
   const initial_record* initial() const;
   /// Of the effective history, by step; only files that exist.
   const std::vector<checkpoint_info>& checkpoints() const;
-  /// Of the effective history, by step: recorded, and not stored any more.
+  /// Of the effective history, by step: those that a segment begins or ends with, and that are not
+  /// stored, or not any more.
   std::vector<checkpoint_info> missing_checkpoints() const;
   const std::vector<superseded_range>& superseded() const;
   const std::vector<step_record>& superseded_steps() const;

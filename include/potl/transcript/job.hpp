@@ -33,9 +33,12 @@ struct job {
   bool drop_last = false;              ///< whether the last, smaller batch of an epoch is left out
   std::uint64_t checkpoint_every = 0;  ///< steps between checkpoints
   std::uint64_t max_segment = 0;  ///< longest allowed distance between stored checkpoints, in steps
-  std::uint64_t data_count = 0;   ///< samples
-  digest data_root;               ///< Merkle root over the samples' canonical bytes
-  digest initial_state;           ///< state digest at step 0
+  /// Not 0: only every so many steps a checkpoint is stored. The trainer derives those between when
+  /// they are challenged, which needs a reproducible arithmetic.
+  std::uint64_t store_every = 0;
+  std::uint64_t data_count = 0;          ///< samples
+  digest data_root;                      ///< Merkle root over the samples' canonical bytes
+  digest initial_state;                  ///< state digest at step 0
   bool initial_state_from_seed = true;   ///< false: the digest of a published file
   std::vector<rate_run> rates;           ///< empty: metric-driven, the rates are replayed state
   std::vector<std::uint64_t> rate_ends;  ///< last step of each of `rates`; filled by parse_job
@@ -54,9 +57,13 @@ struct job {
   std::vector<std::int64_t> sample_ids(std::uint64_t step) const;
   /// Rates agreed for a step, or nothing when they are replayed state.
   const std::vector<double>* rates_at(std::uint64_t step) const;
-  /// Whether a checkpoint belongs to this step: 0, the last, and every multiple of
+  /// Whether a segment begins or ends with this step: 0, the last, and every multiple of
   /// checkpoint_every.
+  bool is_boundary(std::uint64_t step) const;
+  /// Whether its state is stored while recording: boundaries, or those of store_every.
   bool is_checkpoint(std::uint64_t step) const;
+  /// Longest distance between stored states that keeps the agreement, in steps.
+  std::uint64_t max_gap() const;
 };
 
 /// Parses and validates; bounded by 16 MiB. malformed/limit errors name the field.

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Challenges as documents, for runs whose trainer stores only some of the states (`store_every` of
+the job) and derives those between when they are asked for.
+
+A verifier draws one after the commitment, the trainer derives what it names (`rederive`), and the
+verifier then asks the same again. Which states are there must never have a say in what is drawn,
+and nothing counts as withheld that nobody has asked for: both would let a prover choose.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _core, _ledger
+from ._errors import LimitError, MalformedError, UsageError
+from ._inputs import as_job, as_note, run_directory
+from ._questions import Question, planned, with_earlier
+
+if TYPE_CHECKING:
+    from ._checks import Check, Policy
+    from ._job import Job
+    from ._run import Commitment, Run
+
+_FORMAT = "potl-challenge-v1"
+_MAX_BYTES = 64 << 20
+_REMEDY = (
+    "draw one with potl challenge, have the trainer answer it with potl rederive --challenge, and "
+    "pass it to verify"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Challenge:
+    """What a verifier wants to see of a committed run.
+
+    Attributes:
+        job: Id of the job.
+        root: Root of the commitment; nothing is derived for a run that could still change.
+        nonce: What the draw depends on, beside the commitment.
+        checks: Pairs of check name and options.
+        states: Steps after which the state is wanted, beside those that are stored by agreement.
+    """
+
+    job: bytes
+    root: bytes
+    nonce: bytes
+    checks: tuple[tuple[str, Mapping[str, Any]], ...]
+    states: tuple[int, ...]
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes the document, for the trainer and for `verify(challenge=...)`."""
+        Path(path).write_bytes(_core.canonical_json(self.document()))
+
+    def document(self) -> dict[str, Any]:
+        """The challenge as JSON values: docs/format.md."""
+        return {
+            "format": _FORMAT,
+            "job": self.job.hex(),
+            "root": self.root.hex(),
+            "nonce": self.nonce.hex(),
+            "checks": [{"check": name, "options": dict(o)} for name, o in self.checks],
+            "states": list(self.states),
+        }
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Challenge:
+        """Reads what `write` wrote.
+
+        Raises:
+            MalformedError: It is no challenge.
+        """
+        with Path(path).open("rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise LimitError(f"{os.fspath(path)} is longer than any challenge", "")
+        try:
+            return _parsed(_core.parse_json(raw, max_bytes=_MAX_BYTES))
+        except (KeyError, TypeError, ValueError) as error:
+            raise MalformedError(f"{os.fspath(path)} is no challenge: {error}", "") from error
+
+
+def _parsed(document: Any) -> Challenge:
+    if document["format"] != _FORMAT:
+        raise ValueError(f'the format is not "{_FORMAT}"')
+    steps = document["states"]
+    if not isinstance(steps, list) or not all(type(one) is int and one >= 0 for one in steps):
+        raise ValueError("states are step numbers")
+    return Challenge(
+        job=_digest(document["job"]),
+        root=_digest(document["root"]),
+        nonce=_digest(document["nonce"]),
+        checks=tuple((str(one["check"]), dict(one["options"])) for one in document["checks"]),
+        states=tuple(sorted(set(steps))),
+    )
+
+
+def _digest(text: str) -> bytes:
+    out = bytes.fromhex(text)
+    if len(out) != 32:
+        raise ValueError("a digest has 64 hexadecimal digits")
+    return out
+
+
+def as_challenge(challenge: Challenge | str | os.PathLike[str]) -> Challenge:
+    """A challenge as it is, or the one in a file."""
+    if isinstance(challenge, Challenge):
+        return challenge
+    if not Path(challenge).is_file():
+        raise UsageError(f"there is no challenge file {os.fspath(challenge)}", "")
+    return Challenge.read(challenge)
+
+
+def challenge(
+    run: str | os.PathLike[str] | Run,
+    *,
+    job: Job | str | os.PathLike[str],
+    commitment: Commitment | str | os.PathLike[str],
+    checks: Sequence[Check] | None = None,
+    policy: Policy | None = None,
+    nonce: bytes | str | None = None,
+    ledger: str | os.PathLike[str] | bool | None = True,
+) -> Challenge:
+    """Draws what `verify` will ask for, so that the trainer can derive the states for it.
+
+    It is remembered like a verification: each later one repeats it.
+
+    Args:
+        run: The run directory; its log is enough.
+        job: The verifier's own copy of what was agreed.
+        commitment: The prover's commitment.
+        checks: What will be looked at; None chooses as `verify` does.
+        policy: How strong the evidence must be.
+        nonce: 32 bytes or their hexadecimal form; None draws them now.
+        ledger: As in `verify`.
+
+    Raises:
+        UsageError: The job has every checkpoint stored: verify at once.
+    """
+    from ._checks import Policy
+    from ._verify import fresh_nonce, known_of, ledger_path
+
+    own, note = as_job(job).core, as_note(commitment)
+    if own.store_every == 0:
+        raise UsageError(
+            "the job has every checkpoint stored, so that there is nothing to derive",
+            "verify at once; a job with store_every, which needs a reproducible arithmetic, lets "
+            "the trainer derive states on demand",
+        )
+    path = ledger_path(ledger, own, commitment)
+    known = known_of(path, own)
+    evidence = _core.Evidence.open(
+        str(run_directory(run)),
+        job=own,
+        commitment=note,
+        other_commitments=[other for other in known.commitments if other != note],
+    )
+    chosen = (Policy() if policy is None else policy).checks(own) if checks is None else checks
+    drawn = fresh_nonce(nonce)
+    asked = [Question(check.name, check.options(), drawn) for check in chosen]
+    if path is not None:
+        known = _ledger.remember(
+            path,
+            job_id=own.id,
+            commitment=note,
+            challenge=_ledger.new_challenge(drawn, [(one.check, one.options) for one in asked]),
+        )
+    questions = planned(with_earlier(asked, known), evidence)
+    return Challenge(
+        job=own.id,
+        root=root_of(note),
+        nonce=drawn,
+        checks=tuple((one.check, one.options) for one in asked),
+        states=tuple(derived_states(questions, own)),
+    )
+
+
+def root_of(note: str) -> bytes:
+    """The Merkle root that a note signs."""
+    return _core.SignedNote.parse(note).note.root
+
+
+def require_own(given: Challenge, job: _core.Job | None, note: str | None) -> None:
+    """Sees to it that a challenge is about the verifier's own job and commitment."""
+    if job is None or note is None:
+        raise UsageError("a challenge belongs to a job and a commitment", "pass both of them")
+    if given.job != job.id:
+        raise UsageError("the challenge is about another job", "")
+    if given.root != root_of(note):
+        raise UsageError("the challenge is about another commitment", "")
+
+
+def require_stored(evidence: _core.Evidence) -> None:
+    """Sees to it, before anything is drawn, that states are there which nobody has asked for."""
+    missing = _underived(evidence)
+    if missing:
+        raise UsageError(
+            f"{len(missing)} states of this run, such as that of step {min(missing)}, are not "
+            f"stored: the job lets the trainer derive them when they are challenged "
+            f"(store_every={evidence.job.store_every})",
+            _REMEDY,
+        )
+
+
+def require_asked(
+    given: Challenge | None, questions: Iterable[Question], evidence: _core.Evidence
+) -> None:
+    """Sees to it that what is not there was asked for, and may so be held against the trainer."""
+    wanted = set(derived_states(questions, evidence.job)) & _underived(evidence)
+    unasked = wanted - set(() if given is None else given.states)
+    if unasked:
+        raise UsageError(
+            f"the state of step {min(unasked)} is not stored, and the trainer was not asked for it"
+            + ("" if given is None else " by this challenge; a later or an earlier one wants it"),
+            _REMEDY if given is None else "draw a new challenge: it repeats all earlier ones",
+        )
+
+
+def derived_states(questions: Iterable[Question], job: _core.Job) -> list[int]:
+    """The steps whose states these questions need and the job lets the trainer derive."""
+    steps: set[int] = set()
+    for question in questions:
+        # Exact replays compare digests: they need no recorded state at their end.
+        exact = question.options.get("tolerance", "auto") in ("auto", "exact")
+        for request in question.plan:
+            if request["kind"] == "segment" and request.get("superseded", False):
+                continue  # starts where recording was resumed: a stored state
+            if request["kind"] == "segment":
+                steps |= {int(request["start"])} | (set() if exact else {int(request["end"])})
+            else:
+                steps.add(int(request["step"]) - (1 if request["kind"] == "loss" else 0))
+    return sorted(step for step in steps if not job.is_checkpoint(step))
+
+
+def _underived(evidence: _core.Evidence) -> set[int]:
+    if evidence.job.store_every == 0:
+        return set()
+    missing = {int(one["step"]) for one in evidence.missing_checkpoints()}
+    return {step for step in missing if not evidence.job.is_checkpoint(step)}
