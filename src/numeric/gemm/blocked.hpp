@@ -85,8 +85,9 @@ class blocked {
   static constexpr std::int64_t most_panels = 256;
   static constexpr std::int64_t packed_together = 8;
   static constexpr std::int64_t packed_a_bytes = std::int64_t{8} << 20;
-  static constexpr std::int64_t inner_bytes = std::int64_t{1} << 19;  // of B, in the second cache
-  static constexpr std::int64_t task_bytes = std::int64_t{1} << 20;   // of A and of sums, likewise
+  // In the second cache: B, and as much again that comes next; A and sums.
+  static constexpr std::int64_t inner_bytes = std::int64_t{1} << 18;
+  static constexpr std::int64_t task_bytes = std::int64_t{1} << 19;
   static constexpr std::int64_t serial_work = 200000;  // products that pay for no thread
   static constexpr bool same_type = std::is_same_v<From, Packed>;
 
@@ -256,14 +257,11 @@ class blocked {
     const Packed* from = nullptr;
     std::int64_t count = 0;
 
-    // Part `at` of `parts`, into the second cache.
-    void fetch(std::int64_t at, std::int64_t parts) const noexcept {
-      const std::int64_t end = count * (at + 1) / parts;
-      for (std::int64_t i = count * at / parts; i < end; i += line) {
-        __builtin_prefetch(from + i, 0, 2);
-      }
+    // What of them to fetch during the first of so many tiles.
+    upcoming shared(std::int64_t tiles, std::int64_t depth) const noexcept {
+      if (from == nullptr) return {};
+      return {from, divided_up(count * std::int64_t{sizeof(Packed)}, tiles * depth)};
     }
-    static constexpr std::int64_t line = 64 / std::int64_t{sizeof(Packed)};
   };
 
   /// A part of a column block: row panels and column panels, and where sums of it go.
@@ -352,22 +350,21 @@ class blocked {
     t.depth = std::min(p_.chunk, depth_ - k);
     t.first = chunk == 0;
     t.last = chunk == chunks_ - 1;
+    const std::int64_t tiles = end - begin;
+    // Tiles whose sums are finished need more memory for the same time.
+    if (Output::finishes) {
+      t.next_b = work.next.shared(tiles * (work.row_end - work.row_begin), t.depth);
+    }
     for (std::int64_t i = work.row_begin; i < work.row_end; ++i) {
       const std::int64_t row = first_row(i);
       t.rows = static_cast<int>(first_row(i + 1) - row);
       set_a(t, row, k, work.packed_a == nullptr ? nullptr : packed_rows(work, chunk, i));
-      // The panel of A that comes next lies behind this one, of the next chunk too.
-      stretch next_a;
-      if (work.packed_a != nullptr) {
+      if (Output::finishes && work.packed_a != nullptr) {
+        // The panel of A that comes next lies behind this one, of the next chunk too.
         const std::int64_t words = padded(t.depth) * p_.body.rows * p_.body.row_words;
-        next_a = {t.a + words, words};
+        t.next_a = stretch{t.a + words, words}.shared(tiles, t.depth);
       }
-      const std::int64_t tiles = end - begin, panels = work.row_end - work.row_begin;
       for (std::int64_t j = begin; j < end; ++j) {
-        if constexpr (Output::finishes) {  // their tiles need more memory for the same time
-          next_a.fetch(j - begin, tiles);
-          work.next.fetch((i - work.row_begin) * tiles + (j - begin), tiles * panels);
-        }
         const std::int64_t column = j * tile_columns;
         t.columns = static_cast<int>(std::min(tile_columns, work.block.width - column));
         set_b(t, work.block, chunk, j);
@@ -375,6 +372,8 @@ class blocked {
           t.c_row = (end - begin) * tile_columns;
           t.c = work.sums + (row - top) * t.c_row + (column - left);
           p_.body.multiply(t);
+          advance(t.next_a, t.depth);
+          advance(t.next_b, t.depth);
           if (t.last) {
             output_.finish({row, work.block.from + column, t.rows, t.columns}, t.c, t.c_row);
           }
@@ -386,6 +385,10 @@ class blocked {
         }
       }
     }
+  }
+
+  static void advance(upcoming& next, std::int64_t depth) noexcept {
+    if (next.from != nullptr) next.from = static_cast<const char*>(next.from) + depth * next.step;
   }
 
   void set_a(tile<Packed, Sum>& t, std::int64_t row, std::int64_t k,

@@ -11,6 +11,7 @@ struct vector {
   using value = float;
   using type = __m256;
   using mask = __m256i;
+  static constexpr bool fetches_next = false;
   static constexpr int width = 8;
   static type zero() { return _mm256_setzero_ps(); }
   static type load(const float* from) { return _mm256_loadu_ps(from); }

@@ -11,6 +11,7 @@ struct vector {
   using value = float;
   using type = __m512;
   using mask = __mmask16;
+  static constexpr bool fetches_next = false;
   static constexpr int width = 16;
   static type zero() { return _mm512_setzero_ps(); }
   static type load(const float* from) { return _mm512_loadu_ps(from); }

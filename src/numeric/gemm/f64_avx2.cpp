@@ -17,6 +17,7 @@ struct vector {
   using value = double;
   using type = __m256d;
   using mask = __m256i;
+  static constexpr bool fetches_next = true;
   static constexpr int width = 4;
   static type zero() { return _mm256_setzero_pd(); }
   static type load(const double* from) { return _mm256_loadu_pd(from); }

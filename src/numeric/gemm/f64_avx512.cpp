@@ -14,6 +14,7 @@ struct vector {
   using value = double;
   using type = __m512d;
   using mask = __mmask8;
+  static constexpr bool fetches_next = true;
   static constexpr int width = 8;
   static type zero() { return _mm512_setzero_pd(); }
   static type load(const double* from) { return _mm512_loadu_pd(from); }

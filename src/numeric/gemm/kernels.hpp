@@ -10,6 +10,12 @@
 
 namespace potl::numeric::detail {
 
+/// Memory that is read soon: so many bytes for each k of a tile. A hint.
+struct upcoming {
+  const void* from = nullptr;
+  std::int64_t step = 0;
+};
+
 /// C[i][j] (+)= the chain over k of A[i][k] B[k][j], for one tile and one chunk of k.
 template <class Packed, class Sum = Packed>
 struct tile {
@@ -26,6 +32,7 @@ struct tile {
   bool first = true;       ///< C is set, not added to
   bool last = true;        ///< NaN are made canonical
   bool streamed = false;   ///< C is not needed soon: whole cache lines may bypass the caches
+  upcoming next_a, next_b;
 };
 
 /// to[k * width + lane] = from[lane * lane_stride + order(k) * step], zero for lanes beyond

@@ -36,17 +36,21 @@ inline __attribute__((always_inline)) void store_sums(const tile<typename Vector
     }
     return;
   }
-  POTL_UNROLLED for (int i = 0; i < Rows; ++i) {
+  // Copied: the compiler cannot know that stores leave the tile's description alone.
+  const bool first = t.first, last = t.last;
+  value* row = t.c;
+  const std::int64_t c_row = t.c_row;
+  POTL_UNROLLED for (int i = 0; i < Rows; ++i, row += c_row) {
     POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
-      value* c = t.c + i * t.c_row + j * Vector::width;
+      value* c = row + j * Vector::width;
       typename Vector::type x = sum[i][j];
       if (j + 1 < Vectors) {
-        if (!t.first) x = Vector::add(Vector::load(c), x);
-        if (t.last) x = Vector::canonical(x);
+        if (!first) x = Vector::add(Vector::load(c), x);
+        if (last) x = Vector::canonical(x);
         Vector::store(c, x);
       } else {
-        if (!t.first) x = Vector::add(Vector::load(c, mask), x);
-        if (t.last) x = Vector::canonical(x);
+        if (!first) x = Vector::add(Vector::load(c, mask), x);
+        if (last) x = Vector::canonical(x);
         Vector::store(c, x, mask);
       }
     }
@@ -97,9 +101,20 @@ __attribute__((noinline)) void multiply_columns(const tile<typename Vector::valu
   const auto mask = Vector::first_lanes(t.columns - (Vectors - 1) * Vector::width);
   const value *a = t.a, *b = t.b;
   const std::int64_t a_step = t.a_step, b_step = t.b_step;
+  // Without a hint, something that is there.
+  const auto* next_a = static_cast<const char*>(t.next_a.from == nullptr ? a : t.next_a.from);
+  const auto* next_b = static_cast<const char*>(t.next_b.from == nullptr ? a : t.next_b.from);
+  const std::int64_t a_bytes = t.next_a.step, b_bytes = t.next_b.step;
   for (std::int64_t k = 0; k < t.depth; ++k) {
-    POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
-      __builtin_prefetch(b + 8 * b_step + j * Vector::width);
+    if constexpr (Vector::fetches_next) {
+      __builtin_prefetch(next_a, 0, 2);
+      __builtin_prefetch(next_b, 0, 2);
+      next_a += a_bytes;
+      next_b += b_bytes;
+    } else {
+      POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
+        __builtin_prefetch(b + 8 * b_step + j * Vector::width);
+      }
     }
     add_products<Vector, Rows, Vectors, Masked>(
         b, mask, [a](int i) __attribute__((always_inline)) { return a + i; }, sum);

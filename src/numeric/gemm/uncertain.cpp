@@ -63,6 +63,7 @@ twofold sum_products(const dot_operands& operands) noexcept {
 
 using settle_body = std::function<void(const unsettled&, const dot_operands&)>;
 
+constexpr std::int64_t ahead = 16;
 constexpr std::int64_t columns_together = 16;                // a cache line of a row of B
 constexpr std::int64_t most_copied = std::int64_t{1} << 18;  // elements of B
 
@@ -81,6 +82,8 @@ void settle_group(const unsettled* begin, const unsettled* end, const matrix<con
   if (copied) {
     copies.resize(static_cast<std::size_t>(count * terms));
     for (std::int64_t k = 0; k < terms; ++k) {
+      // Rows lie pages apart, which no processor fetches by itself.
+      __builtin_prefetch(&b(std::min(k + ahead, terms - 1), columns.front()));
       for (std::int64_t j = 0; j < count; ++j) {
         copies[static_cast<std::size_t>(j * terms + k)] =
             b(k, columns[static_cast<std::size_t>(j)]);
