@@ -48,6 +48,7 @@ def browse(address: str, folder: Path, *flags: str) -> subprocess.CompletedProce
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
+            "--disable-dev-shm-usage",  # containers have little of it
             "--disable-background-networking",
             f"--user-data-dir={folder / 'profile'}",
             *flags,
