@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import multiprocessing
 import multiprocessing.context
+import os
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -57,7 +59,7 @@ def task_name(task: object) -> str:
 
 
 def load_task(name: str) -> Callable[[], Any]:
-    """Imports "module:function".
+    """Imports "module:function". A script that names itself is not executed a second time.
 
     Raises:
         UsageError: There is no such module or function.
@@ -66,7 +68,7 @@ def load_task(name: str) -> Callable[[], Any]:
     if not colon or not module_name or not path:
         raise UsageError(f'a task is named "module:function", not "{name}"', "")
     try:
-        found: Any = importlib.import_module(module_name)
+        found: Any = _running_script(module_name) or _imported(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and not module_name.startswith(error.name):
             raise
@@ -82,6 +84,44 @@ def load_task(name: str) -> Callable[[], Any]:
         raise UsageError(f'"{name}" is not a function', "")
     function: Callable[[], Any] = found
     return function
+
+
+# The module that is being imported for its task.
+_importing: str | None = None
+
+
+def require_own_call(what: str) -> None:
+    """Refuses to record or verify while a module is imported for its task.
+
+    An unguarded script would do all of its work again in each worker, whose workers would do the
+    same without end.
+    """
+    if _importing is not None:
+        raise UsageError(
+            f'importing the module "{_importing}" for its task would {what}',
+            'put what the script does under if __name__ == "__main__":',
+        )
+
+
+def _imported(module_name: str) -> Any:
+    global _importing
+    before, _importing = _importing, module_name
+    try:
+        return importlib.import_module(module_name)
+    finally:
+        _importing = before
+
+
+def _running_script(module_name: str) -> Any:
+    """The script that is being executed, if it is what the name would import; else None."""
+    main = sys.modules["__main__"]
+    script = getattr(main, "__file__", None)
+    if script is None or module_name in sys.modules:
+        return None
+    spec = importlib.util.find_spec(module_name)
+    origin = None if spec is None else spec.origin
+    same = origin is not None and os.path.realpath(origin) == os.path.realpath(script)
+    return main if same else None
 
 
 def new_pool(workers: int) -> ProcessPoolExecutor:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from . import _core, _keys, _rounded_steps
 from ._agreement import open_checked, open_unchecked
 from ._errors import JobMismatch, UsageError
+from ._executors import require_own_call
 from ._inputs import as_job
 from ._run import Run
 
@@ -94,6 +95,7 @@ class Prover:
         checkpoint_every: int | str | None = None,
         check_job: bool = True,
     ) -> None:
+        require_own_call("record a run")
         self._build = build
         self._directory = Path(path)
         self._resuming = _holds_run(self._directory)

@@ -15,6 +15,7 @@ from . import _challenge, _core, _flags, _ledger
 from ._answers import Answers
 from ._checks import Check, Policy
 from ._errors import UsageError
+from ._executors import require_own_call
 from ._inputs import as_job, as_note, run_directory
 from ._progress import Progress
 from ._questions import Question, planned, with_earlier
@@ -86,6 +87,7 @@ def verify(
         MalformedError: The run, the job or the commitment cannot be read at all.
     """
     began = time.perf_counter()
+    require_own_call("verify a run")
     if max_checkpoint_bytes is not None and max_checkpoint_bytes < 0:
         raise UsageError(f"max_checkpoint_bytes is {max_checkpoint_bytes}", "pass bytes, or None")
     directory = run_directory(run)

@@ -11,6 +11,7 @@ from typing import Any
 
 from . import _core, _executors
 from ._agreement import job_of, open_unchecked
+from ._errors import UsageError
 from ._fulfil import Measurement, Replayer
 
 
@@ -62,13 +63,17 @@ class Setup:
         )
 
 
-# One session per process: building it costs more than most replays.
+# One session per process: building it costs more than most replays. A module that cannot be loaded
+# is not tried again for every request either.
 _ready: tuple[Setup, Replayer] | None = None
+_refused: tuple[Setup, UsageError] | None = None
 
 
 def fulfil(setup: Setup, request: dict[str, Any]) -> Measurement:
     """Fulfils one request in this process."""
-    global _ready
+    global _ready, _refused
+    if _refused is not None and _refused[0] == setup:
+        raise _refused[1]
     if _ready is None or _ready[0] != setup:
         import torch
 
@@ -79,7 +84,11 @@ def fulfil(setup: Setup, request: dict[str, Any]) -> Measurement:
             commitment=setup.note,
             max_checkpoint_bytes=setup.max_checkpoint_bytes,
         )
-        build = _executors.load_task(setup.task)
+        try:
+            build = _executors.load_task(setup.task)
+        except UsageError as error:
+            _refused = (setup, error)
+            raise
         session = open_unchecked(build, job_of(evidence.job, evidence))
         _ready = (
             setup,

@@ -91,3 +91,54 @@ def test_the_example_runs_in_a_notebook(tmp_path: Path) -> None:
     done = run_python(cells, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("accepted ")
+
+
+# A script that names itself as the module of its task, and counts how often it is executed.
+SELF = """
+import os, sys
+with open("executions", "a") as count:
+    print(os.getpid(), file=count)
+if sum(1 for _ in open("executions")) > 6:
+    os._exit(9)  # else a broken guard would start processes for ever
+import torch, potl
+from torch import nn
+from torch.utils.data import TensorDataset
+
+data = TensorDataset(torch.zeros(16, 4), torch.zeros(16, dtype=torch.long))
+
+def build():
+    model = nn.Linear(4, 2)
+    return potl.Task(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+                     dataset=data, loss=nn.functional.cross_entropy, batch_size=4, epochs=2)
+
+def main():
+    job = potl.Job.create(build, seed=1, checkpoint_every=2)
+    run = potl.record(build, "run", job=job)
+    return potl.verify(run, job=job, commitment=run.commit(), task="script:build",
+                       checks=[potl.Replay()], workers=WORKERS)
+"""
+UNGUARDED = "report = main(); print(report.verdict, report.sentence)\n"
+GUARDED = "if __name__ == '__main__': report = main(); print(report.verdict)\n"
+
+
+def executions(folder: Path) -> int:
+    return len((folder / "executions").read_text().splitlines())
+
+
+def test_a_script_that_names_itself_is_not_run_again(tmp_path: Path) -> None:
+    done = run_python(SELF.replace("WORKERS", "0") + UNGUARDED, tmp_path)
+    assert done.stdout.startswith("accepted "), done.stdout + done.stderr
+    assert executions(tmp_path) == 1
+
+
+def test_workers_of_an_unguarded_script_start_nothing_and_say_what_to_do(tmp_path: Path) -> None:
+    done = run_python(SELF.replace("WORKERS", "1") + UNGUARDED, tmp_path)
+    assert done.stdout.startswith("inconclusive "), done.stdout + done.stderr
+    assert 'if __name__ == "__main__"' in done.stdout
+    assert executions(tmp_path) <= 3
+
+
+def test_workers_of_a_guarded_script_replay(tmp_path: Path) -> None:
+    done = run_python(SELF.replace("WORKERS", "1") + GUARDED, tmp_path)
+    assert done.stdout == "accepted\n", done.stdout + done.stderr
+    assert executions(tmp_path) == 2
