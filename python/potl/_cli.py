@@ -18,7 +18,13 @@ app = typer.Typer(
     name="potl",
     help="Check that somebody else trained a model as agreed: "
     "record a run, commit to it, verify it.",
-    epilog="Exit codes: 0 success or accepted, 1 rejected, 2 usage, 3 inconclusive or an error, "
+    epilog="Examples:\n\n"
+    "  potl demo\n\n"
+    "  potl job create trainer:build job.json --seed 7 --checkpoint-every 20\n\n"
+    "  potl record trainer:build runs/1 --job job.json --key trainer.pem\n\n"
+    "  potl commit runs/1 --key trainer.pem > note.txt\n\n"
+    "  potl verify runs/1 --job job.json --commitment note.txt --task trainer:build\n\n"
+    "Exit codes: 0 success or accepted, 1 rejected, 2 usage, 3 inconclusive or an error, "
     "4 unreadable input, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,

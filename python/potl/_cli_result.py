@@ -125,18 +125,28 @@ def describe(error: BaseException) -> tuple[str, str]:
         return "interrupted", ""
     if isinstance(error, SystemExit):
         return f"the task ended the process (exit {printable(error.code)})", ""
+    if isinstance(error, UsageProblem):
+        return _of_the_parser(error)
     message = getattr(error, "message", None)
     if not isinstance(message, str) or not message:
         message = str(error)
     name = type(error).__name__
     if not message:
         message = name
-    elif not isinstance(error, UsageProblem) and not type(error).__module__.startswith("potl"):
+    elif not type(error).__module__.startswith("potl"):
         message = f"{name}: {message}"
     remedy = getattr(error, "remedy", "")
     if isinstance(error, ImportError) and "potl._core" in message:
         remedy = "potl doctor says what is wrong with this installation"
     return printable(message), printable(remedy) if isinstance(remedy, str) else ""
+
+
+def _of_the_parser(error: Exception) -> tuple[str, str]:
+    # Its message alone does not name the option.
+    message = error.format_message()  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    remedy = "" if context is None else f"{context.command_path} --help says what it takes"
+    return printable(message), printable(remedy)
 
 
 def failed(error: BaseException, machine: TextIO | None, *, debug: bool = False) -> int:

@@ -241,3 +241,30 @@ def test_even_c_code_cannot_print_into_json(tmp_path: Path) -> None:
 def test_the_parser_of_the_installed_typer_raises_what_the_command_line_expects() -> None:
     with pytest.raises(_cli_result.UsageProblem):
         typer.main.get_command(_cli.app).main(args=["nope"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "command"),
+    [
+        (["verify", ".", "--replay-samples", "x"], "--replay-samples", "potl verify"),
+        (["verify"], "RUN", "potl verify"),
+        (["job", "create", "a:b", "j", "--checkpoint-every", "2"], "--seed", "potl job create"),
+        (["no-such-command"], "no-such-command", "potl"),
+    ],
+    ids=str,
+)
+def test_with_json_a_usage_error_names_what_is_wrong_and_where_help_is(
+    arguments: list[str], named: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _cli.run([*arguments, "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert named in error["message"]
+    assert f"{command} --help" in error["remedy"]
+
+
+def test_the_help_begins_with_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _cli.run(["--help"]) == 0
+    out = capsys.readouterr().out
+    lines = [line.strip() for line in out.partition("Examples:")[2].splitlines()]
+    commands = [" ".join(line.split()[:2]) for line in lines if line.startswith("potl ")]
+    assert commands == ["potl demo", "potl job", "potl record", "potl commit", "potl verify"]
