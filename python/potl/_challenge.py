@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ._run import Commitment, Run
 
 _FORMAT = "potl-challenge-v1"
-_MAX_BYTES = 64 << 20
+_MAX_BYTES = 8 << 20  # as parse_json allows by default: hostile text costs less than 64 MB
 _REMEDY = (
     "draw one with potl challenge, have the trainer answer it with potl rederive --challenge, and "
     "pass it to verify"
