@@ -105,6 +105,16 @@ class DistributedDataParallel(nn.Module):
         return self.module(x)
 
 
+class FullyShardedDataParallel(nn.Sequential): ...
+
+
+class FSDPModule: ...
+
+
+class Sharded(FSDPModule, nn.Linear):
+    """What fully_shard makes of a module's class."""
+
+
 class OtherLoss(Task):
     """Reports a loss that compute_loss does not give."""
 
@@ -174,6 +184,13 @@ PROBLEMS = {
     "DDP": (
         lambda: tasks.task(DistributedDataParallel(tasks.mlp())), "DistributedDataParallel",
         "one device",
+    ),
+    "FSDP": (
+        lambda: tasks.task(FullyShardedDataParallel(tasks.mlp())), "FullyShardedDataParallel",
+        "one device",
+    ),
+    "an inner module of FSDP2": (
+        lambda: tasks.task(nn.Sequential(Sharded(8, 3))), "FSDPModule", "one device",
     ),
     "an unknown state type": (lambda: own(Task, state={"odd": Odd()}), "a builtins.set", "dicts"),
     "a model from outside": (lambda: tasks.task(_model), "return the same model", "inside"),
