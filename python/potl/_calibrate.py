@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 # Honest noise should leave this much room below the job's tolerance cap, because a run that lands
 # above the cap cannot be judged at all.
 _MARGIN = 10.0
+
+_HEADER_HARDLY_COUNTS = 16 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +84,7 @@ class Calibration:
         checkpoint_every: Longest measured segment whose noise stays ten times below the cap; None
             when even one step exceeds that.
         seconds_per_step: Median time of a step.
-        checkpoint_bytes: Size of one stored state.
+        checkpoint_bytes: Size of one stored state, with the optimizer's.
     """
 
     noise: tuple[Noise, ...]
@@ -240,8 +244,18 @@ def calibrate(
         tolerance_cap=cap,
         checkpoint_every=_longest(noise, lengths, cap / _MARGIN),
         seconds_per_step=per_step,
-        checkpoint_bytes=start.nbytes,
+        checkpoint_bytes=_stored_bytes(honest[steps]),
     )
+
+
+def _stored_bytes(state: _core.State) -> int:
+    """Size of a checkpoint's file: the tensors, and a header that matters where they are small."""
+    if state.nbytes > _HEADER_HARDLY_COUNTS:
+        return state.nbytes
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state.safetensors"
+        state.save(str(path))
+        return path.stat().st_size
 
 
 def _lengths(steps: int) -> list[int]:

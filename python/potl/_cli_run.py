@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._cli_files import RunPath
+from ._cli_files import RunPath, parse_size
 from ._cli_result import FAILED, Debug, Json, Result, command
 from ._cli_task import TaskArgument, load
-from ._printable import number, printable, size
+from ._printable import number, percent, printable, size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +60,9 @@ def add_to(app: typer.Typer) -> None:
     command(
         app,
         "calibrate",
-        examples="  potl calibrate trainer:build --steps 50",
+        examples="  potl calibrate trainer:build --steps 50\n\n"
+        "  potl calibrate trainer:build --run-steps 5000 --max-bytes 2GB\n\n"
+        "  potl calibrate trainer:build --run-steps 5000 --max-bytes 200MB --rederive",
     )(_calibrate)
     command(
         app,
@@ -340,17 +343,69 @@ def _calibrate(
     seed: Annotated[int, typer.Option(help="Seed of the job that is tried.")] = 0,
     steps: Annotated[int, typer.Option(help="Longest segment to look at.")] = 100,
     repeats: Annotated[int, typer.Option(help="Perturbed replays.")] = 4,
+    run_steps: Annotated[
+        int | None, typer.Option(help="Steps of the run to plan; goes with --max-bytes.")
+    ] = None,
+    max_bytes: Annotated[
+        str | None, typer.Option(help="Disk for its checkpoints, for example 500MB or 2GiB.")
+    ] = None,
+    probability: Annotated[
+        float, typer.Option(help="With which a cheat in --cheat-fraction must be seen.")
+    ] = 0.95,
+    cheat_fraction: Annotated[
+        float, typer.Option(help="Share of the segments that such a cheat is packed into.")
+    ] = 0.05,
+    rederive: Annotated[
+        bool,
+        typer.Option(
+            "--rederive",
+            help="Plan for a job in a reproducible arithmetic, whose trainer derives challenged "
+            "states on demand.",
+        ),
+    ] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Measure how far honest replays drift on this machine, to choose --checkpoint-every."""
+    """Measure how far honest replays drift on this machine, to choose --checkpoint-every.
+
+    With a number of steps and a disk budget it also says which intervals make a verification of
+    that run cheapest.
+    """
     from ._calibrate import calibrate
 
+    if (run_steps is None) != (max_bytes is None) or (rederive and run_steps is None):
+        raise typer.BadParameter("--run-steps and --max-bytes go together, --rederive with both")
+    budget = None if max_bytes is None else parse_size(max_bytes)
     found = calibrate(load(task), seed=seed, steps=steps, repeats=repeats)
     document = json_module.loads(found.json())
+    plan = None
+    if run_steps is not None and budget is not None:
+        plan = found.storage(
+            steps=run_steps,
+            budget_bytes=budget,
+            probability=probability,
+            cheat_fraction=cheat_fraction,
+            rederive=rederive,
+        )
+        document["storage"] = dataclasses.asdict(plan)
 
     def show(console: Console) -> None:
         console.print(found.table())
         console.print(f"{size(found.checkpoint_bytes)} per stored state")
+        if plan is None:
+            return
+        stored = f" --store-every {plan.store_every}" if rederive else ""
+        console.print(
+            f"--checkpoint-every {plan.checkpoint_every}{stored}: {size(plan.bytes)}, "
+            f"{number(plan.samples)} of {number(plan.segments)} segments to replay, "
+            f"{percent(plan.verification_fraction)} of the training time"
+        )
+        if rederive:
+            console.print(f"the trainer derives for {percent(plan.rederivation_fraction)} of it")
+        if not plan.noise_fits:
+            console.print(
+                "such a segment is longer than what was measured to be quiet: measure longer "
+                "(--steps), or raise --max-bytes"
+            )
 
     return Result(document=document, show=show)

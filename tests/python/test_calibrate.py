@@ -3,6 +3,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import driver_tasks as tasks
 import pytest
@@ -60,6 +61,15 @@ def test_one_step_of_too_much_noise_recommends_nothing() -> None:
         checkpoint_bytes=8,
     )
     assert "drifts too far" in value.table()
+
+
+def test_a_checkpoint_is_as_large_as_those_of_a_run(
+    measured: potl.Calibration, tmp_path: Path
+) -> None:
+    """With the optimizer's state, which the initial one lacks, and the file's header."""
+    run = potl.record(tasks.build, tmp_path / "run", seed=0, checkpoint_every=12)
+    stored = (run.path / "checkpoints" / "step-12.safetensors").stat().st_size
+    assert measured.checkpoint_bytes == pytest.approx(stored, rel=0.01)
 
 
 def test_a_larger_disk_makes_verification_cheaper(measured: potl.Calibration) -> None:

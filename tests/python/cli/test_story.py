@@ -250,6 +250,17 @@ def test_calibrate_prints_a_table_and_json(story: Path) -> None:
     assert document["noise"]
 
 
+def test_calibrate_plans_the_storage_of_a_run(story: Path) -> None:
+    words = "calibrate story_task:build --steps 2 --repeats 1 --run-steps 500 --max-bytes 500kB"
+    stored = potl(story, words + " --json").document["storage"]
+    assert stored["store_every"] == stored["checkpoint_every"] and stored["bytes"] <= 500_000
+    derived = potl(story, words + " --rederive --json").document["storage"]
+    assert derived["store_every"] > derived["checkpoint_every"] and derived["bytes"] <= 500_000
+    assert f"--store-every {derived['store_every']}" in potl(story, words + " --rederive").out
+    assert potl(story, "calibrate story_task:build --run-steps 500").code == 2
+    assert potl(story, "calibrate story_task:build --rederive").code == 2
+
+
 def test_a_job_shows_what_was_agreed(story: Path) -> None:
     document = potl(story, "job show job.json --json").document
     assert document["job"]["seed"] == 7
