@@ -22,10 +22,13 @@ mpmath.mp.prec = 120
 Array = NDArray[np.float64]
 Function = Callable[[mpf], mpf]
 
-# Of the intervals of piece_of: those of a + 1 with the same two leading bits of the mantissa.
+# Of the intervals of piece_of, for scale 1: those of a + 1 with the same two leading bits of the
+# mantissa.
 EDGES = (0, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 9, 11, 13, 15)
-DEGREE = 6
 POINTS = 240
+TANH_SCALE = 1.625
+# The best d of exponential() in (0, 0.0217), among those whose results never go back.
+POWERS_SHIFT = 0.00628018693679
 
 
 def rounded(value: float) -> float:
@@ -94,19 +97,32 @@ def centre(function: Function, low: float, high: float) -> float:
     return best[1]
 
 
-def table(name: str, function: Function, base: Function, limit: float) -> None:
-    """Rows of piece_of: centres, then coefficients, of function - base."""
-    rows = [[0.0] * (DEGREE + 2) for _ in range(16)]
+def table(
+    name: str,
+    function: Function,
+    base: Function,
+    limit: float,
+    *,
+    degree: int = 6,
+    scale: float = 1.0,
+    knee: float = 0.0,
+) -> None:
+    """Rows of piece_of: centres, then coefficients, of function - base.
+
+    No interval reaches over the knee.
+    """
+    rows = [[0.0] * (degree + 2) for _ in range(16)]
     worst = 0.0
-    for number, (low, high) in enumerate(itertools.pairwise(EDGES)):
+    for number, (low, high) in enumerate(itertools.pairwise(edge / scale for edge in EDGES)):
         if low >= limit:
             continue
         high = min(high, limit)
         middle = centre(lambda a: function(a) - base(a), low, high) if number else 0.0
         # Adding 1 rounds: an interval reaches a little over its ends.
         x = np.abs(chebyshev(low - 1e-6, high + 1e-6)) if number else chebyshev(low, high)
+        x = np.maximum(x, knee) if low > knee - 1e-5 else np.minimum(x, knee or high + 1)
         off = values(lambda a: function(a) - base(a), x)
-        powers = range(0 if number else 1, DEGREE + 1)
+        powers = range(0 if number else 1, degree + 1)
         found, error = fit(x - middle, off, values(lambda a: 1 / function(a), x), powers)
         worst = max(worst, error)
         # The index of the first interval, by the bits of 1.0, is 12.
@@ -114,6 +130,38 @@ def table(name: str, function: Function, base: Function, limit: float) -> None:
     print(f"{name} (2^{np.log2(worst):.1f}):")
     for column in zip(*rows, strict=True):
         print("  {" + ", ".join(hexadecimal(one) for one in column) + "},")
+
+
+def exponential() -> None:
+    """q with exp(r) = (1 + d) (1 + q). A power of 2 is rounded, and with it the result; as d is
+    free, 16 of them can be almost exact. With d > 0 the slope of q is below 1 for r < 0: there its
+    rounding would make results go back.
+    """
+    d = mpf(POWERS_SHIFT)
+    powers = [2 ** (mpf(k) / 16) * (1 + d) for k in range(16)]
+    # Beside 1 there are results below 1, with half the unit.
+    off = [
+        abs(one - mpf(rounded(float(one)))) * 2 ** (23 if k else 24) for k, one in enumerate(powers)
+    ]
+    print(f"powers of 2 (within {float(max(off)):.2f} ulp):")
+    print(", ".join(hexadecimal(float(one)) for one in powers))
+    reach = float(mpmath.log(2)) / 32 * 1.001
+    series(
+        "exp",
+        lambda r: (mpmath.exp(r) - 1 - d) / (1 + d),
+        lambda r: (1 + d) / mpmath.exp(r),
+        -reach,
+        reach,
+        3,
+    )
+
+
+def first_above(edge: float) -> float:
+    """The least a for which the float32 a TANH_SCALE + 1 is not below the edge."""
+    a = np.float32((edge - 1) / TANH_SCALE)
+    while np.float32(float(a) * TANH_SCALE + 1) >= edge:
+        a = np.nextafter(a, np.float32(0))
+    return float(np.nextafter(a, np.float32(1)))
 
 
 def logarithm() -> None:
@@ -149,8 +197,9 @@ def tail(u: mpf) -> mpf:
 
 
 def main() -> None:
+    exponential()
     series(
-        "exp",
+        "exp - 1",
         lambda r: (mpmath.exp(r) - 1 - r) / r**2,
         lambda r: r**2 / mpmath.exp(r),
         -0.3468,
@@ -158,7 +207,17 @@ def main() -> None:
         4,
     )
     logarithm()
-    table("tanh", mpmath.tanh, lambda a: min(a, mpf(1)), 9.25)
+    knee = first_above(2.5)
+    print(f"knee of tanh: {hexadecimal(knee)}")
+    table(
+        "tanh",
+        mpmath.tanh,
+        lambda a: min(a, mpf(knee)),
+        9.02,
+        degree=5,
+        scale=TANH_SCALE,
+        knee=knee,
+    )
     table("erf", mpmath.erf, lambda a: min(a, mpf(1)), 4.0)
     table("gelu", lambda u: u * tail(u), lambda u: min(u / 2, mpf(1) / 4), 14.5)
     series(

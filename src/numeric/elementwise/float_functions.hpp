@@ -14,11 +14,16 @@ constexpr double log2_e = 0x1.715476p+0;
 /// 15 bits, so that products with exponents are exact.
 constexpr double ln2_high = 0x1.62e4p-1;
 constexpr double ln2_low = 0x1.7f7d1cp-20;
+/// 24 bits, and what they lost.
+constexpr double ln2_rounded = 0x1.62e43p-1;
+constexpr double ln2_rest = -0x1.05c61p-29;
 constexpr double round_magic = 0x1.8p+23;
+/// The fraction has 4 bits.
+constexpr double sixteenth_magic = 0x1.8p+19;
 constexpr double power_magic = 0x1.8p+23 + 127;
 
-// lanes_avx512.hpp has shorter forms of scale, exp_range, exp_rest, split_log and log_special; the
-// functions' results are the same.
+// lanes_avx512.hpp has shorter forms of scale, scale_floor, exp_range, exp_rest, split_log and
+// log_special; the functions' results are the same.
 
 /// p 2^n for an integer n from -250 to 129: one rounding, of subnormal results.
 template <class R>
@@ -55,14 +60,24 @@ template <class R>
 POTL_INLINE R exp_rest(R r) {
   return r;
 }
+/// p 2^floor(n) for a sum whose lowest 4 bits are the fraction of n.
+template <class R>
+POTL_INLINE R scale_floor(R p, R sum, R) {
+  const R whole = bit_and(sum, R::bits(0xFFFFFFF0u)) - constant<R>(sixteenth_magic);
+  return in_float::scale(p, whole);
+}
+/// x = n ln 2 + r, n a multiple of 1/16: 2^n from a table, exp(r) = (1 + d) (1 + q).
 template <class R>
 POTL_INLINE R exp(R x) {
-  const R one = constant<R>(1.0);
-  const exp_parts<R> parts = in_float::split_exp(in_float::exp_range(x));
-  const R r = in_float::exp_rest(parts.r);
-  constexpr double series[] = {0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558b2p-5, 0x1.123994p-7,
-                               0x1.6a4b44p-10};
-  return in_float::scale(fma(fma(polynomial(series, r), r, one), r, one), parts.n);
+  constexpr double series[] = {-0x1.99027ep-8, 0x1.fccdfcp-1, 0x1.fcd2dap-2, 0x1.5314dp-3};
+  x = in_float::exp_range(x);
+  const R sum = fma(x, constant<R>(log2_e), constant<R>(sixteenth_magic));
+  const R n = sum - constant<R>(sixteenth_magic);
+  // The first difference is exact: n ln2_rounded has no bit below those of the result.
+  const R first = fma(n, constant<R>(-ln2_rounded), x);
+  const R r = in_float::exp_rest(fma(n, constant<R>(-ln2_rest), first));
+  const R power = lookup(exp_table(), sum);
+  return in_float::scale_floor(fma(power, polynomial(series, r), power), sum, n);
 }
 
 /// x = m 2^e with m from 1 to 2.
@@ -98,37 +113,38 @@ POTL_INLINE R log(R x) {
   return in_float::log_special(x, value);
 }
 
-/// The polynomial of the interval of a, which is from 0 to 15, is start + slope offset, with the
-/// offset from the interval's centre in the table's first row. Intervals are 1/4 long up to 1, 1/2
-/// up to 3, 1 up to 7, 2 up to 15.
+/// The polynomial of the interval of a, where a scale is from 0 to 15, is start + slope offset,
+/// with the offset from the interval's centre in the table's first row. Intervals of a scale are
+/// 1/4 long up to 1, 1/2 up to 3, 1 up to 7, 2 up to 15.
 template <class R>
 struct piece {
   R start, slope, offset;
 };
 template <class R, std::size_t Rows>
-POTL_INLINE piece<R> piece_of(const float (&table)[Rows][16], R a) {
-  const R index = shift_right<21>(a + constant<R>(1.0));
+POTL_INLINE piece<R> piece_of(const float (&table)[Rows][16], double scale, R a) {
+  const R index = shift_right<21>(fma(a, constant<R>(scale), constant<R>(1.0)));
   const R offset = a - lookup(table[0], index);
   R slope = lookup(table[Rows - 1], index);
   for (std::size_t row = Rows - 1; row-- > 2;)
     slope = fma(slope, offset, lookup(table[row], index));
   return {lookup(table[1], index), slope, offset};
 }
-/// An odd function with slope about 1 at 0 that goes to 1: the table has f(a) - min(a, 1).
+/// An odd function with slope about 1 at 0 that goes to 1: the table has f(a) - min(a, knee).
 template <class R, std::size_t Rows>
-POTL_INLINE R saturating(const float (&table)[Rows][16], R limit, R x) {
-  const R a = smaller(limit, magnitude(x));
-  const piece<R> part = in_float::piece_of(table, a);
+POTL_INLINE R saturating(const float (&table)[Rows][16], double scale, double knee, double limit,
+                         R x) {
+  const R a = smaller(constant<R>(limit), magnitude(x));
+  const piece<R> part = in_float::piece_of(table, scale, a);
   const R off = fma(part.slope, part.offset, part.start);
-  return with_sign(smaller(constant<R>(1.0), a) + off, x);
+  return with_sign(smaller(constant<R>(knee), a) + off, x);
 }
 template <class R>
 POTL_INLINE R tanh(R x) {
-  return in_float::saturating(tanh_table(), constant<R>(9.25), x);
+  return in_float::saturating(tanh_table(), tanh_scale, tanh_knee, 9.02, x);
 }
 template <class R>
 POTL_INLINE R erf(R x) {
-  return in_float::saturating(erf_table(), constant<R>(3.96875), x);
+  return in_float::saturating(erf_table(), 1.0, 1.0, 3.96875, x);
 }
 
 /// sigmoid(x) = (high + low) 2^n.
@@ -230,7 +246,7 @@ POTL_INLINE R gelu_far(R x) {
   const R rest = fma(n, constant<R>(-ln2_low), lost);
   const R curve = first * first * polynomial(series, first);
   const R base = smaller(constant<R>(0.25), negative(half));
-  const piece<R> part = in_float::piece_of(gelu_table(), u);
+  const piece<R> part = in_float::piece_of(gelu_table(), 1.0, u);
   const R g = base + fma(part.slope, part.offset, part.start);
   const R g_low = fma(part.slope, part.offset, part.start - (g - base));
   // g (1 + first + curve) (1 + rest + rest^2 / 2)

@@ -8,6 +8,15 @@ namespace potl::numeric::elementwise {
 namespace {
 namespace in_float {
 
+/// 2^(k / 16) (1 + d) with a d for which all 16 are almost exact.
+POTL_INLINE const float (&exp_table())[16] {
+  static constexpr float values[16] = {
+      0x1.019b94p+0f, 0x1.0d0354p+0f, 0x1.18ec58p+0f, 0x1.255c5ap+0f,
+      0x1.325954p+0f, 0x1.3fe984p+0f, 0x1.4e136ep+0f, 0x1.5cddep+0f,
+      0x1.6c4ff6p+0f, 0x1.7c711cp+0f, 0x1.8d4912p+0f, 0x1.9edffp+0f,
+      0x1.b13e2ap+0f, 0x1.c46c94p+0f, 0x1.d87464p+0f, 0x1.ed5f3cp+0f};
+  return values;
+}
 /// c, about 1 / m, of 5 bits, for m in each sixteenth from 1 to 2.
 POTL_INLINE const float (&log_factor())[16] {
   static constexpr float values[16] = {
@@ -55,34 +64,37 @@ POTL_INLINE const float (&log_low())[16] {
                                        0x1.7f7d1cp-20f};
   return values;
 }
-/// tanh(a) - min(a, 1): see piece_of.
-POTL_INLINE const float (&tanh_table())[8][16] {
-  static constexpr float values[8][16] = {
-      {0x1.400036p+0f, 0x1.c00016p+0f, 0x1.20000ap+1f, 0x1.600052p+1f, 0x1.c0004cp+1f,
-       0x1.20001p+2f, 0x1.600002p+2f, 0x1.a0000ap+2f, 0x1.000044p+3f, 0x1.24006ap+3f, 0, 0, 0,
-       0x1.80000ap-2f, 0x1.40001p-1f, 0x1.c0003ep-1f},
-      {-0x1.36b698p-3f, -0x1.e04018p-5f, -0x1.6804fp-6f, -0x1.0abc4p-7f, -0x1.dda4f8p-10f,
-       -0x1.02c66ep-12f, -0x1.1833f6p-15f, -0x1.2f5fcp-18f, -0x1.e33ff6p-23f, -0x1.9780f8p-26f, 0,
-       0, 0, -0x1.10ac36p-6f, -0x1.205c32p-4f, -0x1.5e6738p-3f},
-      {0x1.1f24a4p-2f, 0x1.d22c48p-4f, 0x1.641052p-5f, 0x1.09a658p-6f, 0x1.dd37fep-9f,
-       0x1.02bfbap-11f, 0x1.183462p-14f, 0x1.2f6156p-17f, 0x1.e40ca6p-22f, 0x1.9780f8p-25f, 0, 0,
-       0x1.6e4326p-28f, -0x1.07012p-3f, -0x1.3af692p-2f, -0x1.fb6044p-2f},
-      {-0x1.e72892p-3f, -0x1.b6d80ep-4f, -0x1.5c3d5ep-5f, -0x1.077cc2p-6f, -0x1.dc58e6p-9f,
-       -0x1.02af2ep-11f, -0x1.1831dcp-14f, -0x1.2f60cep-17f, -0x1.e3f812p-22f, -0x1.9780ecp-25f, 0,
-       0, -0x1.a1ef0ep-20f, -0x1.3fd554p-2f, -0x1.893b5ep-2f, -0x1.6ba7acp-2f},
-      {0x1.bbb462p-4f, 0x1.01c0dcp-4f, 0x1.bbce8ap-6f, 0x1.599252p-7f, 0x1.3c1ab8p-9f,
-       0x1.585fc8p-12f, 0x1.7529dap-15f, 0x1.940fa6p-18f, 0x1.3c4cb4p-22f, 0x1.0faacep-25f, 0, 0,
-       -0x1.5541fep-2f, -0x1.6dc62p-3f, -0x1.243736p-6f, 0x1.4f1442p-4f},
-      {-0x1.9c53fp-7f, -0x1.81693cp-6f, -0x1.93c7bap-7f, -0x1.4e38aap-8f, -0x1.39d96cp-10f,
-       -0x1.581162p-13f, -0x1.75233p-16f, -0x1.941582p-19f, -0x1.3cba7p-23f, -0x1.0fb99p-26f, 0, 0,
-       -0x1.504d66p-10f, 0x1.584b78p-3f, 0x1.1a6cc2p-3f, 0x1.f204b8p-5f},
-      {-0x1.42b03ep-6f, 0x1.c892cep-9f, 0x1.04886ep-8f, 0x1.f62ae8p-10f, 0x1.0116e8p-11f,
-       0x1.1e7b98p-14f, 0x1.375ee2p-17f, 0x1.514c62p-20f, 0x1.2fe8b8p-24f, 0x1.b42facp-28f, 0, 0,
-       0x1.25dbfcp-3f, 0x1.370dd8p-6f, -0x1.bded5ep-5f, -0x1.e0079ap-5f},
-      {0x1.edce48p-7f, 0x1.1225d4p-9f, -0x1.7c417ap-11f, -0x1.1e811ep-11f, -0x1.4af836p-13f,
-       -0x1.7bae44p-16f, -0x1.9e65c8p-19f, -0x1.c10d02p-22f, -0x1.92ecp-26f, -0x1.0fbbb4p-29f, 0, 0,
-       -0x1.33bf08p-5f, -0x1.1b560cp-4f, -0x1.8f8c58p-6f, 0x1.a9d38ep-7f},
-  };
+/// tanh(a) - min(a, tanh_knee): see piece_of.
+constexpr double tanh_scale = 1.625;
+constexpr double tanh_knee = 0x1.d89d88p-1;
+POTL_INLINE const float (&tanh_table())[7][16] {
+  static constexpr float values[7][16] = {
+      {0x1.89d8f2p-1f, 0x1.13b15ap+0f, 0x1.627672p+0f, 0x1.b13b7cp+0f, 0x1.13b17ap+1f,
+       0x1.62762ap+1f, 0x1.b13b5cp+1f, 0x1.00005ap+2f, 0x1.3b13b6p+2f, 0x1.89d91cp+2f,
+       0x1.d89e08p+2f, 0x1.1051ecp+3f, 0, 0x1.d89da4p-3f, 0x1.89d8a4p-2f, 0x1.13b144p-1f},
+      {-0x1.f6c896p-4f, -0x1.0c54aep-3f, -0x1.50a718p-5f, 0x1.7463bap-7f, 0x1.9c7c08p-5f,
+       0x1.1afcd8p-4f, 0x1.31adcep-4f, 0x1.38548p-4f, 0x1.3aa4b2p-4f, 0x1.3b0a46p-4f,
+       0x1.3b12f2p-4f, 0x1.3b13aap-4f, 0, -0x1.06ded4p-8f, -0x1.25612p-6f, -0x1.7e113cp-5f},
+      {-0x1.abf8aap-2f, 0x1.7d9744p-2f, 0x1.c6e0d4p-3f, 0x1.03b9ecp-3f, 0x1.ad8e2ap-5f,
+       0x1.ff6b74p-7f, 0x1.2c65acp-8f, 0x1.5f81f4p-10f, 0x1.bc30ep-13f, 0x1.2f19c6p-16f,
+       0x1.9db15cp-20f, 0x1.5c9378p-23f, -0x1.1ade7cp-28f, -0x1.a53a2cp-5f, -0x1.1367e4p-3f,
+       -0x1.ef63dp-3f},
+      {-0x1.8152acp-2f, -0x1.2e401p-2f, -0x1.913366p-3f, -0x1.e566c2p-4f, -0x1.a21e2ep-5f,
+       -0x1.fb532ep-7f, -0x1.2ba04p-8f, -0x1.5f3646p-10f, -0x1.ba785cp-13f, -0x1.2cb05ap-16f,
+       -0x1.ae18b4p-20f, -0x1.279b6cp-23f, 0x1.4e25bep-20f, -0x1.b884eap-3f, -0x1.45031ap-2f,
+       -0x1.7dcdcap-2f},
+      {0x1.935a8ep-5f, 0x1.c0cb82p-4f, 0x1.94740ep-4f, 0x1.186e78p-4f, 0x1.07de52p-5f,
+       0x1.4ceffp-7f, 0x1.8dc2d2p-9f, 0x1.d3a672p-11f, 0x1.2702bep-13f, 0x1.93b68ap-17f,
+       0x1.13623ap-20f, 0x1.d076a2p-24f, -0x1.5564fp-2f, -0x1.11d722p-2f, -0x1.60818ep-3f,
+       -0x1.1bf504p-4f},
+      {0x1.7f8e0ep-4f, 0x1.96c36ep-7f, -0x1.5ee32cp-6f, -0x1.8f53a4p-6f, -0x1.d89732p-7f,
+       -0x1.4761ap-8f, -0x1.922edp-10f, -0x1.da9786p-12f, -0x1.3ec3e6p-14f, -0x1.c2682p-18f,
+       -0x1.977df4p-22f, -0x1.433e9cp-23f, 0x1.f2b04ap-11f, 0x1.0dd168p-3f, 0x1.58cb8ap-3f,
+       0x1.43aac2p-3f},
+      {-0x1.02be08p-4f, -0x1.34098ep-5f, -0x1.26da92p-7f, 0x1.68b504p-9f, 0x1.1c41fap-8f,
+       0x1.e75608p-10f, 0x1.384b5p-11f, 0x1.797ac6p-13f, 0x1.fbd758p-16f, 0x1.537962p-19f,
+       0x1.d1da28p-23f, 0x1.81d394p-26f, 0x1.064b4p-3f, 0x1.4a7478p-4f, 0x1.fc97b4p-7f,
+       -0x1.33876cp-5f}};
   return values;
 }
 /// erf(a) - min(a, 1): see piece_of.

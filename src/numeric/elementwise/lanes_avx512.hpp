@@ -159,6 +159,7 @@ namespace in_float {
 
 /// scalef rounds once, as the product with two exact powers does.
 POTL_INLINE f32x16 scale(f32x16 p, f32x16 n) { return f32x16(_mm512_scalef_ps(p.v, n.v)); }
+POTL_INLINE f32x16 scale_floor(f32x16 p, f32x16, f32x16 n) { return scale(p, n); }
 
 // scalef takes any n, so that r alone must be kept from being infinite or NaN.
 POTL_INLINE f32x16 exp_range(f32x16 x) { return x; }
