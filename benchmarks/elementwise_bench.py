@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions of single float32 elements against stock torch, with one thread and with two.
 
-A ratio is torch's time over potl's, both into an existing result, for activations of 2^16 elements
-(256 KiB); a small and a large size are printed beside it. Values are normally distributed, positive
+A ratio is the stock kernel's time over that of the same call inside `potl.deterministic`, on
+torch's threads, both into an existing result, for activations of 2^16 elements (256 KiB); a small
+and a large size are printed beside it. Values are normally distributed, positive
 for log. rsqrt, sigmoid, silu and the rest are shown without a bound.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 import measuring
 import torch
 
+import potl
 from potl import _core
 
 ROUNDS = 101 if measuring.FULL else 41
@@ -48,27 +50,47 @@ def repeated(work: Callable[[], object], times: int) -> Callable[[], None]:
     return block
 
 
+def interleaved(stock: Callable[[], object], times: int) -> measuring.Ratio:
+    """Torch's time over potl's for the same calls; entering the mode is not timed."""
+    block = repeated(stock, times)
+
+    def ours() -> float:
+        with potl.deterministic("ord32"):
+            stock()
+            return measuring.timed(block)
+
+    def theirs() -> float:
+        stock()
+        return measuring.timed(block)
+
+    pairs = []
+    for number in range(ROUNDS + 1):
+        if number % 2:
+            mine, other = ours(), theirs()
+        else:
+            other, mine = theirs(), ours()
+        if number:
+            pairs.append((other, mine))
+    return measuring.of_pairs(pairs)
+
+
 def compare(name: str, count: int, threads: int) -> measuring.Ratio:
     """Torch's time over potl's."""
     x = torch.randn(count, generator=torch.Generator().manual_seed(1))
     if name in ("log", "rsqrt", "log1p"):
         x = x.abs() + 0.01
-    mine, theirs = torch.empty_like(x), torch.empty_like(x)
+    out, expected = torch.empty_like(x), torch.empty_like(x)
     kernel = functions()[name]
-    pool = _core.ThreadPool(threads) if threads > 1 else None
-    source, target = x.numpy(), mine.numpy()
 
-    def ours() -> None:
-        _core.apply(name, source, target, pool)
+    def call() -> None:
+        kernel(x, out)
 
-    def stock() -> None:
-        kernel(x, theirs)
-
-    ours()
-    stock()
-    torch.testing.assert_close(mine, theirs, rtol=2e-6, atol=1e-6)
-    times = max(1, round(SECONDS / max(1e-6, measuring.timed(stock))))
-    ratio = measuring.interleaved(repeated(stock, times), repeated(ours, times), rounds=ROUNDS)
+    kernel(x, expected)
+    with potl.deterministic("ord32"):
+        call()
+    torch.testing.assert_close(out, expected, rtol=2e-6, atol=1e-6)
+    times = max(1, round(SECONDS / max(1e-6, measuring.timed(call))))
+    ratio = interleaved(call, times)
     per = 1e9 / (count * times)
     print(
         f"{threads} thread(s) {name:8} {count:8} elements {ratio.value:6.3f} "

@@ -59,6 +59,7 @@
 #include <potl/numeric/rounding_threshold.hpp>
 #include <potl/numeric/softmax.hpp>
 #include <potl/numeric/soundness.hpp>
+#include <potl/numeric/task_shares.hpp>
 #include <potl/policy.hpp>
 #include <potl/report.hpp>
 #include <potl/transcript/batch_order.hpp>

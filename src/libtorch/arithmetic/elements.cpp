@@ -31,6 +31,15 @@ at::Tensor strided_like(const at::Tensor& layout, c10::IntArrayRef sizes, c10::S
 
 }  // namespace
 
+bool can_write_to(const at::Tensor& x, const at::Tensor& out) {
+  if (x.layout() != c10::kStrided || out.layout() != c10::kStrided) return false;
+  if (!out.device().is_cpu() || out.scalar_type() != x.scalar_type()) return false;
+  if (!at::isFloatingType(out.scalar_type()) || out.sizes() != x.sizes()) return false;
+  if (!out.is_non_overlapping_and_dense()) return false;
+  const at::MemOverlapStatus overlap = at::get_overlap_status(out, x);
+  return overlap == at::MemOverlapStatus::No || overlap == at::MemOverlapStatus::Full;
+}
+
 bool all_integral(c10::ArrayRef<at::Tensor> operands) {
   return std::all_of(operands.begin(), operands.end(), is_integral);
 }

@@ -28,6 +28,9 @@ aligned_operands align(const char* name, c10::ArrayRef<at::Tensor> operands,
 /// What is to be returned: the result rounded to its type, or `in_place` with it.
 at::Tensor finish(const aligned_operands& call, const at::Tensor* in_place);
 
+/// Whether `out` can be written in place of a result for `x`, of its sizes and type.
+bool can_write_to(const at::Tensor& x, const at::Tensor& out);
+
 /// Whether all operands are integers (then the stock kernel is exact).
 bool all_integral(c10::ArrayRef<at::Tensor> operands);
 

@@ -5,9 +5,9 @@
 // is a template around OpenMP pragmas, and compiling it here would bring OpenMP, perhaps a second
 // copy of its runtime, and with it a second pool.
 #include <potl/numeric/fp_environment.hpp>
+#include <potl/numeric/task_shares.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -22,7 +22,8 @@
 namespace potl::libtorch::dispatch {
 namespace {
 
-/// Calls body() once in each of so many threads of the pool, the calling one included.
+/// Calls body(i) for each i below `threads`, each in a thread of the pool, the calling one
+/// included: OpenMP gives the same i to the same thread every time.
 template <class Body>
 void in_threads(std::size_t threads, const Body& body) {
   // One element per thread.
@@ -34,8 +35,11 @@ void in_threads(std::size_t threads, const Body& body) {
                                     .check_all_same_dtype(false)
                                     .resize_outputs(false)
                                     .build();
-  const auto work = [&](char**, const std::int64_t*, std::int64_t size0, std::int64_t size1) {
-    if (size0 * size1 != 0) body();
+  const char* const first = static_cast<const char*>(elements.const_data_ptr());
+  const auto work = [&](char** data, const std::int64_t*, std::int64_t size0, std::int64_t size1) {
+    for (std::int64_t i = 0; i < size0 * size1; ++i) {
+      body(static_cast<std::size_t>(data[0] - first + i));
+    }
   };
   iterator.for_each(at::TensorIterator::loop2d_t(work), /*grain_size=*/1);
 }
@@ -52,11 +56,8 @@ class torch_pool final : public numeric::executor {
       for (std::size_t task = 0; task < tasks; ++task) body(task);
       return;
     }
-    // Each thread takes tasks until none is left.
-    std::atomic<std::size_t> next{0};
-    in_threads(threads, [&] {
-      for (std::size_t task = next++; task < tasks; task = next++) body(task);
-    });
+    numeric::task_shares shares(tasks, threads);
+    in_threads(threads, [&](std::size_t thread) { shares.work(thread, body); });
   }
 };
 
@@ -84,7 +85,7 @@ void require_ieee() {
   const std::size_t threads = executor().concurrency();
   if (cause.empty() && threads > 1) {
     std::mutex mutex;
-    in_threads(threads, [&] {
+    in_threads(threads, [&](std::size_t) {
       const std::string found = cause_here();
       const std::lock_guard lock(mutex);
       if (cause.empty()) cause = found;

@@ -28,6 +28,14 @@ Tensor unary_to(unary function, const Tensor& x, const Tensor* in_place) {
   });
 }
 
+Tensor& unary_into(unary function, const Tensor& x, Tensor& out) {
+  if (can_write_to(x, out)) {
+    unary_to(function, x, &out);
+    return out;
+  }
+  return write_out(unary_to(function, x, nullptr), out);
+}
+
 template <unary Function>
 Tensor function_of(const Tensor& x) {
   return unary_to(Function, x, nullptr);
@@ -39,7 +47,7 @@ Tensor& function_in(Tensor& x) {
 }
 template <unary Function>
 Tensor& function_out(const Tensor& x, Tensor& out) {
-  return write_out(unary_to(Function, x, nullptr), out);
+  return unary_into(Function, x, out);
 }
 
 template <unary Function>
@@ -73,7 +81,7 @@ Tensor& gelu_in(Tensor& x, c10::string_view approximate) {
   return x;
 }
 Tensor& gelu_out(const Tensor& x, c10::string_view approximate, Tensor& out) {
-  return write_out(gelu_new(x, approximate), out);
+  return unary_into(gelu_of(approximate), x, out);
 }
 
 Tensor gradient_of(gradient function, const Tensor& dy, const Tensor& operand) {
