@@ -33,7 +33,7 @@ struct outcome {
   double ratio = 0;  ///< candidate's speed / baseline's speed
   double low = 0;
   double high = 0;
-  double at_least = 0;  ///< what is asked for
+  double at_least = 0;  ///< what is asked for; of the value where there is no ratio
   double at_most = 0;   ///< of the value, where there is no ratio
 };
 
@@ -100,13 +100,15 @@ inline void report(const std::string& stem, const std::vector<outcome>& outcomes
   nlohmann::json results = nlohmann::json::array();
   for (const outcome& one : outcomes) {
     if (one.ratio == 0) {
-      std::printf("%-26s %14.4g %-9s at most %g  %s\n", one.name.c_str(), one.value,
-                  one.unit.c_str(), one.at_most, one.baseline.c_str());
+      const bool least = one.at_least > 0;
+      const double asked = least ? one.at_least : one.at_most;
+      std::printf("%-26s %14.4g %-9s at %s %g  %s\n", one.name.c_str(), one.value, one.unit.c_str(),
+                  least ? "least" : "most", asked, one.baseline.c_str());
       results.push_back({{"name", one.name},
                          {"value", one.value},
                          {"unit", one.unit},
                          {"baseline", one.baseline},
-                         {"at_most", one.at_most}});
+                         {least ? "at_least" : "at_most", asked}});
       continue;
     }
     std::printf("%-26s %14.4g %-9s %7.3f  [%.3f, %.3f]    %8.2f  %s\n", one.name.c_str(), one.value,

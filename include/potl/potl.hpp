@@ -2,6 +2,10 @@
 // Everything that a program without PyTorch can use. scripts/umbrella.py writes this file.
 #pragma once
 
+#include <potl/checks/extra_task.hpp>
+#include <potl/checks/extra_task_audit.hpp>
+#include <potl/checks/extra_task_options.hpp>
+#include <potl/checks/extra_task_samples.hpp>
 #include <potl/checks/field.hpp>
 #include <potl/checks/finite.hpp>
 #include <potl/checks/model.hpp>
@@ -60,6 +64,7 @@
 #include <potl/numeric/softmax.hpp>
 #include <potl/numeric/soundness.hpp>
 #include <potl/numeric/task_shares.hpp>
+#include <potl/numeric/two_sample.hpp>
 #include <potl/policy.hpp>
 #include <potl/report.hpp>
 #include <potl/transcript/batch_order.hpp>

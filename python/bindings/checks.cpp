@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks, verdicts and reports for Python: plan and judge as functions on values.
+#include <potl/checks/extra_task_options.hpp>
 #include <potl/checks/model.hpp>
 #include <potl/checks/pev.hpp>
 #include <potl/checks/replay.hpp>
@@ -12,6 +13,7 @@
 #include <potl/transcript/evidence.hpp>
 
 #include "bindings.hpp"
+#include "extra_task.hpp"
 #include "values.hpp"
 
 namespace potl::python {
@@ -44,6 +46,7 @@ py::list check_fields(const std::string& name) {
   if (name == "replay") return rows_of(checks::describe(checks::replay_options::fields()));
   if (name == "pev") return rows_of(checks::describe(checks::pev_options::fields()));
   if (name == "telemetry") return rows_of(checks::describe(checks::telemetry_options::fields()));
+  if (name == "extra_task") return rows_of(checks::describe(checks::extra_task_options::fields()));
   if (name == "policy") return rows_of(checks::describe(policy::fields()));
   no_such_check(name);
 }
@@ -163,6 +166,7 @@ void bind_sampler(py::module_& module) {
 
 void bind_checks(py::module_& module) {
   bind_sampler(module);
+  bind_extra_task(module);
   module.def("storage_plan", &storage_plan, py::kw_only(), py::arg("steps"),
              py::arg("step_seconds"), py::arg("state_bytes"), py::arg("budget_bytes"),
              py::arg("probability") = 0.95, py::arg("cheat_fraction") = 0.05,

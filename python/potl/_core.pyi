@@ -28,6 +28,18 @@ from ._core_arithmetic import (
     search_threshold as search_threshold,
     unpack_rounding_log as unpack_rounding_log,
 )
+from ._core_extra_task import (
+    ExtraSamples as ExtraSamples,
+    difference_p_value as difference_p_value,
+    extra_needed_hits as extra_needed_hits,
+    extra_progress as extra_progress,
+    extra_region as extra_region,
+    extra_words as extra_words,
+    judge_extra_task as judge_extra_task,
+    mann_whitney_less as mann_whitney_less,
+    plan_extra_task as plan_extra_task,
+    shared_regions as shared_regions,
+)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -345,9 +357,9 @@ class Evidence:
 # ---------------------------------------------------------------------------- checks
 
 def check_fields(check: str) -> list[dict[str, Any]]:
-    """The field table of a check ("telemetry", "pev", "replay") or of "policy": rows of "name",
-    "type" ("boolean", "integer", "number", "optional number", "string", "strings"), "default",
-    "low", "high", "choices", "doc".
+    """The field table of a check ("telemetry", "pev", "replay", "extra_task") or of "policy": rows
+    of "name", "type" ("boolean", "integer", "number", "optional number", "string", "strings"),
+    "default", "low", "high", "choices", "doc".
     """
 
 def compare_states(start: State, recorded: State, replayed: State) -> list[dict[str, Any]]:

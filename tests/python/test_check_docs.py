@@ -45,7 +45,7 @@ def test_every_known_attack_is_played_or_named_as_not_played() -> None:
 
 
 def test_every_option_is_in_a_page() -> None:
-    for check in ("replay", "pev", "telemetry"):
+    for check in ("replay", "pev", "telemetry", "extra_task"):
         page = (ROOT / "docs" / f"{check}.md").read_text()
         for row in _core.check_fields(check):
             assert f"| `{row['name']}` |" in page

@@ -48,6 +48,9 @@ inline constexpr std::array rules{
     rule_info{"loss.recomputed", "logged losses equal the losses recomputed at the committed state"},
     // the artefact
     rule_info{"model.delivered", "the delivered model is the last committed state"},
+    // what the model itself answers: adds evidence, never accepts alone
+    rule_info{"extra_task.hits", "more extra samples are hit than a model hits that did not learn them"},
+    rule_info{"extra_task.control", "extra samples are answered better than control samples that were never uploaded"},
     // statistics of the run that add evidence only
     rule_info{"telemetry.consistent", "utilisation, memory, energy and step times fit a training run"},
 };

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// The extra task for Python: samples from a key into buffers, plans, and judgements as values.
+#include "extra_task.hpp"
+
+#include <optional>
+
+#include <potl/checks/extra_task.hpp>
+#include <potl/checks/extra_task_audit.hpp>
+#include <potl/checks/extra_task_samples.hpp>
+#include <potl/numeric/two_sample.hpp>
+
+#include "finding.hpp"
+#include "values.hpp"
+
+namespace potl::python {
+namespace {
+
+using checks::extra_samples;
+using checks::extra_task_options;
+
+extra_task_options options_of(const py::dict& options) {
+  return extra_task_options::parse(to_json(options)).value();
+}
+
+checks::extra_set set_of(const std::string& name) {
+  if (name == "extra") return checks::extra_set::extra;
+  if (name == "control") return checks::extra_set::control;
+  throw exception({errc::usage, "there is no set \"" + name + "\"", "extra and control exist"});
+}
+
+/// The elements of a contiguous buffer, or nothing when it holds other values.
+template <class Element>
+std::optional<std::span<Element>> elements_of(const py::buffer_info& info) {
+  using value = std::remove_const_t<Element>;
+  py::ssize_t step = sizeof(value);
+  if (!info.item_type_is_equivalent_to<value>()) return std::nullopt;
+  for (auto i = static_cast<std::size_t>(info.ndim); i-- > 0; step *= info.shape[i]) {
+    if (info.shape[i] > 1 && info.strides[i] != step) return std::nullopt;
+  }
+  return std::span<Element>(static_cast<Element*>(info.ptr), static_cast<std::size_t>(info.size));
+}
+
+[[noreturn]] void wrong_buffer(const char* wanted) {
+  throw exception({errc::usage, "a buffer is not contiguous or of another type",
+                   std::string("pass a contiguous array of ") + wanted});
+}
+
+template <class Element>
+std::span<Element> span_of(const py::buffer_info& info, const char* wanted) {
+  const auto found = elements_of<Element>(info);
+  if (!found) wrong_buffer(wanted);
+  return *found;
+}
+
+void fill(const extra_samples& self, const std::string& set, std::uint64_t first,
+          const py::buffer& out, std::uint64_t copy) {
+  const auto which = set_of(set);
+  const py::buffer_info info = out.request(true);
+  const auto into = [&](auto found) {
+    if (!found) return false;
+    const py::gil_scoped_release release;
+    self.fill(which, first, copy, *found);
+    return true;
+  };
+  if (!into(elements_of<std::uint8_t>(info)) && !into(elements_of<std::int64_t>(info)) &&
+      !into(elements_of<double>(info))) {
+    wrong_buffer("uint8 (images), int64 (tokens) or float64 (tables)");
+  }
+}
+
+py::bytes int64_bytes(const std::vector<std::int64_t>& values) {
+  return to_bytes({reinterpret_cast<const std::uint8_t*>(values.data()), 8 * values.size()});
+}
+
+py::list names_of(const std::vector<checks::extra_grade>& grades) {
+  py::list out;
+  for (const auto& one : grades) out.append(one.name());
+  return out;
+}
+
+void bind_samples(py::module_& module) {
+  py::class_<extra_samples>(module, "ExtraSamples", py::module_local())
+      .def(
+          py::init([](const py::object& key, const py::dict& content, std::uint64_t samples,
+                      std::uint64_t classes, const py::dict& options) {
+            const readable_buffer bytes(key);
+            const auto parsed = checks::parse_extra_content(to_json(content)).value();
+            return extra_samples::make(bytes.bytes(), parsed, samples, classes, options_of(options))
+                .value();
+          }),
+          py::arg("key"), py::arg("content"), py::kw_only(), py::arg("samples"), py::arg("classes"),
+          py::arg("options"))
+      .def(
+          "count",
+          [](const extra_samples& self, const std::string& set) { return self.count(set_of(set)); },
+          py::arg("which"))
+      .def_property_readonly("classes", &extra_samples::classes)
+      .def_property_readonly("elements", &extra_samples::elements)
+      .def_property_readonly("grades",
+                             [](const extra_samples& self) { return names_of(self.grades()); })
+      .def("label", &extra_samples::label, py::arg("index"))
+      .def("grade", &extra_samples::grade, py::arg("index"))
+      .def("fill", &fill, py::arg("which"), py::arg("first"), py::arg("out"), py::kw_only(),
+           py::arg("copy") = 0)
+      .def("uploads",
+           [](const extra_samples& self) {
+             py::list out;
+             for (const auto& one : self.uploads()) {
+               out.append(py::make_tuple(one.index, one.copy, one.label));
+             }
+             return out;
+           })
+      .def(
+          "order",
+          [](const extra_samples& self, std::uint64_t real) {
+            std::vector<std::int64_t> order;
+            {
+              const py::gil_scoped_release release;
+              order = self.order(real);
+            }
+            return int64_bytes(order);
+          },
+          py::arg("real"));
+}
+
+py::dict plan(std::uint64_t training_samples, std::uint64_t classes, const py::dict& options) {
+  const auto parsed = options_of(options);
+  checks::extra_plan plan;
+  {
+    const py::gil_scoped_release release;
+    plan = checks::plan_extra_task(training_samples, classes, parsed).value();
+  }
+  py::dict out;
+  out["training_samples"] = plan.training_samples;
+  out["classes"] = plan.classes;
+  out["samples"] = plan.samples;
+  out["uploads"] = plan.uploads;
+  out["controls"] = plan.controls;
+  out["eta"] = plan.eta;
+  out["chance"] = plan.threshold.chance;
+  out["level"] = plan.threshold.level;
+  out["needed"] = plan.threshold.needed;
+  out["grades"] = names_of(plan.grades);
+  py::list powers;
+  for (const auto& one : plan.powers) {
+    py::dict row;
+    row["power"] = one.power;
+    row["learned"] = one.learned;
+    row["share"] = one.share;
+    powers.append(row);
+  }
+  out["powers"] = powers;
+  out["warnings"] = plan.warnings;
+  return out;
+}
+
+py::list counts_of(const std::vector<checks::extra_grade_count>& counts) {
+  py::list out;
+  for (const auto& one : counts) {
+    py::dict row;
+    row["grade"] = one.grade.name();
+    row["samples"] = one.samples;
+    row["hits"] = one.hits;
+    out.append(row);
+  }
+  return out;
+}
+
+py::object dict_of(const std::optional<checks::extra_progress>& progress) {
+  if (!progress) return py::none();
+  py::dict out;
+  out["share"] = progress->share;
+  out["low"] = progress->low;
+  out["high"] = progress->high;
+  out["text"] = progress->text;
+  return out;
+}
+
+const char* verdict_of(outcome result) {
+  if (result == outcome::pass) return "accepted";
+  return result == outcome::reject ? "rejected" : "inconclusive";
+}
+
+using named_curves = std::vector<std::pair<std::string, std::vector<std::pair<double, double>>>>;
+
+std::vector<checks::extra_curve> curves_of(named_curves curves) {
+  std::vector<checks::extra_curve> out;
+  for (auto& [grade, points] : curves) out.push_back({grade, std::move(points)});
+  return out;
+}
+
+py::dict judge(const py::dict& options, std::uint64_t samples, std::uint64_t classes,
+               const py::buffer& extra, const py::buffer& control, const py::iterable& earlier,
+               named_curves curves) {
+  const auto parsed = options_of(options);
+  const py::buffer_info extra_info = extra.request(), control_info = control.request();
+  const checks::extra_answers answers{span_of<const double>(extra_info, "float64"),
+                                      span_of<const double>(control_info, "float64")};
+  const auto before = to_digests(earlier);
+  const auto reference = curves_of(std::move(curves));
+  checks::extra_result found;
+  digest hash;
+  {
+    const py::gil_scoped_release release;
+    found = checks::judge_extra_task(parsed, samples, classes, answers, before, reference).value();
+    hash = answers.hash();
+  }
+  py::dict out;
+  out["verdict"] = verdict_of(found.result);
+  out["reason"] = found.reason;
+  out["samples"] = found.samples;
+  out["controls"] = found.controls;
+  out["classes"] = found.classes;
+  out["hits"] = found.hits;
+  out["control_hits"] = found.control_hits;
+  out["invalid"] = found.invalid;
+  out["needed"] = found.needed;
+  out["needed_against_control"] = found.needed_against_control;
+  out["p_value"] = found.p_value;
+  out["control_p_value"] = found.control_p_value;
+  out["level"] = found.level;
+  out["submission"] = found.submission;
+  out["hash"] = to_bytes(hash);
+  out["grades"] = counts_of(found.grades);
+  out["progress"] = dict_of(found.progress);
+  out["findings"] = to_python(found.findings);
+  out["limits"] = found.limits;
+  return out;
+}
+
+py::object progress(
+    const std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t>>& counts,
+    named_curves curves, double confidence) {
+  std::vector<checks::extra_grade_count> given;
+  for (const auto& [grade, samples, hits] : counts) {
+    given.push_back({checks::extra_grade::parse(grade).value(), samples, hits});
+  }
+  return dict_of(std::optional(
+      checks::estimate_extra_progress(given, curves_of(std::move(curves)), confidence).value()));
+}
+
+py::tuple shared_regions(const py::buffer& samples, const py::object& window, std::uint64_t stride,
+                         std::uint64_t dropped_bits, std::uint64_t least, bool anywhere) {
+  const py::buffer_info info = samples.request();
+  checks::region_search search;
+  search.stride = stride;
+  search.dropped_bits = dropped_bits;
+  search.least = least;
+  search.anywhere = anywhere;
+  const auto side = [&](std::size_t axis) { return static_cast<std::uint64_t>(info.shape[axis]); };
+  result<checks::region_counts> found = error{errc::usage, "samples are no images or texts", ""};
+  if (const auto images = elements_of<const std::uint8_t>(info); images && info.ndim == 4) {
+    std::tie(search.rows, search.columns) = window.cast<std::pair<std::uint64_t, std::uint64_t>>();
+    const py::gil_scoped_release release;
+    found = checks::shared_regions(*images, {side(1), side(2), side(3)}, search);
+  } else if (const auto texts = elements_of<const std::int64_t>(info); texts && info.ndim == 2) {
+    search.columns = window.cast<std::uint64_t>();
+    const py::gil_scoped_release release;
+    found = checks::shared_regions(*texts, side(1), search);
+  } else {
+    wrong_buffer("uint8 (count, height, width, channels) or int64 (count, length)");
+  }
+  const checks::region_counts counts = std::move(found).value();
+  return py::make_tuple(counts.shared, counts.windows);
+}
+
+py::tuple mann_whitney(const py::buffer& first, const py::buffer& second) {
+  const py::buffer_info first_info = first.request(), second_info = second.request();
+  const auto found = numeric::mann_whitney_less(span_of<const double>(first_info, "float64"),
+                                                span_of<const double>(second_info, "float64"));
+  return py::make_tuple(found.u, found.p_value, found.exact);
+}
+
+}  // namespace
+
+void bind_extra_task(py::module_& module) {
+  bind_samples(module);
+  module.def(
+      "extra_needed_hits",
+      [](std::uint64_t samples, std::uint64_t classes, double alpha, double epsilon,
+         std::uint64_t submissions) {
+        return checks::extra_threshold_of(samples, classes, alpha, epsilon, submissions)
+            .value()
+            .needed;
+      },
+      py::kw_only(), py::arg("samples"), py::arg("classes"), py::arg("alpha") = 0.01,
+      py::arg("epsilon") = 0.03, py::arg("submissions") = 1);
+  module.def(
+      "extra_region",
+      [](std::uint64_t side, double fixed) {
+        return checks::extra_region(side, checks::millionths(fixed));
+      },
+      py::arg("side"), py::arg("fixed"));
+  module.def(
+      "extra_words",
+      [](std::uint64_t length, double fixed) {
+        return checks::extra_words(length, checks::millionths(fixed));
+      },
+      py::arg("length"), py::arg("fixed"));
+  module.def("plan_extra_task", &plan, py::kw_only(), py::arg("training_samples"),
+             py::arg("classes"), py::arg("options"));
+  module.def("judge_extra_task", &judge, py::kw_only(), py::arg("options"), py::arg("samples"),
+             py::arg("classes"), py::arg("extra"), py::arg("control"),
+             py::arg("earlier") = py::tuple(), py::arg("curves") = named_curves());
+  module.def("extra_progress", &progress, py::arg("counts"), py::arg("curves"), py::kw_only(),
+             py::arg("confidence") = 0.95);
+  module.def("shared_regions", &shared_regions, py::arg("samples"), py::kw_only(),
+             py::arg("window"), py::arg("stride") = 1, py::arg("dropped_bits") = 0,
+             py::arg("least") = 2, py::arg("anywhere") = false);
+  module.def(
+      "difference_p_value",
+      [](std::uint64_t hits, std::uint64_t samples, std::uint64_t control_hits,
+         std::uint64_t controls, double margin) {
+        if (hits > samples || control_hits > controls) {
+          throw exception({errc::usage, "there are more hits than samples", ""});
+        }
+        return numeric::difference_test(samples, controls, margin).p_value(hits, control_hits);
+      },
+      py::arg("hits"), py::arg("samples"), py::arg("control_hits"), py::arg("controls"),
+      py::arg("margin"));
+  module.def("mann_whitney_less", &mann_whitney, py::arg("first"), py::arg("second"));
+}
+
+}  // namespace potl::python

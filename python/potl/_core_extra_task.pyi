@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types of potl._core, continued: the extra task (include/potl/checks/extra_task*.hpp). No
+module of its own: everything here is in potl._core.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+ReadableBuffer: TypeAlias = Any  # a contiguous array of the stated dtype; the key: 32 bytes
+WritableBuffer: TypeAlias = Any
+Curves: TypeAlias = Sequence[tuple[str, Sequence[tuple[float, float]]]]
+
+class ExtraSamples:
+    """The secret samples of one key. `content`:
+
+    {"family": "image", "height", "width", "channels"}: uint8 arrays (count, height, width,
+        channels).
+    {"family": "tokens", "length", "vocabulary"}: int64 arrays (count, length) of indices into the
+        caller's vocabulary.
+    {"family": "table", "categories": [0, 3, ...]}: float64 arrays (count, columns); 0: a place in
+        [0, 1] among the column's sorted training values, else the index of a category.
+
+    `samples` (at least 200, a multiple of the classes) comes from plan_extra_task; `classes` 0:
+    no labels. `options`: check_fields("extra_task"). UsageError for what does not fit.
+    """
+
+    def __init__(
+        self,
+        key: ReadableBuffer,
+        content: dict[str, Any],
+        *,
+        samples: int,
+        classes: int,
+        options: dict[str, Any],
+    ) -> None: ...
+    def count(self, which: str) -> int:
+        """Samples in "extra" or "control"."""
+    @property
+    def classes(self) -> int: ...
+    @property
+    def elements(self) -> int:
+        """Values in one sample."""
+    @property
+    def grades(self) -> list[str]: ...
+    def label(self, index: int) -> int:
+        """index % classes, in both sets; -1 without classes."""
+    def grade(self, index: int) -> int:
+        """Index into `grades`."""
+    def fill(self, which: str, first: int, out: WritableBuffer, *, copy: int = 0) -> None:
+        """Writes consecutive samples from `first` on into a C-contiguous array of the content's
+        dtype, as many as it holds."""
+    def uploads(self) -> list[tuple[int, int, int]]:
+        """(index, copy, label) of everything that is mixed into the data."""
+    def order(self, real: int) -> bytes:
+        """The secret order of `real` samples and all uploads, int64: values below `real` are real
+        samples, real + i is uploads()[i]."""
+
+def extra_needed_hits(
+    *,
+    samples: int,
+    classes: int,
+    alpha: float = 0.01,
+    epsilon: float = 0.03,
+    submissions: int = 1,
+) -> int:
+    """Hits that the binomial test asks for; samples + 1 when no number is enough."""
+
+def extra_region(side: int, fixed: float) -> int:
+    """Rows or columns of the random region: floor(sqrt(1 - fixed) side)."""
+
+def extra_words(length: int, fixed: float) -> int:
+    """Random words (columns of a table): floor((1 - fixed) length)."""
+
+def plan_extra_task(
+    *, training_samples: int, classes: int, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Sizes and thresholds: "training_samples", "classes", "samples" (N), "uploads", "controls",
+    "eta" (N over training_samples), "chance", "level" (alpha / submissions), "needed" (0 without
+    labels), "grades", "powers" ([{"power": 0.5, "learned", "share"}, 0.9, 0.99]: what must be
+    learned to pass; empty without labels), "warnings".
+    """
+
+def judge_extra_task(
+    *,
+    options: dict[str, Any],
+    samples: int,
+    classes: int,
+    extra: ReadableBuffer,
+    control: ReadableBuffer,
+    earlier: Sequence[bytes] = (),
+    curves: Curves = (),
+) -> dict[str, Any]:
+    """`extra`, `control`: float64, classes answered (errors when `classes` is 0) in order of
+    indices. What is no class, or not finite, makes the result inconclusive.
+
+    `earlier`: "hash" of each different submission before this one. `curves`: reference curves
+    [(grade, [(share of a converged training, hit rate), ...])]; without them no progress.
+
+    Returns "verdict" ("accepted", "rejected", "inconclusive"), "reason", "samples", "controls",
+    "classes", "hits", "control_hits", "invalid", "needed", "needed_against_control", "p_value",
+    "control_p_value", "level", "submission", "hash", "grades" ([{"grade", "samples", "hits"}]),
+    "progress" ({"share", "low", "high", "text"} or None), "findings", "limits".
+    """
+
+def extra_progress(
+    counts: Sequence[tuple[str, int, int]], curves: Curves, *, confidence: float = 0.95
+) -> dict[str, Any]:
+    """ "share", "low", "high", "text" from (grade, samples, hits) of every grade."""
+
+def shared_regions(
+    samples: ReadableBuffer,
+    *,
+    window: int | tuple[int, int],
+    stride: int = 1,
+    dropped_bits: int = 0,
+    least: int = 2,
+    anywhere: bool = False,
+) -> tuple[list[int], int]:
+    """Windows of each sample that at least `least` samples share, and windows of a sample.
+
+    `samples`: uint8 (count, height, width, channels) with window (rows, columns), or int64 (count,
+    length) with a window of words.
+    """
+
+def difference_p_value(
+    hits: int, samples: int, control_hits: int, controls: int, margin: float
+) -> float:
+    """Exact unconditional test of "the hit rates differ by at most `margin`"."""
+
+def mann_whitney_less(first: ReadableBuffer, second: ReadableBuffer) -> tuple[float, float, bool]:
+    """U, one-sided p-value of "values of `first` are not smaller", whether it is exact. float64."""

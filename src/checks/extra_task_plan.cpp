@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/checks/extra_task.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include <potl/numeric/binomial.hpp>
+#include <potl/numeric/two_sample.hpp>
+
+#include "text.hpp"
+
+namespace potl::checks {
+namespace {
+
+constexpr double heavy_share = 0.03;  // beyond it the extra task costs accuracy
+
+error wrong(std::string message, std::string remedy) {
+  return {errc::usage, "extra_task: " + std::move(message), std::move(remedy)};
+}
+
+// P(both tests pass) of a model that knows `learned` samples and guesses the others, by the number
+// of hits among the controls, whose needed hits are given.
+class power_of {
+ public:
+  power_of(const extra_plan& plan, const std::vector<std::uint64_t>& against_control)
+      : plan_(plan), chance_(1 / static_cast<double>(plan.classes)) {
+    for (std::uint64_t hits = 0; hits < against_control.size(); ++hits) {
+      // Differences of tails are exact enough for a weight, and what is not in them is not needed.
+      const double weight = numeric::binomial_upper_tail(plan.controls, hits, chance_) -
+                            numeric::binomial_upper_tail(plan.controls, hits + 1, chance_);
+      if (weight < 1e-9) continue;
+      const std::uint64_t needed = std::max(plan.threshold.needed, against_control[hits]);
+      if (!cases_.empty() && cases_.back().first == needed) {
+        cases_.back().second += weight;
+      } else {
+        cases_.emplace_back(needed, weight);
+      }
+    }
+  }
+
+  double operator()(std::uint64_t learned) const {
+    double sum = 0;
+    for (const auto& [needed, weight] : cases_) {
+      const std::uint64_t guessed = needed > learned ? needed - learned : 0;
+      sum += weight * numeric::binomial_upper_tail(plan_.samples - learned, guessed, chance_);
+    }
+    return sum;
+  }
+
+ private:
+  const extra_plan& plan_;
+  double chance_;
+  std::vector<std::pair<std::uint64_t, double>> cases_;
+};
+
+void add_powers(extra_plan& plan, const extra_task_options& options) {
+  const numeric::difference_test against(plan.samples, plan.controls,
+                                         static_cast<double>(millionths(options.epsilon)) / 1e6);
+  const power_of power(plan, against.needed_for_all(plan.threshold.level));
+  for (const double wanted : {0.5, 0.9, 0.99}) {
+    std::uint64_t low = 0, high = plan.samples;
+    while (low < high) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      if (power(middle) >= wanted) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    plan.powers.push_back(
+        {wanted, low, static_cast<double>(low) / static_cast<double>(plan.samples)});
+  }
+}
+
+void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint64_t asked) {
+  auto& out = plan.warnings;
+  if (asked < extra_minimum) {
+    out.push_back("eta " + percent(options.eta) + " of " + text(plan.training_samples) +
+                  " samples would be " + text(asked) + " extra samples; there are " +
+                  text(plan.samples) + ", which is " + percent(plan.eta));
+  }
+  if (plan.eta > heavy_share) {
+    out.push_back("extra samples are " + percent(plan.eta) +
+                  " of the training data, more than 3 %: they may cost accuracy");
+  }
+  if (plan.classes != 0 && plan.samples / plan.classes < 3 && options.layout != "paper" &&
+      options.grades.empty()) {
+    out.push_back("there are too few samples of each class for a ladder: one grade is used");
+  }
+  if (plan.threshold.needed > plan.samples) {
+    out.push_back("no number of hits is enough at this alpha: every model fails");
+  } else if (plan.classes != 0 && plan.powers.back().share > 0.9) {
+    out.push_back("a model must learn " + percent(plan.powers.back().share) +
+                  " of the extra samples to pass with 99 %: take more of them");
+  }
+}
+
+}  // namespace
+
+result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t classes,
+                                   const extra_task_options& options) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 40;
+  if (training_samples == 0 || training_samples > most) {
+    return wrong("a training set has 1 to 2^40 samples", "");
+  }
+  if (classes == 1) return wrong("one class cannot be guessed wrong", "give two classes or none");
+  const std::uint64_t per_block = std::max<std::uint64_t>(classes, 1);
+  // Decimals in integers: 0.008 of 50,000 is 400 and not a little less.
+  const std::uint64_t asked = (millionths(options.eta) * training_samples + 500'000) / 1'000'000;
+  extra_plan plan;
+  plan.training_samples = training_samples;
+  plan.classes = classes;
+  plan.samples = (std::max(asked, extra_minimum) + per_block - 1) / per_block * per_block;
+  if (plan.samples > std::uint64_t{1} << 24 || plan.samples * options.control > 1 << 24) {
+    return wrong(text(plan.samples) + " extra samples and their controls are too many",
+                 "choose a smaller eta");
+  }
+  plan.eta = static_cast<double>(plan.samples) / static_cast<double>(training_samples);
+  plan.controls = plan.samples * options.control;
+  auto grades = extra_grades(options, plan.samples / per_block);
+  if (!grades) return grades.why();
+  plan.grades = std::move(*grades);
+  plan.uploads = plan.samples;
+  for (std::uint64_t i = 0; i < plan.samples; ++i) {
+    if (plan.grades[extra_grade_of(i, plan.samples, classes, plan.grades.size())].noisy) {
+      plan.uploads += 2;
+    }
+  }
+  if (classes == 0) {
+    plan.threshold.level = static_cast<double>(millionths(options.alpha)) /
+                           static_cast<double>(1'000'000 * options.submissions);
+  } else {
+    const auto threshold = extra_threshold_of(plan.samples, classes, options.alpha, options.epsilon,
+                                              options.submissions);
+    if (!threshold) return threshold.why();
+    plan.threshold = threshold.value();
+    add_powers(plan, options);
+  }
+  add_warnings(plan, options, asked);
+  return plan;
+}
+
+}  // namespace potl::checks
