@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import torch
+
 from potl._deterministic import module
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "operators.md"
@@ -29,7 +31,8 @@ What is not in the table: compositions that autograd takes apart before (`linear
 `conv2d`, `cross_entropy`, `dropout`, ...) run as the operators that they consist of. Forms that
 torch's generator derived from a listed operator (`_copy`, `.out`) run as that. Every other operator
 runs, on torch's kernel, when no floating-point number goes in or comes out, and is refused
-otherwise, operators of other libraries included.
+otherwise, operators of other libraries included. `_foreach_clone` is there from torch 2.12 on, the
+others are in every torch from 2.11 on.
 
 ## Types
 | operands | products, convolutions | everything else, in every mode |
@@ -46,6 +49,9 @@ in any way; `channels_last` stays. In-place and `out=` forms give the bits of th
 optimizers take float32 and float64.
 """
 
+# Operators that torch has only from some version on: the page has them whatever torch writes it.
+_LATER = {(2, 12): [("_foreach_clone", "composed", "the operator of each tensor")]}
+
 # Kernels that compute products without saying so in their note.
 _OF_PRODUCTS = (
     "_native_multi_head_attention",
@@ -57,7 +63,7 @@ _OF_PRODUCTS = (
 
 def text() -> str:
     """The whole page."""
-    rows = sorted(module().operators())
+    rows = sorted([*module().operators(), *missing()])
     notes = {name: note for name, _, note in rows}
     kernels = [(name, inherited(note, notes)) for name, runs, note in rows if runs == "kernel"]
     of_the_mode = [row for row in kernels if has_products(*row)]
@@ -76,6 +82,12 @@ def text() -> str:
             ("torch's own kernels", others("exact")),
         )
     )
+
+
+def missing() -> list[tuple[str, str, str]]:
+    """The rows of operators that this torch is too old for (others would be there twice)."""
+    here = tuple(map(int, torch.__version__.split(".")[:2]))
+    return [row for since, rows in _LATER.items() if here < since for row in rows]
 
 
 def inherited(note: str, notes: dict[str, str]) -> str:

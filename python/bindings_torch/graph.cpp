@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include <ATen/record_function.h>
-#include <torch/csrc/autograd/node.h>
+#include <torch/csrc/autograd/function.h>  // Node: torch 2.13 moved it to node.h
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "libtorch/arithmetic/mode.hpp"
