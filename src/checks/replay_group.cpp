@@ -171,7 +171,8 @@ class judge {
     }
     const bool excused = !rule_enabled("transcript.finite");
     if (!within(out_.distance, out_.tolerance)) {
-      too_far(rule, raw, limit, scale);
+      const double explained = options.safety * std::max(out_.noise, share * scale);
+      too_far(rule, {raw, explained, limit, scale});
     } else if (!excused && !noise_is_finite(measurement_, which_)) {
       problem("transcript.finite", outcome::inconclusive,
               "an honest repeat of the " + which_ + " is not finite, so the noise is not known");
@@ -185,21 +186,40 @@ class judge {
     }
   }
 
-  void too_far(std::string_view rule, double raw, double limit, double scale) {
-    const std::string reason = beyond(which_, out_.distance, out_.tolerance, scale);
+  struct measures {
+    double raw = 0;        // tolerance before the cap
+    double explained = 0;  // of it, what honest repeats explain
+    double limit = 0;      // the cap
+    double scale = 0;
+  };
+
+  void too_far(std::string_view rule, const measures& by) {
+    const std::string reason = beyond(which_, out_.distance, out_.tolerance, by.scale);
     const bool measured_noise = measurement_.noise.size() >= measurement_.request.noise_repeats;
     if (!measured_noise) {
       problem(rule, outcome::inconclusive, reason + ", but the noise was not measured");
-    } else if (within(out_.distance, limit) && !noise_is_finite(measurement_, which_)) {
+    } else if (within(out_.distance, by.limit) && !noise_is_finite(measurement_, which_)) {
       // Beyond the cap no noise would help.
       problem("transcript.finite", outcome::inconclusive,
               reason + ", but an honest repeat is not finite, so the noise is not known");
-    } else if (within(out_.distance, raw)) {
+    } else if (within(out_.distance, by.explained) && !is_inflated()) {
+      problem("replay.tolerance_cap", outcome::inconclusive,
+              reason + ", but honest repeats differ by up to " + text(out_.noise) +
+                  ", so that the cap of the job tells nothing apart here: use shorter segments");
+    } else if (within(out_.distance, by.raw)) {
       problem("replay.tolerance_cap", outcome::reject,
               reason + ", though honest repeats differ by up to " + text(out_.noise));
     } else {
-      problem(rule == "replay.parameters" ? narrowest(scale) : rule, outcome::reject, reason);
+      problem(rule == "replay.parameters" ? narrowest(by.scale) : rule, outcome::reject, reason);
     }
+  }
+
+  // A29: who scales up weights in front of a norm makes noise of their rounding. It is seen in the
+  // rounding itself, which the initial weights bound.
+  bool is_inflated() const {
+    const group_distance* parameters = find(measurement_.distances, "parameters");
+    return parameters == nullptr || !context_.largest_rounding ||
+           !(parameters->rounding_l2 <= *context_.largest_rounding);
   }
 
   // Which comparison of the literature would have missed it.

@@ -10,13 +10,35 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
-from potl import _core
+from potl import Replay, Task, _core, verify
 from potl._attacks import Forgery, Scene, _tasks as tasks
 from potl._session import Session
 
 FULL = os.environ.get("POTL_FULL") == "1"
 KINDS = ("plain", "momentum", "adam")
+
+
+def convolutional() -> Task:
+    """A net whose gradients torch adds up in another order with another number of threads."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(512, 10),
+    )
+    return Task(
+        model=model,
+        optimizer=torch.optim.Adam(model.parameters(), lr=1e-2),
+        dataset=tasks.digits(tasks.SMALL, image=True),
+        loss=nn.functional.cross_entropy,
+        batch_size=64,
+        epochs=6,
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -42,6 +64,30 @@ def test_thread_counts_of_trainer_and_verifier_may_differ(
     finally:
         torch.set_num_threads(before)
     assert report.verdict == "accepted", report.sentence
+
+
+def test_an_honest_run_in_which_rounding_grows_beyond_the_cap_is_no_cheat(tmp_path: Path) -> None:
+    """Neither trainer nor verifier can do better here: that is inconclusive, with the remedy."""
+    before = torch.get_num_threads()
+    scene = Scene(tmp_path, convolutional, checkpoint_every=8)
+    scene.job = scene.job.replace(tolerance_cap=1e-12)
+    try:
+        torch.set_num_threads(2)
+        honest = scene.honest
+        torch.set_num_threads(1)
+        report = verify(
+            honest.run,
+            job=scene.job,
+            commitment=honest.commitment,
+            task=convolutional,
+            checks=[Replay(samples=12, floor_ulp=0.0)],
+            ledger=None,
+        )
+    finally:
+        torch.set_num_threads(before)
+    assert not all(one["equal"] for one in report.document["replays"]), "the threads did not matter"
+    assert report.verdict == "inconclusive", report.sentence
+    assert "shorter segments" in report.sentence
 
 
 @pytest.mark.parametrize("stop", [1, 7, 8, 30])

@@ -223,9 +223,35 @@ TEST_CASE("superseded steps with another loss reject") {
 
 TEST_CASE("noise that the prover inflated does not carry a distance beyond the cap") {
   rejects_for("replay.tolerance_cap", [](scene& one) {
-    for (auto& segment : one.measured) differ(segment, 0.3, 0.2);
+    for (auto& segment : one.measured) {
+      differ(segment, 0.3, 0.2);
+      segment.distances.front().rounding_l2 = 1e-3;  // a thousand times the initial weights'
+    }
     one.run.distance = 1000;  // an interpolation is not at stake here
   });
+}
+
+TEST_CASE("a floor that the prover inflated does not carry a distance beyond the cap") {
+  rejects_for("replay.tolerance_cap", [](scene& one) {
+    for (auto& segment : one.measured) {
+      differ(segment, 0.3, 1e-6);
+      segment.distances.front().rounding_l2 = 0.1;
+    }
+    one.run.distance = 1000;
+  });
+}
+
+TEST_CASE("a distance beyond the cap that honest repeats explain is no evidence") {
+  scene one;
+  for (auto& segment : one.measured) differ(segment, 0.3, 0.2);
+  one.run.distance = 1000;
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  REQUIRE(count(one.judge(), outcome::inconclusive, "replay.tolerance_cap") > 0);
+  for (auto& segment : one.measured) differ(segment, 0.3, 0.02);  // eight times that is not enough
+  REQUIRE(count(one.judge(), outcome::reject) > 0);
+  const rule_off off("replay.tolerance_cap");
+  for (auto& segment : one.measured) differ(segment, 0.3, 0.2);
+  REQUIRE(count(one.judge(), outcome::inconclusive) == 0);
 }
 
 TEST_CASE("noise beyond the cap is inconclusive even when the distance is small") {
