@@ -191,9 +191,56 @@ def logarithm() -> None:
     )
 
 
+def silu(x: mpf) -> mpf:
+    return x / (1 + mpmath.exp(-x))
+
+
+def normal_tail(u: mpf) -> mpf:
+    return mpmath.erfc(u / mpmath.sqrt(2)) / 2
+
+
 def tail(u: mpf) -> mpf:
     """Of the normal distribution, over its density without the constant."""
-    return mpmath.exp(u * u / 2) * mpmath.erfc(u / mpmath.sqrt(2)) / 2
+    return mpmath.exp(u * u / 2) * normal_tail(u)
+
+
+def normal() -> None:
+    """Columns for gelu near 0: q, Q(c) for c = k / 8, then the polynomial in t of u (Q(u) - q),
+    u = c + t. Q is the tail of the normal distribution.
+    """
+    columns, worst = [], 0.0
+    for k in range(32):
+        c = k / 8
+        x = chebyshev(c - 0.0625 if k else 0.0, min(c + 0.0625, 3.90625))
+        # Beside the extremum, with 0, there is one rounding but for small terms: neighbours there
+        # differ by less than another one.
+        middle = rounded(float(normal_tail(mpf(c)))) if k != 6 else 0.0
+        wanted = values(lambda u, middle=middle: u * (normal_tail(u) - middle), x)  # type: ignore[misc]
+        powers = range(0 if k else 2, 6)
+        found, error = fit(x - c, wanted, values(lambda u: 1 / (u * normal_tail(u)), x), powers)
+        worst = max(worst, error)
+        columns.append([middle, *([] if k else [0.0, 0.0]), *found])
+    print(f"normal (2^{np.log2(worst):.1f}):")
+    for row in zip(*columns, strict=True):
+        print("  {" + ", ".join(hexadecimal(one) for one in row) + "},")
+
+
+def valley_of_silu() -> None:
+    """x sigmoid(x) by powers of the distance from a point beside its minimum, -1.278, where it is
+    almost a float32.
+    """
+    found = (np.inf, 0.0)
+    for place in -1.278 - np.arange(8192) * 2.0**-23:
+        exact = silu(mpf(rounded(place)))
+        found = min(found, (abs(float(exact - mpf(rounded(float(exact))))), rounded(place)))
+    place = mpf(found[1])
+    start = rounded(float(silu(place)))
+    d = chebyshev(-0.5, 0.5)
+    wanted = values(lambda d: silu(place + d) - start, d)
+    weight = values(lambda d: 1 / silu(place + d), d)
+    slope, error = fit(d, wanted, weight, range(1, 9))
+    print(f"silu at {hexadecimal(float(place))}: {hexadecimal(start)} (2^{np.log2(error):.1f})")
+    print(", ".join(hexadecimal(one) for one in slope))
 
 
 def main() -> None:
@@ -219,6 +266,8 @@ def main() -> None:
         knee=knee,
     )
     table("erf", mpmath.erf, lambda a: min(a, mpf(1)), 4.0)
+    normal()
+    valley_of_silu()
     table("gelu", lambda u: u * tail(u), lambda u: min(u / 2, mpf(1) / 4), 14.5)
     series(
         "ratio of the derivative of gelu",

@@ -44,12 +44,17 @@ POTL_INLINE exp_parts<R> split_exp(R x) {
   const R first = fma(n, constant<R>(-ln2_high), x);
   return {n, fma(n, constant<R>(-ln2_low), first)};
 }
+/// (exp(r) - 1 - r) / r^2
+template <class R>
+POTL_INLINE R expm1_series(R r) {
+  constexpr double series[] = {0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558b2p-5, 0x1.123994p-7,
+                               0x1.6a4b44p-10};
+  return polynomial(series, r);
+}
 /// exp(r) - 1.
 template <class R>
 POTL_INLINE R expm1_core(R r) {
-  constexpr double series[] = {0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558b2p-5, 0x1.123994p-7,
-                               0x1.6a4b44p-10};
-  return fma(r * r, polynomial(series, r), r);
+  return fma(r * r, in_float::expm1_series(r), r);
 }
 /// Beyond these limits the result is 0 or infinity.
 template <class R>
@@ -158,11 +163,12 @@ POTL_INLINE sigmoid_parts<R> split_sigmoid(R x) {
   const R a = larger(constant<R>(-112.0), negative(magnitude(x)));
   const exp_parts<R> parts = in_float::split_exp(a);
   // e = exp(-|x|) = (p + p_low) 2^n
-  const R r = in_float::expm1_core(parts.r);
+  const R curve = parts.r * parts.r * in_float::expm1_series(parts.r);
+  const R r = parts.r + curve;
   const R first = fma(parts.n, constant<R>(-ln2_high), a);
   const R r_low = fma(parts.n, constant<R>(-ln2_low), first - parts.r);
   const R p = one + r;
-  const R p_low = (r - (p - one)) + r_low;
+  const R p_low = (r - (p - one)) + ((parts.r - r) + curve + r_low);
   const R e = in_float::scale(p, parts.n);
   // y + y_low = 1 / (1 + e)
   const R d = one + e;
@@ -179,6 +185,14 @@ POTL_INLINE R sigmoid(R x) {
   const sigmoid_parts<R> s = in_float::split_sigmoid(x);
   return in_float::scale(s.high + s.low, s.n);
 }
+/// silu about its minimum, where neighbours differ by less than the roundings of silu() below: few
+/// of them go into this form.
+template <class R>
+POTL_INLINE R silu_valley(R d) {
+  constexpr double series[] = {-0x1.66fd7ep-14, 0x1.bdd7a2p-4,   0x1.9063aap-5,  0x1.35a13p-8,
+                               -0x1.8efa52p-9,  -0x1.206916p-10, 0x1.e2e624p-16, 0x1.94701ep-14};
+  return fma(polynomial(series, d), d, constant<R>(-0x1.1d25cep-2));
+}
 template <class R>
 POTL_INLINE R silu(R x) {
   const sigmoid_parts<R> s = in_float::split_sigmoid(x);
@@ -186,7 +200,9 @@ POTL_INLINE R silu(R x) {
   const R value = limited * s.high;
   const R sum = value + fma(limited, s.low, fma(limited, s.high, negative(value)));
   // Above, sigmoid is 1, and at infinity the low part would be NaN.
-  return select(less(x, constant<R>(200.0)), in_float::scale(sum, s.n), x);
+  const R far = select(less(x, constant<R>(200.0)), in_float::scale(sum, s.n), x);
+  const R d = x - constant<R>(-0x1.476336p+0);
+  return select(less(magnitude(d), constant<R>(0.5)), in_float::silu_valley(d), far);
 }
 template <class R>
 POTL_INLINE R silu_slope(R x) {
@@ -264,9 +280,9 @@ POTL_INLINE R gelu(R x) {
   const R u = smaller(near, a);
   const R index = u + magic;
   const R t = u - (index - magic);
-  R off = lookup(normal_table()[6], index);
-  for (int row = 5; row > 0; --row) off = fma(off, t, lookup(normal_table()[row], index));
-  const R tail = fma(u, lookup(normal_table()[0], index), u * off);
+  R rest = lookup(normal_table()[6], index);
+  for (int row = 5; row > 0; --row) rest = fma(rest, t, lookup(normal_table()[row], index));
+  const R tail = fma(u, lookup(normal_table()[0], index), rest);
   const R value = in_float::gelu_of_tail(x, tail);
   const auto is_far = less(near, a);
   if (!any(is_far)) return value;
