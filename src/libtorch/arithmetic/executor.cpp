@@ -22,26 +22,39 @@
 namespace potl::libtorch::dispatch {
 namespace {
 
+/// A loop over one element per thread: built once, because that takes as long as waking the pool.
+struct team {
+  std::size_t threads = 0;
+  at::Tensor elements;
+  at::TensorIterator iterator;
+};
+team& team_of(std::size_t threads) {
+  static thread_local team kept;
+  if (kept.threads == threads) return kept;
+  kept.threads = 0;
+  kept.elements = at::empty({static_cast<std::int64_t>(threads)}, at::TensorOptions(at::kByte));
+  // Without operands, the sizes of the iterator are those of an output that may not be resized.
+  kept.iterator = at::TensorIteratorConfig()
+                      .add_output(kept.elements)
+                      .check_all_same_dtype(false)
+                      .resize_outputs(false)
+                      .build();
+  kept.threads = threads;
+  return kept;
+}
+
 /// Calls body(i) for each i below `threads`, each in a thread of the pool, the calling one
 /// included: OpenMP gives the same i to the same thread every time.
 template <class Body>
 void in_threads(std::size_t threads, const Body& body) {
-  // One element per thread.
-  const at::Tensor elements =
-      at::empty({static_cast<std::int64_t>(threads)}, at::TensorOptions(at::kByte));
-  // Without operands, the sizes of the iterator are those of an output that may not be resized.
-  at::TensorIterator iterator = at::TensorIteratorConfig()
-                                    .add_output(elements)
-                                    .check_all_same_dtype(false)
-                                    .resize_outputs(false)
-                                    .build();
-  const char* const first = static_cast<const char*>(elements.const_data_ptr());
+  team& all = team_of(threads);
+  const char* const first = static_cast<const char*>(all.elements.const_data_ptr());
   const auto work = [&](char** data, const std::int64_t*, std::int64_t size0, std::int64_t size1) {
     for (std::int64_t i = 0; i < size0 * size1; ++i) {
       body(static_cast<std::size_t>(data[0] - first + i));
     }
   };
-  iterator.for_each(at::TensorIterator::loop2d_t(work), /*grain_size=*/1);
+  all.iterator.for_each(at::TensorIterator::loop2d_t(work), /*grain_size=*/1);
 }
 
 class torch_pool final : public numeric::executor {
