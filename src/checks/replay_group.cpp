@@ -170,6 +170,7 @@ class judge {
       out_.distance = chord(group_) * scale;
     }
     const bool excused = !rule_enabled("transcript.finite");
+    out_.within_cap = capped && within(out_.distance, limit);
     if (!within(out_.distance, out_.tolerance)) {
       const double explained = options.safety * std::max(out_.noise, share * scale);
       too_far(rule, {raw, explained, limit, scale});
@@ -177,6 +178,7 @@ class judge {
       problem("transcript.finite", outcome::inconclusive,
               "an honest repeat of the " + which_ + " is not finite, so the noise is not known");
     } else if (capped && out_.noise > limit) {
+      out_.irreproducible = true;
       problem("replay.tolerance_cap", outcome::inconclusive,
               "honest repeats of the " + which_ + " differ by " + text(out_.noise) +
                   ", more than the " + percent(context_.cap) +
@@ -203,6 +205,7 @@ class judge {
       problem("transcript.finite", outcome::inconclusive,
               reason + ", but an honest repeat is not finite, so the noise is not known");
     } else if (within(out_.distance, by.explained) && !is_inflated()) {
+      out_.irreproducible = true;
       problem("replay.tolerance_cap", outcome::inconclusive,
               reason + ", but honest repeats differ by up to " + text(out_.noise) +
                   ", so that the cap of the job tells nothing apart here: use shorter segments");
@@ -232,8 +235,11 @@ class judge {
   void single_tensors(std::string_view rule, double scale) {
     const replay_options& options = *context_.options;
     const double share = scale > 0 ? out_.tolerance / scale : 0;
+    const bool capped = rule_enabled("replay.tolerance_cap");
     for (const tensor_distance& tensor : group_.tensors) {
       const double noise = largest_noise_of(measurement_, which_, tensor.path);
+      // All noise to the verifier too, such as a bias in front of a norm: its group bounds it.
+      if (capped && noise > context_.cap) continue;
       const double limit = std::max(options.tensor_looseness * share, options.safety * noise);
       if (tensor.relative <= limit) continue;
       problem(rule, outcome::reject,

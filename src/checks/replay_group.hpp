@@ -31,6 +31,8 @@ replay_context make_context(const run_view& run, const replay_options& options,
 struct group_judgement {
   std::optional<finding> problem;  ///< reject or inconclusive
   double distance = 0, tolerance = 0, noise = 0;
+  bool within_cap = false;        ///< of a calibrated comparison: no farther than the job's cap
+  bool irreproducible = false;    ///< honest repeats exceed what the cap allows
   double ratio() const noexcept;  ///< distance / tolerance; 0 when both are
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <potl/core/rules.hpp>
@@ -168,8 +169,22 @@ class replay_judge {
                    std::vector<std::pair<std::string, std::string>>& numbers) {
     double ratio = 0;
     bool any_distance = false;
-    for (const char* which : {"parameters", "buffers", "optimizer", "other"}) {
-      auto judged = detail::judge_group(context_, one, which);
+    constexpr std::array names{"parameters", "buffers", "optimizer", "other"};
+    std::array<detail::group_judgement, names.size()> all;
+    bool irreproducible = false;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      all[i] = detail::judge_group(context_, one, names[i]);
+      irreproducible = irreproducible || all[i].irreproducible;
+    }
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const char* which = names[i];
+      detail::group_judgement& judged = all[i];
+      if (judged.problem && irreproducible && judged.within_cap &&
+          judged.problem->result == outcome::reject) {
+        // Few repeats of a segment that runs apart are no measure of how far it can.
+        judged.problem->result = outcome::inconclusive;
+        judged.problem->reason += ", in a segment that this verifier cannot reproduce itself";
+      }
       if (judged.problem) {
         judged.problem->details.emplace_back("group", which);
         problems.push_back(std::move(*judged.problem));

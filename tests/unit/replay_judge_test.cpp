@@ -241,6 +241,35 @@ TEST_CASE("a floor that the prover inflated does not carry a distance beyond the
   });
 }
 
+TEST_CASE("a tensor that is all noise to the verifier too is no evidence, however far it is off") {
+  scene one;
+  differ(one.measured[3]);
+  one.measured[3].distances.front().tensors = {{"bias in front of a norm", 7.49}};
+  for (auto& repeat : one.measured[3].noise) {
+    repeat.front().tensors = {{"bias in front of a norm", 0.92}};
+  }
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  for (auto& repeat : one.measured[3].noise) repeat.front().tensors.front().relative = 0.01;
+  REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
+}
+
+TEST_CASE("where a segment cannot be reproduced here, small differences of it are no evidence") {
+  scene one;
+  one.run.distance = 1000;
+  const auto with_optimizer_off_by = [&](double distance) {
+    for (auto& segment : one.measured) {
+      differ(segment, 0.3, 0.2);
+      segment.distances = groups(0.3, 0, distance);
+      segment.noise.assign(segment.request.noise_repeats, groups(0.2, 0, 1e-5));
+    }
+  };
+  with_optimizer_off_by(0.05);
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  REQUIRE(count(one.judge(), outcome::inconclusive, "replay.optimizer") > 0);
+  with_optimizer_off_by(0.3);  // beyond the cap: too far for any noise
+  REQUIRE(count(one.judge(), outcome::reject, "replay.optimizer") > 0);
+}
+
 TEST_CASE("a distance beyond the cap that honest repeats explain is no evidence") {
   scene one;
   for (auto& segment : one.measured) differ(segment, 0.3, 0.2);
