@@ -15,9 +15,9 @@ namespace potl::numeric {
 /// A reference to a callable `void(std::size_t task)`; valid as long as the callable is.
 class task_body {
  public:
-  template <class Callable>
+  template <class Callable>  // NOLINTNEXTLINE(*-explicit-*,*-forwarding-*)
   requires(!std::is_same_v<std::remove_cvref_t<Callable>, task_body>) task_body(Callable&& callable)
-  noexcept  // NOLINT(*-explicit-*,*-forwarding-*)
+  noexcept
       : object_(const_cast<void*>(static_cast<const void*>(&callable))),
         call_([](void* object, std::size_t task) {
           (*static_cast<std::remove_reference_t<Callable>*>(object))(task);

@@ -113,6 +113,7 @@ void slope_with(const void* scalars, Kernel kernel, std::span<const Real> dy,
 
 using namespace elementwise;
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define POTL_DEFINE(Real)                                                                         \
   void add_scaled(std::span<const Real> a, std::span<const Real> b, double alpha,                 \
                   std::span<Real> out, const executor& workers) {                                 \
@@ -159,6 +160,7 @@ using namespace elementwise;
     const auto scalars = elu_of<Real>(options, of_result);                                        \
     slope_with(&scalars, active<Real>().elu_slope, dy, operand, dx, workers);                     \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 POTL_DEFINE(float)
 POTL_DEFINE(double)
 #undef POTL_DEFINE

@@ -9,11 +9,10 @@ namespace elementwise {
 
 const both_kernels& active_kernels() {
 #if defined(__x86_64__)
-  const isa level = active_isa();
-  if (level >= isa::avx512) return avx512_kernels();
-  if (level >= isa::avx2) return avx2_kernels();
-#endif
+  return at_active_level(&portable_kernels, &avx2_kernels, &avx512_kernels);
+#else
   return portable_kernels();
+#endif
 }
 
 namespace {

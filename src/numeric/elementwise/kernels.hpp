@@ -5,7 +5,8 @@
 #include <cstddef>
 
 #include <potl/numeric/elementwise.hpp>
-#include <potl/numeric/isa.hpp>
+
+#include "numeric/levels.hpp"
 
 namespace potl::numeric::elementwise {
 
@@ -38,10 +39,7 @@ struct kernels {
                     std::size_t count);
 };
 
-struct both_kernels {
-  kernels<float> of_float;
-  kernels<double> of_double;
-};
+using both_kernels = kernels_of_both<kernels>;
 
 const both_kernels& portable_kernels() noexcept;
 #if defined(__x86_64__)
@@ -53,11 +51,7 @@ const both_kernels& active_kernels();
 
 template <class Real>
 const kernels<Real>& active() {
-  if constexpr (sizeof(Real) == 4) {
-    return active_kernels().of_float;
-  } else {
-    return active_kernels().of_double;
-  }
+  return active_kernels().of<Real>();
 }
 
 }  // namespace potl::numeric::elementwise

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "numeric/levels.hpp"
+
 namespace potl::numeric::reductions {
 
 /// What is reduced, and how.
@@ -69,10 +71,8 @@ struct kernels {
                           Real factor, Real* dx, std::size_t count);
 };
 
-struct both_kernels {
-  kernels<float> of_float;
-  kernels<double> of_double;
-};
+using both_kernels = kernels_of_both<kernels>;
+
 const both_kernels& portable_kernels() noexcept;
 #if defined(__x86_64__)
 const both_kernels& avx2_kernels() noexcept;
@@ -82,11 +82,7 @@ const both_kernels& active_kernels();
 
 template <class Real>
 const kernels<Real>& active() {
-  if constexpr (sizeof(Real) == 4) {
-    return active_kernels().of_float;
-  } else {
-    return active_kernels().of_double;
-  }
+  return active_kernels().of<Real>();
 }
 
 }  // namespace potl::numeric::reductions

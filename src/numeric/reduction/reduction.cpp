@@ -3,8 +3,6 @@
 
 #include <cmath>
 
-#include <potl/numeric/isa.hpp>
-
 #include "drive.hpp"
 
 namespace potl::numeric {
@@ -12,11 +10,10 @@ namespace reductions {
 
 const both_kernels& active_kernels() {
 #if defined(__x86_64__)
-  const isa level = active_isa();
-  if (level >= isa::avx512) return avx512_kernels();
-  if (level >= isa::avx2) return avx2_kernels();
-#endif
+  return at_active_level(&portable_kernels, &avx2_kernels, &avx512_kernels);
+#else
   return portable_kernels();
+#endif
 }
 
 namespace {
@@ -158,6 +155,7 @@ const char* to_string(reduction kind) noexcept {
   return "unknown";
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define POTL_DEFINE(Real)                                                                       \
   void reduce(reduction kind, const reduction_shape& shape, const Real* x, Real* y,             \
               const executor& workers) {                                                        \
@@ -183,6 +181,7 @@ const char* to_string(reduction kind) noexcept {
                           const executor& workers) {                                            \
     scan(shape, x, y, workers, [](Real a, Real b) { return a * b; });                           \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 POTL_DEFINE(float)
 POTL_DEFINE(double)
 #undef POTL_DEFINE

@@ -106,6 +106,7 @@ void nll(const reduction_shape& shape, const Real* x, const std::int64_t* target
 
 using namespace reductions;
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define POTL_DEFINE(Real)                                                                          \
   void softmax(const reduction_shape& shape, const Real* x, Real* y, const executor& workers) {    \
     const auto rows = [](const Real* in, Real* out, std::size_t n, std::size_t count) {            \
@@ -136,6 +137,7 @@ using namespace reductions;
                   const executor& workers) {                                                       \
     nll<Real>(shape, x, targets, weights, ignore, losses, sample_weights, workers);                \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 POTL_DEFINE(float)
 POTL_DEFINE(double)
 #undef POTL_DEFINE
