@@ -3,7 +3,9 @@
 #include <vector>
 
 #include <potl/core/error.hpp>
+#include <potl/numeric/convolution_operands.hpp>
 
+#include "channels.hpp"
 #include "gather.hpp"
 #include "lowered.hpp"
 #include "weight_gradient.hpp"
@@ -18,19 +20,32 @@ void require(bool good, const char* what) {
 conv::product product_in(arithmetic mode, const executor& threads) {
   return [mode, &threads](matrix<const float> a, matrix<const float> b, matrix<float> c) {
     gemm(mode, a, b, c, threads);
-    return std::vector<near_tie>{};
   };
 }
 
-conv::product product_in(const log64_options& options, const executor& threads) {
-  return [&options, &threads](matrix<const float> a, matrix<const float> b, matrix<float> c) {
-    return gemm_log64(a, b, c, options, threads);
-  };
+std::vector<near_tie> run_rounded(arithmetic mode, const log64_options& options,
+                                  const conv::gather& what, const element_operands& operands,
+                                  const executor& threads) {
+  conv::rounded_results results(mode, options, operands, what.target, threads);
+  conv::run(what, conv::active_kernels(), threads, results);
+  return results.finish();
 }
 
-void run(arithmetic mode, const conv::gather& what, const executor& threads) {
+std::vector<near_tie> weight_gradient_rounded(arithmetic mode, const log64_options& options,
+                                              const convolution& geometry, const float* x,
+                                              const float* dy, float* dw, const executor& threads) {
+  conv::rounded_results results(mode, options, conv::channel_operands(geometry, x, dy), dw,
+                                threads);
+  conv::weight_gradient(geometry, x, dy, dw, conv::active_kernels(), threads, results);
+  return results.finish();
+}
+
+void run(arithmetic mode, const conv::gather& what, const element_operands& operands,
+         const executor& threads) {
   if (mode == arithmetic::ord32)
     conv::run(what, conv::active_kernels(), threads);
+  else if (mode == arithmetic::cr32)
+    run_rounded(mode, {}, what, operands, threads);
   else
     conv::lowered(what, product_in(mode, threads), threads);
 }
@@ -56,18 +71,21 @@ std::array<std::int64_t, 3> convolution::output() const {
 
 void convolve(arithmetic mode, const convolution& geometry, const float* x, const float* w,
               float* y, const executor& threads) {
-  run(mode, conv::forward_gather(geometry, x, w, y), threads);
+  run(mode, conv::forward_gather(geometry, x, w, y), convolution_operands(geometry, x, w), threads);
 }
 
 void convolve_input_gradient(arithmetic mode, const convolution& geometry, const float* dy,
                              const float* w, float* dx, const executor& threads) {
-  run(mode, conv::input_gradient_gather(geometry, dy, w, dx), threads);
+  run(mode, conv::input_gradient_gather(geometry, dy, w, dx),
+      input_gradient_operands(geometry, dy, w), threads);
 }
 
 void convolve_weight_gradient(arithmetic mode, const convolution& geometry, const float* x,
                               const float* dy, float* dw, const executor& threads) {
   if (mode == arithmetic::ord32)
     conv::weight_gradient(geometry, x, dy, dw, conv::active_kernels(), threads);
+  else if (mode == arithmetic::cr32)
+    weight_gradient_rounded(mode, {}, geometry, x, dy, dw, threads);
   else
     conv::lowered_weight_gradient(geometry, x, dy, dw, product_in(mode, threads), threads);
 }
@@ -75,23 +93,23 @@ void convolve_weight_gradient(arithmetic mode, const convolution& geometry, cons
 std::vector<near_tie> convolve_log64(const convolution& geometry, const float* x, const float* w,
                                      float* y, const log64_options& options,
                                      const executor& threads) {
-  return conv::lowered(conv::forward_gather(geometry, x, w, y), product_in(options, threads),
-                       threads);
+  return run_rounded(arithmetic::log64, options, conv::forward_gather(geometry, x, w, y),
+                     convolution_operands(geometry, x, w), threads);
 }
 
 std::vector<near_tie> convolve_input_gradient_log64(const convolution& geometry, const float* dy,
                                                     const float* w, float* dx,
                                                     const log64_options& options,
                                                     const executor& threads) {
-  return conv::lowered(conv::input_gradient_gather(geometry, dy, w, dx),
-                       product_in(options, threads), threads);
+  return run_rounded(arithmetic::log64, options, conv::input_gradient_gather(geometry, dy, w, dx),
+                     input_gradient_operands(geometry, dy, w), threads);
 }
 
 std::vector<near_tie> convolve_weight_gradient_log64(const convolution& geometry, const float* x,
                                                      const float* dy, float* dw,
                                                      const log64_options& options,
                                                      const executor& threads) {
-  return conv::lowered_weight_gradient(geometry, x, dy, dw, product_in(options, threads), threads);
+  return weight_gradient_rounded(arithmetic::log64, options, geometry, x, dy, dw, threads);
 }
 
 }  // namespace potl::numeric

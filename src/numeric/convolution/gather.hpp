@@ -11,6 +11,7 @@
 
 #include <potl/numeric/convolution.hpp>
 
+#include "rounded_results.hpp"
 #include "tile.hpp"
 
 namespace potl::numeric::conv {
@@ -52,5 +53,8 @@ gather forward_gather(const convolution& g, const float* x, const float* w, floa
 gather input_gradient_gather(const convolution& g, const float* dy, const float* w, float* dx);
 
 void run(const gather& what, const kernels& with, const executor& threads);
+/// Sums in double, rounded.
+void run(const gather& what, const kernels& with, const executor& threads,
+         rounded_results& results);
 
 }  // namespace potl::numeric::conv

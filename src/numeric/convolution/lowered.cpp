@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "channels.hpp"
 #include "geometry.hpp"
 #include "workers.hpp"
 
@@ -16,36 +17,6 @@ constexpr std::int64_t most_floats = 256 * 1024;
 std::int64_t columns_at_once(std::int64_t depth, std::int64_t all) {
   return std::clamp<std::int64_t>(most_floats / std::max<std::int64_t>(depth, 1), 32,
                                   std::max<std::int64_t>(all, 32));
-}
-
-void move_ties(const std::vector<near_tie>& from, std::int64_t columns,
-               const std::vector<std::int64_t>& row_at, const std::vector<std::int64_t>& column_at,
-               std::vector<near_tie>& to) {
-  for (near_tie one : from) {
-    const auto index = static_cast<std::int64_t>(one.index);
-    one.index = static_cast<std::uint64_t>(row_at[static_cast<std::size_t>(index / columns)] +
-                                           column_at[static_cast<std::size_t>(index % columns)]);
-    to.push_back(one);
-  }
-}
-
-void sort_ties(std::vector<near_tie>& ties) {
-  std::sort(ties.begin(), ties.end(),
-            [](const near_tie& a, const near_tie& b) { return a.index < b.index; });
-}
-
-/// to[i] = line[from + i step] for i < count; 0 where that is beyond the line.
-void copy_line(const float* line, std::int64_t size, std::int64_t from, std::int64_t step,
-               std::int64_t count, float* to) {
-  const std::int64_t low = std::clamp<std::int64_t>(divide_up(-from, step), 0, count);
-  const std::int64_t high = std::clamp<std::int64_t>(divide_up(size - from, step), low, count);
-  std::fill(to, to + low, 0.0F);
-  if (step == 1) {
-    std::copy(line + from + low, line + from + high, to + low);
-  } else {
-    for (std::int64_t i = low; i < high; ++i) to[i] = line[from + i * step];
-  }
-  std::fill(to + high, to + count, 0.0F);
 }
 
 // One group and phase of a gather.
@@ -66,7 +37,7 @@ class lowering {
       row_at_.push_back((group * what.rows + row) * volume(what.target_size));
   }
 
-  void run(const product& multiply, const executor& threads, std::vector<near_tie>& ties) {
+  void run(const product& multiply, const executor& threads) {
     const std::int64_t all = what_.batch * volume(grid_);
     std::vector<float> weights(static_cast<std::size_t>(what_.rows * depth_));
     for (std::int64_t row = 0; row < what_.rows; ++row)
@@ -87,9 +58,8 @@ class lowering {
                  right.data() + static_cast<std::int64_t>(k) * columns);
       });
       const matrix<float> c = row_major(sums.data(), what_.rows, columns);
-      move_ties(multiply(row_major<const float>(weights.data(), what_.rows, depth_),
-                         row_major<const float>(right.data(), depth_, columns), c),
-                columns, row_at_, column_at, ties);
+      multiply(row_major<const float>(weights.data(), what_.rows, depth_),
+               row_major<const float>(right.data(), depth_, columns), c);
       for (std::int64_t row = 0; row < what_.rows; ++row)
         for (std::int64_t j = 0; j < columns; ++j)
           what_.target[row_at_[static_cast<std::size_t>(row)] +
@@ -164,76 +134,41 @@ class lowering {
 
 }  // namespace
 
-std::vector<near_tie> lowered(const gather& what, const product& multiply,
-                              const executor& threads) {
-  std::vector<near_tie> ties;
-  if (what.batch * what.rows * volume(what.target_size) == 0) return ties;
+void lowered(const gather& what, const product& multiply, const executor& threads) {
+  if (what.batch * what.rows * volume(what.target_size) == 0) return;
   for (std::int64_t group = 0; group < what.groups; ++group)
-    for (const phase& one : what.phases) lowering(what, group, one).run(multiply, threads, ties);
-  sort_ties(ties);
-  return ties;
+    for (const phase& one : what.phases) lowering(what, group, one).run(multiply, threads);
 }
 
-std::vector<near_tie> lowered_weight_gradient(const convolution& g, const float* x, const float* dy,
-                                              float* dw, const product& multiply,
-                                              const executor& threads) {
-  const auto out = g.output();
-  const std::int64_t taps = volume(g.kernel), per_image = volume(out), plane = volume(g.input);
+void lowered_weight_gradient(const convolution& g, const float* x, const float* dy, float* dw,
+                             const product& multiply, const executor& threads) {
+  const std::int64_t taps = volume(g.kernel);
   const std::int64_t rows = g.out_channels / g.groups, channels = g.in_channels / g.groups;
-  const std::int64_t depth = g.batch * per_image, all = channels * taps;
+  const std::int64_t depth = g.batch * volume(g.output()), all = channels * taps;
   const std::int64_t most = columns_at_once(depth, all);
-  std::vector<near_tie> ties;
-  if (rows * all == 0) return ties;
+  if (rows * all == 0) return;
   std::vector<float> left(static_cast<std::size_t>(rows * depth));
   std::vector<float> right(static_cast<std::size_t>(depth * std::min(most, all)));
   std::vector<float> sums(static_cast<std::size_t>(rows * std::min(most, all)));
   for (std::int64_t group = 0; group < g.groups; ++group) {
-    std::vector<std::int64_t> row_at;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      row_at.push_back((group * rows + row) * all);
-      for (std::int64_t n = 0; n < g.batch; ++n)
-        std::copy_n(dy + (n * g.out_channels + group * rows + row) * per_image, per_image,
-                    left.data() + row * depth + n * per_image);
-    }
+    for (std::int64_t row = 0; row < rows; ++row)
+      copy_channel(g, dy, group * rows + row, left.data() + row * depth);
     for (std::int64_t begin = 0; begin < all; begin += most) {
       const std::int64_t columns = std::min(most, all - begin);
-      std::vector<std::int64_t> column_at;
-      for (std::int64_t j = begin; j < begin + columns; ++j) column_at.push_back(j);
       // Columns lie one after the other: a column is one channel seen through one tap.
       threads.run(static_cast<std::size_t>(columns), [&](std::size_t task) {
-        const std::int64_t j = begin + static_cast<std::int64_t>(task), tap = j % taps;
-        const std::array<std::int64_t, 3> shift{
-            tap / g.kernel[2] / g.kernel[1] * g.dilation[0] - g.padding[0],
-            tap / g.kernel[2] % g.kernel[1] * g.dilation[1] - g.padding[1],
-            tap % g.kernel[2] * g.dilation[2] - g.padding[2]};
-        float* column = right.data() + static_cast<std::int64_t>(task) * depth;
-        for (std::int64_t n = 0; n < g.batch; ++n) {
-          const float* const image = x + (n * g.in_channels + group * channels + j / taps) * plane;
-          for (std::int64_t d = 0; d < out[0]; ++d)
-            for (std::int64_t h = 0; h < out[1]; ++h) {
-              const std::int64_t at_d = d * g.stride[0] + shift[0];
-              const std::int64_t at_h = h * g.stride[1] + shift[1];
-              if (at_d >= 0 && at_d < g.input[0] && at_h >= 0 && at_h < g.input[1]) {
-                copy_line(image + (at_d * g.input[1] + at_h) * g.input[2], g.input[2], shift[2],
-                          g.stride[2], out[2], column);
-              } else {
-                std::fill(column, column + out[2], 0.0F);
-              }
-              column += out[2];
-            }
-        }
+        const std::int64_t j = begin + static_cast<std::int64_t>(task);
+        see_channel(g, x, group * channels + j / taps, j % taps,
+                    right.data() + static_cast<std::int64_t>(task) * depth);
       });
       const matrix<float> c = row_major(sums.data(), rows, columns);
-      move_ties(multiply(row_major<const float>(left.data(), rows, depth),
-                         row_major<const float>(right.data(), columns, depth).transposed(), c),
-                columns, row_at, column_at, ties);
+      multiply(row_major<const float>(left.data(), rows, depth),
+               row_major<const float>(right.data(), columns, depth).transposed(), c);
       for (std::int64_t row = 0; row < rows; ++row)
         for (std::int64_t j = 0; j < columns; ++j)
-          dw[row_at[static_cast<std::size_t>(row)] + begin + j] = c(row, j);
+          dw[(group * rows + row) * all + begin + j] = c(row, j);
     }
   }
-  sort_ties(ties);
-  return ties;
 }
 
 }  // namespace potl::numeric::conv

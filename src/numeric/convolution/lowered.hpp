@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions as matrix products, one bounded block of columns at a
-// time: for the modes that are not ord32.
+// time: for the integer modes.
 #pragma once
 
 #include <functional>
-#include <vector>
 
 #include <potl/numeric/convolution.hpp>
 #include <potl/numeric/gemm.hpp>
@@ -14,13 +13,11 @@
 
 namespace potl::numeric::conv {
 
-/// C = A B; returns what is near a tie, if the mode reports that.
-using product = std::function<std::vector<near_tie>(matrix<const float> a, matrix<const float> b,
-                                                    matrix<float> c)>;
+/// C = A B.
+using product = std::function<void(matrix<const float> a, matrix<const float> b, matrix<float> c)>;
 
-std::vector<near_tie> lowered(const gather& what, const product& multiply, const executor& threads);
-std::vector<near_tie> lowered_weight_gradient(const convolution& g, const float* x, const float* dy,
-                                              float* dw, const product& multiply,
-                                              const executor& threads);
+void lowered(const gather& what, const product& multiply, const executor& threads);
+void lowered_weight_gradient(const convolution& g, const float* x, const float* dy, float* dw,
+                             const product& multiply, const executor& threads);
 
 }  // namespace potl::numeric::conv

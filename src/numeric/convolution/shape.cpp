@@ -8,11 +8,11 @@
 
 namespace potl::numeric::conv {
 
-tile_shape choose_shape(const kernels& with, std::int64_t rows) {
+tile_shape choose_shape(const rows_by_vectors& largest, std::int64_t rows) {
   tile_shape best{1, 1};
   double least = 1e300;
   for (std::int64_t vectors = 1; vectors <= most_vectors; ++vectors) {
-    const std::int64_t most = with.rows[static_cast<std::size_t>(vectors)];
+    const std::int64_t most = largest[static_cast<std::size_t>(vectors)];
     const std::int64_t panels = divide_up(rows, most), high = divide_up(rows, panels);
     // Two multiply-adds or two loads per cycle, and a latency of four cycles.
     const auto sums = static_cast<double>(high * vectors);
@@ -27,14 +27,14 @@ tile_shape choose_shape(const kernels& with, std::int64_t rows) {
   return best;
 }
 
-block_plan::block_plan(const gather& what, const kernels& with, std::int64_t workers,
+block_plan::block_plan(const gather& what, std::int64_t lanes, std::int64_t workers,
                        std::int64_t row_panels)
     : batch_(what.batch),
       grid_d_(what.axes[0].grid),
       grid_h_(what.axes[1].grid),
       line_(what.axes[2].grid) {
   constexpr std::int64_t packed_results = 384, direct_window = 96 * 1024;
-  const std::int64_t lanes = with.lanes, per_image = grid_d_ * grid_h_ * line_;
+  const std::int64_t per_image = grid_d_ * grid_h_ * line_;
   const std::int64_t reach =
       (line_ + what.axes[2].reach) * static_cast<std::int64_t>(what.axes[2].starts.size());
   direct = line_ % lanes == 0 && what.rows <= 64;

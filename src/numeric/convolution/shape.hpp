@@ -15,13 +15,12 @@ struct tile_shape {
 };
 
 /// The tile with the least cost per vector of results for that many rows.
-tile_shape choose_shape(const kernels& with, std::int64_t rows);
+tile_shape choose_shape(const rows_by_vectors& largest, std::int64_t rows);
 
 /// Blocks of whole images, or of lines of one image.
 class block_plan {
  public:
-  block_plan(const gather& what, const kernels& with, std::int64_t workers,
-             std::int64_t row_panels);
+  block_plan(const gather& what, std::int64_t lanes, std::int64_t workers, std::int64_t row_panels);
 
   std::int64_t images = 1, d = 1, h = 1;  ///< of the largest block
   std::int64_t panels = 1;                ///< of rows, that one block of work computes

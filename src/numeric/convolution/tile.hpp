@@ -13,15 +13,17 @@
 namespace potl::numeric::conv {
 
 /// c[row * c_row + vector * lanes + lane] (+)= the chain over k of
-/// a[k * a_step + row] * b[offsets[k] + vectors[vector] + lane]. NaN is stored as 0x7fc00000.
+/// a[k * a_step + row] * b[offsets[k] + vectors[vector] + lane]. NaN is stored as 0x7fc00000, or as
+/// 0x7ff8000000000000 where sums are double.
+template <class Sum>
 struct tile_task {
   std::int64_t depth;
-  const float* a;
+  const Sum* a;
   std::int64_t a_step;
   const float* b;
   const std::int64_t* offsets;
   const std::int64_t* vectors;
-  float* c;
+  Sum* c;
   std::int64_t c_row;
   std::int64_t last;  ///< lanes that are stored of the last vector; b is read as if it were all
   bool add;           ///< to what c holds; else c is overwritten
@@ -33,7 +35,7 @@ struct segment {
   std::int64_t length;
 };
 
-/// target[k * width ...] = the segments at source + offsets[k], for each k. Writes up to `lanes`
+/// target[k * width ...] = the segments at source + offsets[k], for each k. Writes up to 16
 /// elements beyond the last row, reads nothing beyond the segments.
 struct pack_task {
   const float* source;
@@ -48,10 +50,19 @@ struct pack_task {
 constexpr int most_vectors = 4;
 constexpr int most_rows = 14;
 
-struct kernels {
+/// Rows of the largest tile with so many vectors.
+using rows_by_vectors = std::array<int, most_vectors + 1>;
+
+template <class Sum>
+struct tiles_of {
   std::int64_t lanes;
-  std::array<int, most_vectors + 1> rows;  ///< rows of the largest tile with that many vectors
-  void (*tile[most_vectors + 1][most_rows + 1])(const tile_task&);
+  rows_by_vectors rows;
+  void (*tile[most_vectors + 1][most_rows + 1])(const tile_task<Sum>&);
+};
+
+struct kernels {
+  tiles_of<float> single;
+  tiles_of<double> wide;
   void (*pack)(const pack_task&);
   /// target[column * target_row + row] = source[row * source_row + column]
   void (*transpose)(const float* source, std::int64_t source_row, std::int64_t rows,
@@ -62,6 +73,11 @@ struct kernels {
   void (*interleave)(const float* even, const float* odd, std::int64_t count, float* target);
   /// target[i] += source[i], NaN as 0x7fc00000
   void (*add)(const float* source, std::int64_t count, float* target);
+  /// target[i] += source[i]^2
+  void (*add_squares)(const float* source, std::int64_t count, double* target);
+  /// target[i] = factor * the root of the sum of source[offsets[k] + i]
+  void (*root_of_sums)(const double* source, const std::int64_t* offsets, std::int64_t depth,
+                       double factor, std::int64_t count, double* target);
 };
 
 const kernels& portable_kernels() noexcept;
@@ -69,6 +85,9 @@ const kernels& portable_kernels() noexcept;
 const kernels& avx2_kernels() noexcept;
 const kernels& avx512_kernels() noexcept;
 #endif
+
+inline const tiles_of<float>& tiles_for(const kernels& with, float) noexcept { return with.single; }
+inline const tiles_of<double>& tiles_for(const kernels& with, double) noexcept { return with.wide; }
 
 /// Those of active_isa().
 const kernels& active_kernels();

@@ -12,6 +12,7 @@ alignas(32) constexpr std::int32_t window_of_ones[16] = {-1, -1, -1, -1, -1, -1,
 
 struct ymm {
   using type = __m256;
+  using sum = float;
   static constexpr std::int64_t width = 8;
   static __m256i first(std::int64_t some) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(window_of_ones + 8 - some));
@@ -21,6 +22,7 @@ struct ymm {
   static type load_some(const float* at, std::int64_t some) {
     return _mm256_maskload_ps(at, first(some));
   }
+  static type load_sums(const float* at, std::int64_t some) { return load_some(at, some); }
   static type broadcast(float value) { return _mm256_set1_ps(value); }
   static type fma(type a, type b, type c) { return _mm256_fmadd_ps(a, b, c); }
   static type add(type a, type b) { return _mm256_add_ps(a, b); }
@@ -39,6 +41,42 @@ struct ymm {
                         std::int64_t columns, float* target, std::int64_t target_row);
   static void every_second(const float* source, std::int64_t count, float* target);
   static void interleave(const float* even, const float* odd, std::int64_t count, float* target);
+};
+
+alignas(32) constexpr std::int64_t window_of_wide_ones[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
+
+// float32 that becomes double on the way from memory.
+struct wide_ymm {
+  using type = __m256d;
+  using sum = double;
+  static constexpr std::int64_t width = 4;
+  static __m256i first(std::int64_t some) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(window_of_wide_ones + 4 - some));
+  }
+  static type zero() { return _mm256_setzero_pd(); }
+  static type load(const float* at) { return _mm256_cvtps_pd(_mm_loadu_ps(at)); }
+  static type load_some(const float* at, std::int64_t some) {
+    const auto* const ones =
+        reinterpret_cast<const __m128i*>(window_of_ones + 8 - some);  // the low half of a mask
+    return _mm256_cvtps_pd(_mm_maskload_ps(at, _mm_loadu_si128(ones)));
+  }
+  static type load_sums(const double* at, std::int64_t some) {
+    return _mm256_maskload_pd(at, first(some));
+  }
+  static type broadcast(double value) { return _mm256_set1_pd(value); }
+  static type fma(type a, type b, type c) { return _mm256_fmadd_pd(a, b, c); }
+  static type add(type a, type b) { return _mm256_add_pd(a, b); }
+  static type root(type a) { return _mm256_sqrt_pd(a); }
+  static type canonical(type a) {
+    return _mm256_blendv_pd(a, _mm256_castsi256_pd(_mm256_set1_epi64x(0x7ff8000000000000)),
+                            _mm256_cmp_pd(a, a, _CMP_UNORD_Q));
+  }
+  static void store_some(double* at, std::int64_t some, type value) {
+    if (some == width)
+      _mm256_storeu_pd(at, value);
+    else
+      _mm256_maskstore_pd(at, first(some), value);
+  }
 };
 
 void transpose_block(__m256 (&r)[8]) {
@@ -102,7 +140,8 @@ void ymm::interleave(const float* even, const float* odd, std::int64_t count, fl
   }
 }
 
-constexpr kernels table = kernels_of<ymm, 8, 6, 4, 3>();
+constexpr kernels table =
+    kernels_of<ymm, wide_ymm>(tiles<ymm, 8, 6, 4, 3>(), tiles<wide_ymm, 8, 6, 4, 3>());
 
 }  // namespace
 

@@ -18,6 +18,7 @@ namespace {
 
 struct zmm {
   using type = __m512;
+  using sum = float;
   static constexpr std::int64_t width = 16;
   static __mmask16 first(std::int64_t some) {
     return static_cast<__mmask16>((std::uint32_t{1} << some) - 1);
@@ -27,6 +28,7 @@ struct zmm {
   static type load_some(const float* at, std::int64_t some) {
     return _mm512_maskz_loadu_ps(first(some), at);
   }
+  static type load_sums(const float* at, std::int64_t some) { return load_some(at, some); }
   static type broadcast(float value) { return _mm512_set1_ps(value); }
   static type fma(type a, type b, type c) { return _mm512_fmadd_ps(a, b, c); }
   static type add(type a, type b) { return _mm512_add_ps(a, b); }
@@ -42,6 +44,35 @@ struct zmm {
                         std::int64_t columns, float* target, std::int64_t target_row);
   static void every_second(const float* source, std::int64_t count, float* target);
   static void interleave(const float* even, const float* odd, std::int64_t count, float* target);
+};
+
+// float32 that becomes double on the way from memory.
+struct wide_zmm {
+  using type = __m512d;
+  using sum = double;
+  static constexpr std::int64_t width = 8;
+  static __mmask8 first(std::int64_t some) {
+    return static_cast<__mmask8>((std::uint32_t{1} << some) - 1);
+  }
+  static type zero() { return _mm512_setzero_pd(); }
+  static type load(const float* at) { return _mm512_cvtps_pd(_mm256_loadu_ps(at)); }
+  static type load_some(const float* at, std::int64_t some) {
+    return _mm512_cvtps_pd(_mm256_maskz_loadu_ps(first(some), at));
+  }
+  static type load_sums(const double* at, std::int64_t some) {
+    return _mm512_maskz_loadu_pd(first(some), at);
+  }
+  static type broadcast(double value) { return _mm512_set1_pd(value); }
+  static type fma(type a, type b, type c) { return _mm512_fmadd_pd(a, b, c); }
+  static type add(type a, type b) { return _mm512_add_pd(a, b); }
+  static type root(type a) { return _mm512_sqrt_pd(a); }
+  static type canonical(type a) {
+    return _mm512_mask_mov_pd(a, _mm512_cmp_pd_mask(a, a, _CMP_UNORD_Q),
+                              _mm512_castsi512_pd(_mm512_set1_epi64(0x7ff8000000000000)));
+  }
+  static void store_some(double* at, std::int64_t some, type value) {
+    _mm512_mask_storeu_pd(at, first(some), value);
+  }
 };
 
 // Rows become columns of a block of 16 x 16.
@@ -125,7 +156,8 @@ void zmm::interleave(const float* even, const float* odd, std::int64_t count, fl
   }
 }
 
-constexpr kernels table = kernels_of<zmm, 14, 14, 8, 6>();
+constexpr kernels table =
+    kernels_of<zmm, wide_zmm>(tiles<zmm, 14, 14, 8, 6>(), tiles<wide_zmm, 14, 14, 8, 6>());
 
 }  // namespace
 

@@ -16,8 +16,9 @@ namespace potl::numeric::conv {
 namespace {
 
 template <class Lanes, std::size_t Rows, std::size_t Vectors>
-void tile(const tile_task& task) {
+void tile(const tile_task<typename Lanes::sum>& task) {
   using vector = typename Lanes::type;
+  using value_type = typename Lanes::sum;
   vector sum[Rows][Vectors];
   const float* b[Vectors];
   POTL_UNROLL
@@ -27,7 +28,7 @@ void tile(const tile_task& task) {
     POTL_UNROLL
     for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::zero();
   }
-  const float* a = task.a;
+  const value_type* a = task.a;
   const std::int64_t* const end = task.offsets + task.depth;
   for (const std::int64_t* offset = task.offsets; offset != end; ++offset) {
     vector right[Vectors];
@@ -43,13 +44,13 @@ void tile(const tile_task& task) {
   }
   POTL_UNROLL
   for (std::size_t i = 0; i < Rows; ++i) {
-    float* const c = task.c + static_cast<std::int64_t>(i) * task.c_row;
+    value_type* const c = task.c + static_cast<std::int64_t>(i) * task.c_row;
     POTL_UNROLL
     for (std::size_t j = 0; j < Vectors; ++j) {
-      float* const at = c + static_cast<std::int64_t>(j) * Lanes::width;
+      value_type* const at = c + static_cast<std::int64_t>(j) * Lanes::width;
       const std::int64_t some = j + 1 < Vectors ? Lanes::width : task.last;
       vector value = sum[i][j];
-      if (task.add) value = Lanes::add(Lanes::load_some(at, some), value);
+      if (task.add) value = Lanes::add(Lanes::load_sums(at, some), value);
       Lanes::store_some(at, some, Lanes::canonical(value));
     }
   }
@@ -82,27 +83,59 @@ void add(const float* source, std::int64_t count, float* target) {
   }
 }
 
+template <class Wide>
+void add_squares(const float* source, std::int64_t count, double* target) {
+  for (std::int64_t i = 0; i < count; i += Wide::width) {
+    const std::int64_t some = count - i < Wide::width ? count - i : Wide::width;
+    const auto x = Wide::load_some(source + i, some);
+    Wide::store_some(target + i, some, Wide::fma(x, x, Wide::load_sums(target + i, some)));
+  }
+}
+
+template <class Wide>
+void root_of_sums(const double* source, const std::int64_t* offsets, std::int64_t depth,
+                  double factor, std::int64_t count, double* target) {
+  for (std::int64_t i = 0; i < count; i += Wide::width) {
+    const std::int64_t some = count - i < Wide::width ? count - i : Wide::width;
+    auto sum = Wide::zero();
+    for (std::int64_t k = 0; k < depth; ++k)
+      sum = Wide::add(sum, Wide::load_sums(source + offsets[k] + i, some));
+    Wide::store_some(target + i, some,
+                     Wide::fma(Wide::broadcast(factor), Wide::root(sum), Wide::zero()));
+  }
+}
+
 template <class Lanes, std::size_t Vectors, std::size_t Rows>
-constexpr void set_tiles(kernels& all) {
+constexpr void set_tiles(tiles_of<typename Lanes::sum>& all) {
   all.tile[Vectors][Rows] = tile<Lanes, Rows, Vectors>;
   if constexpr (Rows > 1) set_tiles<Lanes, Vectors, Rows - 1>(all);
 }
 
 // Rows1 ... Rows4: rows of the largest tile with 1 ... 4 vectors.
 template <class Lanes, int Rows1, int Rows2, int Rows3, int Rows4>
-constexpr kernels kernels_of() {
-  kernels all{};
+constexpr auto tiles() {
+  tiles_of<typename Lanes::sum> all{};
   all.lanes = Lanes::width;
   all.rows = {0, Rows1, Rows2, Rows3, Rows4};
   set_tiles<Lanes, 1, Rows1>(all);
   set_tiles<Lanes, 2, Rows2>(all);
   set_tiles<Lanes, 3, Rows3>(all);
   set_tiles<Lanes, 4, Rows4>(all);
+  return all;
+}
+
+template <class Lanes, class Wide>
+constexpr kernels kernels_of(const tiles_of<float>& single, const tiles_of<double>& wide) {
+  kernels all{};
+  all.single = single;
+  all.wide = wide;
   all.pack = pack<Lanes>;
   all.add = add<Lanes>;
   all.transpose = Lanes::transpose;
   all.every_second = Lanes::every_second;
   all.interleave = Lanes::interleave;
+  all.add_squares = add_squares<Wide>;
+  all.root_of_sums = root_of_sums<Wide>;
   return all;
 }
 

@@ -3,11 +3,16 @@
 
 #include <potl/numeric/convolution.hpp>
 
+#include "rounded_results.hpp"
 #include "tile.hpp"
 
 namespace potl::numeric::conv {
 
 void weight_gradient(const convolution& g, const float* x, const float* dy, float* dw,
                      const kernels& with, const executor& threads);
+
+/// Sums in double, rounded.
+void weight_gradient(const convolution& g, const float* x, const float* dy, float* dw,
+                     const kernels& with, const executor& threads, rounded_results& results);
 
 }  // namespace potl::numeric::conv

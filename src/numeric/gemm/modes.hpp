@@ -24,6 +24,9 @@ void ordered(matrix<const double> a, matrix<const double> b, matrix<double> c,
 void correctly_rounded(matrix<const float> a, matrix<const float> b, matrix<float> c,
                        const executor& threads);
 
+/// The permutation of that number of 0 ... count - 1.
+std::vector<std::int64_t> permutation(std::int64_t count, std::uint64_t number);
+
 /// Appends near ties, their indices counted from `first_index`.
 void rounded(matrix<const float> a, matrix<const float> b, matrix<float> c,
              const log64_options& options, const executor& threads, std::uint64_t first_index,

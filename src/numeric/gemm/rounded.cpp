@@ -152,7 +152,9 @@ class to_rounded {
   mutable std::vector<unsettled> kept_;
 };
 
-// The permutation of that number (Fisher and Yates).
+}  // namespace
+
+// Fisher and Yates.
 std::vector<std::int64_t> permutation(std::int64_t count, std::uint64_t number) {
   std::vector<std::int64_t> out(static_cast<std::size_t>(count));
   std::iota(out.begin(), out.end(), 0);
@@ -162,8 +164,6 @@ std::vector<std::int64_t> permutation(std::int64_t count, std::uint64_t number) 
   }
   return out;
 }
-
-}  // namespace
 
 void correctly_rounded(matrix<const float> a, matrix<const float> b, matrix<float> c,
                        const executor& threads) {
