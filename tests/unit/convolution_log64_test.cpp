@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <vector>
 
 #include <potl/numeric/convolution.hpp>
+#include <potl/numeric/convolution_operands.hpp>
+#include <potl/numeric/isa.hpp>
+#include <potl/numeric/rounding_referee.hpp>
 
 #include "catch.hpp"
 #include "convolution_inputs.hpp"
@@ -12,6 +16,88 @@
 
 using namespace convolutions;
 using namespace potl::numeric;
+
+namespace {
+
+// An honest trainer's: each element is what the rule allows, and no other is near a tie.
+void judge(const std::vector<float>& result, const std::vector<near_tie>& ties, int bits,
+           const element_operands& operands) {
+  std::vector<float> a, b;
+  auto tie = ties.begin();
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    operands(i, a, b);
+    const dot_operands element{static_cast<std::int64_t>(a.size()), a.data(), 1, b.data(), 1};
+    std::optional<bool> up;
+    if (tie != ties.end() && tie->index == i) {
+      up = result[i] == nearest_tie(tie->value, bits).upper;
+      CHECK(tie->window == exact_window(element));
+      CHECK(exact_dot(element).is_within(tie->value, tie->window / 2));
+      CHECK(result[i] == round_to(tie->value, bits));
+      ++tie;
+    }
+    const element_ruling ruling = rule_on(element, bits, up);
+    INFO("element " << i << " of " << a.size() << " terms: " << result[i]);
+    REQUIRE(ruling.fault == log_fault::none);
+    REQUIRE(same_bits({result[i]}, {ruling.value}));
+  }
+  CHECK(tie == ties.end());
+}
+
+}  // namespace
+
+TEST_CASE("sampled convolutions in log64 are an honest trainer's", "[convolution]") {
+  std::mt19937 generator(6464);
+  const auto pools = {make_thread_pool(1), make_thread_pool(3)};
+  const isa before = active_isa();
+  std::size_t logged = 0;
+  for (int number = 0; number < 12; ++number) {
+    const convolution g = random_geometry(generator, 30'000);
+    const auto kind = number % 3 == 2 ? inputs::hostile : inputs::random;
+    const operands in(g, kind, generator);
+    for (const isa level : {isa::portable, isa::avx2, isa::avx512}) {
+      if (cap_isa(level) != level) continue;
+      const executor& threads = *pools.begin()[number % 2];
+      for (const log64_options options : {log64_options{32, 0}, log64_options{30, 7}}) {
+        INFO(text(g) << ", level " << to_string(level) << ", order " << options.order);
+        std::vector<float> y(in.dy.size(), -7.0F), dx(in.x.size(), -7.0F), dw(in.w.size(), -7.0F);
+        const auto ty = convolve_log64(g, in.x.data(), in.w.data(), y.data(), options, threads);
+        judge(y, ty, options.bits, convolution_operands(g, in.x.data(), in.w.data()));
+        const auto tx = convolve_input_gradient_log64(g, in.dy.data(), in.w.data(), dx.data(),
+                                                      options, threads);
+        judge(dx, tx, options.bits, input_gradient_operands(g, in.dy.data(), in.w.data()));
+        const auto tw = convolve_weight_gradient_log64(g, in.x.data(), in.dy.data(), dw.data(),
+                                                       options, threads);
+        judge(dw, tw, options.bits, weight_gradient_operands(g, in.x.data(), in.dy.data()));
+        logged += ty.size() + tx.size() + tw.size();
+      }
+    }
+  }
+  cap_isa(before);
+  CHECK(logged > 0);
+}
+
+TEST_CASE("another order of a convolution's terms gives other sums", "[convolution]") {
+  std::mt19937 generator(65);
+  const convolution g = square(32, 16, 16, 16, 3, 1);
+  const operands in(g, inputs::random, generator);
+  std::vector<float> y(in.dy.size()), dw(in.w.size());
+  const auto differing = [](const std::vector<near_tie>& one, const std::vector<near_tie>& other) {
+    int count = 0;
+    for (const near_tie& a : one)
+      for (const near_tie& b : other) count += a.index == b.index && a.value != b.value ? 1 : 0;
+    return count;
+  };
+  const auto forward = [&](std::uint64_t order) {
+    return convolve_log64(g, in.x.data(), in.w.data(), y.data(), {32, order}, inline_executor());
+  };
+  const auto weights = [&](std::uint64_t order) {
+    return convolve_weight_gradient_log64(g, in.x.data(), in.dy.data(), dw.data(), {32, order},
+                                          inline_executor());
+  };
+  CHECK(differing(forward(0), forward(3)) > 0);
+  CHECK(differing(weights(0), weights(3)) > 0);
+  CHECK(differing(weights(3), weights(3)) == 0);
+}
 
 TEST_CASE("log64 rounds every element and names those near a tie", "[convolution]") {
   std::mt19937 generator(78);
