@@ -22,6 +22,7 @@ constexpr std::int64_t longest = 512;
 template <class Sum>
 class gather_run {
   static constexpr bool wide = sizeof(Sum) > sizeof(float);
+  static constexpr std::int64_t floats_per_sum = wide ? 2 : 1;
 
  public:
   /// `results` is for sums in double.
@@ -85,8 +86,7 @@ class gather_run {
   // Weights of every (group, phase): panels of rows, in each the terms in order.
   void pack_weights() {
     const std::int64_t panel_rows = shape_.rows;
-    weights_ = buffer((what_.groups * terms_ * panels_ * panel_rows + slack) *
-                      std::int64_t{sizeof(Sum) / sizeof(float)});
+    weights_ = buffer((what_.groups * terms_ * panels_ * panel_rows + slack) * floats_per_sum);
     if constexpr (wide)
       row_bounds_.resize(what_.phases.size() *
                          static_cast<std::size_t>(what_.groups * panels_ * panel_rows));
@@ -162,7 +162,7 @@ class gather_run {
     float* packed = memory + window_floats_;
     double_space own{};
     if constexpr (wide) {
-      own = doubles(here, packed, source);
+      own = doubles(here, reinterpret_cast<double*>(packed), source);
       packed = reinterpret_cast<float*>(own.end);
     }
     float* const stage = packed + panel_floats_;
@@ -212,10 +212,10 @@ class gather_run {
     return window_.is_source() ? lines * line_ : window_.channel();
   }
 
-  double_space doubles(const block& here, float* memory, const float* source) const {
+  double_space doubles(const block& here, double* memory, const float* source) const {
     double_space own{};
     own.extent = extent((here.d1 - here.d0) * (here.h1 - here.h0));
-    own.sums = reinterpret_cast<double*>(memory);
+    own.sums = memory;
     own.squares = own.sums + plan_.panels * shape_.rows * block_lanes_;
     own.bounds = own.squares + plan_.images * extent(plan_.d * plan_.h);
     own.end = own.bounds + block_lanes_;

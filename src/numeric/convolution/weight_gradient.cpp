@@ -26,6 +26,7 @@ constexpr std::int64_t most_partial = 8 * 1024 * 1024;  // floats of chunk sums
 template <class Sum>
 class weight_gradient_run {
   static constexpr bool wide = sizeof(Sum) > sizeof(float);
+  static constexpr std::int64_t floats_per_sum = wide ? 2 : 1;
 
  public:
   /// `results` is for sums in double.
@@ -77,8 +78,7 @@ class weight_gradient_run {
     const std::int64_t each = divide_up(pixels_.size(widest_), 16) * 16 + left * (wide ? 3 : 1);
     const std::int64_t tasks = count * splits * (apart ? chunks_ : 1);
     const buffer memory(std::min(workers_, tasks) * each);
-    const buffer sum_memory((apart ? chunks_ : 1) * outputs *
-                            std::int64_t{sizeof(Sum) / sizeof(float)});
+    const buffer sum_memory((apart ? chunks_ : 1) * outputs * floats_per_sum);
     Sum* const sums = reinterpret_cast<Sum*>(sum_memory.get());
     for_each_block(threads_, workers_, tasks, [&](std::int64_t worker, std::int64_t task) {
       const std::int64_t split = task % splits, rest = task / splits;
