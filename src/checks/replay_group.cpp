@@ -239,7 +239,10 @@ class judge {
     for (const tensor_distance& tensor : group_.tensors) {
       const double noise = largest_noise_of(measurement_, which_, tensor.path);
       // All noise to the verifier too, such as a bias in front of a norm: its group bounds it.
-      if (capped && noise > context_.cap) continue;
+      const auto anywhere = context_.tensor_noise.find(tensor.path);
+      if (capped && anywhere != context_.tensor_noise.end() && anywhere->second > context_.cap) {
+        continue;
+      }
       const double limit = std::max(options.tensor_looseness * share, options.safety * noise);
       if (tensor.relative <= limit) continue;
       problem(rule, outcome::reject,
@@ -302,6 +305,16 @@ replay_context make_context(const run_view& run, const replay_options& options,
     for (const group_distance& group : one.distances) {
       const double noise = largest_noise(one, group.group), scale = scale_of(group);
       if (!one.noise.empty() && scale > 0) shares[group.group].push_back(noise / scale);
+    }
+  }
+  for (const segment_measurement& one : measurements) {
+    for (const auto& repeat : one.noise) {
+      for (const group_distance& group : repeat) {
+        for (const tensor_distance& tensor : group.tensors) {
+          double& largest = out.tensor_noise[tensor.path];
+          if (tensor.relative > largest) largest = tensor.relative;
+        }
+      }
     }
   }
   for (auto& [name, list] : shares) {

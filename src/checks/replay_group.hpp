@@ -19,6 +19,9 @@ struct replay_context {
   bool exact = false;
   /// Median over the segments of noise / update, by group: one quiet segment is no standard.
   std::map<std::string, double> usual_noise;
+  /// Largest noise of each tensor relative to its own update, by path, over all segments: a tensor
+  /// that is noise in one is noise in the next.
+  std::map<std::string, double> tensor_noise;
   /// Largest rounding of the parameters that a tolerance may be made of. Weights that a prover
   /// inflates before a norm (A29) would otherwise have a floor above every honest update.
   std::optional<double> largest_rounding;

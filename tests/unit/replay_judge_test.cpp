@@ -251,6 +251,10 @@ TEST_CASE("a tensor that is all noise to the verifier too is no evidence, howeve
   REQUIRE(count(one.judge(), outcome::reject) == 0);
   for (auto& repeat : one.measured[3].noise) repeat.front().tensors.front().relative = 0.01;
   REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
+  // Few repeats of one segment need not show it; those of another do.
+  differ(one.measured[4]);
+  one.measured[4].noise.front().front().tensors = {{"bias in front of a norm", 0.92}};
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
 }
 
 TEST_CASE("where a segment cannot be reproduced here, small differences of it are no evidence") {
