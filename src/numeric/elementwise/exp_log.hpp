@@ -8,13 +8,13 @@
 namespace potl::numeric::elementwise {
 namespace {
 
-constexpr double log2_e = 0x1.71547652b82fep+0;
-constexpr double ln2_high = 0x1.62e42fefa39efp-1;
-constexpr double ln2_low = 0x1.abc9e3b39803fp-56;
+inline constexpr double log2_e = 0x1.71547652b82fep+0;
+inline constexpr double ln2_high = 0x1.62e42fefa39efp-1;
+inline constexpr double ln2_low = 0x1.abc9e3b39803fp-56;
 /// Adding this to a number below 2^51 in magnitude leaves its nearest integer in the low bits.
-constexpr double round_magic = 0x1.8p+52;
+inline constexpr double round_magic = 0x1.8p+52;
 /// The same plus the bias of the exponent: shifted left by 52, those bits are 2^n.
-constexpr double power_magic = 0x1.8p+52 + 1023;
+inline constexpr double power_magic = 0x1.8p+52 + 1023;
 
 /// p 2^n for an integer n from -1080 to 1026, by two exact factors: only a subnormal result is
 /// rounded, once.

@@ -10,17 +10,17 @@ namespace potl::numeric::elementwise {
 namespace {
 namespace in_float {
 
-constexpr double log2_e = 0x1.715476p+0;
+inline constexpr double log2_e = 0x1.715476p+0;
 /// 15 bits, so that products with exponents are exact.
-constexpr double ln2_high = 0x1.62e4p-1;
-constexpr double ln2_low = 0x1.7f7d1cp-20;
+inline constexpr double ln2_high = 0x1.62e4p-1;
+inline constexpr double ln2_low = 0x1.7f7d1cp-20;
 /// 24 bits, and what they lost.
-constexpr double ln2_rounded = 0x1.62e43p-1;
-constexpr double ln2_rest = -0x1.05c61p-29;
-constexpr double round_magic = 0x1.8p+23;
+inline constexpr double ln2_rounded = 0x1.62e43p-1;
+inline constexpr double ln2_rest = -0x1.05c61p-29;
+inline constexpr double round_magic = 0x1.8p+23;
 /// The fraction has 4 bits.
-constexpr double sixteenth_magic = 0x1.8p+19;
-constexpr double power_magic = 0x1.8p+23 + 127;
+inline constexpr double sixteenth_magic = 0x1.8p+19;
+inline constexpr double power_magic = 0x1.8p+23 + 127;
 
 // lanes_avx512.hpp has shorter forms of scale, scale_floor, exp_range, exp_rest, split_log and
 // log_special; the functions' results are the same.

@@ -65,8 +65,8 @@ POTL_INLINE const float (&log_low())[16] {
   return values;
 }
 /// tanh(a) - min(a, tanh_knee): see piece_of.
-constexpr double tanh_scale = 1.625;
-constexpr double tanh_knee = 0x1.d89d88p-1;
+inline constexpr double tanh_scale = 1.625;
+inline constexpr double tanh_knee = 0x1.d89d88p-1;
 POTL_INLINE const float (&tanh_table())[7][16] {
   static constexpr float values[7][16] = {
       {0x1.89d8f2p-1f, 0x1.13b15ap+0f, 0x1.627672p+0f, 0x1.b13b7cp+0f, 0x1.13b17ap+1f,

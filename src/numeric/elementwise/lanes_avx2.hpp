@@ -110,6 +110,7 @@ struct f32x8 {
 };
 
 // The same operations for both: the suffixes differ.
+// NOLINTBEGIN(bugprone-macro-parentheses): names and types
 #define POTL_LANES(R, M, F, I)                                                                   \
   POTL_INLINE R operator+(R a, R b) { return R(_mm256_add_##F(a.v, b.v)); }                      \
   POTL_INLINE R operator-(R a, R b) { return R(_mm256_sub_##F(a.v, b.v)); }                      \
@@ -141,6 +142,7 @@ struct f32x8 {
   POTL_INLINE R shift_right(R a) {                                                               \
     return R::of(_mm256_srli_##I(a.integers(), Count));                                          \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 POTL_LANES(f32x8, mask_of_8, ps, epi32)
 POTL_LANES(f64x4, mask_of_4, pd, epi64)
 #undef POTL_LANES

@@ -104,6 +104,7 @@ struct f32x16 {
 };
 
 // The same operations for both: the suffixes differ.
+// NOLINTBEGIN(bugprone-macro-parentheses): names and types
 #define POTL_LANES(R, M, F, I)                                                                    \
   POTL_INLINE R operator+(R a, R b) { return R(_mm512_add_##F(a.v, b.v)); }                       \
   POTL_INLINE R operator-(R a, R b) { return R(_mm512_sub_##F(a.v, b.v)); }                       \
@@ -132,6 +133,7 @@ struct f32x16 {
   POTL_INLINE R shift_right(R a) {                                                                \
     return R::of(_mm512_srli_##I(a.integers(), Count));                                           \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 POTL_LANES(f32x16, mask16, ps, epi32)
 POTL_LANES(f64x8, mask8, pd, epi64)
 #undef POTL_LANES

@@ -9,9 +9,9 @@
 namespace potl::numeric::elementwise {
 namespace {
 
-constexpr double half_pi_high = 0x1.921fb54442d18p+0;
-constexpr double half_pi_middle = 0x1.1a62633145c07p-54;
-constexpr double half_pi_low = -0x1.f1976b7ed8fbcp-110;
+inline constexpr double half_pi_high = 0x1.921fb54442d18p+0;
+inline constexpr double half_pi_middle = 0x1.1a62633145c07p-54;
+inline constexpr double half_pi_low = -0x1.f1976b7ed8fbcp-110;
 
 /// x = quarters pi/2 + high + low; |high| <= pi/4. Of `quarters` only the lowest two bits count.
 struct reduced {
