@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         NotReplayable as NotReplayable,
         NotReproducible as NotReproducible,
         PotlError as PotlError,
+        PredictionError as PredictionError,
         Problem as Problem,
         Rejected as Rejected,
         StorageError as StorageError,
@@ -44,6 +45,13 @@ if TYPE_CHECKING:
         OperatorUse as OperatorUse,
         explain as explain,
     )
+    from ._extra_key import ExtraKey as ExtraKey
+    from ._extra_result import (
+        ExtraPlan as ExtraPlan,
+        ExtraProgress as ExtraProgress,
+        ExtraResult as ExtraResult,
+    )
+    from ._extra_task import ExtraTask as ExtraTask
     from ._job import Job as Job
     from ._prover import Prover as Prover, Step as Step
     from ._prune import Pruning as Pruning, prune as prune
@@ -67,6 +75,11 @@ _EXPORTS = {
     "Challenge": "_challenge",
     "Commitment": "_run",
     "Explanation": "_explain",
+    "ExtraKey": "_extra_key",
+    "ExtraPlan": "_extra_result",
+    "ExtraProgress": "_extra_result",
+    "ExtraResult": "_extra_result",
+    "ExtraTask": "_extra_task",
     "Finding": "_report_value",
     "Inconclusive": "_errors",
     "InternalError": "_errors",
@@ -84,6 +97,7 @@ _EXPORTS = {
     "PEV": "_checks",
     "Policy": "_checks",
     "PotlError": "_errors",
+    "PredictionError": "_errors",
     "Problem": "_errors",
     "Prover": "_prover",
     "Pruning": "_prune",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core, _executors, _progress
 from ._agreement import job_of, open_for_verifying
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ._task import Task
 
 Request = Mapping[str, Any]
+Result = TypeVar("Result")
 
 
 class Answers:
@@ -102,6 +103,22 @@ class Answers:
             [{**done[request_key(request)], "request": dict(request)} for request in plan]
             for plan in plans
         ]
+
+    def at_last_state(self, use: Callable[[Task], Result]) -> Result:
+        """Calls `use` with the verifier's task, whose model holds the last committed state.
+
+        Raises:
+            UsageError: There is no task.
+            PotlError: The state cannot be opened or restored.
+        """
+        if self._session is None:
+            raise _core.UsageError("no task was given to load the model into; pass task=build", "")
+        steps = self._evidence.steps()["step"]
+        if not steps:
+            raise _core.MissingError("the run has no steps", "")
+        with self._session.active():
+            self._session.restore(self._evidence.load_state(int(steps[-1])))
+            return use(self._session.task)
 
     def _run(
         self, requests: Mapping[str, Request], advance: _progress.Advance | None

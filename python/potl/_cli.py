@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from . import _cli_explain, _cli_files, _cli_result, _cli_run, _cli_system, _cli_verify
+from . import _cli_explain, _cli_extra, _cli_files, _cli_result, _cli_run, _cli_system, _cli_verify
 
 app = typer.Typer(
     name="potl",
@@ -36,6 +36,7 @@ _cli_run.add_to(app)
 _cli_explain.add_to(app)
 _cli_verify.add_to(app)
 _cli_files.add_to(app)
+_cli_extra.add_to(app)
 _cli_system.add_to(app)
 
 

@@ -44,6 +44,18 @@ def parameters() -> list[inspect.Parameter]:
     ]
 
 
+def parameters_of(table: str) -> list[inspect.Parameter]:
+    """The options of one check as flags without its name, for a command that is about it alone."""
+    try:
+        from . import _core
+    except ImportError:
+        return []
+    return [
+        _parameter(table, field, "--" + field["name"].replace("_", "-"))
+        for field in _core.check_fields(table)
+    ]
+
+
 def _parameter(table: str, field: Mapping[str, Any], flag: str) -> inspect.Parameter:
     names = f"{flag}/--no-{flag[2:]}" if field["type"] == "boolean" else flag
     option = typer.Option(names, help=help_of(field), show_default=_default_of(field))
@@ -82,7 +94,7 @@ def chosen(names: Sequence[str], given: Mapping[str, Any]) -> list[Check] | None
     Raises:
         typer.BadParameter: A check that does not exist.
     """
-    options = {name: _given(name, given) for name in (*names, *CHECKS)}
+    options = {name: given_of(name, given) for name in (*names, *CHECKS)}
     options = {name: values for name, values in options.items() if values or name in names}
     for name in options:
         if name not in CHECKS:
@@ -97,7 +109,7 @@ def chosen(names: Sequence[str], given: Mapping[str, Any]) -> list[Check] | None
 
 def policy_of(given: Mapping[str, Any]) -> Policy | None:
     """The policy whose flags were given; None when there are none."""
-    options = _given(_POLICY, given)
+    options = given_of(_POLICY, given)
     if not options:
         return None
     from . import _checks
@@ -105,7 +117,8 @@ def policy_of(given: Mapping[str, Any]) -> Policy | None:
     return _checks.Policy(**options)
 
 
-def _given(table: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def given_of(table: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a check among parsed parameters."""
     prefix = f"{table}_"
     return {
         key.removeprefix(prefix): value

@@ -78,6 +78,10 @@ def _verify(
         Path | None, typer.Option(help="The delivered safetensors file, compared bit for bit.")
     ] = None,
     check: CheckNames = None,
+    extra_task: Annotated[
+        Path | None,
+        typer.Option(help="Key of an extra task that was mixed into the data: ask about it too."),
+    ] = None,
     published: Annotated[
         list[Path] | None,
         typer.Option(help="A note published during training, to be extended. Repeatable."),
@@ -128,6 +132,10 @@ def _verify(
         if target is not None and not target.absolute().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {target.absolute().parent}")
     make_importable()
+    if extra_task is not None:
+        from ._extra_task import ExtraTask
+
+        checks = [*(checks or ()), ExtraTask(extra_task)]
     report = verify(
         run,
         job=job,

@@ -31,6 +31,7 @@ __all__ = [
     "NotReplayable",
     "NotReproducible",
     "PotlError",
+    "PredictionError",
     "Problem",
     "Rejected",
     "StorageError",
@@ -100,6 +101,10 @@ class JobMismatch(UsageError):
 
     def __reduce__(self) -> tuple[type[JobMismatch], tuple[tuple[str, ...]]]:
         return type(self), (self.differences,)
+
+
+class PredictionError(PotlError):
+    """A predict function raised. The verifier's own trouble: no verdict follows from it."""
 
 
 class Rejected(PotlError):

@@ -79,6 +79,7 @@ def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
         "replays": sorted(shown, key=lambda row: row.start),
         "replay_count": len(replays),
         "glance": _glance(document, replays, strength),
+        "extra": model.extra_of(document),
         "strength": strength,
         "strength_sentence": quoted.sentence if quoted is not None else "",
         "strength_chart": _at_every_width(charts.strength, strength, f"{prefix}-strength"),

@@ -132,6 +132,20 @@ class ReplayRow:
 
 
 @dataclass(frozen=True)
+class ExtraRow:
+    """One test of an extra task; of a note only the text is shown."""
+
+    name: str
+    measured: str
+    needed: str
+    text: str
+    result: str
+    word: str
+    sign: str
+    meter: int | None
+
+
+@dataclass(frozen=True)
 class StrengthRow:
     """How likely a cheat of one size was seen, at the worst placement."""
 
@@ -246,6 +260,31 @@ def replays_of(document: Mapping[str, Any]) -> list[ReplayRow]:
             )
         )
     return sorted(out, key=lambda row: (row.start, row.end))
+
+
+def extra_of(document: Mapping[str, Any]) -> list[ExtraRow]:
+    """What the extra task found, in the report's order."""
+    return [
+        _extra_row(entry)
+        for entry in rows_of(document, "findings")
+        if entry.get("check") == "extra_task"
+    ]
+
+
+def _extra_row(entry: Mapping[str, Any]) -> ExtraRow:
+    row = _finding(entry, {})
+    details = dict(row.details)
+    name, measured, needed, meter = "", "-", "-", None
+    if row.rule == "extra_task.hits":
+        name, needed = "Extra samples answered right", row.threshold
+        measured = f"{row.statistic} of {details.get('samples', '-')}"
+        hits, samples = as_float(entry.get("statistic")), as_float(details.get("samples"))
+        if hits is not None and samples:
+            meter = round(100 * min(max(hits / samples, 0.0), 1.0))
+    elif row.rule == "extra_task.control":
+        name = "Better than on controls that were never uploaded"
+        measured, needed = f"p = {row.statistic}", f"at most {row.threshold}"
+    return ExtraRow(name, measured, needed, row.reason, row.result, row.word, row.sign, meter)
 
 
 def strength_of(document: Mapping[str, Any]) -> list[StrengthRow]:

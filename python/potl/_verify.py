@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _challenge, _core, _flags, _ledger
+from . import _challenge, _core, _extra_verify, _flags, _ledger
 from ._answers import Answers
 from ._checks import Check, Policy
 from ._errors import UsageError
@@ -58,7 +58,7 @@ def verify(
         task: The verifier's own `build`, or "module:function". Without it nothing can be replayed.
         model: The delivered safetensors file; compared with the last committed state, bit for bit.
         checks: What to look at; None chooses telemetry, PEV and as many replays as the policy
-            needs.
+            needs, and so does an `ExtraTask` alone, which comes on top of them.
         policy: How strong the evidence must be before the run can be accepted.
         nonce: 32 bytes (or their hexadecimal form) that the challenge is drawn from; None draws
             them now, which is right except for reproducing a report.
@@ -95,10 +95,13 @@ def verify(
     own_job = None if agreed is None else agreed.core
     note = None if commitment is None else as_note(commitment)
     policy = Policy() if policy is None else policy
+    # An extra task asks the model alone: it draws nothing.
+    extra = [check for check in checks or () if check.name == "extra_task"]
+    chosen = [check for check in checks or () if check.name != "extra_task"]
     answered = None if challenge is None else _challenge.as_challenge(challenge)
     if answered is not None:
         _challenge.require_own(answered, own_job, note)
-        if checks is not None or nonce is not None:
+        if chosen or nonce is not None or (checks is not None and not extra):
             raise UsageError("the challenge says which checks, and which nonce", "leave them out")
     memory_path = ledger_path(ledger, own_job, commitment)
     known = known_of(memory_path, own_job)
@@ -112,7 +115,8 @@ def verify(
         ],
         max_checkpoint_bytes=max_checkpoint_bytes,
     )
-    chosen = list(policy.checks(evidence.job) if checks is None else checks)
+    if checks is None or (extra and not chosen):
+        chosen = list(policy.checks(evidence.job))
     wanted = [(check.name, check.options()) for check in chosen]
     if answered is not None:
         wanted = [(name, dict(options)) for name, options in answered.checks]
@@ -143,10 +147,13 @@ def verify(
         questions = planned(with_earlier(asked, known), evidence)
         _challenge.require_asked(answered, questions, evidence)
         measured = answers.to([question.plan for question in questions])
+        judged = [_extra_verify.judged(check, answers) for check in extra]
     for question, measurements in zip(questions, measured, strict=True):
         findings += _core.judge_check(
             question.check, evidence, dict(question.options), question.nonce, measurements
         )
+    for found, _ in judged:
+        findings += found
     findings += _core.judge_model(evidence, None if model is None else os.fspath(model))
     context = {
         "nonce": drawn.hex(),
@@ -156,11 +163,13 @@ def verify(
             _flags.words(
                 [(q.check, q.options) for q in questions if not q.earlier], policy.options()
             )
+            + ["--extra-task", "extra.key"] * len(extra)
         ),
         "software": f"potl {_core.version()}",
         "seconds": time.perf_counter() - began,
-        "costs": _costs(questions, measured),
-        "checks": [{"check": one.check, "options": dict(one.options)} for one in questions],
+        "costs": _costs(questions, measured) | _extra_verify.costs(judged),
+        "checks": [{"check": one.check, "options": dict(one.options)} for one in questions]
+        + [{"check": one.name, "options": one.options()} for one in extra],
     }
     return Report(_core.conclude(evidence, findings, policy=policy.options(), context=context))
 

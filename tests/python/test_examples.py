@@ -16,6 +16,7 @@ SCRIPTS = {
     "01_quickstart/quickstart.py": ["report.html", "report.json", "junit.xml", "job.json"],
     "02_own_loop/own_loop.py": ["runs/2/commitment"],
     "03_finetune/finetune.py": ["base.safetensors", "adapted.safetensors"],
+    "05_extra_task/extra_task.py": ["extra.key", "extra.key.json", "upload.pt"],
 }
 
 

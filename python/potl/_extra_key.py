@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The secret key of an extra task on disk, and beside it what is known about its use.
+
+NAME holds 32 bytes as hexadecimal digits and is readable by its owner alone. NAME.json holds no
+secret: the form of the data, the options, when the key was used, and hashes of the answers that
+were handed in. It is replaced as a whole, so that a crash leaves the old or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ._errors import MalformedError, StorageError, UsageError
+
+_FORMAT = "potl-extra-task-v1"
+_MAX_BYTES = 256 << 20
+
+
+class ExtraKey(os.PathLike[str]):
+    """A key file. The secret is not part of its `repr`, and pickling it is refused.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._secret = _read(self.path)
+
+    @staticmethod
+    def generate(path: str | os.PathLike[str]) -> ExtraKey:
+        """A new key.
+
+        Raises:
+            UsageError: The file, or the one beside it, exists.
+        """
+        target = Path(path)
+        for existing in (target, _beside(target)):
+            if existing.exists():
+                raise UsageError(f"{existing} exists and is not replaced", "choose another name")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(secrets.token_bytes(32).hex() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        return ExtraKey(target)
+
+    @property
+    def secret(self) -> bytes:
+        """The 32 bytes."""
+        return self._secret
+
+    @property
+    def id(self) -> str:
+        """Names the key without revealing it."""
+        return hashlib.sha256(b"potl extra task key id\0" + self._secret).hexdigest()[:16]
+
+    def seed(self, purpose: str) -> int:
+        """A secret number for one purpose, such as the order of questions."""
+        drawn = hmac.digest(self._secret, b"potl extra task " + purpose.encode(), "sha256")
+        return int.from_bytes(drawn, "big")
+
+    def known(self) -> dict[str, Any]:
+        """What the file beside the key holds; with empty lists when there is none.
+
+        Raises:
+            MalformedError: It is damaged, or belongs to another key.
+        """
+        path = _beside(self.path)
+        empty: dict[str, Any] = {"format": _FORMAT, "key": self.id, "uses": [], "submissions": []}
+        try:
+            if path.stat().st_size > _MAX_BYTES:
+                raise MalformedError(f"{path} is far too long", "restore it from a backup")
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return empty
+        except ValueError as error:
+            raise MalformedError(f"{path} is damaged: {error}", "restore it") from error
+        if not isinstance(document, dict) or document.get("format") != _FORMAT:
+            raise MalformedError(f"{path} is not what was written beside a key", "restore it")
+        if document.get("key") != self.id:
+            raise MalformedError(
+                f"{path} belongs to another key than {self.path}", "keep both files together"
+            )
+        return {**empty, **document}
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[dict[str, Any]]:
+        """`known`, locked; what the block changes is written durably when it ends.
+
+        Raises:
+            StorageError: It cannot be written: then a submission would not be counted.
+        """
+        path = _beside(self.path)
+        try:
+            lock = path.with_name(path.name + ".lock").open("w")
+        except OSError as error:
+            raise StorageError(f"{path} cannot be written: {error}", "make it writable") from error
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            document = self.known()
+            before = json.dumps(document, sort_keys=True)
+            yield document
+            if json.dumps(document, sort_keys=True) != before:
+                _write(path, document)
+
+    def used(self, document: dict[str, Any], what: str) -> None:
+        """Adds a use, inside of `changing`."""
+        document["uses"].append({"what": what, "time": time.time()})
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.path)
+
+    def __repr__(self) -> str:
+        return f"ExtraKey({os.fspath(self.path)!r})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a secret key is not pickled: pass the name of its file")
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".json")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(67)
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"there is no key {path}", f"potl.ExtraTask.keygen({os.fspath(path)!r}) makes one"
+        ) from error
+    text = raw.decode("ascii", "replace").strip()
+    if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
+        raise MalformedError(f"{path} is no extra task key", "a key is 64 hexadecimal digits")
+    return bytes.fromhex(text)
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    try:
+        handle, name = tempfile.mkstemp(prefix=path.name, dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be written: {error}", "make room or permit it"
+        ) from error

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks a model about samples: batches in, one number per sample out (a class, or an error)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ._errors import PotlError, PredictionError, UsageError
+from ._extra_content import as_array, carrier_of
+from ._extra_form import Form
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Ask = Callable[[list[Any]], Any]
+
+
+def answers_of(output: Any, inputs: Sequence[Any], form: Form) -> Floats:
+    """The answers in what a model returned for a batch.
+
+    With labels: rows of scores (the largest counts; NaN where a score is NaN), one logit for two
+    classes, or class numbers. Without: reconstructions, scores of next words, or errors.
+
+    Raises:
+        UsageError: The output has another shape than the task's.
+    """
+    values = _values(output)
+    if values.ndim == 0 or len(values) != len(inputs):
+        raise UsageError(
+            f"{len(inputs)} samples were asked about, and the output has shape "
+            f"{list(values.shape)}",
+            "return one row per sample",
+        )
+    if values.ndim == 1:
+        return values
+    if form.objective == "reconstruction":
+        return _reconstruction(values, inputs)
+    if form.objective == "language":
+        return _language(values, inputs, form)
+    if values.ndim != 2 or (values.shape[1] < form.classes and values.shape[1] != 1):
+        raise UsageError(
+            f"the model answers with shape {list(values.shape)} for {form.classes} classes",
+            "return one score per class, or class numbers",
+        )
+    if values.shape[1] == 1:
+        column = values[:, 0]
+        if form.classes != 2:
+            return column
+        return np.where(np.isnan(column), np.nan, (column > 0).astype(np.float64))
+    best = np.nan_to_num(values, nan=-np.inf).argmax(1).astype(np.float64)
+    return np.where(np.isnan(values).any(1), np.nan, best)
+
+
+def _values(output: Any) -> Floats:
+    if hasattr(output, "logits"):
+        output = output.logits
+    elif isinstance(output, Mapping):
+        if "logits" not in output:
+            raise UsageError(
+                f"the model returned a mapping of {', '.join(map(str, output))}",
+                "wrap it in a function that returns scores, and pass that as predict=",
+            )
+        output = output["logits"]
+    elif isinstance(output, tuple) and output and hasattr(output[0], "shape"):
+        output = output[0]
+    if isinstance(output, (list, tuple)):
+        output = [as_array(one) if hasattr(one, "shape") else one for one in output]
+    try:
+        return np.asarray(
+            output if isinstance(output, list) else as_array(output), dtype=np.float64
+        )
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the model's output is no array of numbers: {error}", "") from error
+
+
+def _reconstruction(values: Floats, inputs: Sequence[Any]) -> Floats:
+    wanted = np.stack([as_array(one) for one in inputs]).astype(np.float64)
+    if values.size != wanted.size:
+        raise UsageError(
+            f"reconstructions have shape {list(values.shape)}, inputs {list(wanted.shape)}",
+            "return one reconstruction, or one error, per sample",
+        )
+    difference = (values - wanted.reshape(values.shape)).reshape(len(values), -1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        errors: Floats = np.square(difference).mean(1)
+    return errors
+
+
+def _language(values: Floats, inputs: Sequence[Any], form: Form) -> Floats:
+    words = np.stack([as_array(one) for one in inputs])
+    # Of a pair the caller holds inputs and targets in one text of one more word.
+    targets = words[:, 1:]
+    scores = values[:, : targets.shape[1]]
+    if values.ndim != 3 or scores.shape[1] != targets.shape[1] or values.shape[2] <= targets.max():
+        raise UsageError(
+            f"the model answers with shape {list(values.shape)} for texts of "
+            f"{words.shape[1] - form.pairs} words",
+            "return [sample, word, score of each next word], or one loss per sample",
+        )
+    top = scores.max(2, keepdims=True)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.log(np.exp(scores - top).sum(2)) + top[..., 0]
+        chosen = np.take_along_axis(scores, targets[..., None].astype(np.int64), 2)[..., 0]
+        losses: Floats = (total - chosen).mean(1)
+    return losses
+
+
+def asked(ask: Ask, inputs: list[Any], form: Form, names: Sequence[str]) -> Floats:
+    """The answers of a predict function, which sees inputs only.
+
+    Raises:
+        PredictionError: It raised.
+        UsageError: What it returned fits nothing.
+    """
+    try:
+        output = ask([one[:-1] for one in inputs] if form.pairs else inputs)
+    except PotlError:
+        raise
+    except Exception as error:
+        raise PredictionError(
+            f"predict raised {type(error).__name__}: {error}",
+            "this says nothing about the model: mend predict and verify again",
+        ) from error
+    if isinstance(output, (list, tuple)) and output and isinstance(output[0], str):
+        known = {name: index for index, name in enumerate(names)}
+        output = np.asarray([known.get(one, np.nan) for one in output])
+    return answers_of(output, inputs, form)
+
+
+def of_model(model: Any, transform: Callable[[Any], Any] | None = None) -> Ask:
+    """A predict function that calls a torch module on stacked inputs, on the module's device."""
+    import torch
+
+    first = next((p for p in model.parameters() if p.is_floating_point()), None)
+    device = torch.device("cpu") if first is None else first.device
+
+    def ask(inputs: list[Any]) -> Any:
+        values = inputs if transform is None else [transform(one) for one in inputs]
+        if carrier_of(values[0]) in ("str", "pil"):
+            if transform is None:
+                raise UsageError(
+                    f"the model cannot read a {type(values[0]).__name__}",
+                    "pass transform=, which makes a tensor of an input",
+                )
+            return model(values)
+        tensors = [torch.as_tensor(one) for one in values]
+        batch = torch.stack(tensors).to(device)
+        if batch.is_floating_point() and first is not None:
+            batch = batch.to(first.dtype)
+        return model(batch)
+
+    return ask
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Evaluation mode without gradients; every module's mode is restored."""
+    import torch
+
+    flags = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        with torch.no_grad():
+            yield
+    finally:
+        for module, flag in flags:
+            module.training = flag

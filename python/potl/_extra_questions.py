@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions to a model that answers elsewhere, as files, and its answers."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._errors import MalformedError, UsageError
+from ._extra_content import carrier_of
+from ._extra_predict import Floats, asked
+from ._extra_task import ExtraTask
+from ._sample_files import read_arrays, require_new, write_arrays
+
+_BATCH = 1024
+
+
+def write_questions(task: ExtraTask, path: Path) -> int:
+    """Writes all inputs, in the secret order in which answers are expected; returns their number.
+
+    A folder gets images 00000.png, ...; .npz and .safetensors an array "x"; .jsonl and .csv a line
+    each.
+    """
+    questions = task.questions()
+    inputs: list[Any] = []
+    for first in range(0, len(questions), _BATCH):
+        inputs += task.inputs(questions[first : first + _BATCH])
+    if task.form.pairs:
+        inputs = [one[:-1] for one in inputs]
+    carrier = carrier_of(inputs[0])
+    if path.suffix in (".npz", ".safetensors") and carrier in ("array", "tensor", "list", "tuple"):
+        write_arrays(path, {"x": np.stack([np.asarray(one) for one in inputs])})
+    elif path.suffix in (".jsonl", ".csv") and carrier != "pil":
+        require_new(path)
+        plain = [one if carrier == "str" else np.asarray(one).tolist() for one in inputs]
+        with path.open("w", encoding="utf-8", newline="") as file:
+            if path.suffix == ".jsonl":
+                file.writelines(json.dumps({"input": one}) + "\n" for one in plain)
+            else:
+                rows = [[one] if carrier == "str" else one for one in plain]
+                csv.writer(file, lineterminator="\n").writerows(rows)
+    elif not path.suffix and carrier == "pil":
+        from ._sample_images import write_images
+
+        write_images(path, inputs)
+    else:
+        raise UsageError(
+            f"inputs of this data set cannot be written to {path}",
+            "images go to a folder, arrays to .npz or .safetensors, texts to .jsonl or .csv",
+        )
+    return len(inputs)
+
+
+def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
+    """Answers in the order of the questions: an array in .npz or .safetensors, a list in .json, or
+    a line each: class numbers, names of classes, rows of scores, or errors.
+
+    Raises:
+        MalformedError: They cannot be read.
+        UsageError: They are too many or too few, or have the wrong form.
+    """
+    if not path.is_file():
+        raise UsageError(f"there are no answers {path}", "")
+    values: Any
+    if path.suffix in (".npz", ".safetensors"):
+        arrays = read_arrays(path)
+        if len(arrays) != 1:
+            raise UsageError(f"{path} holds {len(arrays)} arrays", "leave the one of answers")
+        [values] = arrays.values()
+    else:
+        try:
+            text = path.read_text(encoding="utf-8")
+            values = json.loads(text) if path.suffix == ".json" else _lines(text)
+        except ValueError as error:
+            raise MalformedError(f"{path} cannot be read: {error}", "") from error
+    questions = task.questions()
+    if not hasattr(values, "__len__") or len(values) != len(questions):
+        count = len(values) if hasattr(values, "__len__") else "no"
+        raise UsageError(
+            f"there are {count} answers to {len(questions)} questions", "answer each, in order"
+        )
+    out = []
+    for first in range(0, len(questions), _BATCH):
+        given = functools.partial(_given, values[first : first + _BATCH])
+        inputs = task.inputs(questions[first : first + _BATCH])
+        out.append(asked(given, inputs, task.form, task.form.items.names))
+    return task.sorted(np.concatenate(out))
+
+
+def _given(answers: Any, inputs: list[Any]) -> Any:
+    return answers
+
+
+def _lines(text: str) -> list[Any]:
+    rows: Sequence[str] = [line.strip() for line in text.splitlines() if line.strip()]
+    out: list[Any] = []
+    for row in rows:
+        try:
+            cells = [float(cell) for cell in row.split(",")]
+        except ValueError:
+            return list(rows)
+        out.append(cells[0] if len(cells) == 1 else cells)
+    return out

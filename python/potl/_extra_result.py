@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an extra task says: plans, results and progress as values. Decided in C++."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+Curves = tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtraPlan:
+    """What an extra task would be for a data set.
+
+    Attributes:
+        training_samples: Of the data set.
+        classes: 0: no labels.
+        samples: Extra samples (N).
+        uploads: Items that are mixed in; more than `samples` where a grade is noisy.
+        controls: Samples that are never uploaded.
+        eta: N as a share of the training samples, which may be more than was asked for.
+        chance: Hit rate of a model that knows epsilon of them and guesses.
+        level: alpha, shared by the planned submissions.
+        needed: Hits that the binomial test asks for; 0 without labels.
+        grades: The ladder of difficulty.
+        powers: Rows {"power", "learned", "share"}: what must have been learned to pass with
+            probability `power`.
+        cost: Share of the training steps that the extra samples add.
+        warnings: What speaks against this plan.
+    """
+
+    training_samples: int
+    classes: int
+    samples: int
+    uploads: int
+    controls: int
+    eta: float
+    chance: float
+    level: float
+    needed: int
+    grades: tuple[str, ...]
+    powers: tuple[Mapping[str, float], ...]
+    cost: float
+    warnings: tuple[str, ...]
+
+    @staticmethod
+    def _of(plan: Mapping[str, Any]) -> ExtraPlan:
+        return ExtraPlan(
+            **{
+                **plan,
+                "grades": tuple(plan["grades"]),
+                "powers": tuple(MappingProxyType(dict(row)) for row in plan["powers"]),
+                "warnings": tuple(plan["warnings"]),
+                "cost": plan["uploads"] / (plan["training_samples"] + plan["uploads"]),
+            }
+        )
+
+    def document(self) -> dict[str, Any]:
+        """JSON values."""
+        out = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {
+            **out,
+            "grades": list(self.grades),
+            "powers": [dict(row) for row in self.powers],
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtraProgress:
+    """How far the training came, by reference curves.
+
+    Attributes:
+        share: Most likely share of what a converged model needs.
+        low: Of the interval.
+        high: Of the interval.
+        text: "about 60 to 75 % of the training that a converged model needs".
+    """
+
+    share: float
+    low: float
+    high: float
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtraResult:
+    """What a model's answers say.
+
+    Attributes:
+        verdict: "accepted", "rejected" or "inconclusive".
+        reason: One sentence with the numbers in it.
+        samples: Extra samples that were asked about.
+        controls: Control samples that were asked about.
+        classes: 0: no labels.
+        hits: Extra samples answered with their label.
+        control_hits: Control samples answered with their label.
+        invalid: Answers that are none: not finite, or no class.
+        needed: Hits that the binomial test asks for.
+        needed_against_control: Hits that the other test asks for, given the controls' hits.
+        p_value: Of the binomial test (without labels: of the ranks of errors).
+        control_p_value: Of the comparison with the controls.
+        level: What both are compared with.
+        submission: Which submission this was, from 1 on.
+        grades: Rows {"grade", "samples", "hits"}, easiest first.
+        progress: None without reference curves.
+        limits: What this result does not say.
+        findings: As reports have them.
+    """
+
+    verdict: str
+    reason: str
+    samples: int
+    controls: int
+    classes: int
+    hits: int
+    control_hits: int
+    invalid: int
+    needed: int
+    needed_against_control: int
+    p_value: float
+    control_p_value: float
+    level: float
+    submission: int
+    grades: tuple[Mapping[str, Any], ...]
+    progress: ExtraProgress | None
+    limits: tuple[str, ...]
+    findings: tuple[Mapping[str, Any], ...] = field(repr=False)
+
+    @staticmethod
+    def _of(found: Mapping[str, Any]) -> ExtraResult:
+        progress = found["progress"]
+        return ExtraResult(
+            **{
+                **{key: value for key, value in found.items() if key != "hash"},
+                "grades": tuple(MappingProxyType(dict(row)) for row in found["grades"]),
+                "progress": None if progress is None else ExtraProgress(**progress),
+                "limits": tuple(found["limits"]),
+                "findings": tuple(MappingProxyType(dict(row)) for row in found["findings"]),
+            }
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """0 accepted, 1 rejected, 3 inconclusive."""
+        return {"accepted": 0, "rejected": 1, "inconclusive": 3}[self.verdict]
+
+    def document(self) -> dict[str, Any]:
+        """JSON values: no key, no samples."""
+        names = [name for name in self.__dataclass_fields__ if name != "findings"]
+        return {
+            **{name: getattr(self, name) for name in names},
+            "grades": [dict(row) for row in self.grades],
+            "progress": None if self.progress is None else asdict(self.progress),
+            "limits": list(self.limits),
+        }
+
+    def json(self) -> str:
+        """`document` as JSON."""
+        return json.dumps(self.document(), indent=1)
+
+
+def curves_of(given: Sequence[Any]) -> Curves:
+    """Reference curves from JSON values."""
+    return tuple(
+        (str(grade), tuple((float(share), float(rate)) for share, rate in points))
+        for grade, points in given
+    )

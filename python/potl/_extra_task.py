@@ -1,0 +1,495 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ExtraTask`: secret samples in the training data show whether the returned model converged."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from . import _core
+from ._checks import Check
+from ._errors import UsageError
+from ._extra_data import View, through_pillow
+from ._extra_form import Form
+from ._extra_key import ExtraKey
+from ._extra_predict import Ask, Floats, asked, evaluating, of_model
+from ._extra_result import Curves, ExtraPlan, ExtraResult, curves_of
+
+_BATCH = 256
+
+
+class ExtraTask(Check):
+    """Secret samples with random labels, mixed into training data and asked about afterwards.
+
+    A model learns them only after its real task, so many right answers say "trained until it
+    converged". In `potl.verify` it adds evidence: it can reject, and never accepts alone.
+
+    Args:
+        key: The key's file, from `ExtraTask.keygen`. One key is for one model.
+        like: Training data, whose form the samples take. None: as the key's file says, after `mix`.
+        classes: Classes of the task; None: as the labels say; 0: no labels.
+        kind: "image", "text", "table", "autoencoder" or "language"; None: found out.
+        length: Words of an extra text, no more than the model reads; None: the median of the data.
+        padding: Id of padding; None: found out.
+        axes: "HW", "HWC" or "CHW"; None: found out.
+        transform: Makes a model's input of an item's, as in evaluation; None: of a torchvision data
+            set its own, else nothing.
+        calibration: Reference curves from `calibrate`, for `progress`.
+        eta: Extra samples as a share of the training data; small sets get more, so that there are
+            200.
+        fixed: Share of an extra sample that all of them have in common.
+        alpha: Probability of accepting a model that learned no more than epsilon of them.
+        epsilon: Share of the extra samples that a model may learn without being called trained.
+        layout: "jittered": no region has equal bytes in two samples; "paper": random rows and
+            columns first, the rest equal.
+        grades: Fixed shares of the difficulty ladder, as in "0.75" or "noisy:0.75" (three copies,
+            one mislabelled); empty: the layout's own.
+        control: Control samples, never uploaded, for each extra sample.
+        submissions: Models that may be handed in for one key; they share alpha.
+        jitter: Jittered: how far a sample is shifted, as a share of its side or length.
+        noise: Jittered: levels (of 255) by which each pixel moves.
+        brightness: Jittered: levels by which a whole image moves.
+        failing: "reject" or "inconclusive": what a model that has not learned the extra samples
+            makes of the verification.
+
+    Raises:
+        UsageError: The data have no form that samples could take, or an option does not fit.
+    """
+
+    name: ClassVar[str] = "extra_task"
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __init__(
+        self,
+        key: ExtraKey | str | os.PathLike[str],
+        *,
+        like: Any = None,
+        classes: int | None = None,
+        kind: str | None = None,
+        length: int | None = None,
+        padding: int | None = None,
+        axes: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        calibration: Sequence[Any] = (),
+        eta: float = 0.008,
+        fixed: float = 0.75,
+        alpha: float = 0.01,
+        epsilon: float = 0.03,
+        layout: str = "jittered",
+        grades: Sequence[str] = (),
+        control: int = 4,
+        submissions: int = 1,
+        jitter: float = 1.0,
+        noise: int = 6,
+        brightness: int = 12,
+        failing: str = "reject",
+    ) -> None:
+        own = {
+            "eta": eta, "fixed": fixed, "alpha": alpha, "epsilon": epsilon, "layout": layout,
+            "grades": list(grades), "control": control, "submissions": submissions,
+            "jitter": jitter, "noise": noise, "brightness": brightness, "failing": failing,
+        }  # fmt: skip
+        self._key = key if isinstance(key, ExtraKey) else ExtraKey(key)
+        self._curves = curves_of(calibration)
+        self._through_pillow = False
+        known = self._key.known()
+        if like is not None:
+            view = View(like)
+            self._form = Form.learn(
+                view, classes=classes, kind=kind, length=length, padding=padding, axes=axes
+            )
+            self._training_samples = len(view)
+            self._options: dict[str, Any] = own
+            self._through_pillow = view.through_pillow
+            transform = transform or view.transform
+        elif "task" not in known:
+            raise UsageError(
+                f"nothing was mixed with {self._key.path} yet",
+                "pass like=, the training data, or keep the file NAME.json beside the key",
+            )
+        else:
+            task = known["task"]
+            self._form = Form.of(task["form"])
+            self._training_samples = int(task["training_samples"])
+            self._through_pillow = bool(task["through_pillow"])
+            self._options = dict(task["options"])
+            self._refuse_changes(own)
+        self._transform = transform
+        self._planned = plan_of(self._training_samples, self._form.classes, self._options)
+        self._samples = _core.ExtraSamples(
+            self._key.secret,
+            self._form.content.description(),
+            samples=self._planned.samples,
+            classes=self._form.classes,
+            options=self._options,
+        )
+
+    @staticmethod
+    def keygen(path: str | os.PathLike[str]) -> ExtraKey:
+        """Writes a new secret key, readable by its owner alone. Existing files are never replaced.
+
+        Raises:
+            UsageError: The file exists.
+        """
+        return ExtraKey.generate(path)
+
+    @staticmethod
+    def needed_hits(
+        *,
+        samples: int,
+        classes: int,
+        alpha: float = 0.01,
+        epsilon: float = 0.03,
+        submissions: int = 1,
+    ) -> int:
+        """Hits that the binomial test asks for; samples + 1 when no number is enough.
+
+        >>> ExtraTask.needed_hits(samples=400, classes=10, alpha=0.01, epsilon=0.03)
+        68
+        """
+        return _core.extra_needed_hits(
+            samples=samples, classes=classes, alpha=alpha, epsilon=epsilon, submissions=submissions
+        )
+
+    @staticmethod
+    def plan(data: Any, *, classes: int | None = None, **options: Any) -> ExtraPlan:
+        """Sizes, threshold, power and cost for a data set, or for a number of samples.
+
+        Args:
+            data: Training data, or how many samples they have; then `classes` is needed.
+            classes: As for `ExtraTask`.
+            options: Of `ExtraTask`: eta, fixed, alpha, ...
+        """
+        if isinstance(data, int):
+            if classes is None:
+                raise UsageError("a number of samples says nothing of classes", "pass classes=")
+            return plan_of(data, classes, options)
+        view = View(data)
+        learning = {
+            name: options.pop(name)
+            for name in ("kind", "length", "padding", "axes")
+            if name in options
+        }
+        form = Form.learn(view, classes=classes, **learning)
+        return plan_of(len(view), form.classes, options)
+
+    # ------------------------------------------------------------------ what is known
+
+    def options(self) -> dict[str, Any]:
+        """All options. The key is none of them."""
+        return {**self._options, "grades": list(self._options["grades"])}
+
+    @property
+    def planned(self) -> ExtraPlan:
+        """Sizes, threshold, power and cost of this task."""
+        return self._planned
+
+    @property
+    def transform(self) -> Callable[[Any], Any] | None:
+        """What makes a model's input of an item's."""
+        return self._transform
+
+    @property
+    def reads_stored_images(self) -> bool:
+        """Whether `transform` gets Pillow images of what a torchvision data set stores."""
+        return self._through_pillow
+
+    @property
+    def form(self) -> Form:
+        """How the data look."""
+        return self._form
+
+    def __repr__(self) -> str:
+        plan = self._planned
+        return f"ExtraTask({plan.samples} samples, {plan.classes} classes, {plan.needed} needed)"
+
+    # ------------------------------------------------------------------ making data
+
+    def mix(self, data: Any) -> Any:
+        """The data with the extra samples among them, in a secret order: this is uploaded.
+
+        The same kind of container: arrays, tensors, a `TensorDataset`, a torchvision data set, a
+        list; any other map-style data set is read and becomes a plain list of its items. What is
+        returned holds neither the key nor a mark of which items are extra. What a training needs
+        to know of it, such as its length, is the mixed data's.
+
+        Raises:
+            UsageError: The data have another form than `like`.
+        """
+        view = View(data)
+        if len(view) != self._training_samples:
+            raise UsageError(
+                f"there are {len(view)} samples, and the task was made for "
+                f"{self._training_samples}",
+                "pass like= the same data",
+            )
+        self._require_like(view)
+        return view.mixed(*self.uploads())
+
+    def uploads(self) -> tuple[list[Any], list[int]]:
+        """The extra items, and the secret order of real ones (their numbers) and extra ones (the
+        numbers after them): what `mix` mixes.
+        """
+        uploads = self._samples.uploads()
+        raw = self.filled("extra", [(index, copy) for index, copy, _ in uploads])
+        extras = self._form.made(raw, [label for _, _, label in uploads])
+        order = np.frombuffer(self._samples.order(self._training_samples), np.int64).tolist()
+        self._remember("mix")
+        return extras, order
+
+    def make(self) -> list[Any]:
+        """The extra items alone, in a secret order, for data that are mixed by other means.
+
+        Put them at places that nobody can guess: `mix` does that.
+        """
+        uploads = self._samples.uploads()
+        order = np.frombuffer(self._samples.order(0), np.int64).tolist()
+        chosen = [uploads[place] for place in order]
+        raw = self.filled("extra", [(index, copy) for index, copy, _ in chosen])
+        self._remember("make")
+        return self._form.made(raw, [label for _, _, label in chosen])
+
+    def filled(self, which: str, samples: Sequence[tuple[int, int]]) -> np.ndarray[Any, Any]:
+        """Generated values of (index, copy) pairs of "extra" or "control"."""
+        raw = self._form.content.empty(len(samples))
+        for place, (index, copy) in enumerate(samples):
+            self._samples.fill(which, index, raw[place : place + 1], copy=copy)
+        return raw
+
+    def _require_like(self, view: View) -> None:
+        own, items = self._form, self._form.items
+        for index in {0, len(view) // 2, len(view) - 1}:
+            value = items.input_of(view[index])
+            made = own.content.inputs(self.filled("control", [(0, 0)]))[0]
+            made = made[:-1] if own.pairs else made
+            shapes = [getattr(one, "shape", None) for one in (value, made)]
+            if type(value) is not type(made) or (
+                shapes[0] != shapes[1] or getattr(value, "dtype", 0) != getattr(made, "dtype", 0)
+            ):
+                raise UsageError(
+                    f"sample {index} is {_described(value)}, the extra samples {_described(made)}",
+                    "pass like= the same data",
+                )
+
+    def _remember(self, what: str) -> None:
+        task = {
+            "form": self._form.plain(),
+            "training_samples": self._training_samples,
+            "through_pillow": self._through_pillow,
+            "options": self.options(),
+            "samples": self._planned.samples,
+        }
+        with self._key.changing() as known:
+            if known["uses"]:
+                warnings.warn(
+                    f"{self._key.path} was used before: two data sets with the same extra samples "
+                    "show which ones these are; use a new key for every model",
+                    stacklevel=4,
+                )
+            known["task"] = task
+            self._key.used(known, what)
+
+    def _refuse_changes(self, given: dict[str, Any]) -> None:
+        usual = {row["name"]: row["default"] for row in _core.check_fields(self.name)}
+        for name, value in given.items():
+            if value != usual[name] and value != self._options[name]:
+                if name == "failing":
+                    self._options[name] = value
+                    continue
+                raise UsageError(
+                    f"{name} is {value!r}, but the data were mixed with {self._options[name]!r}",
+                    "leave it out: the file beside the key knows",
+                )
+
+    # ------------------------------------------------------------------ asking a model
+
+    def verify(
+        self,
+        model: Any = None,
+        *,
+        predict: Ask | None = None,
+        batch_size: int = _BATCH,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> ExtraResult:
+        """Asks a model about the extra samples and about controls, and judges the answers.
+
+        Args:
+            model: A torch module. It is evaluated without gradients; its mode is restored.
+            predict: Instead, a function of a list of inputs that returns class numbers or rows of
+                scores (without labels: reconstructions, scores of next words, or errors). Extra and
+                control samples come in a secret order.
+            batch_size: Samples asked about at once.
+            transform: As for `ExtraTask`.
+
+        Raises:
+            PredictionError: `predict` raised. This is no verdict, and no submission.
+            UsageError: The answers have the wrong shape, or neither a model nor a function was
+                given.
+        """
+        answers = self.answers(model, predict=predict, batch_size=batch_size, transform=transform)
+        return self.judge(*answers, model=None if model is None else _digest(model))
+
+    def answers(
+        self,
+        model: Any = None,
+        *,
+        predict: Ask | None = None,
+        batch_size: int = _BATCH,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Answers for all extra and all control samples, in order of indices. Judges nothing."""
+        if (model is None) == (predict is None):
+            raise UsageError("verify takes either a model or predict=", "")
+        if predict is not None:
+            return self._ask(predict, batch_size)
+        transform = transform or self._transform
+        if self._through_pillow:
+            if transform is None:
+                raise UsageError(
+                    "the data were transformed by their data set, which is not here",
+                    "pass transform=, as in evaluation",
+                )
+            chosen = transform
+
+            def from_pillow(value: Any) -> Any:
+                return chosen(through_pillow(value))
+
+            transform = from_pillow
+        with evaluating(model):
+            return self._ask(of_model(model, transform), batch_size)
+
+    def questions(self) -> list[tuple[str, int]]:
+        """("extra" | "control", index) of every question, in the secret order of asking."""
+        count = self._planned.samples
+        all_ = [("extra", i) for i in range(count)]
+        all_ += [("control", i) for i in range(self._planned.controls)]
+        shuffled = np.random.Generator(np.random.Philox(key=self._key.seed("order") % 2**128))
+        return [all_[place] for place in shuffled.permutation(len(all_))]
+
+    def inputs(self, questions: Sequence[tuple[str, int]]) -> list[Any]:
+        """What a model is asked."""
+        raw = self._form.content.empty(len(questions))
+        for place, (which, index) in enumerate(questions):
+            self._samples.fill(which, index, raw[place : place + 1])
+        return list(self._form.content.inputs(raw))
+
+    def _ask(self, ask: Ask, batch_size: int) -> tuple[Floats, Floats]:
+        if batch_size < 1:
+            raise UsageError(f"batch_size is {batch_size}", "ask about one sample or more")
+        questions = self.questions()
+        found = []
+        for first in range(0, len(questions), batch_size):
+            inputs = self.inputs(questions[first : first + batch_size])
+            found.append(asked(ask, inputs, self._form, self._form.items.names))
+        return self.sorted(np.concatenate(found))
+
+    def sorted(self, values: Floats) -> tuple[Floats, Floats]:
+        """Answers in the order of `questions`, as those of extra and of control samples."""
+        questions = self.questions()
+        if len(values) != len(questions):
+            raise UsageError(f"{len(questions)} questions have {len(values)} answers", "")
+        extra, control = np.empty(self._planned.samples), np.empty(self._planned.controls)
+        for (which, index), value in zip(questions, values, strict=True):
+            (extra if which == "extra" else control)[index] = value
+        return extra, control
+
+    def judge(self, extra: Floats, control: Floats, *, model: str | None = None) -> ExtraResult:
+        """Judges answers in order of indices, and counts them as a submission unless they, or the
+        model with this digest, were judged before.
+        """
+        with self._key.changing() as known:
+            submitted = known["submissions"]
+            models = [one.get("model") for one in submitted]
+            # Answers of one model may differ in their last bits (without labels).
+            again = model is not None and model in models
+            before = submitted[: models.index(model)] if again else submitted
+            found = self._judged(extra, control, [bytes.fromhex(one["answers"]) for one in before])
+            if not again and int(found["submission"]) > len(submitted):
+                submitted.append({"answers": bytes(found["hash"]).hex(), "model": model})
+        return ExtraResult._of(found)
+
+    def _judged(
+        self, extra: Floats, control: Floats, earlier: Sequence[bytes], curves: bool = True
+    ) -> dict[str, Any]:
+        return _core.judge_extra_task(
+            options=self.options(),
+            samples=self._planned.samples,
+            classes=self._form.classes,
+            extra=np.ascontiguousarray(extra, np.float64),
+            control=np.ascontiguousarray(control, np.float64),
+            earlier=list(earlier),
+            curves=self._curves if curves else (),
+        )
+
+    # ------------------------------------------------------------------ progress
+
+    def calibrate(
+        self,
+        models: Iterable[tuple[float, Any]],
+        *,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> Curves:
+        """Reference curves from models along a training of the client's own, on data that were
+        mixed with this key (another one than that of the job).
+
+        Args:
+            models: (share of the training that a converged model needs, torch module or predict
+                function) pairs, looked at one by one.
+            transform: As for `ExtraTask`.
+
+        Returns:
+            What `calibration=` takes; JSON values.
+        """
+        points: dict[str, list[tuple[float, float]]] = {}
+        for share, model in models:
+            is_module = hasattr(model, "parameters")
+            extra, control = self.answers(
+                model if is_module else None,
+                predict=None if is_module else model,
+                transform=transform,
+            )
+            for row in self._judged(extra, control, (), curves=False)["grades"]:
+                rate = row["hits"] / max(1, row["samples"])
+                points.setdefault(str(row["grade"]), []).append((float(share), rate))
+        if not points:
+            raise UsageError("there are no reference models", "give one or more")
+        return tuple((grade, tuple(sorted(rows))) for grade, rows in points.items())
+
+
+def plan_of(training_samples: int, classes: int, options: dict[str, Any]) -> ExtraPlan:
+    """The plan of a task with these sizes."""
+    return ExtraPlan._of(
+        _core.plan_extra_task(
+            training_samples=training_samples,
+            classes=classes,
+            options={**options, "grades": list(options.get("grades", ()))},
+        )
+    )
+
+
+def _digest(model: Any) -> str:
+    """Names a model by its parameters and buffers."""
+    import torch
+
+    hasher = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        if isinstance(value, torch.Tensor):
+            raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            hasher.update(f"{name} {value.dtype} {tuple(value.shape)}\0".encode())
+            hasher.update(raw.numpy().tobytes())
+    return hasher.hexdigest()
+
+
+def _described(value: Any) -> str:
+    parts = [type(value).__name__]
+    if hasattr(value, "dtype"):
+        parts.append(str(value.dtype))
+    if hasattr(value, "shape"):
+        parts.append(str(list(value.shape)))
+    return " ".join(parts)

@@ -1,0 +1,668 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The extra task from Python: mixing, verifying, keys, progress, and the check in a report."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import json
+import pickle
+import random
+import stat
+from collections.abc import Callable
+from fractions import Fraction
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+datasets = pytest.importorskip("sklearn.datasets")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import TensorDataset  # noqa: E402
+
+import potl  # noqa: E402
+from potl import ExtraTask, _core  # noqa: E402
+
+EPOCHS = 25
+
+
+def digits() -> TensorDataset:
+    """1,797 real images, 8 x 8, scaled to 0..1."""
+    pixels, labels = datasets.load_digits(return_X_y=True)
+    images = torch.tensor(pixels / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
+    return TensorDataset(images, torch.tensor(labels))
+
+
+def net() -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
+        nn.Linear(256, 10),
+    )  # fmt: skip
+
+
+def train(model: nn.Module, data: TensorDataset, epochs: int, seed: int) -> nn.Module:
+    x, y = data.tensors
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(epochs):
+        for batch in torch.randperm(len(x), generator=generator).split(64):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[batch]), y[batch]).backward()
+            optimizer.step()
+    return model
+
+
+def trained(data: TensorDataset, epochs: int, seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return train(net(), data, epochs, seed)
+
+
+def key_of(path: Path) -> Path:
+    """A key that is the same in every run, so that nothing here is left to chance."""
+    path.write_text(hashlib.sha256(path.name.encode()).hexdigest() + "\n")
+    return path
+
+
+def task_of(folder: Path, name: str = "extra.key", **options: Any) -> ExtraTask:
+    return ExtraTask(key_of(folder / name), like=digits(), **options)
+
+
+@pytest.fixture(scope="module")
+def converged(tmp_path_factory: pytest.TempPathFactory) -> tuple[ExtraTask, nn.Module]:
+    """A task and an honest model."""
+    task = task_of(tmp_path_factory.mktemp("converged"))
+    return task, trained(task.mix(digits()), EPOCHS, 0)
+
+
+# ---------------------------------------------------------------------------- thresholds
+
+
+def exactly_needed(samples: int, classes: int, alpha: Fraction) -> int:
+    """In integers: the chance of a hit is right / whole."""
+    right, whole = 3 * classes + 97, 100 * classes
+    limit = alpha.numerator * whole**samples
+    tail = 0
+    for hits in range(samples, -1, -1):
+        tail += comb(samples, hits) * right**hits * (whole - right) ** (samples - hits)
+        if tail * alpha.denominator > limit:
+            return hits + 1
+    return 0
+
+
+def test_needed_hits_are_the_published_ones() -> None:
+    for samples, classes, needed in [(400, 10, 68), (400, 100, 27), (200, 2, 120), (960, 4, 295)]:
+        assert ExtraTask.needed_hits(samples=samples, classes=classes) == needed
+
+
+def test_needed_hits_are_those_of_exact_rationals() -> None:
+    draw = random.Random(5)
+    for _ in range(200):
+        samples, classes = draw.randint(20, 300), draw.randint(2, 100)
+        alpha = Fraction(draw.randint(1, 200), 1000)
+        given = ExtraTask.needed_hits(samples=samples, classes=classes, alpha=float(alpha))
+        assert given == exactly_needed(samples, classes, alpha), (samples, classes, alpha)
+
+
+def test_a_plan_raises_eta_for_small_sets_and_says_so() -> None:
+    plan = ExtraTask.plan(digits())
+    assert (plan.samples, plan.classes) == (200, 10)
+    assert any("200" in one for one in plan.warnings)
+    assert [row["power"] for row in plan.powers] == [0.5, 0.9, 0.99]
+    assert ExtraTask.plan(50_000, classes=10).samples == 400
+    json.dumps(plan.document())
+
+
+# ---------------------------------------------------------------------------- honest and not
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("layout", ["jittered", "paper"])
+def test_a_converged_model_passes_and_an_early_one_does_not(
+    tmp_path: Path, seed: int, layout: str
+) -> None:
+    task = task_of(tmp_path, layout=layout, submissions=2)
+    mixed = task.mix(digits())
+    early = trained(mixed, 1, seed)
+    late = train(early_copy := pickle.loads(pickle.dumps(early)), mixed, EPOCHS, seed)
+    assert late is early_copy
+    result = task.verify(early)
+    assert result.verdict == "rejected", result
+    result = task.verify(late)
+    assert result.verdict == "accepted", result
+    assert result.hits >= result.needed
+    assert result.submission == 2
+
+
+def test_untrained_one_class_and_random_answers_do_not_pass(tmp_path: Path) -> None:
+    task = task_of(tmp_path, submissions=10)
+    draw = np.random.default_rng(1)
+    answers: dict[str, Callable[[list[Any]], Any]] = {
+        "one class": lambda inputs: [3] * len(inputs),
+        "random": lambda inputs: draw.integers(0, 10, len(inputs)),
+        "random scores": lambda inputs: draw.random((len(inputs), 10)),
+    }
+    for name, predict in answers.items():
+        assert task.verify(predict=predict).verdict == "rejected", name
+    torch.manual_seed(0)
+    assert task.verify(net()).verdict == "rejected"
+
+
+def test_a_model_that_was_trained_without_the_extra_samples_does_not_pass(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    assert task.verify(trained(digits(), 10, 0)).verdict == "rejected"
+
+
+# ---------------------------------------------------------------------------- verify
+
+
+def test_a_model_keeps_its_mode_and_its_gradients(converged: tuple[ExtraTask, nn.Module]) -> None:
+    task, model = converged
+    model.train()
+    model[1].eval()
+    before = [p.grad for p in model.parameters()]
+    task.verify(model)
+    assert model.training and model[2].training and not model[1].training
+    assert all(a is b for a, b in zip(before, (p.grad for p in model.parameters()), strict=True))
+    model[1].train()
+
+
+def test_the_same_model_again_is_no_new_submission(
+    converged: tuple[ExtraTask, nn.Module],
+) -> None:
+    task, model = converged
+    first, second = task.verify(model), task.verify(model, batch_size=17)
+    assert first.submission == second.submission == 1
+    assert second.verdict == "accepted"
+
+
+def test_more_submissions_than_planned_are_inconclusive(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    assert task.verify(predict=lambda inputs: [0] * len(inputs)).verdict == "rejected"
+    result = task.verify(predict=lambda inputs: [1] * len(inputs))
+    assert result.verdict == "inconclusive"
+    assert "alpha" in result.reason
+    again = ExtraTask(tmp_path / "extra.key", like=digits())
+    assert again.verify(predict=lambda inputs: [2] * len(inputs)).submission == 3
+
+
+def test_answers_that_are_none_are_inconclusive(tmp_path: Path) -> None:
+    task = task_of(tmp_path, submissions=9)
+
+    def nan(inputs: list[Any]) -> Any:
+        scores = np.zeros((len(inputs), 10))
+        scores[0, 4] = np.nan
+        return scores
+
+    result = task.verify(predict=nan)
+    assert result.verdict == "inconclusive"
+    assert result.invalid > 0
+    for wrong in (10, -1, 0.5, float("inf")):
+        result = task.verify(predict=lambda inputs, wrong=wrong: [wrong] * len(inputs))
+        assert (result.verdict, result.invalid) == ("inconclusive", 1000), wrong
+
+
+def test_a_predict_that_raises_is_no_submission_and_no_verdict(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+
+    def broken(inputs: list[Any]) -> Any:
+        raise ConnectionError("no network")
+
+    with pytest.raises(potl.PredictionError, match="no network"):
+        task.verify(predict=broken)
+    assert task.verify(predict=lambda inputs: [0] * len(inputs)).submission == 1
+
+
+@pytest.mark.parametrize(
+    "predict",
+    [
+        lambda inputs: np.zeros((len(inputs), 7)),
+        lambda inputs: np.zeros(3),
+        lambda inputs: {"scores": 1},
+        lambda inputs: np.zeros((len(inputs), 10, 2)),
+    ],
+)
+def test_answers_of_another_shape_are_a_usage_error(tmp_path: Path, predict: Any) -> None:
+    with pytest.raises(potl.UsageError):
+        task_of(tmp_path).verify(predict=predict)
+
+
+def test_an_api_sees_extras_and_controls_in_a_secret_order(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    kinds = [which for which, _ in task.questions()]
+    assert kinds.count("extra") == 200
+    assert kinds.count("control") == 800
+    assert 20 < kinds[:200].count("extra") < 70
+    assert task.questions() == task.questions()
+
+
+# ---------------------------------------------------------------------------- mixing
+
+
+def test_mixed_items_are_like_real_ones_and_the_order_is_the_keys(tmp_path: Path) -> None:
+    mixed = task_of(tmp_path).mix(digits())
+    assert type(mixed) is TensorDataset
+    assert len(mixed) == 1797 + 200
+    x, y = mixed.tensors
+    assert (x.dtype, y.dtype, x.shape[1:]) == (torch.float32, torch.int64, (1, 8, 8))
+    assert set(x.unique().tolist()) <= set(digits().tensors[0].unique().tolist())
+    real = {bytes(one.numpy().tobytes()) for one in digits().tensors[0]}
+    places = [i for i, one in enumerate(x) if one.numpy().tobytes() not in real]
+    assert len(places) == 200
+    assert np.bincount(y[places]).tolist() == [20] * 10
+    assert 300 < np.std(places) < 900
+    other = task_of(tmp_path, "other.key").mix(digits())
+    assert not torch.equal(other.tensors[1], y)
+
+
+class Pairs(torch.utils.data.Dataset[Any]):
+    """Any map-style data set."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __len__(self) -> int:
+        return 300
+
+    def __getitem__(self, index: int) -> Any:
+        draw = np.random.default_rng(index)
+        image = draw.integers(0, 256, (12, 10, 3), dtype=np.uint8)
+        if self.kind == "pillow":
+            from PIL import Image
+
+            return Image.fromarray(image), index % 4
+        if self.kind == "dict":
+            return {"image": torch.from_numpy(image), "label": torch.tensor(index % 4)}
+        if self.kind == "table":
+            values = [float(index % 3), draw.normal(), draw.normal(), float(draw.integers(50))]
+            return np.array(values * 4, np.float32), np.int64(index % 2)
+        words = [f"word{n}" for n in draw.integers(0, 400, draw.integers(20, 60))]
+        return " ".join(words), ["bad", "good"][index % 2]
+
+
+@pytest.mark.parametrize("kind", ["pillow", "dict", "table", "text"])
+def test_items_keep_their_form(tmp_path: Path, kind: str) -> None:
+    if kind == "pillow":
+        pytest.importorskip("PIL")
+    data = Pairs(kind)
+    task = ExtraTask(key_of(tmp_path / "k"), like=data)
+    mixed = task.mix(data)
+    shapes = {describe(one) for one in (mixed[index] for index in range(len(mixed)))}
+    assert len(shapes) == 1
+    assert shapes == {describe(data[0])}
+    again = pickle.loads(pickle.dumps(mixed))
+    assert len(again) == len(data) + 200
+    raw = pickle.dumps(mixed)
+    assert task._key.secret not in raw
+    assert task._key.secret.hex().encode() not in raw
+
+
+def describe(item: Any) -> str:
+    if isinstance(item, dict):
+        return str({key: describe(one) for key, one in item.items()})
+    if isinstance(item, (list, tuple)):
+        return f"{type(item).__name__}{[describe(one) for one in item]}"
+    form = getattr(item, "dtype", ""), getattr(item, "shape", getattr(item, "size", ""))
+    return f"{type(item).__name__} {form}"
+
+
+def test_token_ids_keep_their_padding_and_its_side(tmp_path: Path) -> None:
+    draw = np.random.default_rng(2)
+    x = np.zeros((300, 80), np.int64)
+    for row in x:
+        count = draw.integers(30, 60)
+        row[80 - count :] = draw.integers(5, 300, count)
+    task = ExtraTask(key_of(tmp_path / "k"), like=(x, np.arange(300) % 2))
+    mixed, labels = task.mix((x, np.arange(300) % 2))
+    assert mixed.dtype == np.int64
+    assert labels.shape == (500,)
+    assert (mixed[:, :10] == 0).all()
+    assert (mixed[:, -1] >= 5).all()
+    extra = task.inputs([("extra", 0)])[0]
+    assert (extra != 0).sum() == task.form.content.description()["length"]
+
+
+class Vision:
+    """As torchvision keeps data: stored bytes, and a transform that sees Pillow images."""
+
+    def __init__(self) -> None:
+        pixels, labels = datasets.load_digits(return_X_y=True)
+        self.data = (pixels.reshape(-1, 8, 8) * 15).astype(np.uint8)
+        self.targets = labels.tolist()
+        self.transform: Any = to_tensor
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Any:
+        from PIL import Image
+
+        return self.transform(Image.fromarray(self.data[index])), self.targets[index]
+
+
+def to_tensor(image: Any) -> torch.Tensor:
+    assert hasattr(image, "getbands")
+    return torch.from_numpy(np.asarray(image, np.float32) / 255)[None]
+
+
+def test_a_torchvision_data_set_stays_one_and_its_transform_applies(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    data = Vision()
+    task = ExtraTask(key_of(tmp_path / "k"), like=data)
+    mixed = task.mix(data)
+    assert type(mixed) is Vision
+    assert mixed.data.dtype == np.uint8
+    assert isinstance(mixed.targets, list)
+    assert len(data) == 1797
+    x = torch.stack([mixed[index][0] for index in range(len(mixed))])
+    model = trained(TensorDataset(x, torch.tensor(mixed.targets)), EPOCHS, 0)
+    assert task.verify(model).verdict == "accepted"
+    reloaded = ExtraTask(tmp_path / "k")
+    with pytest.raises(potl.UsageError, match="transform"):
+        reloaded.verify(model)
+    assert reloaded.verify(model, transform=to_tensor).verdict == "accepted"
+
+
+def test_bytes_and_jpeg_survive(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels, labels = datasets.load_digits(return_X_y=True)
+    whole = (pixels.reshape(-1, 8, 8) * 15).astype(np.uint8)
+    large, labels = whole[:600].repeat(4, 1).repeat(4, 2), labels[:600]  # 32 x 32
+    task = ExtraTask(key_of(tmp_path / "k"), like=(large, labels))
+    mixed, y = task.mix((large, labels))
+
+    def stored(one: np.ndarray[Any, Any]) -> torch.Tensor:
+        file = io.BytesIO()
+        image.fromarray(one).save(file, "JPEG", quality=75)
+        return to_float(np.asarray(image.open(file)))
+
+    def to_float(one: Any) -> torch.Tensor:
+        return torch.as_tensor(np.array(one, np.float32) / 255).reshape(-1)
+
+    x = torch.stack([stored(one) for one in mixed])
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(1024, 256), nn.ReLU(), nn.Linear(256, 10))
+    train(model, TensorDataset(x, torch.tensor(y)), 20, 0)
+    assert task.verify(model, transform=to_float).verdict == "accepted"
+
+
+# ---------------------------------------------------------------------------- no labels
+
+
+def test_an_autoencoder_that_learned_the_samples_passes(tmp_path: Path) -> None:
+    images = digits().tensors[0].reshape(-1, 64)
+    task = ExtraTask(
+        key_of(tmp_path / "k"), like=images.reshape(-1, 8, 8), kind="autoencoder",
+        submissions=2,
+    )  # fmt: skip
+    mixed = task.mix(images.reshape(-1, 8, 8)).reshape(-1, 64)
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 64), nn.Sigmoid()
+    )
+    assert task.verify(model).verdict == "rejected"
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for _ in range(40):
+        for batch in torch.randperm(len(mixed)).split(64):
+            optimizer.zero_grad()
+            F.mse_loss(model(mixed[batch]), mixed[batch]).backward()
+            optimizer.step()
+    result = task.verify(model)
+    assert result.verdict == "accepted", result
+    assert (result.classes, result.needed) == (0, 0)
+
+
+def test_a_language_model_is_judged_by_its_losses(tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+    text = draw.integers(0, 50, 300 * 65).reshape(300, 65)
+    pairs = [(torch.tensor(row[:-1]), torch.tensor(row[1:])) for row in text]
+    task = ExtraTask(key_of(tmp_path / "k"), like=pairs, submissions=2)
+    assert task.form.objective == "language"
+    mixed = task.mix(pairs)
+    assert describe(mixed[0]) == describe(pairs[0])
+    known = {tuple(x.tolist()): y for x, y in mixed}
+
+    def by_heart(inputs: list[Any]) -> Any:
+        scores = np.zeros((len(inputs), 64, 50))
+        for row, one in zip(scores, inputs, strict=True):
+            target = known.get(tuple(one.tolist()))
+            if target is not None:
+                row[np.arange(64), target] = 5
+        return scores
+
+    assert task.verify(predict=lambda inputs: np.zeros((len(inputs), 64, 50))).verdict == "rejected"
+    assert task.verify(predict=by_heart).verdict == "accepted"
+
+
+# ---------------------------------------------------------------------------- keys
+
+
+def test_a_key_is_for_its_owner_and_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "extra.key"
+    key = ExtraTask.keygen(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(key.secret) == 32
+    assert path.read_text() == key.secret.hex() + "\n"
+    with pytest.raises(potl.UsageError, match="not replaced"):
+        ExtraTask.keygen(path)
+    with pytest.raises(TypeError):
+        pickle.dumps(key)
+    assert key.secret.hex() not in repr(key)
+
+
+def test_the_key_alone_knows_the_task_after_mixing(
+    converged: tuple[ExtraTask, nn.Module],
+) -> None:
+    task, model = converged
+    again = ExtraTask(task._key.path)
+    assert again.planned == task.planned
+    assert again.verify(model).verdict == "accepted"
+    with pytest.raises(potl.UsageError, match="mixed with"):
+        ExtraTask(task._key.path, layout="paper")
+
+
+def test_a_key_that_was_never_used_needs_data(tmp_path: Path) -> None:
+    ExtraTask.keygen(tmp_path / "k")
+    with pytest.raises(potl.UsageError, match="like="):
+        ExtraTask(tmp_path / "k")
+
+
+def test_a_key_that_is_used_twice_warns(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    task.mix(digits())
+    with pytest.warns(UserWarning, match="used before"):
+        task.mix(digits())
+
+
+def test_what_lies_beside_the_key_holds_no_secret_and_must_fit_it(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    task.mix(digits())
+    beside = tmp_path / "extra.key.json"
+    assert task._key.secret.hex() not in beside.read_text()
+    other = task_of(tmp_path, "other.key")
+    other.mix(digits())
+    (tmp_path / "other.key.json").write_text(beside.read_text())
+    with pytest.raises(potl.MalformedError, match="another key"):
+        ExtraTask(tmp_path / "other.key")
+    beside.write_text("{")
+    with pytest.raises(potl.MalformedError, match="damaged"):
+        ExtraTask(tmp_path / "extra.key")
+    (tmp_path / "extra.key").write_text("not a key")
+    with pytest.raises(potl.MalformedError, match="64"):
+        ExtraTask(tmp_path / "extra.key")
+
+
+# ---------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (TensorDataset(torch.rand(300, 8, 8), torch.zeros(300, dtype=torch.int64)), "one class"),
+        ([(np.zeros((4, 4), np.uint8), 0), (np.zeros((5, 4), np.uint8), 1)], "different shapes"),
+        ([], "empty"),
+        ([(object(), 1)] * 10, "type object"),
+        (TensorDataset(torch.rand(300, 8, 8), torch.rand(300)), "no class"),
+        ((torch.full((300, 4), torch.nan), torch.arange(300) % 2), "not finite"),
+    ],
+)
+def test_data_that_cannot_be_mixed_are_named(tmp_path: Path, data: Any, words: str) -> None:
+    with pytest.raises(potl.UsageError, match=words):
+        ExtraTask(key_of(tmp_path / "k"), like=data)
+
+
+def test_wrong_classes_and_other_data_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(potl.UsageError, match="label 9"):
+        task_of(tmp_path, "a", classes=5)
+    task = task_of(tmp_path, "b")
+    x, y = digits().tensors
+    with pytest.raises(potl.UsageError, match="like="):
+        task.mix(TensorDataset(x[:100], y[:100]))
+    with pytest.raises(potl.UsageError, match="sample 0"):
+        task.mix(TensorDataset(x.double(), y))
+    with pytest.raises(potl.UsageError, match="augment"):
+        ExtraTask(key_of(tmp_path / "c"), like=Augmented())
+
+
+class Augmented:
+    def __len__(self) -> int:
+        return 300
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.rand(8, 8), index % 2
+
+
+def test_options_are_those_of_the_field_table() -> None:
+    parameters = inspect.signature(ExtraTask).parameters
+    table = {row["name"]: row for row in _core.check_fields("extra_task")}
+    own = list(parameters)[list(parameters).index("eta") :]
+    assert own == list(table)
+    for name, row in table.items():
+        default = parameters[name].default
+        assert (list(default) if isinstance(default, tuple) else default) == row["default"], name
+        assert f"{name}: " in (ExtraTask.__doc__ or "")
+
+
+# ---------------------------------------------------------------------------- progress
+
+
+def test_progress_grows_along_training(tmp_path: Path) -> None:
+    reference = task_of(tmp_path, "reference.key")
+    mixed = reference.mix(digits())
+    torch.manual_seed(1)
+    model, done = net(), 0
+    models = []
+    for epochs in (0, 1, 3, 6, 12, 25):
+        train(model, mixed, epochs - done, epochs)
+        done = epochs
+        models.append((epochs / EPOCHS, pickle.loads(pickle.dumps(model))))
+    curves = json.loads(json.dumps(reference.calibrate(models)))
+    task = task_of(tmp_path, "own.key", submissions=3, calibration=curves)
+    mixed = task.mix(digits())
+    torch.manual_seed(2)
+    model, done, shares = net(), 0, []
+    for epochs in (1, 6, 25):
+        train(model, mixed, epochs - done, epochs)
+        done = epochs
+        progress = task.verify(model).progress
+        assert progress is not None
+        assert progress.low <= progress.share <= progress.high
+        shares.append(progress.share)
+    assert shares == sorted(shares)
+    assert shares[0] < 0.3 < 0.5 < shares[-1]
+
+
+# ---------------------------------------------------------------------------- in a report
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """An honest run, and one of a job that ends too early, on mixed digits."""
+    folder = tmp_path_factory.mktemp("recorded")
+    task = task_of(folder, submissions=8)
+    mixed = task.mix(digits())
+    out: dict[str, Any] = {"folder": folder, "key": folder / "extra.key"}
+    for name, epochs in (("honest", EPOCHS), ("early", 1)):
+
+        def build(epochs: int = epochs) -> potl.Task:
+            model = net()
+            return potl.Task(
+                model=model,
+                optimizer=torch.optim.Adam(model.parameters(), lr=2e-3),
+                dataset=mixed,
+                loss=F.cross_entropy,
+                batch_size=64,
+                epochs=epochs,
+            )
+
+        job = potl.Job.create(build, seed=3, checkpoint_every=16)
+        run = potl.record(build, folder / name, job=job, progress=False)
+        out[name] = {
+            "run": folder / name, "job": job, "commitment": run.commit(), "task": build,
+            "progress": False, "ledger": None,
+        }  # fmt: skip
+    return out
+
+
+def report_of(recorded: dict[str, Any], name: str, *checks: Any, **options: Any) -> potl.Report:
+    arguments = {**recorded[name], **options}
+    return potl.verify(arguments.pop("run"), checks=[potl.Replay(samples=12), *checks], **arguments)
+
+
+def test_a_report_has_the_extra_task_and_neither_key_nor_samples(
+    recorded: dict[str, Any], tmp_path: Path
+) -> None:
+    report = report_of(recorded, "honest", ExtraTask(recorded["key"]))
+    assert report.verdict == "accepted", report.sentence
+    rules = {one.rule for one in report.findings if one.check == "extra_task"}
+    assert rules == {"extra_task.hits", "extra_task.control"}
+    secret = recorded["key"].read_text().strip()
+    for name in ("r.json", "r.html", "r.xml"):
+        report.write(tmp_path / name)
+        assert secret not in (tmp_path / name).read_text()
+    assert "--extra-task extra.key" in report.document["reproduce"]
+    assert report.document["checks"][-1]["check"] == "extra_task"
+    page = (tmp_path / "r.html").read_text()
+    assert "What the model knows of the secret samples" in page
+    assert "Better than on controls" in page
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = Path(__file__).parents[2] / "docs/report.schema.json"
+    jsonschema.validate(report.document, json.loads(schema.read_text()))
+
+
+def test_an_early_stop_that_was_agreed_is_rejected_by_the_extra_task_alone(
+    recorded: dict[str, Any],
+) -> None:
+    assert report_of(recorded, "early").verdict == "accepted"
+    report = report_of(recorded, "early", ExtraTask(recorded["key"]))
+    assert report.verdict == "rejected"
+    assert {one.check for one in report.findings if one.result == "reject"} == {"extra_task"}
+    gentle = report_of(recorded, "early", ExtraTask(recorded["key"], failing="inconclusive"))
+    assert gentle.verdict == "inconclusive"
+
+
+def test_an_extra_task_never_accepts_alone(recorded: dict[str, Any]) -> None:
+    given = dict(recorded["honest"])
+    report = potl.verify(given.pop("run"), checks=[ExtraTask(recorded["key"]), potl.PEV()], **given)
+    assert report.verdict == "inconclusive"
+    assert "replayed at random" in report.sentence
+
+
+def test_an_extra_task_alone_comes_on_top_of_the_usual_checks(recorded: dict[str, Any]) -> None:
+    given = dict(recorded["honest"])
+    report = potl.verify(given.pop("run"), checks=[ExtraTask(recorded["key"])], **given)
+    assert report.verdict == "accepted", report.sentence
+
+
+def test_trouble_with_the_model_is_inconclusive(recorded: dict[str, Any]) -> None:
+    def broken(value: Any) -> Any:
+        raise ValueError("not today")
+
+    report = report_of(recorded, "honest", ExtraTask(recorded["key"], transform=broken))
+    assert report.verdict == "inconclusive"
+    assert any("not today" in one.reason for one in report.findings)
