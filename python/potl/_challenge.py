@@ -140,7 +140,7 @@ def challenge(
     Raises:
         UsageError: The job has every checkpoint stored: verify at once.
     """
-    from ._checks import Policy
+    from ._checks import Policy, split
     from ._verify import fresh_nonce, known_of, ledger_path
 
     own, note = as_job(job).core, as_note(commitment)
@@ -158,7 +158,9 @@ def challenge(
         commitment=note,
         other_commitments=[other for other in known.commitments if other != note],
     )
-    chosen = (Policy() if policy is None else policy).checks(own) if checks is None else checks
+    chosen, extra = split(checks)
+    if checks is None or (extra and not chosen):
+        chosen = list((Policy() if policy is None else policy).checks(own))
     drawn = fresh_nonce(nonce)
     asked = [Question(check.name, check.options(), drawn) for check in chosen]
     if path is not None:

@@ -27,6 +27,13 @@ class Check:
         }
 
 
+def split(checks: Sequence[Check] | None) -> tuple[list[Check], list[Check]]:
+    """Checks that draw from the record, and extra tasks, which ask the model alone."""
+    given = list(checks or ())
+    extra = [check for check in given if check.name == "extra_task"]
+    return [check for check in given if check not in extra], extra
+
+
 @dataclass(frozen=True, kw_only=True)
 class Replay(Check):
     """Repeats recorded segments and compares losses and the state at their end (proof-of-learning).

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _challenge, _core, _extra_verify, _flags, _ledger
 from ._answers import Answers
-from ._checks import Check, Policy
+from ._checks import Check, Policy, split
 from ._errors import UsageError
 from ._executors import require_own_call
 from ._inputs import as_job, as_note, run_directory
@@ -95,9 +95,7 @@ def verify(
     own_job = None if agreed is None else agreed.core
     note = None if commitment is None else as_note(commitment)
     policy = Policy() if policy is None else policy
-    # An extra task asks the model alone: it draws nothing.
-    extra = [check for check in checks or () if check.name == "extra_task"]
-    chosen = [check for check in checks or () if check.name != "extra_task"]
+    chosen, extra = split(checks)
     answered = None if challenge is None else _challenge.as_challenge(challenge)
     if answered is not None:
         _challenge.require_own(answered, own_job, note)
