@@ -70,13 +70,14 @@ class Audit:
     attacks: tuple[Attack, ...]
 
     def cheapest(self, layout: str, *, api: bool) -> Attack | None:
-        """The cheapest attack that was accepted; None: none was."""
+        """The cheapest attack that was accepted, of those that were not told; None: none was."""
         accepted = [
             one
             for one in self.attacks
             if one.layout == layout
             and one.verdict == "accepted"
             and one.name != "honest"
+            and not one.name.startswith("told")
             and (api or not one.api_only)
         ]
         return min(accepted, key=lambda one: one.cost, default=None)
