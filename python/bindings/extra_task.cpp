@@ -239,6 +239,15 @@ py::object progress(
       checks::estimate_extra_progress(given, curves_of(std::move(curves)), confidence).value()));
 }
 
+template <class Size>
+Size window_of(const py::object& window, const char* wanted) {
+  try {
+    return window.cast<Size>();
+  } catch (const py::cast_error&) {
+    throw exception({errc::usage, "the window is of another kind", wanted});
+  }
+}
+
 py::tuple shared_regions(const py::buffer& samples, const py::object& window, std::uint64_t stride,
                          std::uint64_t dropped_bits, std::uint64_t least, bool anywhere) {
   const py::buffer_info info = samples.request();
@@ -250,11 +259,12 @@ py::tuple shared_regions(const py::buffer& samples, const py::object& window, st
   const auto side = [&](std::size_t axis) { return static_cast<std::uint64_t>(info.shape[axis]); };
   result<checks::region_counts> found = error{errc::usage, "samples are no images or texts", ""};
   if (const auto images = elements_of<const std::uint8_t>(info); images && info.ndim == 4) {
-    std::tie(search.rows, search.columns) = window.cast<std::pair<std::uint64_t, std::uint64_t>>();
+    std::tie(search.rows, search.columns) = window_of<std::pair<std::uint64_t, std::uint64_t>>(
+        window, "images have windows (rows, columns)");
     const py::gil_scoped_release release;
     found = checks::shared_regions(*images, {side(1), side(2), side(3)}, search);
   } else if (const auto texts = elements_of<const std::int64_t>(info); texts && info.ndim == 2) {
-    search.columns = window.cast<std::uint64_t>();
+    search.columns = window_of<std::uint64_t>(window, "texts have a window of words, an integer");
     const py::gil_scoped_release release;
     found = checks::shared_regions(*texts, side(1), search);
   } else {
@@ -285,16 +295,22 @@ void bind_extra_task(py::module_& module) {
       },
       py::kw_only(), py::arg("samples"), py::arg("classes"), py::arg("alpha") = 0.01,
       py::arg("epsilon") = 0.03, py::arg("submissions") = 1);
+  const auto within = [](std::uint64_t size) {
+    if (size > std::uint64_t{1} << 20) {
+      throw exception({errc::usage, "a side or length is 2^20 at most", ""});
+    }
+    return size;
+  };
   module.def(
       "extra_region",
-      [](std::uint64_t side, double fixed) {
-        return checks::extra_region(side, checks::millionths(fixed));
+      [within](std::uint64_t side, double fixed) {
+        return checks::extra_region(within(side), checks::millionths(fixed));
       },
       py::arg("side"), py::arg("fixed"));
   module.def(
       "extra_words",
-      [](std::uint64_t length, double fixed) {
-        return checks::extra_words(length, checks::millionths(fixed));
+      [within](std::uint64_t length, double fixed) {
+        return checks::extra_words(within(length), checks::millionths(fixed));
       },
       py::arg("length"), py::arg("fixed"));
   module.def("plan_extra_task", &plan, py::kw_only(), py::arg("training_samples"),

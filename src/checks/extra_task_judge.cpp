@@ -136,16 +136,12 @@ std::vector<std::string> limits(const extra_result& result) {
   return out;
 }
 
-status check_sizes(const extra_task_options& options, const extra_result& sizes,
-                   const extra_answers& answers) {
+status check_sizes(const extra_result& sizes, const extra_answers& answers) {
   const std::uint64_t per_block = std::max<std::uint64_t>(sizes.classes, 1);
   if (sizes.classes == 1) return wrong("one class cannot be guessed wrong", "");
   if (sizes.samples < extra_minimum || sizes.samples % per_block != 0) {
     return wrong(text(sizes.samples) + " samples cannot be judged",
                  "at least " + text(extra_minimum) + ", a multiple of the classes, are needed");
-  }
-  if (options.control == 0 || options.submissions == 0) {
-    return wrong("there are no controls, or no submissions", "");
   }
   if (answers.extra.size() != sizes.samples || answers.control.size() != sizes.controls) {
     return wrong("there are " + text(std::uint64_t{answers.extra.size()}) + " and " +
@@ -175,8 +171,9 @@ result<extra_result> judge_extra_task(const extra_task_options& options, std::ui
   out.samples = samples;
   out.classes = classes;
   out.controls = samples * options.control;
-  const status sizes = check_sizes(options, out, answers);
-  if (!sizes) return sizes.why();
+  for (const status& fits : {options.validate(), check_sizes(out, answers)}) {
+    if (!fits) return fits.why();
+  }
   const auto grades = extra_grades(options, samples / std::max<std::uint64_t>(classes, 1));
   if (!grades) return grades.why();
   for (const extra_grade& grade : grades.value()) out.grades.push_back({grade, 0, 0});

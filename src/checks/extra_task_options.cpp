@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/checks/extra_task_options.hpp>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -51,13 +52,33 @@ std::span<const field<extra_task_options>> extra_task_options::fields() { return
 
 result<extra_task_options> extra_task_options::parse(const json_value& from) {
   auto parsed = parse_options("extra_task", fields(), from);
-  if (parsed) {
-    for (const std::string& name : parsed->grades) {
-      const auto grade = extra_grade::parse(name);
-      if (!grade) return grade.why();
-    }
-  }
+  if (!parsed) return parsed;
+  const status valid = parsed->validate();
+  if (!valid) return valid.why();
   return parsed;
+}
+
+status extra_task_options::validate() const {
+  const std::vector<field_info> rows = describe(fields());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const row& one = fields()[i];
+    bool valid = true;
+    if (const auto* number = std::get_if<double o::*>(&one.member)) {
+      valid = this->**number >= one.low && this->**number <= one.high;
+    } else if (const auto* count = std::get_if<std::uint64_t o::*>(&one.member)) {
+      const auto value = static_cast<double>(this->**count);
+      valid = value >= one.low && value <= one.high;
+    } else if (const auto* choice = std::get_if<std::string o::*>(&one.member)) {
+      const auto& known = rows[i].choices;
+      valid = std::find(known.begin(), known.end(), this->**choice) != known.end();
+    }
+    if (!valid) return detail::wrong_field("extra_task", rows[i], "is out of range");
+  }
+  for (const std::string& name : grades) {
+    const auto grade = extra_grade::parse(name);
+    if (!grade) return grade.why();
+  }
+  return unit{};
 }
 
 std::uint64_t millionths(double share) noexcept {

@@ -99,6 +99,8 @@ void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint
 
 result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t classes,
                                    const extra_task_options& options) {
+  const status valid = options.validate();
+  if (!valid) return valid.why();
   constexpr std::uint64_t most = std::uint64_t{1} << 40;
   if (training_samples == 0 || training_samples > most) {
     return wrong("a training set has 1 to 2^40 samples", "");

@@ -53,6 +53,8 @@ digest extra_seed(hmac_sha256_key& key, std::string_view purpose, std::uint64_t 
 result<extra_samples> extra_samples::make(bytes_view key, const extra_content& content,
                                           std::uint64_t samples, std::uint64_t classes,
                                           const extra_task_options& options) {
+  const status valid = options.validate();
+  if (!valid) return valid.why();
   if (key.size() != digest::size) {
     return wrong("a key has 32 bytes, not " + text(std::uint64_t{key.size()}), "make one");
   }

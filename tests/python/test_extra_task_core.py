@@ -268,3 +268,7 @@ def test_the_published_layout_shares_regions_and_the_default_does_not() -> None:
         counts, windows = _core.shared_regions(images, window=(8, 8), stride=4)
         assert windows == 49
         assert sum(count > 0 for count in counts) == shared
+    with pytest.raises(_core.UsageError, match="window"):
+        _core.shared_regions(images, window=8)
+    with pytest.raises(_core.UsageError):
+        _core.shared_regions(images.astype(np.float32), window=(8, 8))

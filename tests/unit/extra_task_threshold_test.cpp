@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 
+#include <cmath>
 #include <vector>
 
 #include <potl/checks/extra_task.hpp>
@@ -150,4 +151,22 @@ TEST_CASE("options are parsed, and a wrong one is named") {
       json_value::of({{"grades", json_value(json_value::array{"0.75", "half"})}}));
   REQUIRE_FALSE(wrong.has_value());
   REQUIRE(wrong.why().message.find("half") != std::string::npos);
+}
+
+TEST_CASE("options that a program sets out of range are refused everywhere") {
+  const std::vector<double> answers(200), controls(800);
+  const auto refused = [&](auto change) {
+    extra_task_options options;
+    change(options);
+    return !options.validate().has_value() && !plan_extra_task(50000, 10, options).has_value() &&
+           !judge_extra_task(options, 200, 10, {answers, controls}).has_value();
+  };
+  REQUIRE_FALSE(refused([](auto&) {}));
+  REQUIRE(refused([](auto& options) { options.alpha = 0; }));
+  REQUIRE(refused([](auto& options) { options.alpha = std::nan(""); }));
+  REQUIRE(refused([](auto& options) { options.layout = "corner"; }));
+  REQUIRE(refused([](auto& options) { options.noise = 33; }));
+  REQUIRE(refused([](auto& options) { options.control = 0; }));
+  REQUIRE(refused([](auto& options) { options.submissions = 0; }));
+  REQUIRE(refused([](auto& options) { options.grades = {"easy"}; }));
 }

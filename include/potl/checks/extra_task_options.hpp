@@ -47,6 +47,8 @@ struct extra_task_options {
 
   static std::span<const field<extra_task_options>> fields();
   static result<extra_task_options> parse(const json_value& from);
+  /// usage: a member outside of its field's range, NaN included, or a string that is no grade.
+  status validate() const;
 };
 
 /// The ladder: `grades`, or where they are empty the usual ones of the layout. "paper" has one;
