@@ -183,21 +183,21 @@ const char* verdict_of(outcome result) {
 
 using named_curves = std::vector<std::pair<std::string, std::vector<std::pair<double, double>>>>;
 
-std::vector<checks::extra_curve> curves_of(named_curves curves) {
+std::vector<checks::extra_curve> curves_of(const named_curves& curves) {
   std::vector<checks::extra_curve> out;
-  for (auto& [grade, points] : curves) out.push_back({grade, std::move(points)});
+  for (const auto& [grade, points] : curves) out.push_back({grade, points});
   return out;
 }
 
 py::dict judge(const py::dict& options, std::uint64_t samples, std::uint64_t classes,
                const py::buffer& extra, const py::buffer& control, const py::iterable& earlier,
-               named_curves curves) {
+               const named_curves& curves) {
   const auto parsed = options_of(options);
   const py::buffer_info extra_info = extra.request(), control_info = control.request();
   const checks::extra_answers answers{span_of<const double>(extra_info, "float64"),
                                       span_of<const double>(control_info, "float64")};
   const auto before = to_digests(earlier);
-  const auto reference = curves_of(std::move(curves));
+  const auto reference = curves_of(curves);
   checks::extra_result found;
   digest hash;
   {
@@ -230,13 +230,13 @@ py::dict judge(const py::dict& options, std::uint64_t samples, std::uint64_t cla
 
 py::object progress(
     const std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t>>& counts,
-    named_curves curves, double confidence) {
+    const named_curves& curves, double confidence) {
   std::vector<checks::extra_grade_count> given;
   for (const auto& [grade, samples, hits] : counts) {
     given.push_back({checks::extra_grade::parse(grade).value(), samples, hits});
   }
-  return dict_of(std::optional(
-      checks::estimate_extra_progress(given, curves_of(std::move(curves)), confidence).value()));
+  return dict_of(
+      std::optional(checks::estimate_extra_progress(given, curves_of(curves), confidence).value()));
 }
 
 template <class Size>
