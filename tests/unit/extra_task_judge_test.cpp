@@ -291,4 +291,6 @@ TEST_CASE("a search for runs of words finds them at any place") {
   REQUIRE(shared_regions(texts, 4, search).value().shared == list{0, 0, 0});
   search.anywhere = true;
   REQUIRE(shared_regions(texts, 4, search).value().shared == list{1, 1, 0});
+  const std::vector<std::int64_t> repeating{1, 2, 1, 2, 9, 8, 7, 6};  // in itself, not in another
+  REQUIRE(shared_regions(repeating, 4, search).value().shared == list{0, 0});
 }
