@@ -321,6 +321,10 @@ def test_token_ids_keep_their_padding_and_its_side(tmp_path: Path) -> None:
     mixed, labels = task.mix((x, np.arange(300) % 2))
     assert mixed.dtype == np.int64
     assert labels.shape == (500,)
+    real = {row.tobytes() for row in x}
+    places = [place for place, row in enumerate(mixed) if row.tobytes() not in real]
+    assert len(places) == 200
+    assert places[0] < 50 < 450 < places[-1]
     assert (mixed[:, :10] == 0).all()
     assert (mixed[:, -1] >= 5).all()
     extra = task.inputs([("extra", 0)])[0]
