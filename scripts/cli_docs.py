@@ -16,6 +16,7 @@ import typer
 
 from potl import _cli
 
+MANY = 6  # options that two commands share before one refers to the other
 CODE = re.compile(r"`[^`]*`")
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
@@ -42,8 +43,9 @@ on a terminal.
 def text() -> str:
     """The whole page."""
     parts = [HEAD]
+    known: dict[str, str] = {}
     for name, command in commands(typer.main.get_command(_cli.app), ()):
-        parts += ["", f"## potl {name}", "", *described(name, command)]
+        parts += ["", f"## potl {name}", "", *described(name, command, known)]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -57,8 +59,10 @@ def commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
             yield " ".join(inner), command
 
 
-def described(name: str, command: Any) -> Iterator[str]:
-    """Usage, meaning, parameters and examples of one command."""
+def described(name: str, command: Any, known: dict[str, str]) -> Iterator[str]:
+    """Usage, meaning, parameters and examples of one command. `known` has the options of the
+    commands before it and the first that has them.
+    """
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     options = [
         one
@@ -70,12 +74,28 @@ def described(name: str, command: Any) -> Iterator[str]:
     yield from ("```", usage + (" [OPTIONS]" if options else ""), "```", "")
     for one in arguments:
         yield item(f"`{one.metavar}`: {one.help}")
-    for one in options:
-        yield item(f"{spelled(one)}: {one.help}{ending(one)}")
+    yield from listed(name, options, known)
     yield from ("", "```sh")
     examples = str(command.epilog).removeprefix("Examples:")
     yield from (line.strip() for line in examples.splitlines() if line.strip())
     yield "```"
+
+
+def listed(name: str, options: list[Any], known: dict[str, str]) -> Iterator[str]:
+    """The options; many that an earlier command has too are named with a link to it."""
+    lines = [item(f"{spelled(one)}: {one.help}{ending(one)}") for one in options]
+    shared: dict[str, list[str]] = {}
+    for one, line in zip(options, lines, strict=True):
+        if line in known:
+            shared.setdefault(known[line], []).append(str(one.opts[0]))
+    shared = {first: names for first, names in shared.items() if len(names) >= MANY}
+    for line in lines:
+        if known.setdefault(line, name) not in shared:
+            yield line
+    for first, names in shared.items():
+        anchor = f"#potl-{first.replace(' ', '-')}"
+        spelled_out = ", ".join(f"`{one}`" for one in names)
+        yield item(f"As for [potl {first}]({anchor}): {spelled_out}.")
 
 
 def item(words: str) -> str:
