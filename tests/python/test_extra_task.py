@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import io
 import json
@@ -23,54 +22,12 @@ torch = pytest.importorskip("torch")
 datasets = pytest.importorskip("sklearn.datasets")
 
 import torch.nn.functional as F  # noqa: E402
+from extra_task_cases import EPOCHS, digits, key_of, net, task_of, train, trained  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import TensorDataset  # noqa: E402
 
 import potl  # noqa: E402
 from potl import ExtraTask, _core  # noqa: E402
-
-EPOCHS = 25
-
-
-def digits() -> TensorDataset:
-    """1,797 real images, 8 x 8, scaled to 0..1."""
-    pixels, labels = datasets.load_digits(return_X_y=True)
-    images = torch.tensor(pixels / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
-    return TensorDataset(images, torch.tensor(labels))
-
-
-def net() -> nn.Module:
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
-        nn.Linear(256, 10),
-    )  # fmt: skip
-
-
-def train(model: nn.Module, data: TensorDataset, epochs: int, seed: int) -> nn.Module:
-    x, y = data.tensors
-    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(epochs):
-        for batch in torch.randperm(len(x), generator=generator).split(64):
-            optimizer.zero_grad()
-            F.cross_entropy(model(x[batch]), y[batch]).backward()
-            optimizer.step()
-    return model
-
-
-def trained(data: TensorDataset, epochs: int, seed: int) -> nn.Module:
-    torch.manual_seed(seed)
-    return train(net(), data, epochs, seed)
-
-
-def key_of(path: Path) -> Path:
-    """A key that is the same in every run, so that nothing here is left to chance."""
-    path.write_text(hashlib.sha256(path.name.encode()).hexdigest() + "\n")
-    return path
-
-
-def task_of(folder: Path, name: str = "extra.key", **options: Any) -> ExtraTask:
-    return ExtraTask(key_of(folder / name), like=digits(), **options)
 
 
 @pytest.fixture(scope="module")
@@ -579,94 +536,3 @@ def test_progress_grows_along_training(tmp_path: Path) -> None:
         shares.append(progress.share)
     assert shares == sorted(shares)
     assert shares[0] < 0.3 < 0.5 < shares[-1]
-
-
-# ---------------------------------------------------------------------------- in a report
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """An honest run, and one of a job that ends too early, on mixed digits."""
-    folder = tmp_path_factory.mktemp("recorded")
-    task = task_of(folder, submissions=8)
-    mixed = task.mix(digits())
-    out: dict[str, Any] = {"folder": folder, "key": folder / "extra.key"}
-    for name, epochs in (("honest", EPOCHS), ("early", 1)):
-
-        def build(epochs: int = epochs) -> potl.Task:
-            model = net()
-            return potl.Task(
-                model=model,
-                optimizer=torch.optim.Adam(model.parameters(), lr=2e-3),
-                dataset=mixed,
-                loss=F.cross_entropy,
-                batch_size=64,
-                epochs=epochs,
-            )
-
-        job = potl.Job.create(build, seed=3, checkpoint_every=16)
-        run = potl.record(build, folder / name, job=job, progress=False)
-        out[name] = {
-            "run": folder / name, "job": job, "commitment": run.commit(), "task": build,
-            "progress": False, "ledger": None,
-        }  # fmt: skip
-    return out
-
-
-def report_of(recorded: dict[str, Any], name: str, *checks: Any, **options: Any) -> potl.Report:
-    arguments = {**recorded[name], **options}
-    return potl.verify(arguments.pop("run"), checks=[potl.Replay(samples=12), *checks], **arguments)
-
-
-def test_a_report_has_the_extra_task_and_neither_key_nor_samples(
-    recorded: dict[str, Any], tmp_path: Path
-) -> None:
-    report = report_of(recorded, "honest", ExtraTask(recorded["key"]))
-    assert report.verdict == "accepted", report.sentence
-    rules = {one.rule for one in report.findings if one.check == "extra_task"}
-    assert rules == {"extra_task.hits", "extra_task.control"}
-    secret = recorded["key"].read_text().strip()
-    for name in ("r.json", "r.html", "r.xml"):
-        report.write(tmp_path / name)
-        assert secret not in (tmp_path / name).read_text()
-    assert "--extra-task extra.key" in report.document["reproduce"]
-    assert report.document["checks"][-1]["check"] == "extra_task"
-    page = (tmp_path / "r.html").read_text()
-    assert "What the model knows of the secret samples" in page
-    assert "Better than on controls" in page
-    jsonschema = pytest.importorskip("jsonschema")
-    schema = Path(__file__).parents[2] / "docs/report.schema.json"
-    jsonschema.validate(report.document, json.loads(schema.read_text()))
-
-
-def test_an_early_stop_that_was_agreed_is_rejected_by_the_extra_task_alone(
-    recorded: dict[str, Any],
-) -> None:
-    assert report_of(recorded, "early").verdict == "accepted"
-    report = report_of(recorded, "early", ExtraTask(recorded["key"]))
-    assert report.verdict == "rejected"
-    assert {one.check for one in report.findings if one.result == "reject"} == {"extra_task"}
-    gentle = report_of(recorded, "early", ExtraTask(recorded["key"], failing="inconclusive"))
-    assert gentle.verdict == "inconclusive"
-
-
-def test_an_extra_task_never_accepts_alone(recorded: dict[str, Any]) -> None:
-    given = dict(recorded["honest"])
-    report = potl.verify(given.pop("run"), checks=[ExtraTask(recorded["key"]), potl.PEV()], **given)
-    assert report.verdict == "inconclusive"
-    assert "replayed at random" in report.sentence
-
-
-def test_an_extra_task_alone_comes_on_top_of_the_usual_checks(recorded: dict[str, Any]) -> None:
-    given = dict(recorded["honest"])
-    report = potl.verify(given.pop("run"), checks=[ExtraTask(recorded["key"])], **given)
-    assert report.verdict == "accepted", report.sentence
-
-
-def test_trouble_with_the_model_is_inconclusive(recorded: dict[str, Any]) -> None:
-    def broken(value: Any) -> Any:
-        raise ValueError("not today")
-
-    report = report_of(recorded, "honest", ExtraTask(recorded["key"], transform=broken))
-    assert report.verdict == "inconclusive"
-    assert any("not today" in one.reason for one in report.findings)

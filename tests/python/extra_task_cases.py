@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the extra task share: real images, a small net, keys that never change."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from sklearn import datasets
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from potl import ExtraTask
+
+EPOCHS = 25
+
+
+def digits() -> TensorDataset:
+    """1,797 real images, 8 x 8, scaled to 0..1."""
+    pixels, labels = datasets.load_digits(return_X_y=True)
+    images = torch.tensor(pixels / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
+    return TensorDataset(images, torch.tensor(labels))
+
+
+def net() -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
+        nn.Linear(256, 10),
+    )  # fmt: skip
+
+
+def train(model: nn.Module, data: TensorDataset, epochs: int, seed: int) -> nn.Module:
+    x, y = data.tensors
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(epochs):
+        for batch in torch.randperm(len(x), generator=generator).split(64):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[batch]), y[batch]).backward()
+            optimizer.step()
+    return model
+
+
+def trained(data: TensorDataset, epochs: int, seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return train(net(), data, epochs, seed)
+
+
+def key_of(path: Path) -> Path:
+    """A key that is the same in every run, so that nothing here is left to chance."""
+    path.write_text(hashlib.sha256(path.name.encode()).hexdigest() + "\n")
+    return path
+
+
+def task_of(folder: Path, name: str = "extra.key", **options: Any) -> ExtraTask:
+    return ExtraTask(key_of(folder / name), like=digits(), **options)
