@@ -112,6 +112,7 @@ void add_gaps(const history& run, const job& agreed, run_facts& out) {
   for (const stored_file& one : out.checkpoints) {
     const digest* effective = run.state_at(one.step);
     if (effective == nullptr || effective != run.state_in(one.step, one.branch)) continue;
+    if (!agreed.fills_gap(one.step, run.last_step())) continue;
     if (one.step - before > agreed.max_gap()) out.gaps.push_back({before, one.step});
     before = one.step;
   }

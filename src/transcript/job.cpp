@@ -43,6 +43,10 @@ bool job::is_checkpoint(std::uint64_t step) const {
   return is_boundary(step) && (store_every == 0 || step == steps || step % store_every == 0);
 }
 
+bool job::fills_gap(std::uint64_t step, std::uint64_t last) const {
+  return store_every == 0 || step == last || is_checkpoint(step);
+}
+
 std::uint64_t job::max_gap() const { return store_every == 0 ? max_segment : store_every; }
 
 std::span<const std::int64_t> batch_order::of(std::uint64_t step) {
