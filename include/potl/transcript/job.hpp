@@ -62,8 +62,8 @@ struct job {
   bool is_boundary(std::uint64_t step) const;
   /// Whether its state is stored while recording: boundaries, or those of store_every.
   bool is_checkpoint(std::uint64_t step) const;
-  /// Whether a state that is there fills a gap between stored ones: what was derived for a challenge
-  /// (store_every) does not stand in for one that had to be stored.
+  /// Whether a state that is there fills a gap between stored ones: what was derived for a
+  /// challenge (store_every) does not stand in for one that had to be stored.
   bool fills_gap(std::uint64_t step, std::uint64_t last) const;
   /// Longest distance between stored states that keeps the agreement, in steps.
   std::uint64_t max_gap() const;
