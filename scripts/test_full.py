@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FUZZ_MINUTES = 5
 TEST_MINUTES = 10
+KERNEL_MINUTES = 6
 LIMIT_MINUTES = 30
 # Expected minutes where it is not TEST_MINUTES.
 MINUTES: dict[str, int] = {"tests/python/test_recovery.py": 3}
@@ -47,8 +48,22 @@ def hidden_unit(name: str, preset: str, tag: str, minutes: int) -> Unit:
     return Unit(name, minutes, ["bash", "-c", steps])
 
 
+def kernel_units() -> list[Unit]:
+    """Kernels by every compiler, at every level of optimization: their digests are the same."""
+    return [
+        Unit(
+            f"kernels {compiler} -O{level}",
+            KERNEL_MINUTES,
+            ["scripts/kernel_matrix", compiler, str(level)],
+            {"POTL_FULL": "1"},
+        )
+        for compiler in ("g++", "clang++-14")
+        for level in range(4)
+    ]
+
+
 def units() -> list[Unit]:
-    found = [build_unit("asan", 15), build_unit("clang", 10)]
+    found = [build_unit("asan", 15), build_unit("clang", 10), *kernel_units()]
     for half in ("first", "second"):
         tag = f"[exhaustive_{half}]"
         found.append(hidden_unit(f"elementwise, {half} half", "test", tag, 25))
