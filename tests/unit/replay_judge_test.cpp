@@ -257,6 +257,22 @@ TEST_CASE("a tensor that is all noise to the verifier too is no evidence, howeve
   REQUIRE(count(one.judge(), outcome::reject) == 0);
 }
 
+TEST_CASE(
+    "a tensor further off than its noise explains is not accepted, nor one that is no number") {
+  for (const double off : {7.0, 7.49, 1e30, static_cast<double>(NAN)}) {
+    scene one;
+    differ(one.measured[3]);
+    one.measured[3].distances.front().tensors = {{"bias in front of a norm", off}};
+    for (auto& repeat : one.measured[3].noise) {
+      repeat.front().tensors = {{"bias in front of a norm", 0.92}};
+    }
+    const auto findings = one.judge();
+    CAPTURE(off);
+    REQUIRE(count(findings, outcome::reject) == 0);
+    REQUIRE((count(findings, outcome::inconclusive, "replay.parameters") == 0) == (off == 7.0));
+  }
+}
+
 TEST_CASE("where a segment cannot be reproduced here, small differences of it are no evidence") {
   scene one;
   one.run.distance = 1000;
