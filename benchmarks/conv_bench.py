@@ -4,8 +4,9 @@
 (batch 128, 32x32 images) and ResNet-50 (batch 4, 224x224 images), each with a depthwise layer of
 the same size of images, forward and both gradients, with one thread and with two.
 
-A ratio is torch's time over potl's. Both sides allocate their result. The input gradient of a first
-layer is left out: no training computes it. `--layers TEXT` measures the layers whose names hold
+A ratio is torch's time over potl's, for the same calls outside and inside `potl.deterministic`, so on
+the same threads; entering it is not timed. The input gradient of a first layer is left out: no
+training computes it. `--layers TEXT` measures the layers whose names hold
 TEXT and writes nothing.
 """
 
@@ -20,9 +21,10 @@ from dataclasses import dataclass
 import measuring
 import torch
 
+import potl
 from potl import _core
 
-ROUNDS = 15 if measuring.FULL else 5
+ROUNDS = 15 if measuring.FULL else 7
 SECONDS = 0.02  # of each timed block, about
 
 
@@ -73,11 +75,11 @@ def _resnet50() -> Iterator[Layer]:
 
 
 NETWORKS = {"resnet20": list(_resnet20()), "resnet50": list(_resnet50())}
-Pair = tuple[Callable[[], object], Callable[[], object]]
+Work = Callable[[], torch.Tensor]
 
 
-def works(layer: Layer, threads: int) -> dict[str, Pair]:
-    """Per direction: potl's work and torch's."""
+def works(layer: Layer) -> dict[str, Work]:
+    """What is called, per direction."""
     pad, stride = layer.kernel // 2, layer.stride
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(layer.batch, layer.inputs, layer.size, layer.size, generator=generator)
@@ -89,19 +91,6 @@ def works(layer: Layer, threads: int) -> dict[str, Pair]:
         generator=generator,
     )
     dy = torch.randn_like(torch.conv2d(x, w, None, stride, pad, 1, layer.groups))
-    ours = _core.Convolver(
-        "ord32",
-        batch=layer.batch,
-        in_channels=layer.inputs,
-        out_channels=layer.outputs,
-        groups=layer.groups,
-        input_size=[1, layer.size, layer.size],
-        kernel=[1, layer.kernel, layer.kernel],
-        stride=[1, stride, stride],
-        padding=[0, pad, pad],
-        dilation=[1, 1, 1],
-        threads=threads,
-    )
 
     def gradient(which: int) -> torch.Tensor:
         wanted = [number == which for number in range(3)]
@@ -112,29 +101,17 @@ def works(layer: Layer, threads: int) -> dict[str, Pair]:
         result: torch.Tensor = grads[which]
         return result
 
-    def into(
-        like: torch.Tensor, work: Callable[..., None], *operands: torch.Tensor
-    ) -> torch.Tensor:
-        result = torch.empty_like(like)
-        work(*(operand.numpy() for operand in operands), result.numpy())
-        return result
-
-    found = {
-        "forward": (
-            lambda: into(dy, ours.forward, x, w),
-            lambda: torch.conv2d(x, w, None, stride, pad, 1, layer.groups),
-        ),
-        "dx": (lambda: into(x, ours.input_gradient, dy, w), lambda: gradient(0)),
-        "dw": (lambda: into(w, ours.weight_gradient, x, dy), lambda: gradient(1)),
+    found: dict[str, Work] = {
+        "forward": lambda: torch.conv2d(x, w, None, stride, pad, 1, layer.groups),
+        "dx": lambda: gradient(0),
+        "dw": lambda: gradient(1),
     }
-    for one, other in found.values():
-        torch.testing.assert_close(one(), other(), rtol=1e-3, atol=1e-2)
     if layer.inputs == 3:
         del found["dx"]
     return found
 
 
-def repeated(work: Callable[[], object], times: int) -> Callable[[], None]:
+def repeated(work: Work, times: int) -> Callable[[], None]:
     def block() -> None:
         for _ in range(times):
             work()
@@ -142,12 +119,39 @@ def repeated(work: Callable[[], object], times: int) -> Callable[[], None]:
     return block
 
 
+def alternated(work: Work, times: int) -> measuring.Ratio:
+    """Torch's time over potl's."""
+    block = repeated(work, times)
+
+    def ours() -> float:
+        with potl.deterministic("ord32"):
+            work()
+            return measuring.timed(block)
+
+    def theirs() -> float:
+        work()
+        return measuring.timed(block)
+
+    pairs = []
+    for number in range(ROUNDS + 1):
+        if number % 2:
+            mine, other = ours(), theirs()
+        else:
+            other, mine = theirs(), ours()
+        if number:
+            pairs.append((other, mine))
+    return measuring.of_pairs(pairs)
+
+
 def compare(layer: Layer, threads: int) -> dict[str, measuring.Ratio]:
     """Per direction, torch's time over potl's."""
     ratios = {}
-    for direction, (ours, theirs) in works(layer, threads).items():
-        times = max(1, round(SECONDS / max(1e-6, measuring.timed(theirs))))
-        found = measuring.interleaved(repeated(theirs, times), repeated(ours, times), rounds=ROUNDS)
+    for direction, work in works(layer).items():
+        expected = work()
+        with potl.deterministic("ord32"):
+            torch.testing.assert_close(work(), expected, rtol=1e-3, atol=1e-2)
+        times = max(1, round(SECONDS / max(1e-6, measuring.timed(work))))
+        found = alternated(work, times)
         ratios[direction] = found
         flops = 2 * layer.batch * layer.outputs * layer.inputs // layer.groups * layer.kernel**2
         flops *= ((layer.size - 1) // layer.stride + 1) ** 2 * times
@@ -165,6 +169,7 @@ def main() -> None:
     parser.add_argument("--layers", default="", metavar="TEXT")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     arguments = parser.parse_args()
+    print(f"{measuring.processor()}, potl runs {_core.active_isa()}; torch {torch.__version__}")
     results = []
     for network, layers in NETWORKS.items():
         means, worst = {}, []
