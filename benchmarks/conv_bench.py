@@ -4,10 +4,9 @@
 (batch 128, 32x32 images) and ResNet-50 (batch 4, 224x224 images), each with a depthwise layer of
 the same size of images, forward and both gradients, with one thread and with two.
 
-A ratio is torch's time over potl's, for the same calls outside and inside `potl.deterministic`, so on
-the same threads; entering it is not timed. The input gradient of a first layer is left out: no
-training computes it. `--layers TEXT` measures the layers whose names hold
-TEXT and writes nothing.
+A ratio is torch's time over potl's, for the same calls outside and inside `potl.deterministic`, so
+on the same threads; entering it is not timed. The input gradient of a first layer is left out: no
+training computes it. `--layers TEXT` measures the layers whose names hold TEXT and writes nothing.
 """
 
 from __future__ import annotations
