@@ -4,6 +4,10 @@
 OpenBLAS with its AVX-512 kernels in a process of its own. One thread and two; the lower ratio
 counts.
 
+potl's side is torch.mm inside `potl.deterministic`, on torch's own threads; the other side is the
+same call outside. Blocks of calls alternate; entering the mode and the first call of a block are
+not timed. log64 writes the rounding log of every product, as a trainer does at the end of a step.
+
 A ratio is the other's time over potl's. What is asked for depends on the processor's vendor: MKL,
 which torch calls, runs at half speed on AMD's. `--only TEXT` measures the names that hold TEXT and
 writes nothing.
@@ -18,6 +22,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +30,14 @@ import measuring
 import openblas_worker
 import torch
 
+import potl
 from potl import _core
 
 ROUNDS = 25 if measuring.FULL else 9
 SECONDS = 0.02  # of each timed block, about
-REST = 0.03  # before each block: threads of the other side may still wait for work, spinning
+REST = 0.06  # before and after another process: its threads still wait for work, spinning
 THREADS = (1, 2)
 Work = Callable[[], object]
-Pair = tuple[Work, Work]  # the other side's, potl's
 
 # Rows, columns and depth of products in layers of ResNet-20 and ResNet-50 and of GPT-2, forward
 # and backward, the skinny ones included.
@@ -71,48 +76,59 @@ def floor(amd: float, intel: float) -> dict[str, float]:
     return {} if found is None else {"at_least": found}
 
 
-def rested(work: Work) -> float:
-    time.sleep(REST)
-    return measuring.timed(work)
+@dataclass(frozen=True)
+class Side:
+    """A product, and the block that it is computed in."""
+
+    work: Work
+    around: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+
+    def seconds(self, times: int) -> float:
+        """Of one product, the mean of so many."""
+        with self.around():
+            self.work()
+            began = time.perf_counter()
+            for _ in range(times):
+                self.work()
+            return (time.perf_counter() - began) / times
 
 
-def repeated(work: Work, times: int) -> Work:
-    def block() -> None:
-        for _ in range(times):
-            work()
-
-    return block
+def repetitions(side: Side) -> int:
+    return max(1, round(SECONDS / max(1e-6, min(side.seconds(1) for _ in range(3)))))
 
 
-def compare(theirs: Work, ours: Work) -> measuring.Ratio:
+def compare(theirs: Side, ours: Side) -> measuring.Ratio:
     """The other side's time over potl's, from blocks in turn."""
-    times = max(1, round(SECONDS / max(1e-6, min(measuring.timed(ours) for _ in range(3)))))
-    first, second = repeated(theirs, times), repeated(ours, times)
-    first()
+    times = repetitions(ours)
     pairs = []
-    for number in range(ROUNDS):
+    for number in range(ROUNDS + 1):
         if number % 2:
-            after, before = rested(second), rested(first)
+            after, before = ours.seconds(times), theirs.seconds(times)
         else:
-            before, after = rested(first), rested(second)
-        pairs.append((before / times, after / times))
+            before, after = theirs.seconds(times), ours.seconds(times)
+        if number:
+            pairs.append((before, after))
     return measuring.of_pairs(pairs)
 
 
-def product(mode: str, a: torch.Tensor, b: torch.Tensor, threads: int) -> Work:
-    """potl's product of two matrices; torch's runs with the same number of threads from now on."""
-    torch.set_num_threads(threads)
-    left, right = a.numpy(), b.numpy()
-    out = torch.empty(a.shape[0], b.shape[1]).numpy()
-    pool = _core.ThreadPool(threads) if threads > 1 else None
-    if mode == "log64":
-        return lambda: _core.gemm_log64(left, right, out, pool=pool)
-    return lambda: _core.gemm(mode, left, right, out, pool)
+def product(mode: str, a: torch.Tensor, b: torch.Tensor) -> Side:
+    """potl's product of two matrices."""
+    out = torch.empty(a.shape[0], b.shape[1])
+    if mode != "log64":
+        return Side(lambda: torch.mm(a, b, out=out), lambda: potl.deterministic(mode))
+    trainer = potl.RoundingTrainer()
+
+    def step() -> None:
+        trainer.begin_step(1)
+        torch.mm(a, b, out=out)
+        trainer.end_step()
+
+    return Side(step, lambda: potl.deterministic(mode, log=trainer))
 
 
-def stock(a: torch.Tensor, b: torch.Tensor) -> Work:
+def stock(a: torch.Tensor, b: torch.Tensor) -> Side:
     out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype)
-    return lambda: torch.mm(a, b, out=out)
+    return Side(lambda: torch.mm(a, b, out=out))
 
 
 def square(size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -143,8 +159,8 @@ def label(threads: int) -> str:
 
 def ordered(size: int, threads: int) -> dict[str, Any]:
     a, b = square(size)
-    ours = product("ord32", a, b, threads)
-    ratios = {label(threads): compare(stock(a, b), ours)}
+    torch.set_num_threads(threads)
+    ratios = {label(threads): compare(stock(a, b), product("ord32", a, b))}
     name = f"gemm.ord32.{size}.{threads}t"
     return entry(name, ratios, 2 * size**3, "torch.mm fp32", floor(1.6, 0.9))
 
@@ -154,15 +170,16 @@ def against_best(size: int, blas: openblas_worker.Client) -> dict[str, Any]:
     a, b = square(size)
     ratios = {}
     for threads in THREADS:
-        ours = product("ord32", a, b, threads)
+        torch.set_num_threads(threads)
+        theirs, ours = stock(a, b), product("ord32", a, b)
+        repeated = repetitions(ours)
         times: dict[str, list[float]] = {"torch": [], "OpenBLAS": [], "potl": []}
-        theirs = stock(a, b)
-        theirs(), ours(), blas.seconds(size, threads)
         for _ in range(ROUNDS):
-            times["torch"].append(rested(theirs))
+            times["torch"].append(theirs.seconds(repeated))
+            times["potl"].append(ours.seconds(repeated))
             time.sleep(REST)
-            times["OpenBLAS"].append(blas.seconds(size, threads))
-            times["potl"].append(rested(ours))
+            times["OpenBLAS"].append(blas.seconds(size, threads, repeated))
+            time.sleep(REST)
         best = min(("torch", "OpenBLAS"), key=lambda side: sorted(times[side])[ROUNDS // 2])
         pairs = list(zip(times[best], times["potl"], strict=True))
         ratios[f"{label(threads)} to {best}"] = measuring.of_pairs(pairs)
@@ -175,7 +192,8 @@ def in_double(mode: str, size: int, bound: dict[str, float]) -> dict[str, Any]:
     a, b = square(size)
     ratios = {}
     for threads in THREADS:
-        ours = product(mode, a, b, threads)
+        torch.set_num_threads(threads)
+        ours = product(mode, a, b)
         ratios[label(threads)] = compare(stock(a.double(), b.double()), ours)
     return entry(f"gemm.{mode}.{size}", ratios, 2 * size**3, "torch.mm fp64", bound)
 
@@ -184,8 +202,8 @@ def in_integers(mode: str, size: int, at_least: float) -> dict[str, Any]:
     a, b = square(size)
     ratios = {}
     for threads in THREADS:
-        reference, ours = product("ord32", a, b, threads), product(mode, a, b, threads)
-        ratios[label(threads)] = compare(reference, ours)
+        torch.set_num_threads(threads)
+        ratios[label(threads)] = compare(product("ord32", a, b), product(mode, a, b))
     bound = {"at_least": at_least}
     return entry(f"gemm.{mode}.{size}", ratios, 2 * size**3, "gemm.ord32", bound)
 
@@ -205,11 +223,11 @@ def transposes(rows: int, columns: int, depth: int) -> Iterator[tuple[str, torch
 def shapes() -> dict[str, Any]:
     means, worst = {}, []
     for threads in THREADS:
+        torch.set_num_threads(threads)
         ratios = []
         for rows, columns, depth in SHAPES:
             for kind, a, b in transposes(rows, columns, depth):
-                ours = product("ord32", a, b, threads)
-                found = compare(stock(a, b), ours)
+                found = compare(stock(a, b), product("ord32", a, b))
                 ratios.append(found.value)
                 worst.append((found.value, f"{threads}t {kind} {rows}x{columns}x{depth}"))
                 print(

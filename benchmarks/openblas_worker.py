@@ -3,8 +3,8 @@
 """Products by the OpenBLAS that comes with numpy, in a process of its own: which kernels it runs is
 an environment variable that it reads when it is loaded.
 
-start() gives a client, or says why there is none. As a program: reads lines "SIZE THREADS", prints
-the seconds of one product of random matrices.
+start() gives a client, or says why there is none. As a program: reads lines "SIZE TIMES", prints
+the mean seconds of so many products of random matrices, after one that is not timed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Client:
     def __init__(self) -> None:
         self._workers: dict[int, subprocess.Popen[str]] = {}
 
-    def seconds(self, size: int, threads: int) -> float:
-        """The time of one product of square matrices."""
+    def seconds(self, size: int, threads: int, times: int) -> float:
+        """The time of one product of square matrices, the mean of so many."""
         if threads not in self._workers:
             self._workers[threads] = _spawn(threads)
-        return float(_ask(self._workers[threads], str(size)))
+        return float(_ask(self._workers[threads], f"{size} {times}"))
 
     def kernels(self) -> str:
         """Whose kernels run."""
@@ -108,15 +108,17 @@ def main() -> None:
         if line.strip() == "kernels":
             print(_running_kernels(), flush=True)
             continue
-        size = int(line)
+        size, times = map(int, line.split())
         if size not in operands:
             draw = np.random.default_rng(size)
             a = draw.standard_normal((size, size), dtype=np.float32)
             operands[size] = (a, a.T.copy(), np.empty_like(a))
         a, b, out = operands[size]
-        began = time.perf_counter()
         np.matmul(a, b, out=out)
-        print(time.perf_counter() - began, flush=True)
+        began = time.perf_counter()
+        for _ in range(times):
+            np.matmul(a, b, out=out)
+        print((time.perf_counter() - began) / times, flush=True)
 
 
 if __name__ == "__main__":
