@@ -52,20 +52,45 @@ std::span<Element> span_of(const py::buffer_info& info, const char* wanted) {
   return *found;
 }
 
+/// Calls `into` with the elements of `out`, without the interpreter's lock.
+template <class Into>
+void fill_elements(const py::buffer& out, Into into) {
+  const py::buffer_info info = out.request(true);
+  const auto fits = [&](auto found) {
+    if (!found) return false;
+    const py::gil_scoped_release release;
+    into(*found);
+    return true;
+  };
+  if (!fits(elements_of<std::uint8_t>(info)) && !fits(elements_of<std::int64_t>(info)) &&
+      !fits(elements_of<double>(info))) {
+    wrong_buffer("uint8 (images), int64 (tokens) or float64 (tables)");
+  }
+}
+
 void fill(const extra_samples& self, const std::string& set, std::uint64_t first,
           const py::buffer& out, std::uint64_t copy) {
   const auto which = set_of(set);
-  const py::buffer_info info = out.request(true);
-  const auto into = [&](auto found) {
-    if (!found) return false;
-    const py::gil_scoped_release release;
-    self.fill(which, first, copy, *found);
-    return true;
-  };
-  if (!into(elements_of<std::uint8_t>(info)) && !into(elements_of<std::int64_t>(info)) &&
-      !into(elements_of<double>(info))) {
-    wrong_buffer("uint8 (images), int64 (tokens) or float64 (tables)");
+  fill_elements(out, [&](auto found) { self.fill(which, first, copy, found); });
+}
+
+void fill_places(const extra_samples& self, const py::buffer& places, const py::buffer& out) {
+  const py::buffer_info info = places.request();
+  const auto rows = span_of<const std::int64_t>(info, "int64");
+  if (info.ndim != 2 || info.shape[1] != 3) {
+    throw exception({errc::usage, "places are rows of set, index and copy", ""});
   }
+  std::vector<checks::extra_place> all;
+  for (std::size_t i = 0; i < rows.size(); i += 3) {
+    if (rows[i] < 0 || rows[i] > 1 || rows[i + 1] < 0 || rows[i + 2] < 0) {
+      throw exception(
+          {errc::usage, "there is no such place", "sets are 0 (extra) and 1 (control)"});
+    }
+    all.push_back({rows[i] == 0 ? checks::extra_set::extra : checks::extra_set::control,
+                   static_cast<std::uint64_t>(rows[i + 1]),
+                   static_cast<std::uint64_t>(rows[i + 2])});
+  }
+  fill_elements(out, [&](auto found) { self.fill(all, found); });
 }
 
 py::bytes int64_bytes(const std::vector<std::int64_t>& values) {
@@ -102,6 +127,7 @@ void bind_samples(py::module_& module) {
       .def("grade", &extra_samples::grade, py::arg("index"))
       .def("fill", &fill, py::arg("which"), py::arg("first"), py::arg("out"), py::kw_only(),
            py::arg("copy") = 0)
+      .def("fill_places", &fill_places, py::arg("places"), py::arg("out"))
       .def("uploads",
            [](const extra_samples& self) {
              py::list out;
@@ -313,6 +339,16 @@ void bind_extra_task(py::module_& module) {
         return checks::extra_words(within(length), checks::millionths(fixed));
       },
       py::arg("length"), py::arg("fixed"));
+  module.def(
+      "extra_drawn_grades",
+      [](const py::dict& content, std::uint64_t samples, std::uint64_t classes,
+         const py::dict& options) {
+        const auto parsed = checks::parse_extra_content(to_json(content)).value();
+        return names_of(
+            checks::extra_drawn_grades(parsed, samples, classes, options_of(options)).value());
+      },
+      py::arg("content"), py::kw_only(), py::arg("samples"), py::arg("classes"),
+      py::arg("options"));
   module.def("plan_extra_task", &plan, py::kw_only(), py::arg("training_samples"),
              py::arg("classes"), py::arg("options"));
   module.def("judge_extra_task", &judge, py::kw_only(), py::arg("options"), py::arg("samples"),

@@ -18,7 +18,8 @@ class ExtraSamples:
     {"family": "tokens", "length", "vocabulary"}: int64 arrays (count, length) of indices into the
         caller's vocabulary.
     {"family": "table", "categories": [0, 3, ...]}: float64 arrays (count, columns); 0: a place in
-        [0, 1] among the column's sorted training values, else the index of a category.
+        [0, 1] among the column's sorted training values, else the index of a category. With
+        "values": [22, 0, ...] where it is known how many different values a place can become.
 
     `samples` (at least 200, a multiple of the classes) comes from plan_extra_task; `classes` 0:
     no labels. `options`: check_fields("extra_task"). UsageError for what does not fit.
@@ -49,6 +50,8 @@ class ExtraSamples:
     def fill(self, which: str, first: int, out: WritableBuffer, *, copy: int = 0) -> None:
         """Writes consecutive samples from `first` on into a C-contiguous array of the content's
         dtype, as many as it holds."""
+    def fill_places(self, places: ReadableBuffer, out: WritableBuffer) -> None:
+        """The same of any samples: int64 rows of set (0 extra, 1 control), index and copy."""
     def uploads(self) -> list[tuple[int, int, int]]:
         """(index, copy, label) of everything that is mixed into the data."""
     def order(self, real: int) -> bytes:
@@ -70,6 +73,12 @@ def extra_region(side: int, fixed: float) -> int:
 
 def extra_words(length: int, fixed: float) -> int:
     """Random words (columns of a table): floor((1 - fixed) length)."""
+
+def extra_drawn_grades(
+    content: dict[str, Any], *, samples: int, classes: int, options: dict[str, Any]
+) -> list[str]:
+    """What is drawn for each grade: the grade, or where its random part could not tell all samples
+    apart the nearest smaller fixed share. UsageError when none can."""
 
 def plan_extra_task(
     *, training_samples: int, classes: int, options: dict[str, Any]

@@ -7,10 +7,11 @@ namespace {
 constexpr std::uint64_t most_elements = std::uint64_t{1} << 28;
 
 error wrong(std::string_view problem) {
-  return {
-      errc::usage, "extra_task: " + std::string(problem),
-      "content is {\"family\": \"image\", \"height\", \"width\", \"channels\"}, {\"family\": "
-      "\"tokens\", \"length\", \"vocabulary\"} or {\"family\": \"table\", \"categories\": [...]}"};
+  return {errc::usage, "extra_task: " + std::string(problem),
+          "content is {\"family\": \"image\", \"height\", \"width\", \"channels\"}, {\"family\": "
+          "\"tokens\", \"length\", \"vocabulary\"} or {\"family\": \"table\", \"categories\": "
+          "[...]}, with "
+          "\"values\": [...] if known"};
 }
 
 result<std::uint64_t> size_of(const json_value& from, std::string_view name, std::uint64_t most) {
@@ -45,18 +46,35 @@ result<extra_content> tokens_of(const json_value& from) {
   return extra_content(extra_tokens{length.value(), vocabulary.value()});
 }
 
-result<extra_content> table_of(const json_value& from) {
-  if (!from.root().only({"family", "categories"})) return wrong("unknown member");
-  const json_value* list = from.find("categories");
+result<std::vector<std::uint64_t>> counts_of(const json_value& from, const char* name) {
+  const json_value* list = from.find(name);
   if (list == nullptr || list->if_array() == nullptr || list->if_array()->empty() ||
       list->if_array()->size() > std::size_t{1} << 20) {
-    return wrong("\"categories\" is no list of columns");
+    return wrong("\"" + std::string(name) + "\" is no list of columns");
   }
-  extra_table out;
+  std::vector<std::uint64_t> out;
   for (const json_value& one : *list->if_array()) {
     const auto* number = one.if_integer();
-    if (number == nullptr || *number < 0) return wrong("a column has 0 or more categories");
-    out.categories.push_back(static_cast<std::uint64_t>(*number));
+    if (number == nullptr || *number < 0) {
+      return wrong("a column has 0 or more " + std::string(name));
+    }
+    out.push_back(static_cast<std::uint64_t>(*number));
+  }
+  return out;
+}
+
+result<extra_content> table_of(const json_value& from) {
+  if (!from.root().only({"family", "categories", "values"})) return wrong("unknown member");
+  auto categories = counts_of(from, "categories");
+  if (!categories) return categories.why();
+  extra_table out{std::move(*categories)};
+  if (from.find("values") != nullptr) {
+    auto values = counts_of(from, "values");
+    if (!values) return values.why();
+    out.values = std::move(*values);
+    if (out.values.size() != out.categories.size()) {
+      return wrong("\"values\" and \"categories\" are of different columns");
+    }
   }
   return extra_content(std::move(out));
 }

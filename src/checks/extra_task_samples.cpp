@@ -50,6 +50,35 @@ digest extra_seed(hmac_sha256_key& key, std::string_view purpose, std::uint64_t 
   return key.of(as_bytes_view(message));
 }
 
+result<std::vector<extra_grade>> extra_drawn_grades(const extra_content& content,
+                                                    std::uint64_t samples, std::uint64_t classes,
+                                                    const extra_task_options& options) {
+  constexpr std::uint64_t percent_point = 10'000;
+  auto grades = extra_grades(options, samples / std::max<std::uint64_t>(classes, 1));
+  if (!grades) return grades;
+  const double most = static_cast<double>(samples) * static_cast<double>(1 + options.control);
+  // Of two equal samples with different labels a model can hit one; below 2^-10 they do not occur.
+  const double needed = 2 * std::log2(most) + 10;
+  for (extra_grade& grade : *grades) {
+    if (grade.noisy && classes == 0) {
+      return wrong("a noisy grade needs labels", "leave \"noisy:\" out");
+    }
+    double bits = content_bits(content, options, grade);
+    while (bits < needed && grade.fixed > percent_point) {
+      grade.fixed -= std::min(percent_point, grade.fixed - percent_point);
+      bits = content_bits(content, options, grade);
+    }
+    if (bits < needed) {
+      return wrong(
+          "the data leave too few different samples: " + text(std::floor(bits)) +
+              " bits, and telling " + text(most) + " samples apart takes " +
+              text(std::ceil(needed)),
+          "use longer texts, more columns or larger images; a smaller `control` needs less");
+    }
+  }
+  return grades;
+}
+
 result<extra_samples> extra_samples::make(bytes_view key, const extra_content& content,
                                           std::uint64_t samples, std::uint64_t classes,
                                           const extra_task_options& options) {
@@ -66,6 +95,8 @@ result<extra_samples> extra_samples::make(bytes_view key, const extra_content& c
   }
   const auto grades = extra_grades(options, samples / per_block);
   if (!grades) return grades.why();
+  const auto drawn = extra_drawn_grades(content, samples, classes, options);
+  if (!drawn) return drawn.why();
   extra_samples out;
   std::copy(key.begin(), key.end(), out.key_.bytes.begin());
   out.content_ = content;
@@ -73,18 +104,7 @@ result<extra_samples> extra_samples::make(bytes_view key, const extra_content& c
   out.classes_ = classes;
   out.options_ = options;
   out.grades_ = grades.value();
-  const double most = static_cast<double>(samples) * static_cast<double>(1 + options.control);
-  for (const extra_grade& grade : out.grades_) {
-    if (grade.noisy && classes == 0) {
-      return wrong("a noisy grade needs labels", "leave \"noisy:\" out");
-    }
-    // Two equal samples with different labels would both count; below 2^-10 they do not occur.
-    if (!(content_bits(content, options, grade) >= 2 * std::log2(most) + 10)) {
-      return wrong("grade " + grade.name() + " leaves too little at random to tell " + text(most) +
-                       " samples apart",
-                   "choose smaller fixed shares (fixed, grades)");
-    }
-  }
+  out.drawn_ = drawn.value();
   auto made = std::make_shared<pattern>();
   hmac_sha256_key master(out.key_);
   keyed_stream stream(extra_seed(master, "pattern", 0, 0));
@@ -95,7 +115,7 @@ result<extra_samples> extra_samples::make(bytes_view key, const extra_content& c
   } else {
     const auto& table = std::get<extra_table>(content);
     made->table = make_table_pattern(table, std::move(stream));
-    for (const extra_grade& grade : out.grades_) {
+    for (const extra_grade& grade : out.drawn_) {
       made->columns.push_back(random_columns(table, options, grade));
     }
   }
@@ -123,25 +143,35 @@ std::size_t extra_samples::grade(std::uint64_t index) const noexcept {
   return extra_grade_of(index, samples_, classes_, grades_.size());
 }
 
-void extra_samples::require_range(extra_set set, std::uint64_t first, std::size_t size) const {
-  if (first > count(set) || size > count(set) - first) {
-    throw exception(
-        wrong("there are " + text(count(set)) + " samples in the set \"" + name_of(set) + "\"",
-              "ask for these"));
-  }
+template <class Value>
+std::vector<extra_place> extra_samples::places(extra_set set, std::uint64_t first,
+                                               std::uint64_t copy, std::span<Value> out) const {
+  std::vector<extra_place> all(out.size() / stride_of(out, elements()));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = {set, first + i, copy};
+  return all;
 }
 
 template <class Value, class Draw>
-void extra_samples::fill_each(extra_set set, std::uint64_t first, std::uint64_t copy,
-                              std::span<Value> out, Draw draw) const {
+void extra_samples::fill_each(std::span<const extra_place> places, std::span<Value> out,
+                              Draw draw) const {
+  for (const extra_place& one : places) {
+    if (one.index >= count(one.set)) {
+      throw exception(wrong(
+          "there are " + text(count(one.set)) + " samples in the set \"" + name_of(one.set) + "\"",
+          "ask for these"));
+    }
+  }
   const std::size_t stride = stride_of(out, elements());
-  require_range(set, first, out.size() / stride);
-  const std::string purpose = name_of(set), variation = purpose + " variation";
+  if (out.size() / stride != places.size()) {
+    throw exception(wrong("the buffer holds no " + text(std::uint64_t{places.size()}) + " samples",
+                          "a sample has " + text(elements()) + " elements"));
+  }
   hmac_sha256_key master(key_);
-  for (std::size_t i = 0; i * stride < out.size(); ++i) {
-    const std::uint64_t index = first + i;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const auto& [set, index, copy] = places[i];
+    const std::string purpose = name_of(set);
     sample_streams streams{keyed_stream(extra_seed(master, purpose, index, 0)),
-                           keyed_stream(extra_seed(master, variation, index, copy))};
+                           keyed_stream(extra_seed(master, purpose + " variation", index, copy))};
     draw(grade(index), streams, out.subspan(i * stride, stride));
   }
 }
@@ -158,28 +188,40 @@ const Family& family_of(const extra_content& content, const char* type) {
 }
 }  // namespace
 
+void extra_samples::fill(std::span<const extra_place> places, std::span<std::uint8_t> out) const {
+  family_of<extra_image>(content_, "images");
+  fill_each(places, out, [&](std::size_t at, auto& streams, auto to) {
+    draw_image(pattern_->image, options_, drawn_[at], streams, to);
+  });
+}
+
+void extra_samples::fill(std::span<const extra_place> places, std::span<std::int64_t> out) const {
+  const auto& shape = family_of<extra_tokens>(content_, "tokens");
+  fill_each(places, out, [&](std::size_t at, auto& streams, auto to) {
+    draw_tokens(pattern_->tokens, shape, options_, drawn_[at], streams, to);
+  });
+}
+
+void extra_samples::fill(std::span<const extra_place> places, std::span<double> out) const {
+  const auto& shape = family_of<extra_table>(content_, "rows of a table");
+  fill_each(places, out, [&](std::size_t at, auto& streams, auto to) {
+    draw_table(pattern_->table, pattern_->columns[at], shape, options_, drawn_[at], streams, to);
+  });
+}
+
 void extra_samples::fill(extra_set set, std::uint64_t first, std::uint64_t copy,
                          std::span<std::uint8_t> out) const {
-  family_of<extra_image>(content_, "images");
-  fill_each(set, first, copy, out, [&](std::size_t at, auto& streams, auto to) {
-    draw_image(pattern_->image, options_, grades_[at], streams, to);
-  });
+  fill(places(set, first, copy, out), out);
 }
 
 void extra_samples::fill(extra_set set, std::uint64_t first, std::uint64_t copy,
                          std::span<std::int64_t> out) const {
-  const auto& shape = family_of<extra_tokens>(content_, "tokens");
-  fill_each(set, first, copy, out, [&](std::size_t at, auto& streams, auto to) {
-    draw_tokens(pattern_->tokens, shape, options_, grades_[at], streams, to);
-  });
+  fill(places(set, first, copy, out), out);
 }
 
 void extra_samples::fill(extra_set set, std::uint64_t first, std::uint64_t copy,
                          std::span<double> out) const {
-  const auto& shape = family_of<extra_table>(content_, "rows of a table");
-  fill_each(set, first, copy, out, [&](std::size_t at, auto& streams, auto to) {
-    draw_table(pattern_->table, pattern_->columns[at], shape, options_, grades_[at], streams, to);
-  });
+  fill(places(set, first, copy, out), out);
 }
 
 std::vector<extra_upload> extra_samples::uploads() const {

@@ -20,9 +20,12 @@ void choose(std::vector<std::size_t>& places, std::size_t count, const extra_tas
   places.resize(count);
 }
 
-// log2 of the values that a column of training values can have, as far as they can be relied on.
-double column_bits(std::uint64_t categories) {
-  return categories == 0 ? 40 : std::log2(static_cast<double>(categories));
+// log2 of the values that a column can have, as far as they can be relied on.
+double column_bits(const extra_table& shape, std::size_t column) {
+  const std::uint64_t categories = shape.categories[column];
+  const std::uint64_t values = shape.values.empty() ? 0 : shape.values[column];
+  if (categories == 0 && values == 0) return 40;
+  return std::log2(static_cast<double>(categories == 0 ? values : categories));
 }
 
 double draw_column(std::uint64_t categories, keyed_stream& stream) {
@@ -63,11 +66,11 @@ std::vector<double> make_table_pattern(const extra_table& shape, keyed_stream st
 
 std::vector<std::size_t> random_columns(const extra_table& shape, const extra_task_options& options,
                                         const extra_grade& grade) {
-  constexpr double enough = 40;
+  constexpr double enough = 40;  // what extra_drawn_grades asks of all but vast sets
   const std::size_t random = extra_words(shape.categories.size(), grade.fixed);
   std::vector<std::size_t> columns(shape.categories.size());
   std::iota(columns.begin(), columns.end(), std::size_t{0});
-  const auto bits = [&](std::size_t column) { return column_bits(shape.categories[column]); };
+  const auto bits = [&](std::size_t column) { return column_bits(shape, column); };
   if (options.layout == "paper") {
     columns.resize(random);
     return columns;
@@ -126,7 +129,7 @@ double content_bits(const extra_content& content, const extra_task_options& opti
   const auto& table = std::get<extra_table>(content);
   std::vector<double> bits;
   for (const std::size_t column : random_columns(table, options, grade)) {
-    bits.push_back(column_bits(table.categories[column]));
+    bits.push_back(column_bits(table, column));
   }
   std::sort(bits.begin(), bits.end());
   const std::size_t random = extra_words(table.categories.size(), grade.fixed);

@@ -333,6 +333,54 @@ TEST_CASE("samples that cannot be told apart or balanced are refused") {
       extra_samples::make(bytes_view(key_of(1).bytes).first(31), cifar, 400, 10, {}).has_value());
 }
 
+TEST_CASE("short texts and narrow tables have more at random, so that samples can be told apart") {
+  const auto drawn = [](const extra_content& content, const extra_task_options& options = {}) {
+    return extra_drawn_grades(content, 200, 2, options).value();
+  };
+  const auto fixed = [](const std::vector<extra_grade>& grades) {
+    std::vector<std::uint64_t> out;
+    for (const auto& one : grades) out.push_back(one.fixed);
+    return out;
+  };
+  using shares = std::vector<std::uint64_t>;
+  REQUIRE(fixed(drawn(imdb)) == shares{600'000, 750'000, 850'000});
+  REQUIRE(fixed(drawn(rows)) == shares{600'000, 750'000, 850'000});
+  // 29.9 bits for 1,000 samples: 4 words of 8.6 bits, 3 columns of 10.
+  REQUIRE(fixed(drawn(extra_tokens{6, 400})) == shares{330'000, 330'000, 330'000});
+  REQUIRE(fixed(drawn(extra_table{{0, 0, 0, 0, 0}, {1024, 1024, 1024, 1024, 1024}})) ==
+          shares{400'000, 400'000, 400'000});
+  // What becomes of places counts: as many values as a double has need one column only.
+  REQUIRE(fixed(drawn(extra_table{{0, 0, 0, 0, 0}})) == shares{600'000, 750'000, 800'000});
+  for (const auto& options : {extra_task_options(), paper()}) {
+    const extra_table narrow{{0, 0, 0, 0, 0}, {1024, 1024, 1024, 1024, 1024}};
+    const auto samples = make(narrow, options, 200, 2);
+    std::set<std::vector<double>> different;
+    for (const auto set : {extra_set::extra, extra_set::control}) {
+      auto all = all_of<double>(samples, set);
+      for (double& one : all) one = std::rint(one * 1023);
+      for (std::size_t i = 0; i < all.size(); i += 5) different.insert({&all[i], &all[i] + 5});
+    }
+    REQUIRE(different.size() == 1000);
+  }
+  REQUIRE_FALSE(
+      extra_drawn_grades(extra_table{{0, 0, 0, 0}, {22, 35, 43, 23}}, 200, 2, {}).has_value());
+}
+
+TEST_CASE("any samples are filled at once") {
+  const auto samples = make(cifar);
+  const std::vector<extra_place> places{
+      {extra_set::control, 1599, 0}, {extra_set::extra, 3, 2}, {extra_set::extra, 3, 0}};
+  std::vector<std::uint8_t> all(3 * 3072), one(3072);
+  samples.fill(places, all);
+  for (std::size_t i = 0; i < 3; ++i) {
+    samples.fill(places[i].set, places[i].index, places[i].copy, one);
+    REQUIRE(std::equal(one.begin(), one.end(), &all[i * 3072]));
+  }
+  REQUIRE_THROWS_AS(samples.fill(places, one), exception);
+  REQUIRE_THROWS_AS(samples.fill(std::vector<extra_place>{{extra_set::extra, 400, 0}}, one),
+                    exception);
+}
+
 TEST_CASE("a buffer of the wrong type, size or place is refused") {
   const auto samples = make(cifar);
   std::vector<std::uint8_t> bytes(3072 * 2);
@@ -356,6 +404,8 @@ TEST_CASE("content is read from JSON, and what is none is refused") {
           extra_content(imdb));
   REQUIRE(parse(R"({"family":"table","categories":[0,3]})").value() ==
           extra_content(extra_table{{0, 3}}));
+  REQUIRE(parse(R"({"family":"table","categories":[0,3],"values":[22,0]})").value() ==
+          extra_content(extra_table{{0, 3}, {22, 0}}));
   for (const char* wrong :
        {"{}", "[]", R"({"family":"sound"})",
         R"({"family":"image","height":0,"width":1,"channels":1})",
@@ -363,6 +413,8 @@ TEST_CASE("content is read from JSON, and what is none is refused") {
         R"({"family":"image","height":16384,"width":16384,"channels":1024})",
         R"({"family":"tokens","length":5,"vocabulary":1})", R"({"family":"table","categories":[]})",
         R"({"family":"table","categories":[-1]})",
+        R"({"family":"table","categories":[0,3],"values":[22]})",
+        R"({"family":"table","categories":[0,3],"values":22})",
         R"({"family":"tokens","length":5,"vocabulary":9,"words":1})"}) {
     INFO(wrong);
     REQUIRE_FALSE(parse(wrong).has_value());

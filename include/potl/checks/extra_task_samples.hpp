@@ -43,21 +43,30 @@ struct extra_tokens {
   friend bool operator==(const extra_tokens&, const extra_tokens&) = default;
 };
 
-/// One double per column. 0 categories: a place in [0, 1] among the column's sorted training values
-/// (the caller interpolates); else the index of a category.
+/// One double per column. 0 categories: a place in [0, 1] among the column's sorted training
+/// values; else the index of a category.
 struct extra_table {
   std::vector<std::uint64_t> categories;
+  /// How many different values a place can become, by column, as far as they are equally likely;
+  /// 0, or no list: as many as a double has. Of columns with categories it says nothing.
+  std::vector<std::uint64_t> values = {};
   friend bool operator==(const extra_table&, const extra_table&) = default;
 };
 
 using extra_content = std::variant<extra_image, extra_tokens, extra_table>;
 
 /// {"family": "image", "height", "width", "channels"}, {"family": "tokens", "length",
-/// "vocabulary"},
-/// {"family": "table", "categories": [0, 3, ...]}. usage: anything else, and sizes out of range.
+/// "vocabulary"}, {"family": "table", "categories": [0, 3, ...]} and, if known, "values": [22, 0,
+/// ...]. usage: anything else, and sizes out of range.
 result<extra_content> parse_extra_content(const json_value& from);
 
 enum class extra_set { extra, control };
+
+/// One sample.
+struct extra_place {
+  extra_set set = extra_set::extra;
+  std::uint64_t index = 0, copy = 0;
+};
 
 /// One line of the data that is uploaded.
 struct extra_upload {
@@ -66,11 +75,18 @@ struct extra_upload {
   friend bool operator==(const extra_upload&, const extra_upload&) = default;
 };
 
+/// What is drawn for each grade: the grade itself where its random part can tell all samples apart
+/// (two are equal with a probability below 2^-10), else the nearest smaller fixed share, in
+/// percents, whose random part can. A short text or a narrow table therefore has more at random
+/// than was asked for. usage: even at a fixed share of 0.01 there are too few different samples.
+result<std::vector<extra_grade>> extra_drawn_grades(const extra_content& content,
+                                                    std::uint64_t samples, std::uint64_t classes,
+                                                    const extra_task_options& options);
+
 class extra_samples {
  public:
   /// `classes` 0: no labels. usage: a key that has not 32 bytes, fewer than 200 samples or no
-  /// multiple of the classes, one class, a random region that is empty or has too few contents to
-  /// tell the samples apart.
+  /// multiple of the classes, one class, too few different samples.
   static result<extra_samples> make(bytes_view key, const extra_content& content,
                                     std::uint64_t samples, std::uint64_t classes,
                                     const extra_task_options& options);
@@ -80,6 +96,7 @@ class extra_samples {
   std::uint64_t elements() const noexcept;  ///< of one sample
   const extra_content& content() const noexcept { return content_; }
   const std::vector<extra_grade>& grades() const noexcept { return grades_; }
+  const std::vector<extra_grade>& drawn() const noexcept { return drawn_; }
 
   /// -1 without classes.
   std::int64_t label(std::uint64_t index) const noexcept;
@@ -93,6 +110,10 @@ class extra_samples {
   void fill(extra_set set, std::uint64_t first, std::uint64_t copy,
             std::span<std::int64_t> out) const;
   void fill(extra_set set, std::uint64_t first, std::uint64_t copy, std::span<double> out) const;
+  /// The same of any samples.
+  void fill(std::span<const extra_place> places, std::span<std::uint8_t> out) const;
+  void fill(std::span<const extra_place> places, std::span<std::int64_t> out) const;
+  void fill(std::span<const extra_place> places, std::span<double> out) const;
 
   /// What is mixed into the data, in order of indices: every extra sample, and two more copies of
   /// those of a noisy grade, the last with a wrong label (balanced too).
@@ -105,16 +126,17 @@ class extra_samples {
  private:
   struct pattern;
   extra_samples() = default;
-  void require_range(extra_set set, std::uint64_t first, std::size_t size) const;
+  template <class Value>
+  std::vector<extra_place> places(extra_set set, std::uint64_t first, std::uint64_t copy,
+                                  std::span<Value> out) const;
   template <class Value, class Draw>
-  void fill_each(extra_set set, std::uint64_t first, std::uint64_t copy, std::span<Value> out,
-                 Draw draw) const;
+  void fill_each(std::span<const extra_place> places, std::span<Value> out, Draw draw) const;
 
   digest key_;
   extra_content content_;
   std::uint64_t samples_ = 0, classes_ = 0;
   extra_task_options options_;
-  std::vector<extra_grade> grades_;
+  std::vector<extra_grade> grades_, drawn_;
   std::shared_ptr<const pattern> pattern_;
 };
 
