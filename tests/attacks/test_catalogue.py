@@ -12,7 +12,9 @@ from .conftest import SceneOf, rule_off
 
 CATALOGUE = catalogue()
 # The ids that the demo and this test owe (SOUNDNESS, attack catalogue).
-OWED = {f"A{n}" for n in (1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 25, 26, 29, 30, 32, 33)}
+OWED = {
+    f"A{n}" for n in (1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 20, 25, 26, 29, 30, 32, 33)
+}
 
 
 def name(item: Attack) -> str:
@@ -21,6 +23,14 @@ def name(item: Attack) -> str:
 
 def test_the_catalogue_has_every_attack_that_is_owed() -> None:
     assert {item.id for item in CATALOGUE} >= OWED
+
+
+@pytest.fixture(autouse=True)
+def with_its_arithmetic(request: pytest.FixtureRequest) -> None:
+    """A20 is about an arithmetic that not every build has."""
+    item = request.node.callspec.params.get("item") if hasattr(request.node, "callspec") else None
+    if item is not None and item.id == "A20":
+        pytest.importorskip("potl._torch", reason="potl was built without torch")
 
 
 @pytest.mark.parametrize("item", CATALOGUE, ids=name)

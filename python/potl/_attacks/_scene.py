@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from .. import _core
+from .. import _core, _rounded_steps
 from .._checks import PEV, Policy, Replay, Telemetry
 from .._job import Job
 from .._record import record
@@ -112,7 +112,15 @@ def attack(
 
 def catalogue() -> list[Attack]:
     """All attacks, in the order of their ids."""
-    from . import _artefact, _history, _injection, _interpolation, _recipe, _surgery  # noqa: F401
+    from . import (  # noqa: F401
+        _artefact,
+        _history,
+        _injection,
+        _interpolation,
+        _recipe,
+        _rounding,
+        _surgery,
+    )
 
     def order(item: Attack) -> tuple[int, str]:
         return int(item.id[1:]), item.name
@@ -265,18 +273,23 @@ class Scene:
         start: Callable[[Session], None] | None = None,
         sample_ids: Callable[[Session, int], list[int]] | None = None,
         claimed_loss: Callable[[int, float], float] | None = None,
+        rounding_log: Callable[[bytes], bytes] | None = None,
         last_step: int | None = None,
         key: _core.SigningKey | None = None,
+        client_job: Job | None = None,
     ) -> Path:
         """Records a training whose state is rewritten at checkpoints.
 
         Within a segment every step is real, so replays of its losses agree; at its end `rewrite`
         moves the state to where the forger wants it. `sample_ids` trains on other samples than the
-        job's; `claimed_loss` logs another loss.
+        job's; `claimed_loss` logs another loss; `rounding_log`, for a `client_job` in log64, binds
+        another log of a step than its own.
         """
         path = self.path(name)
-        job = self.job.core
-        session = Session.open(build or self.build, seed=self.job.seed, job=self.job)
+        ordered = client_job or self.job
+        job = ordered.core
+        session = Session.open(build or self.build, seed=ordered.seed, job=ordered)
+        trainer = None if rounding_log is None else _rounded_steps.Trainer()
         recorder = _core.Recorder.create(str(path), job, key or self.key, software="potl forger")
         with session:
             if start is not None:
@@ -288,12 +301,25 @@ class Scene:
                     used = sample_ids(session, step)
                     batch = session.batch(step, used)
                 began = time.perf_counter_ns()
-                result = session.run_step(step, batch)
+                result = session.run_step(step, batch, rounding=trainer)
                 took = time.perf_counter_ns() - began
                 if rewrite is not None and job.is_checkpoint(step):
                     rewrite(session, step)
                 loss = result.loss if claimed_loss is None else claimed_loss(step, result.loss)
-                self.append(recorder, session, step, used, result, loss=loss, duration_ns=took)
+                log = None
+                if trainer is not None and rounding_log is not None:
+                    log = rounding_log(trainer.log)
+                self.append(
+                    recorder,
+                    session,
+                    step,
+                    used,
+                    result,
+                    loss=loss,
+                    duration_ns=took,
+                    checkpoint=job.is_checkpoint(step),
+                    rounding_log=log,
+                )
             recorder.close()
         return path
 
@@ -307,9 +333,12 @@ class Scene:
         *,
         loss: float | None = None,
         duration_ns: int = 1_000_000,
+        checkpoint: bool | None = None,
+        rounding_log: bytes | None = None,
     ) -> None:
         """One step record of the session's state as it is now."""
-        checkpoint = self.job.core.is_checkpoint(step)
+        if checkpoint is None:
+            checkpoint = self.job.core.is_checkpoint(step)
         recorder.append_step(
             session.capture(),
             step=step,
@@ -321,6 +350,7 @@ class Scene:
             flags=0,
             duration_ns=duration_ns,
             checkpoint=checkpoint,
+            rounding_log=rounding_log,
         )
 
     def forged(self, name: str, **tools: Any) -> Forgery:
