@@ -192,8 +192,7 @@ class Replayer:
         state = self._load(step - 1)
         ids = self._session.sample_ids(step)
 
-        # A step of several micro-batches has backward passes between its losses.
-        auditor = self._auditor if self._evidence.job.accumulate == 1 else None
+        auditor = self._auditor
         self._branch = None
 
         def once() -> float:

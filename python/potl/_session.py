@@ -294,18 +294,27 @@ class Session:
             batch: A collated batch, or a list of sample ids.
             keep: Whether the state must stay as it is; False saves a restore where the caller
                 restores anyway before the next use.
-            rounding: Follows the step's rounding log (log64).
+            rounding: Follows the step's rounding log (log64). The log of several micro-batches has
+                backward passes between their losses, so that all but the last are run too.
         """
         with _random.scope(), torch.enable_grad(), self._unchanged(keep):
             batch = self._on_device(step, batch)
             self._running = step
             drawn = _random.draws()
             whole: torch.Tensor | None = None
+            behind = self.task._micro_batch_count(batch) - 1 if rounding is not None else 0
             with _arithmetic.block(self._arithmetic), _rounded_steps.around(rounding, step):
-                for part, share in self.task.micro_batches(batch):
-                    loss = self.task.compute_loss(part, "mean").detach()
+                for number, (part, share) in enumerate(self.task.micro_batches(batch)):
+                    loss = self.task.compute_loss(part, "mean")
                     scaled = loss if share == 1.0 else loss * share
-                    whole = scaled if whole is None else whole + scaled
+                    if number < behind:
+                        self.task._backward(scaled)
+                    loss = scaled.detach()
+                    del scaled
+                    whole = loss if whole is None else whole + loss
+            if behind > 0:
+                for optimizer in self.task.optimizers:
+                    optimizer.zero_grad(set_to_none=True)
             self._drew = bool(self._drew) or _random.draws() > drawn or _random.was_used()
             return _as_number(whole)
 

@@ -130,7 +130,7 @@ class Task:
         for part, share in self.micro_batches(batch):
             loss = self._reduced_loss(part)
             scaled = loss if share == 1.0 else loss * share
-            (scaled if self.scaler is None else self.scaler.scale(scaled)).backward()  # type: ignore[no-untyped-call]
+            self._backward(scaled)
             total = scaled.detach() if total is None else total + scaled.detach()
         assert total is not None
         self.update(total)
@@ -172,6 +172,14 @@ class Task:
         for index, (part, share) in enumerate(parts):
             self._before_micro_batch(index)
             yield part, share
+
+    def _micro_batch_count(self, batch: Any) -> int:
+        """How many parts `micro_batches` yields."""
+        return len(split_batch(batch, self.accumulate))
+
+    def _backward(self, loss: torch.Tensor) -> None:
+        """Adds the gradients of the loss of a part, scaled by the scaler if there is one."""
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()  # type: ignore[no-untyped-call]
 
     def update(self, loss: torch.Tensor) -> None:
         """Clips the gradients, steps optimizers, scaler and (per step) schedulers, and updates the

@@ -33,7 +33,7 @@ def dataset() -> TensorDataset:
     return TensorDataset(torch.cat([half, other], 1), torch.randint(4, (96,), generator=draw))
 
 
-def build(epochs: int = 4) -> potl.Task:
+def build(epochs: int = 4, accumulate: int = 1) -> potl.Task:
     first, last = nn.Linear(FEATURES, HIDDEN, bias=False), nn.Linear(HIDDEN, 4)
     with torch.no_grad():
         first.weight[:, FEATURES // 2 :] = first.weight[:, : FEATURES // 2]
@@ -48,7 +48,12 @@ def build(epochs: int = 4) -> potl.Task:
         loss=functional.cross_entropy,
         batch_size=BATCH,
         epochs=epochs,
+        accumulate=accumulate,
     )
+
+
+def in_parts() -> potl.Task:
+    return build(accumulate=3)
 
 
 class Delivery:
@@ -123,6 +128,32 @@ def test_an_honest_run_is_accepted_by_a_verifier_that_adds_in_another_order(tmp_
     report = delivery.verify()
     assert report.verdict == "accepted", [finding.reason for finding in report.findings]
     assert all(replay["equal"] for replay in report.document["replays"])
+
+
+def test_losses_of_micro_batches_follow_the_log_from_part_to_part() -> None:
+    """Backward passes lie between them: without those every later entry would be elsewhere."""
+    from potl._session import Session
+
+    job = potl.Job.create(in_parts, seed=3, checkpoint_every=3, arithmetic="log64")
+    trainer, auditor = _rounded_steps.Trainer(), _rounded_steps.Auditor(order=5)
+    entries = 0
+    with Session.open(in_parts, seed=job.seed, job=job) as session, session.active():
+        for step in range(1, job.steps + 1):
+            before, ids = session.capture(), session.sample_ids(step)
+            logged = session.run_step(step, ids, rounding=trainer).loss
+            after = session.capture()
+            auditor.expect(trainer.log, _core.rounding_log_digest(trainer.log))
+            entries += len(_core.decode_rounding_log(trainer.log)["entries"])
+            session.restore(before)
+            assert session.loss_at(step, ids, keep=False, rounding=auditor.beside) == logged
+            assert all(p.grad is None for p in session.task.model.parameters())
+            session.restore(before)
+            auditor.forget()
+            assert session.loss_at(step, ids, keep=False, rounding=auditor) == logged
+            # The last backward pass is all that a judge of the whole step misses.
+            assert [each["fault"] for each in auditor.summary["rejections"]] == ["wrong_size"]
+            session.restore(after)
+    assert entries > 100
 
 
 @pytest.mark.usefixtures("other_order")
