@@ -5,7 +5,7 @@ on potl: bytes of a step's log, corrections, thresholds, step times, divergence.
 
     python benchmarks/rounding_tables.py [--only NAME ...] [--write]
 
-`--write` puts what was measured into docs/benchmarks/rounding_log.md.
+`--write` puts what was measured into docs/benchmarks/rounding_log.md, section by section.
 """
 
 from __future__ import annotations
@@ -262,22 +262,29 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
 }
 
 
-def page(body: str) -> str:
-    where = (
-        f"{measuring.processor()}, {torch.get_num_threads()} thread(s), torch {torch.__version__}"
-    )
-    return f"""# Rounding logs in figures
+HEAD = """# Rounding logs in figures
 
-All of this page is what `python benchmarks/rounding_tables.py --write` measured on {where}; load
-averages {", ".join(f"{one:.1f}" for one in os.getloadavg())} (times suffer, the rest does not).
-Sizes and speeds of the coding: `make bench STEM=rounding_log`. The published scheme is that of
-Srivastava, Arora and Boneh, [2403.09603](https://arxiv.org/abs/2403.09603): 1.6 bit for every
-value, and logs up to 140 times smaller than a checkpoint per step.
+Written by `python benchmarks/rounding_tables.py --write`. Sizes and speeds of the coding: `make
+bench STEM=rounding_log`. The published scheme is that of Srivastava, Arora and Boneh,
+[2403.09603](https://arxiv.org/abs/2403.09603): 1.6 bit for every value, and logs up to 140 times
+smaller than a checkpoint per step.
 
 What is rounded, and so logged near a tie: results of matrix products and convolutions, their
 gradients included. Everything else is reproducible without a log in potl's `log64`.
+"""
 
-{body}"""
+
+def keep(part: str) -> None:
+    """Puts a section onto the page, in the place of the one with its title."""
+    where = (
+        f"Measured on {measuring.processor()}, {torch.get_num_threads()} thread(s), "
+        f"torch {torch.__version__}; load average {os.getloadavg()[0]:.1f}.\n"
+    )
+    old = PAGE.read_text().split("\n## ")[1:] if PAGE.exists() else []
+    sections = {one.partition("\n")[0]: f"## {one.rstrip()}\n" for one in old}
+    sections[part.partition("\n")[0].removeprefix("## ")] = f"{part}\n{where}"
+    ordered = [sections[title] for title, _ in TABLES.values() if title in sections]
+    PAGE.write_text("\n".join([HEAD, *ordered]))
 
 
 def main() -> None:
@@ -286,14 +293,12 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--quick", action="store_true", help="tiny nets, to see that it runs")
     arguments = parser.parse_args()
-    parts = []
     for name in arguments.only:
         title, make = TABLES[name]
         part = f"## {title}\n\n{make()}\n"
         print(part, flush=True)
-        parts.append(part)
-    if arguments.write and not QUICK:
-        PAGE.write_text(page("\n".join(parts)))
+        if arguments.write and not QUICK:
+            keep(part)
 
 
 if __name__ == "__main__":
