@@ -75,6 +75,24 @@ TEST_CASE("layers of real networks have the bits of the definition", "[convoluti
     check(g, inputs::hostile, generator, *pool);
 }
 
+TEST_CASE("depthwise convolutions have the bits of the definition", "[convolution]") {
+  std::mt19937 generator(31);
+  const auto pools = {make_thread_pool(1), make_thread_pool(3)};
+  for (int round = 0; round < (std::getenv("POTL_FULL") != nullptr ? 200 : 20); ++round)
+    for (const auto& pool : pools) {
+      convolution g = random_geometry(generator, 20'000);
+      g.in_channels = g.groups = 2 + static_cast<std::int64_t>(generator() % 39);
+      g.out_channels = g.groups * (1 + static_cast<std::int64_t>(generator() % 3));
+      if (generator() % 4 == 0) std::swap(g.in_channels, g.out_channels);
+      check(g, static_cast<inputs>(generator() % 3), generator, *pool);
+    }
+  // Lines of one to five vectors; windows that are cut; chunk sums that are added in two turns.
+  for (const auto& g : {square(1, 3, 3, 72, 3, 1, 3), square(2, 17, 17, 47, 3, 2, 17),
+                        square(1, 2, 2, 300, 7, 2, 2), square(1, 2, 2, 330, 3, 1, 2),
+                        square(2, 1024, 1024, 60, 3, 1, 1024)})
+    check(g, inputs::hostile, generator, *pools.begin()[1]);
+}
+
 TEST_CASE("other modes have the bits of their matrix product", "[convolution]") {
   std::mt19937 generator(77);
   const auto pool = make_thread_pool(2);

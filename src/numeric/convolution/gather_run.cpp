@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "depthwise.hpp"
 #include "geometry.hpp"
 #include "numeric/gemm/modes.hpp"
 #include "shape.hpp"
@@ -416,7 +417,10 @@ class gather_run {
 
 void run(const gather& what, const kernels& with, const executor& threads) {
   if (what.batch * what.groups * what.rows * volume(what.target_size) == 0) return;
-  gather_run<float>(what, with, threads, nullptr).run();
+  if (has_planes(what))
+    run_planes(what, with, threads);
+  else
+    gather_run<float>(what, with, threads, nullptr).run();
 }
 
 void run(const gather& what, const kernels& with, const executor& threads,

@@ -30,8 +30,7 @@ channel_block pixels::block(std::int64_t first, std::int64_t count, std::int64_t
   for (std::int64_t d = 0; d < g_.kernel[0]; ++d)
     for (std::int64_t h = 0; h < g_.kernel[1]; ++h)
       for (std::int64_t w = 0; w < g_.kernel[2]; w += run_taps_) {
-        const std::int64_t at =
-            (d * g_.dilation[0] * height_ + h * g_.dilation[1]) * width_ + w * g_.dilation[2];
+        const std::int64_t at = tap_offset(d, h, w);
         for (std::int64_t lane = 0; lane < run_taps_ * count; lane += lanes)
           all.vectors.push_back(at * count + lane);
       }

@@ -33,6 +33,10 @@ class pixels {
   /// Elements of one channel: what a block of channels costs.
   std::int64_t per_channel() const noexcept { return images_ * image_; }
 
+  /// Of a tap, in pixels.
+  std::int64_t tap_offset(std::int64_t d, std::int64_t h, std::int64_t w) const noexcept {
+    return (d * g_.dilation[0] * height_ + h * g_.dilation[1]) * width_ + w * g_.dilation[2];
+  }
   channel_block block(std::int64_t first, std::int64_t count, std::int64_t lanes) const;
   /// Taps whose lanes are neighbours, and how many such runs there are.
   std::int64_t run_taps() const noexcept { return run_taps_; }

@@ -47,6 +47,44 @@ struct pack_task {
   std::int64_t width;
 };
 
+/// Lines of a plane, each of `pitch` elements: `low` zeros, `count` elements of a line of the
+/// source, every step-th, and zeros. Writes up to 32 elements beyond the last line.
+struct plane_task {
+  const float* source;
+  std::int64_t source_line;
+  std::int64_t step;  ///< 1 or 2
+  std::int64_t lines, low, count, pitch;
+  float* target;
+};
+
+/// c[line * c_line + i] = the chain over k of weights[k] * b[offsets[k] + line * b_line + i], for i
+/// < length. Reads up to 15 elements beyond a line.
+struct filter_task {
+  std::int64_t depth;
+  const float* weights;
+  const std::int64_t* offsets;
+  const float* b;
+  std::int64_t b_line;
+  std::int64_t lines, length;
+  float* c;
+  std::int64_t c_line;
+};
+
+constexpr int most_taps = 12;
+
+/// c[tap * c_tap + lane] = the chain over k of a[k * lanes + lane] * b[offsets[k] + taps[tap] +
+/// lane], for one vector of lanes.
+struct taps_task {
+  std::int64_t depth;
+  const float* a;
+  const float* b;
+  const std::int64_t* offsets;
+  const std::int64_t* taps;
+  std::int64_t count;  ///< of taps, at most most_taps
+  float* c;
+  std::int64_t c_tap;
+};
+
 constexpr int most_vectors = 4;
 constexpr int most_rows = 14;
 
@@ -64,6 +102,9 @@ struct kernels {
   tiles_of<float> single;
   tiles_of<double> wide;
   void (*pack)(const pack_task&);
+  void (*fill_plane)(const plane_task&);
+  void (*filter)(const filter_task&);
+  void (*taps)(const taps_task&);
   /// target[column * target_row + row] = source[row * source_row + column]
   void (*transpose)(const float* source, std::int64_t source_row, std::int64_t rows,
                     std::int64_t columns, float* target, std::int64_t target_row);

@@ -39,7 +39,14 @@ struct ymm {
   }
   static void transpose(const float* source, std::int64_t source_row, std::int64_t rows,
                         std::int64_t columns, float* target, std::int64_t target_row);
-  static void every_second(const float* source, std::int64_t count, float* target);
+  // at[0], at[2] ... for so many lanes, zeros beyond.
+  static type load_second(const float* at, std::int64_t some) {
+    const std::int64_t all = 2 * some - 1;
+    const __m256 low = load_some(at, all < 8 ? all : 8);
+    const __m256 high = all > 8 ? load_some(at + 8, all - 8) : zero();
+    return _mm256_castpd_ps(
+        _mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(low, high, 0x88)), 0xd8));
+  }
   static void interleave(const float* even, const float* odd, std::int64_t count, float* target);
 };
 
@@ -115,15 +122,6 @@ void ymm::transpose(const float* source, std::int64_t source_row, std::int64_t r
         if (i < wide) store_some(to + i * target_row, high, r[i]);
     }
   }
-}
-
-void ymm::every_second(const float* source, std::int64_t count, float* target) {
-  std::int64_t i = 0;
-  for (; i + 8 < count; i += 8) {
-    const __m256 mixed = _mm256_shuffle_ps(load(source + 2 * i), load(source + 2 * i + 8), 0x88);
-    store(target + i, _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(mixed), 0xd8)));
-  }
-  for (; i < count; ++i) target[i] = source[2 * i];
 }
 
 void ymm::interleave(const float* even, const float* odd, std::int64_t count, float* target) {

@@ -42,7 +42,15 @@ struct zmm {
   }
   static void transpose(const float* source, std::int64_t source_row, std::int64_t rows,
                         std::int64_t columns, float* target, std::int64_t target_row);
-  static void every_second(const float* source, std::int64_t count, float* target);
+  // at[0], at[2] ... for so many lanes, zeros beyond.
+  static type load_second(const float* at, std::int64_t some) {
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const std::uint32_t lanes = (std::uint32_t{1} << (2 * some - 1)) - 1;
+    return _mm512_permutex2var_ps(
+        _mm512_maskz_loadu_ps(static_cast<__mmask16>(lanes), at), even,
+        _mm512_maskz_loadu_ps(static_cast<__mmask16>(lanes >> 16), at + 16));
+  }
   static void interleave(const float* even, const float* odd, std::int64_t count, float* target);
 };
 
@@ -133,15 +141,6 @@ void zmm::transpose(const float* source, std::int64_t source_row, std::int64_t r
       }
     }
   }
-}
-
-void zmm::every_second(const float* source, std::int64_t count, float* target) {
-  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  std::int64_t i = 0;
-  for (; i + 16 < count; i += 16)
-    store(target + i,
-          _mm512_permutex2var_ps(load(source + 2 * i), even, load(source + 2 * i + 16)));
-  for (; i < count; ++i) target[i] = source[2 * i];
 }
 
 void zmm::interleave(const float* even, const float* odd, std::int64_t count, float* target) {

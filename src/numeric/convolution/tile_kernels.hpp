@@ -3,14 +3,7 @@
 // an unnamed namespace, because the linker must not merge what was compiled for different ones.
 #pragma once
 
-#include "tile.hpp"
-
-// The sums stay in registers only when all loops over them are unrolled.
-#if defined(__clang__)
-#define POTL_UNROLL _Pragma("unroll")
-#else
-#define POTL_UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "plane_kernels.hpp"
 
 namespace potl::numeric::conv {
 namespace {
@@ -130,9 +123,12 @@ constexpr kernels kernels_of(const tiles_of<float>& single, const tiles_of<doubl
   all.single = single;
   all.wide = wide;
   all.pack = pack<Lanes>;
+  all.fill_plane = fill_plane<Lanes>;
+  all.filter = filter<Lanes>;
+  all.taps = taps<Lanes>;
   all.add = add<Lanes>;
   all.transpose = Lanes::transpose;
-  all.every_second = Lanes::every_second;
+  all.every_second = every_second<Lanes>;
   all.interleave = Lanes::interleave;
   all.add_squares = add_squares<Wide>;
   all.root_of_sums = root_of_sums<Wide>;

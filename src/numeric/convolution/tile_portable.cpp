@@ -17,6 +17,7 @@ struct scalar {
   static float load(const float* at) { return *at; }
   static float load_some(const float* at, std::int64_t) { return *at; }
   static float load_sums(const float* at, std::int64_t) { return *at; }
+  static float load_second(const float* at, std::int64_t) { return *at; }
   static float broadcast(float value) { return value; }
   static float fma(float a, float b, float c) { return std::fma(a, b, c); }
   static float add(float a, float b) { return a + b; }
@@ -29,9 +30,6 @@ struct scalar {
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t column = 0; column < columns; ++column)
         target[column * target_row + row] = source[row * source_row + column];
-  }
-  static void every_second(const float* source, std::int64_t count, float* target) {
-    for (std::int64_t i = 0; i < count; ++i) target[i] = source[2 * i];
   }
   static void interleave(const float* even, const float* odd, std::int64_t count, float* target) {
     for (std::int64_t i = 0; i < count; ++i) {

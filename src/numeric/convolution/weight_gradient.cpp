@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "depthwise.hpp"
 #include "geometry.hpp"
 #include "numeric/gemm/modes.hpp"
 #include "pixels.hpp"
@@ -276,7 +277,10 @@ bool is_trivial(const convolution& g, float* dw) {
 void weight_gradient(const convolution& g, const float* x, const float* dy, float* dw,
                      const kernels& with, const executor& threads) {
   if (is_trivial(g, dw)) return;
-  weight_gradient_run<float>(g, x, dy, dw, with, threads, nullptr).run();
+  if (is_depthwise(g))
+    depthwise_weight_gradient(g, x, dy, dw, with, threads);
+  else
+    weight_gradient_run<float>(g, x, dy, dw, with, threads, nullptr).run();
 }
 
 void weight_gradient(const convolution& g, const float* x, const float* dy, float* dw,

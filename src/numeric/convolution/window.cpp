@@ -2,7 +2,6 @@
 #include "window.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "geometry.hpp"
 #include "workers.hpp"
@@ -30,24 +29,24 @@ std::int64_t window::offset(std::int64_t channel, const tap& at) const noexcept 
          at.shift[2];
 }
 
-// pitch_ elements of a line of the source, from index `start` on in steps, zeros outside.
-void window::fill_line(const float* source, std::int64_t start, const kernels& with,
-                       float* line) const {
+// Lines of the source that follow one another, each from index `start` on in steps, with zeros
+// outside.
+void window::fill_lines(const float* source, std::int64_t lines, std::int64_t distance,
+                        std::int64_t start, const kernels& with, float* target) const {
   const axis& a = what_.axes[2];
   const std::int64_t low = std::clamp<std::int64_t>(divide_up(-start, a.step), 0, pitch_);
   const std::int64_t high =
       std::clamp<std::int64_t>(divide_up(a.source - start, a.step), low, pitch_);
-  std::fill(line, line + low, 0.0F);
-  const float* const from = source + start + low * a.step;
-  if (high > low) {
-    if (a.step == 1)
-      std::memcpy(line + low, from, static_cast<std::size_t>(high - low) * sizeof(float));
-    else if (a.step == 2)
-      with.every_second(from, high - low, line + low);
-    else
-      for (std::int64_t i = 0; i < high - low; ++i) line[low + i] = from[i * a.step];
+  const float* from = source + start + low * a.step;
+  if (a.step <= 2) {
+    with.fill_plane({from, distance, a.step, lines, low, high - low, pitch_, target});
+    return;
   }
-  std::fill(line + high, line + pitch_, 0.0F);
+  for (std::int64_t line = 0; line < lines; ++line, from += distance, target += pitch_) {
+    std::fill(target, target + low, 0.0F);
+    for (std::int64_t i = 0; i < high - low; ++i) target[low + i] = from[i * a.step];
+    std::fill(target + high, target + pitch_, 0.0F);
+  }
 }
 
 const float* window::fill(const block& here, std::int64_t group, const kernels& with,
@@ -65,16 +64,24 @@ const float* window::fill(const block& here, std::int64_t group, const kernels& 
     for (const std::int64_t start_d : axes[0].starts)
       for (const std::int64_t start_h : axes[1].starts)
         for (const std::int64_t start_w : axes[2].starts) {
-          for (std::int64_t d = 0; d < here.d1 - here.d0 + axes[0].reach; ++d)
-            for (std::int64_t h = 0; h < here.h1 - here.h0 + axes[1].reach; ++h) {
-              const std::int64_t at_d = (here.d0 + d) * axes[0].step + start_d;
-              const std::int64_t at_h = (here.h0 + h) * axes[1].step + start_h;
-              float* const line = slot + d * slice_ + h * pitch_;
-              if (at_d >= 0 && at_d < sizes[0] && at_h >= 0 && at_h < sizes[1])
-                fill_line(source + (at_d * sizes[1] + at_h) * sizes[2], start_w, with, line);
-              else
-                std::fill(line, line + pitch_, 0.0F);
+          const std::int64_t lines = here.h1 - here.h0 + axes[1].reach;
+          const std::int64_t first_h = here.h0 * axes[1].step + start_h, step_h = axes[1].step;
+          const std::int64_t low = std::clamp<std::int64_t>(divide_up(-first_h, step_h), 0, lines);
+          const std::int64_t high =
+              std::clamp<std::int64_t>(divide_up(sizes[1] - first_h, step_h), low, lines);
+          // In ascending order: what is written beyond a line is overwritten by the next.
+          for (std::int64_t d = 0; d < here.d1 - here.d0 + axes[0].reach; ++d) {
+            const std::int64_t at_d = (here.d0 + d) * axes[0].step + start_d;
+            float* const to = slot + d * slice_;
+            if (at_d < 0 || at_d >= sizes[0] || low == high) {
+              std::fill(to, to + lines * pitch_, 0.0F);
+              continue;
             }
+            std::fill(to, to + low * pitch_, 0.0F);
+            fill_lines(source + (at_d * sizes[1] + first_h + low * step_h) * sizes[2], high - low,
+                       step_h * sizes[2], start_w, with, to + low * pitch_);
+            std::fill(to + high * pitch_, to + lines * pitch_, 0.0F);
+          }
           slot += slot_;
         }
   }

@@ -42,7 +42,8 @@ class window {
                     float* workspace) const;
 
  private:
-  void fill_line(const float* source, std::int64_t start, const kernels& with, float* line) const;
+  void fill_lines(const float* source, std::int64_t lines, std::int64_t distance,
+                  std::int64_t start, const kernels& with, float* target) const;
 
   const gather& what_;
   std::int64_t images_;

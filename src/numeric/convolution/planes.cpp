@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planes of a depthwise gather: a window of one group is filled, and each phase slides its taps
+// over it.
+#include <algorithm>
+
+#include "depthwise.hpp"
+#include "geometry.hpp"
+#include "window.hpp"
+#include "workers.hpp"
+
+namespace potl::numeric::conv {
+namespace {
+
+constexpr std::int64_t most_terms = 128;         // one chunk, and weights stay in a cache
+constexpr std::int64_t most_window = 96 * 1024;  // floats that a block reads
+
+class planes_run {
+ public:
+  planes_run(const gather& what, const kernels& with, const executor& threads)
+      : what_(what),
+        with_(with),
+        threads_(threads),
+        workers_(static_cast<std::int64_t>(threads.concurrency())),
+        line_(what.axes[2].grid),
+        high_(lines_of_a_block()),
+        window_(what, 1, 1, high_),
+        beside_(std::min(what.write_step[2], what.target_size[2])) {
+    for (const phase& one : what.phases) {
+      std::vector<std::int64_t> offsets;
+      for (std::int64_t c = 0; c < what.channels; ++c)
+        for (const tap& t : one.taps) offsets.push_back(window_.offset(c, t));
+      offsets_.push_back(std::move(offsets));
+    }
+  }
+
+  void run() {
+    const std::int64_t window = divide_up(window_.size(), 16) * 16;
+    const std::int64_t stage = what_.write_step[2] == 1 ? 0 : beside_ * high_ * line_;
+    const std::int64_t each = divide_up(window + stage + most_terms, 16) * 16;
+    const std::int64_t across_h = divide_up(what_.axes[1].grid, high_), d = what_.axes[0].grid;
+    const std::int64_t blocks = what_.batch * what_.groups * d * across_h;
+    const buffer memory(std::min(workers_, blocks) * each);
+    for_each_block(threads_, workers_, blocks, [&](std::int64_t worker, std::int64_t index) {
+      const std::int64_t h = index % across_h * high_, plane = index / across_h / d;
+      const block here{plane / what_.groups,     1, index / across_h % d,
+                       index / across_h % d + 1, h, std::min(h + high_, what_.axes[1].grid)};
+      work(here, plane % what_.groups, memory.get() + worker * each, window);
+    });
+  }
+
+ private:
+  std::int64_t lines_of_a_block() const {
+    const axis &d = what_.axes[0], &h = what_.axes[1], &w = what_.axes[2];
+    const auto slots =
+        static_cast<std::int64_t>(d.starts.size() * h.starts.size() * w.starts.size());
+    const std::int64_t per_line =
+        std::max<std::int64_t>(1, what_.channels * slots * (1 + d.reach) * (w.grid + w.reach));
+    return std::clamp<std::int64_t>(most_window / per_line, std::min<std::int64_t>(h.grid, 4),
+                                    h.grid);
+  }
+
+  void work(const block& here, std::int64_t group, float* memory, std::int64_t window) const {
+    const float* const source = window_.fill(here, group, with_, memory);
+    float* const stage = memory + window;
+    float* const weights = stage + (what_.write_step[2] == 1 ? 0 : beside_ * high_ * line_);
+    const std::array<std::int64_t, 3>& size = what_.target_size;
+    filter_task task{};
+    task.weights = weights;
+    task.b_line = window_.line(0, 0, 1);
+    task.length = line_;
+    for (std::int64_t row = 0; row < what_.rows; ++row) {
+      float* const target =
+          what_.target + ((here.image * what_.groups + group) * what_.rows + row) * volume(size);
+      for (std::size_t p = 0; p < what_.phases.size(); ++p) {
+        const phase& of = what_.phases[p];
+        const std::int64_t at_d = of.first[0] + here.d0 * what_.write_step[0];
+        const std::int64_t at_h = of.first[1] + here.h0 * what_.write_step[1];
+        // The grid may reach beyond the target.
+        const std::int64_t room =
+            at_h < size[1] ? divide_up(size[1] - at_h, what_.write_step[1]) : 0;
+        task.lines = at_d < size[0] ? std::min(here.h1 - here.h0, room) : 0;
+        if (task.lines == 0) continue;
+        copy_weights(group, row, of, weights);
+        task.depth = static_cast<std::int64_t>(offsets_[p].size());
+        task.offsets = offsets_[p].data();
+        task.b = source;
+        float* const to = target + (at_d * size[1] + at_h) * size[2];
+        if (what_.write_step[2] == 1) {
+          task.c = to;
+          task.c_line = size[2] * what_.write_step[1];
+          with_.filter(task);
+          continue;
+        }
+        const auto beside = static_cast<std::size_t>(beside_);
+        task.c = stage + static_cast<std::int64_t>(p % beside) * high_ * line_;
+        task.c_line = line_;
+        with_.filter(task);
+        if (p % beside + 1 == beside) write(stage, task.lines, to);
+      }
+    }
+  }
+
+  void copy_weights(std::int64_t group, std::int64_t row, const phase& of, float* to) const {
+    const float* from = what_.weights + group * what_.weight_group + row * what_.weight_row;
+    for (std::int64_t c = 0; c < what_.channels; ++c, from += what_.weight_channel)
+      for (const tap& t : of.taps) *to++ = from[t.weight];
+  }
+
+  // The phases of a line take turns.
+  void write(const float* stage, std::int64_t lines, float* to) const {
+    const std::int64_t width = what_.target_size[2], step = what_.write_step[2];
+    for (std::int64_t line = 0; line < lines; ++line) {
+      const float* from = stage + line * line_;
+      if (step == 2 && beside_ == 2) {
+        with_.interleave(from, from + high_ * line_, width / 2, to);
+        if (width % 2 != 0) to[width - 1] = from[width / 2];
+      } else {
+        for (std::int64_t r = 0; r < beside_; ++r, from += high_ * line_)
+          for (std::int64_t i = 0; r + i * step < width; ++i) to[r + i * step] = from[i];
+      }
+      to += what_.write_step[1] * width;
+    }
+  }
+
+  const gather& what_;
+  const kernels& with_;
+  const executor& threads_;
+  std::int64_t workers_, line_, high_;
+  window window_;
+  std::int64_t beside_;  // phases of a line
+  std::vector<std::vector<std::int64_t>> offsets_;
+};
+
+}  // namespace
+
+bool has_planes(const gather& what) {
+  std::size_t taps = 0;
+  for (const phase& one : what.phases) taps = std::max(taps, one.taps.size());
+  return what.rows <= 2 && what.channels * static_cast<std::int64_t>(taps) <= most_terms;
+}
+
+void run_planes(const gather& what, const kernels& with, const executor& threads) {
+  planes_run(what, with, threads).run();
+}
+
+}  // namespace potl::numeric::conv
