@@ -247,16 +247,16 @@ class _Cloud:
             for dropped, anywhere in ((0, False), (0, True), (4, False), (5, True)):
                 shared += self._regions(images, tuple(sides), dropped, anywhere)
         elif isinstance(content, Texts):
-            words = {word: index for index, word in enumerate(content.vocabulary)}
+            words: dict[Any, int] = {}
             rows = [
                 one.split() if isinstance(one, str) else as_array(one).reshape(-1).tolist()
                 for one in self._raw
             ]
             length = max(len(row) for row in rows)
             texts = np.arange(len(rows) * length, dtype=np.int64).reshape(len(rows), length)
-            texts += len(words)  # unlike every word and each other
+            # Where a text has ended: unlike every word, which are below 0, and each other.
             for index, row in enumerate(rows):
-                texts[index, : len(row)] = [words.get(one, -1) for one in row]
+                texts[index, : len(row)] = [words.setdefault(one, -1 - len(words)) for one in row]
             shared += self._regions(texts, max(2, content.length // 8), 0, True)
         else:
             values = np.stack([as_array(one).reshape(-1) for one in self._raw])

@@ -20,8 +20,8 @@ from ._errors import UsageError
 _CATEGORIES = 16
 # Values that are kept of a column of numbers.
 _KNOTS = 1024
-# A word that occurs less often may be unknown to the model, so that it tells no samples apart.
-_COMMON, _ENOUGH_WORDS = 5, 200
+# Fewer words may be too few to tell short samples apart.
+_ENOUGH_WORDS = 200
 _MODES = {"L": 1, "RGB": 3, "RGBA": 4}
 CARRIERS = ("tensor", "array", "list", "tuple")
 
@@ -228,7 +228,7 @@ class Texts:
 
     Attributes:
         length: Words of an extra sample, its targets included where they are the next words.
-        vocabulary: The words or ids that occur in the training data, without padding.
+        vocabulary: The frequent words or ids of the training data, without padding.
         padded: Full length of a padded text; 0 where texts end where they end.
         padding: The id of padding.
         left: Whether padding comes first.
@@ -274,9 +274,7 @@ class Texts:
             if not 1 <= length <= lengths[-1]:
                 raise UsageError(f"no text has {length} words, the longest has {lengths[-1]}", "")
             words = length
-        counts = Counter(word for one in texts for word in one)
-        common = [word for word, count in counts.items() if count >= _COMMON]
-        vocabulary = sorted(common if len(common) >= _ENOUGH_WORDS else counts)
+        vocabulary = _frequent(Counter(word for one in texts for word in one))
         return Texts(words, vocabulary, carrier, dtype_of(inputs[0]), fixed, pad, left)
 
     def description(self) -> dict[str, Any]:
@@ -298,6 +296,20 @@ class Texts:
 
     def plain(self) -> dict[str, Any]:
         return {"kind": "text", **asdict(self)}
+
+
+def _frequent(counts: Counter[Any]) -> list[Any]:
+    """The most frequent words that together make half of all the texts, 200 of them at least.
+
+    A rare word is learned the first time it is seen, and with it every sample that holds it, long
+    before the real task: optimizers such as Adam move a seldom used embedding as far as others.
+    """
+    words = sorted(counts, key=lambda word: (-counts[word], word))
+    half, seen, most = sum(counts.values()) / 2, 0, 0
+    while most < len(words) and (seen < half or most < _ENOUGH_WORDS):
+        seen += counts[words[most]]
+        most += 1
+    return sorted(words[:most])
 
 
 def _padding(rows: list[list[Any]], given: int | None) -> tuple[int | None, bool]:

@@ -306,6 +306,20 @@ class Vision:
         return self.transform(Image.fromarray(self.data[index])), self.targets[index]
 
 
+def test_words_of_extra_texts_are_the_frequent_half_of_the_data(tmp_path: Path) -> None:
+    generator = np.random.Generator(np.random.Philox(key=5))
+    common = [f"common{number}" for number in range(300)]
+    texts = [
+        (" ".join([*generator.choice(common, 20), *(f"rare{place}x{i}" for i in range(15))]), 0)
+        for place in range(600)
+    ]
+    texts = [(text, place % 2) for place, (text, _) in enumerate(texts)]
+    made = ExtraTask(key_of(tmp_path / "extra.key"), like=texts).make()
+    words = {word for text, _ in made for word in text.split()}
+    assert len(words) > 200
+    assert not any(word.startswith("rare") for word in words)
+
+
 def to_tensor(image: Any) -> torch.Tensor:
     assert hasattr(image, "getbands")
     return torch.from_numpy(np.asarray(image, np.float32) / 255)[None]

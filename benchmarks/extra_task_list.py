@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The experiments of the extra task: data, net, recipe and number of pairs of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import extra_task_data as data
+import extra_task_nets as nets
+import torch
+from extra_task_training import Experiment
+from torch.nn import functional
+
+
+def flip_and_crop(images: torch.Tensor) -> torch.Tensor:
+    """Each image mirrored or not, and moved by up to 2 pixels with black around it."""
+    mirrored = torch.rand(len(images)) < 0.5
+    images = torch.where(mirrored[:, None, None, None], images.flip(3), images)
+    return shifted(images, 2)
+
+
+def shifted(images: torch.Tensor, reach: int) -> torch.Tensor:
+    """Each image moved by up to `reach` pixels."""
+    count, _, height, width = images.shape
+    padded = functional.pad(images, (reach,) * 4)
+    rows = torch.randint(2 * reach + 1, (count, 1)) + torch.arange(height)
+    columns = torch.randint(2 * reach + 1, (count, 1)) + torch.arange(width)
+    return padded[torch.arange(count)[:, None, None], :, rows[:, :, None], columns[:, None, :]] \
+        .permute(0, 3, 1, 2)  # fmt: skip
+
+
+def cnn_agnews() -> torch.nn.Module:
+    return nets.TextCnn(data.words_of(data.agnews()), 4, 32)
+
+
+def lstm_agnews() -> torch.nn.Module:
+    return nets.Attention(data.words_of(data.agnews()), 4, 32)
+
+
+def cnn_imdb() -> torch.nn.Module:
+    return nets.TextCnn(data.words_of(data.imdb()), 2, 32)
+
+
+def lstm_imdb() -> torch.nn.Module:
+    return nets.Attention(data.words_of(data.imdb()), 2, 32)
+
+
+def small_resnet() -> torch.nn.Module:
+    return nets.resnet((1, 1, 1), (24, 48, 96), 2)
+
+
+def small_vgg() -> torch.nn.Module:
+    return nets.vgg((24, 0, 48, 0, 96, 0, 96, 0), 96)
+
+
+SGD: dict[str, Any] = {"schedule": "cosine", "weight_decay": 1e-4, "augment": flip_and_crop}
+
+EXPERIMENTS = {
+    one.name: one
+    for one in [
+        Experiment(
+            "digits", "Digits, small convolutional net", data.digits, nets.small_net,
+            epochs=40, batch=32, learning_rate=1e-3, pairs=12,
+        ),
+        Experiment(
+            "agnews", "AG News, text CNN", data.agnews, cnn_agnews,
+            epochs=20, batch=64, learning_rate=1e-3, pairs=6,
+        ),
+        Experiment(
+            "agnews_lstm", "AG News, BiLSTM with attention", data.agnews, lstm_agnews,
+            epochs=20, batch=64, learning_rate=2e-3, pairs=6,
+        ),
+        Experiment(
+            "imdb", "IMDB, text CNN", data.imdb, cnn_imdb,
+            epochs=12, batch=128, learning_rate=1e-3, pairs=6,
+        ),
+        Experiment(
+            "imdb_lstm", "IMDB, BiLSTM with attention", data.imdb, lstm_imdb,
+            epochs=10, batch=128, learning_rate=2e-3, pairs=3,
+        ),
+        Experiment(
+            "cifar", "CIFAR-10, ResNet of 8 layers", data.cifar, small_resnet,
+            epochs=16, batch=64, learning_rate=0.1, pairs=3, **SGD,
+        ),
+        Experiment(
+            "cifar_vgg", "CIFAR-10, VGG of 6 layers", data.cifar, small_vgg,
+            epochs=16, batch=64, learning_rate=0.05, pairs=3, **SGD,
+        ),
+        Experiment(
+            "autoencoder", "Autoencoder of grey CIFAR-10 images", data.grey, nets.Autoencoder,
+            epochs=15, batch=64, learning_rate=1e-3, pairs=3, kind="autoencoder",
+        ),
+        Experiment(
+            "language", "Character model of Shakespeare", data.shakespeare, nets.CharacterModel,
+            epochs=12, batch=64, learning_rate=2e-3, pairs=3, kind="language",
+        ),
+    ]
+}  # fmt: skip

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept of the extra task's experiments: docs/benchmarks/extra_task.md in sections, the
+figures behind it in extra_task.json, and plots.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import measuring
+
+DOCS = measuring.ROOT / "docs" / "benchmarks"
+PAGE, FIGURES = DOCS / "extra_task.md", DOCS / "extra_task.json"
+MARK = re.compile(r"^<!-- section: (\w+) -->$", re.MULTILINE)
+
+HEAD = """# The extra task in experiments
+
+Each section is written by `python benchmarks/extra_task_experiments.py NAME --write`
+(docs/extra_task.md explains the words). CQ is the accuracy on the original task when something
+first accepts, over the best accuracy of that training; the last column counts models that were
+accepted below that share of it. A model is looked at after every epoch, which counts as no
+submission. Where there are no classes, quality is the best loss on the test set over the loss.
+Performance loss is accuracy without minus accuracy with extra samples, means of the last three
+epochs, in pairs of one seed, with its 95 % interval (Student's t).
+"""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page, its figures for build/bench, and its plots by file name."""
+
+    name: str
+    text: str
+    results: list[dict[str, Any]] = field(default_factory=list)
+    plots: dict[str, str] = field(default_factory=dict)
+
+
+def keep(section: Section, order: list[str]) -> None:
+    """Puts a section in its place on the page; other sections stay as they are."""
+    texts = sections()
+    texts[section.name] = section.text
+    places = {name: place for place, name in enumerate(order)}
+    parts = [HEAD]
+    for name in sorted(texts, key=lambda one: places.get(one, len(places))):
+        parts.append(f"<!-- section: {name} -->\n{texts[name].strip()}\n")
+    PAGE.write_text("\n".join(parts))
+    figures = kept()
+    figures[section.name] = section.results
+    rows = sorted(figures.items(), key=lambda one: places.get(one[0], len(places)))
+    FIGURES.write_text(json.dumps(dict(rows), indent=1) + "\n")
+    for name, picture in section.plots.items():
+        (DOCS / name).write_text(picture)
+
+
+def sections() -> dict[str, str]:
+    """The page's sections by name."""
+    if not PAGE.is_file():
+        return {}
+    parts = MARK.split(PAGE.read_text())
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def kept() -> dict[str, list[dict[str, Any]]]:
+    """Figures of all sections."""
+    return json.loads(FIGURES.read_text()) if FIGURES.is_file() else {}

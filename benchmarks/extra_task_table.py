@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of an experiment of the extra task: when what accepts, and what the samples cost."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+import measuring
+import scipy.stats  # type: ignore[import-untyped]
+from extra_task_pages import Section
+from extra_task_plot import Line, plot
+from extra_task_training import Epoch, Experiment, Training
+
+CONVERGED = 0.96  # of the best score: what CQ should reach at least
+THRESHOLDS = (60, 70, 80, 90)  # percent of test accuracy: the baseline
+CAPTION = "accuracy and extra accuracy along training"
+Good = Callable[[Epoch], bool]
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and its 95 % interval, by Student's t."""
+    mean = statistics.fmean(values)
+    t = float(scipy.stats.t.ppf(0.975, len(values) - 1))
+    reach = t * statistics.stdev(values) / len(values) ** 0.5
+    return mean, mean - reach, mean + reach
+
+
+def share_interval(successes: int, trials: int) -> tuple[float, float]:
+    """The exact 95 % interval of a proportion (Clopper and Pearson)."""
+    beta = scipy.stats.beta
+    low = float(beta.ppf(0.025, successes, trials - successes + 1)) if successes else 0.0
+    high = float(beta.ppf(0.975, successes + 1, trials - successes)) if successes < trials else 1.0
+    return low, high
+
+
+def final(run: list[Epoch]) -> float:
+    """Score at the end: the mean of three epochs, of which each alone is noisy."""
+    return statistics.fmean(one.score for one in run[-3:])
+
+
+def first(run: list[Epoch], good: Good) -> int | None:
+    """The first epoch, from 0, that is good."""
+    return next((number for number, one in enumerate(run) if good(one)), None)
+
+
+def quality(run: list[Epoch], at: int) -> float:
+    return run[at].score / max(one.score for one in run)
+
+
+def row(name: str, runs: list[list[Epoch]], good: Good) -> tuple[str, float]:
+    """A line of the table, and the mean CQ in percent (0 when nothing passes)."""
+    passes = [(run, at) for run in runs if (at := first(run, good)) is not None]
+    accepted = [(run, i) for run in runs for i, one in enumerate(run) if good(one)]
+    early = sum(quality(run, i) < CONVERGED for run, i in accepted)
+    if not passes:
+        return f"| {name} | 0 of {len(runs)} | | | | |", 0.0
+    mean = 100 * statistics.fmean(quality(run, at) for run, at in passes)
+    low = 100 * min(quality(run, at) for run, at in passes)
+    epoch = statistics.fmean(at + 1 for _, at in passes)
+    share = 100 * epoch / len(runs[0])
+    return (
+        f"| {name} | {len(passes)} of {len(runs)} | {epoch:.1f} ({share:.0f} %) | {mean:.1f} % | "
+        f"{low:.1f} % | {early} of {len(accepted)} |",
+        mean,
+    )
+
+
+def losses(what: Experiment, pairs: Sequence[tuple[Training, Training]]) -> list[float]:
+    """Of each pair (with, without): points of accuracy, or percent of the loss without."""
+    finals = [(final(extended.epochs), final(plain.epochs)) for extended, plain in pairs]
+    if what.kind == "classes":
+        return [100 * (without - with_) for with_, without in finals]
+    return [100 * (without / with_ - 1) for with_, without in finals]
+
+
+def section(what: Experiment, pairs: Sequence[tuple[Training, Training]]) -> Section:
+    """What pairs of trainings (with and without extra samples) say."""
+    runs = [extended.epochs for extended, _ in pairs]
+    mean, low, high = mean_interval(losses(what, pairs))
+    line, cq = row("extra task", runs, lambda one: one.passed)
+    lines = [line]
+    if what.kind == "classes":
+        for percent in THRESHOLDS:
+            good = lambda one, least=percent / 100: one.score >= least  # noqa: E731
+            lines.append(row(f"accuracy >= {percent} %", runs, good)[0])
+    at_end = statistics.fmean(final(run) for run in runs)
+    has_classes = what.kind == "classes"
+    shown = f"Accuracy at the end {100 * at_end:.2f} %" if has_classes else (
+        f"Test loss at the end {1 / at_end:.4f}"
+    )  # fmt: skip
+    unit = "points" if has_classes else "% of the loss"
+    met = "met" if low <= 0 or high < 0.25 else "missed"
+    text = [
+        f"## {what.title}",
+        described(what, pairs),
+        "",
+        "| accepts | trainings that pass | first epoch | CQ, mean | CQ, least | accepted epochs "
+        f"below {100 * CONVERGED:.0f} % |",
+        "|---|---|---|---|---|---|",
+        *lines,
+        "",
+        f"{shown}; performance loss {mean:+.2f} {unit} [{low:+.2f}, {high:+.2f}] (asked for: an "
+        f"interval that contains 0 or ends below 0.25; {met}). CQ asked for: 96 %, "
+        f"{'met' if cq >= 100 * CONVERGED else 'missed'}.",
+        "",
+        f"![{CAPTION}](extra_task_{what.name}.svg)",
+    ]
+    baseline = f"best of each of {len(pairs)} trainings"
+    results = [
+        measuring.result(f"extra_task.cq.{what.name}", cq, "%", baseline, at_least=96.0),
+        measuring.result(
+            f"extra_task.loss.{what.name}",
+            mean,
+            unit,
+            "without extra samples, same seeds",
+            low=low,
+            high=high,
+        ),
+    ]
+    return Section(what.name, "\n".join(text), results, {f"extra_task_{what.name}.svg": picture(
+        what, pairs[0][0])})  # fmt: skip
+
+
+def described(what: Experiment, pairs: Sequence[tuple[Training, Training]]) -> str:
+    """Sizes and recipe in words."""
+    plan = pairs[0][0].plan
+    share = 100 * plan["samples"] / plan["training_samples"]
+    seconds = statistics.fmean(one.seconds for pair in pairs for one in pair)
+    needed = f"{plan['needed']} hits needed" if plan["classes"] else "judged by errors"
+    recipe = "SGD with momentum, cosine" if what.schedule == "cosine" else "AdamW"
+    parts = [f"{recipe}, learning rate {what.learning_rate:g}, batches of {what.batch}"]
+    if what.augment is not None:
+        parts.append(what.augment.__name__.replace("_", " "))
+    return (
+        f"{plan['training_samples']} training samples, {plan['samples']} extra ones "
+        f"({share:.1f} %), {plan['controls']} controls, {needed}; {what.epochs} epochs, "
+        f"{len(pairs)} pairs; {', '.join(parts)}; {seconds:.0f} s of one core each."
+    )
+
+
+def picture(what: Experiment, one: Training) -> str:
+    """Accuracy and extra accuracy against the epoch, with the threshold, as in the paper's
+    figures; without classes the quality, and the errors as shares of the largest.
+    """
+    run, plan = one.epochs, one.plan
+    at = first(run, lambda epoch: epoch.passed)
+    if what.kind == "classes":
+        scale, best = 1.0, 1.0
+        names = ("original task", "extra task", "controls")
+        needed = plan["needed"] / plan["samples"]
+        limit = (f"needed: {100 * needed:.0f} %", needed)
+    else:
+        scale = max(max(epoch.hits, epoch.control_hits) for epoch in run)
+        best = max(epoch.score for epoch in run)
+        names = ("quality", "extra errors", "control errors")
+        limit = None
+    return plot(
+        f"{what.title}: {CAPTION}",
+        "epoch",
+        range(1, len(run) + 1),
+        [
+            Line(names[0], "original", [epoch.score / best for epoch in run]),
+            Line(names[1], "extra", [epoch.hits / scale for epoch in run]),
+            Line(names[2], "control", [epoch.control_hits / scale for epoch in run]),
+        ],
+        limit=limit,
+        mark=None if at is None else (at + 1, run[at].hits / scale),
+    )
