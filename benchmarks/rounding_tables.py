@@ -27,6 +27,7 @@ from potl import _core
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "rounding_log.md"
 OTHER_ORDER = 5
 QUICK = nets.QUICK
+Ends = dict[int, tuple[torch.Tensor, torch.Tensor]]  # weights and outputs after some steps
 
 
 def table(*rows: tuple[object, ...]) -> str:
@@ -215,20 +216,22 @@ def of_stock(ratio: measuring.Ratio) -> str:
 
 
 def divergence() -> str:
+    """log64 is compared with itself in another order and without a log; stock float32 with one
+    thread against two, which is its order of summation.
+    """
     steps = (1, 2) if QUICK else (1, 10, 30)
     batches = [nets.resnet20(16, seed) for seed in range(steps[-1])]
     data = [(one.x, one.y) for one in batches]
     probe = torch.rand(64, 3, 32, 32, generator=torch.Generator().manual_seed(7))
 
-    def run(order: int, permuted: bool) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+    def run(step: Callable[[nets.Net, int], object], permuted: bool = False) -> Ends:
         net, seen = nets.resnet20(16), {}
         chosen = list(range(steps[-1]))
         if permuted:
             chosen = torch.randperm(steps[-1], generator=torch.Generator().manual_seed(1)).tolist()
-        one = nets.session("trainer", order=order)
         for number, at in enumerate(chosen, 1):
             net.x, net.y = data[at]
-            nets.trained_step(net, one, number)
+            step(net, number)
             if number in steps:
                 weights = torch.cat([p.detach().flatten() for p in net.model.parameters()]).clone()
                 exact = copy.deepcopy(net.model).double().eval()
@@ -236,18 +239,44 @@ def divergence() -> str:
                     seen[number] = (weights, exact(probe.double()))
         return seen
 
-    first, summed, shuffled = run(0, False), run(OTHER_ORDER, False), run(0, True)
+    def logged(order: int) -> Callable[[nets.Net, int], object]:
+        one = nets.session("trainer", order=order)
+        return lambda net, number: nets.trained_step(net, one, number)
+
+    def stock(threads: int) -> Callable[[nets.Net, int], object]:
+        def step(net: nets.Net, number: int) -> None:
+            before = torch.get_num_threads()
+            torch.set_num_threads(threads)
+            try:
+                net.step()
+            finally:
+                torch.set_num_threads(before)
+
+        return step
+
+    rounded = run(logged(0))
+    plain = run(stock(1))
     rows: list[tuple[object, ...]] = [
-        ("steps", "weights: order of summation", "weights: order of data",
-         "outputs: order of summation", "outputs: order of data"),
-    ]  # fmt: skip
+        (
+            "steps",
+            "what",
+            "stock: order of summation",
+            "log64: order of summation",
+            "order of data",
+        ),
+    ]
+    pairs = (
+        (plain, run(stock(2))),
+        (rounded, run(logged(OTHER_ORDER))),
+        (rounded, run(logged(0), permuted=True)),
+    )
     for number in steps:
-        apart = [
-            float((other[number][what] - first[number][what]).double().norm())
-            for what in (0, 1)
-            for other in (summed, shuffled)
-        ]
-        rows.append((number, *(f"{one:.2e}" for one in apart)))
+        for at, what in enumerate(("weights", "outputs")):
+            apart = [
+                float((other[number][at] - first[number][at]).double().norm())
+                for first, other in pairs
+            ]
+            rows.append((number, what, *(f"{one:.2e}" for one in apart)))
     return table(*rows)
 
 
