@@ -301,6 +301,16 @@ def test_out_forms_give_the_bits_of_plain_ones(name: str) -> None:
     assert not memory[..., 0].any()
 
 
+def test_products_into_an_operand_do_not_read_what_they_wrote() -> None:
+    a, b = drawn(40, 40), drawn(3, 40, 40)
+    with potl.deterministic():
+        want, batch = a @ a.T, torch.bmm(b, b)
+        torch.mm(a, a.T, out=a)
+        torch.bmm(b, b, out=b)
+    assert same_bits(a, want)
+    assert same_bits(b, batch)
+
+
 # ---------------------------------------------------------------------- threads
 
 

@@ -23,10 +23,6 @@ using at::Tensor;
 using keys_t = c10::DispatchKeySet;
 
 /// `out=` forms of a function.
-template <Tensor (*function)(keys_t, const Tensor&, const Tensor&)>
-Tensor& product_out(keys_t keys, const Tensor& a, const Tensor& b, Tensor& out) {
-  return write_out(function(keys, a, b), out);
-}
 template <Tensor (*function)(keys_t, const Tensor&, const Tensor&, const Tensor&, const Scalar&,
                              const Scalar&)>
 Tensor& sum_out(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
@@ -116,14 +112,30 @@ Tensor dot(keys_t keys, const Tensor& a, const Tensor& b) {
   return product("dot", a.unsqueeze(0), b.unsqueeze(1)).reshape({});
 }
 
+Tensor& mm_out(keys_t keys, const Tensor& a, const Tensor& b, Tensor& out) {
+  if (!is_integral(a)) {
+    require_fit("mm", a, b, 2);
+    if (product_into("mm", a, b, out)) return out;
+  }
+  return write_out(mm(keys, a, b), out);
+}
+
+Tensor& bmm_out(keys_t keys, const Tensor& a, const Tensor& b, Tensor& out) {
+  if (!is_integral(a)) {
+    require_fit("bmm", a, b, 3);
+    if (product_into("bmm", a, b, out)) return out;
+  }
+  return write_out(bmm(keys, a, b), out);
+}
+
 }  // namespace
 
 void register_matmul(registrar& r) {
   const char* note = "dot products of the mode";
   r.kernel("mm", TORCH_FN(mm), note);
-  r.kernel("mm.out", TORCH_FN(product_out<mm>), note);
+  r.kernel("mm.out", TORCH_FN(mm_out), note);
   r.kernel("bmm", TORCH_FN(bmm), note);
-  r.kernel("bmm.out", TORCH_FN(product_out<bmm>), note);
+  r.kernel("bmm.out", TORCH_FN(bmm_out), note);
   r.kernel("mv", TORCH_FN(mv), note);
   r.kernel("dot", TORCH_FN(dot), note);
   r.kernel("vdot", TORCH_FN(dot), note);

@@ -3,6 +3,8 @@
 
 #include <potl/numeric/gemm.hpp>
 
+#include <ATen/MemoryOverlap.h>
+
 #include "operand.hpp"
 #include "rounding.hpp"
 
@@ -48,6 +50,23 @@ void multiply_double(const at::Tensor& a, const at::Tensor& b, const at::Tensor&
   for (std::int64_t i = 0; i < a.size(0); ++i) multiply_double(a[i], b[i], c[i]);
 }
 
+std::vector<std::int64_t> sizes_of(const at::Tensor& a, const at::Tensor& b) {
+  std::vector<std::int64_t> sizes = a.sizes().vec();
+  sizes.back() = b.size(-1);
+  return sizes;
+}
+
+bool can_write_to(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out) {
+  const c10::ScalarType type = a.scalar_type();
+  if (type != c10::ScalarType::Float && type != c10::ScalarType::Double) return false;
+  if (out.layout() != c10::kStrided || !out.device().is_cpu() || out.scalar_type() != type ||
+      out.is_neg() || !out.is_contiguous() || out.sizes() != c10::IntArrayRef(sizes_of(a, b))) {
+    return false;
+  }
+  return at::get_overlap_status(out, a) == at::MemOverlapStatus::No &&
+         at::get_overlap_status(out, b) == at::MemOverlapStatus::No;
+}
+
 }  // namespace
 
 numeric::arithmetic product_mode(c10::ScalarType type) {
@@ -60,9 +79,7 @@ at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor&
   require_plain(name, b);
   const c10::ScalarType type = a.scalar_type();
   const c10::ScalarType wide = compute_type(name, type);
-  std::vector<std::int64_t> sizes = a.sizes().vec();
-  sizes.back() = b.size(-1);
-  const at::Tensor c = make(sizes, wide);
+  const at::Tensor c = make(sizes_of(a, b), wide);
   if (wide == c10::ScalarType::Double) {
     multiply_double(a, b, c);
     return c;
@@ -70,6 +87,19 @@ at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor&
   const bool narrow = type != wide;
   multiply(name, product_mode(type), narrow ? a.to(wide) : a, narrow ? b.to(wide) : b, c);
   return c;
+}
+
+bool product_into(const char* name, const at::Tensor& a, const at::Tensor& b,
+                  const at::Tensor& out) {
+  require_plain(name, a);
+  require_plain(name, b);
+  if (!can_write_to(a, b, out)) return false;
+  if (a.scalar_type() == c10::ScalarType::Double) {
+    multiply_double(a, b, out);
+  } else {
+    multiply(name, product_mode(a.scalar_type()), a, b, out);
+  }
+  return true;
 }
 
 at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b) {

@@ -19,7 +19,12 @@ numeric::arithmetic product_mode(c10::ScalarType type);
 /// A B of real tensors of one floating type: [m, k] times [k, n], or [b, m, k] times [b, k, n].
 at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b);
 
-/// The same before it is rounded to the operands' type: float32 for bfloat16 and float16.
+/// Writes A B straight to `out`, and says whether it could: a row-major tensor of the result's
+/// sizes and of A's type, float32 or float64, that shares no memory with the operands.
+bool product_into(const char* name, const at::Tensor& a, const at::Tensor& b,
+                  const at::Tensor& out);
+
+/// A B before it is rounded to the operands' type: float32 for bfloat16 and float16.
 at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace potl::libtorch::dispatch
