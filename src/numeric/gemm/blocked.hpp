@@ -60,7 +60,11 @@ class blocked {
         columns_(p.b.columns),
         depth_(p.a.columns),
         chunks_(divided_up(depth_, p.chunk)),
-        panels_(divided_up(rows_, p.body.rows)) {}
+        panels_(divided_up(rows_, p.body.rows)) {
+    // Rows are dealt evenly to panels, panels to threads: all have the same to do.
+    const std::int64_t threads = concurrency();
+    if (panels_ >= 4 * threads) panels_ = std::min(rows_, divided_up(panels_, threads) * threads);
+  }
 
   /// Precondition: no extent is 0.
   void run() const {
@@ -86,7 +90,7 @@ class blocked {
   static constexpr std::int64_t packed_together = 8;
   static constexpr std::int64_t packed_a_bytes = std::int64_t{8} << 20;
   // In the second cache: B, and as much again that comes next; A and sums.
-  static constexpr std::int64_t inner_bytes = std::int64_t{1} << 18;
+  static constexpr std::int64_t inner_bytes = std::int64_t{1} << (Output::finishes ? 18 : 17);
   static constexpr std::int64_t task_bytes = std::int64_t{1} << 19;
   static constexpr std::int64_t serial_work = 200000;  // products that pay for no thread
   static constexpr bool same_type = std::is_same_v<From, Packed>;
@@ -150,20 +154,15 @@ class blocked {
     }
     // Tasks of whole row panels; columns are cut too where there are few rows.
     const std::int64_t wanted = threads == 1 ? 1 : 3 * threads;
-    const std::int64_t row_parts =
-        std::min(panels_, std::max(wanted, divided_up(panels_, task_panels())));
-    const std::int64_t row_step = divided_up(panels_, row_parts);
-    const std::int64_t row_tasks = divided_up(panels_, row_step);
-    const std::int64_t column_parts = std::clamp(wanted / row_tasks, std::int64_t{1}, panel_count);
-    const std::int64_t column_step = divided_up(panel_count, column_parts);
-    const std::int64_t column_tasks = divided_up(panel_count, column_step);
+    std::int64_t row_tasks = std::max(wanted, divided_up(panels_, task_panels()));
+    row_tasks = std::min(panels_, divided_up(row_tasks, threads) * threads);
+    const std::int64_t column_tasks = std::clamp(wanted / row_tasks, std::int64_t{1}, panel_count);
     const column_block block{from, width, packed, panel_count};
     share(threads, row_tasks * column_tasks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t task = begin; task < end; ++task) {
-        const std::int64_t i = task / column_tasks * row_step;
-        const std::int64_t j = task % column_tasks * column_step;
-        run_task(
-            {block, i, std::min(panels_, i + row_step), j, std::min(panel_count, j + column_step)});
+        const std::int64_t i = task / column_tasks, j = task % column_tasks;
+        run_task({block, panels_ * i / row_tasks, panels_ * (i + 1) / row_tasks,
+                  panel_count * j / column_tasks, panel_count * (j + 1) / column_tasks});
       }
     });
   }
@@ -279,7 +278,7 @@ class blocked {
     static thread_local scratch c_memory;
     const std::int64_t rows = (t.row_end - t.row_begin) * p_.body.rows;
     if (must_pack_a(t.block.width)) {
-      t.all_chunks = rows * padded(depth_) * row_bytes() <= packed_a_bytes;
+      t.all_chunks = Output::finishes && rows * padded(depth_) * row_bytes() <= packed_a_bytes;
       const std::int64_t length = t.all_chunks ? padded(depth_) : longest();
       t.packed_a =
           a_memory.get<Packed>(static_cast<std::size_t>(rows * length * p_.body.row_words));
@@ -292,30 +291,31 @@ class blocked {
       for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) pack_task(t, chunk);
     }
     const bool repack = t.packed_a != nullptr && !t.all_chunks;
-    if (repack && !Output::finishes) {
-      for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
-        pack_task(t, chunk);
-        for (std::int64_t j = t.column_begin; j < t.column_end; j += inner) {
-          run_inner(t, chunk, j, std::min(t.column_end, j + inner));
-        }
+    const std::int64_t blocks = divided_up(t.column_end - t.column_begin, inner);
+    // Sums that are finished stay in a cache near by until they are complete; else a chunk of A
+    // does.
+    const std::int64_t count = blocks * chunks_;
+    for (std::int64_t at = 0; at < count; ++at) {
+      const auto [chunk, j] = inner_block(t, inner, blocks, at);
+      if (repack && (Output::finishes || j == t.column_begin)) pack_task(t, chunk);
+      t.next = {};
+      if (at + 1 < count) {
+        const auto [next_chunk, next_j] = inner_block(t, inner, blocks, at + 1);
+        t.next = packed_part(t.block, next_chunk, next_j, std::min(t.column_end, next_j + inner));
       }
-      return;
+      run_inner(t, chunk, j, std::min(t.column_end, j + inner));
     }
-    // This way C stays in a cache near by until it is complete.
-    for (std::int64_t j = t.column_begin; j < t.column_end; j += inner) {
-      for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
-        if (repack) pack_task(t, chunk);
-        const std::int64_t end = std::min(t.column_end, j + inner);
-        if (chunk + 1 < chunks_) {
-          t.next = packed_part(t.block, chunk + 1, j, end);
-        } else if (end < t.column_end) {
-          t.next = packed_part(t.block, 0, end, std::min(t.column_end, end + inner));
-        } else {
-          t.next = {};
-        }
-        run_inner(t, chunk, j, end);
-      }
+  }
+
+  struct inner_place {
+    std::int64_t chunk = 0, column = 0;
+  };
+  inner_place inner_block(const piece& t, std::int64_t inner, std::int64_t blocks,
+                          std::int64_t at) const noexcept {
+    if (Output::finishes || t.packed_a == nullptr) {
+      return {at % chunks_, t.column_begin + at / chunks_ * inner};
     }
+    return {at / blocks, t.column_begin + at % blocks * inner};
   }
 
   stretch packed_part(const column_block& block, std::int64_t chunk, std::int64_t begin,
@@ -351,15 +351,12 @@ class blocked {
     t.first = chunk == 0;
     t.last = chunk == chunks_ - 1;
     const std::int64_t tiles = end - begin;
-    // Tiles whose sums are finished need more memory for the same time.
-    if (Output::finishes) {
-      t.next_b = work.next.shared(tiles * (work.row_end - work.row_begin), t.depth);
-    }
+    t.next_b = work.next.shared(tiles * (work.row_end - work.row_begin), t.depth);
     for (std::int64_t i = work.row_begin; i < work.row_end; ++i) {
       const std::int64_t row = first_row(i);
       t.rows = static_cast<int>(first_row(i + 1) - row);
       set_a(t, row, k, work.packed_a == nullptr ? nullptr : packed_rows(work, chunk, i));
-      if (Output::finishes && work.packed_a != nullptr) {
+      if (work.packed_a != nullptr) {
         // The panel of A that comes next lies behind this one, of the next chunk too.
         const std::int64_t words = padded(t.depth) * p_.body.rows * p_.body.row_words;
         t.next_a = stretch{t.a + words, words}.shared(tiles, t.depth);
@@ -372,8 +369,6 @@ class blocked {
           t.c_row = (end - begin) * tile_columns;
           t.c = work.sums + (row - top) * t.c_row + (column - left);
           p_.body.multiply(t);
-          advance(t.next_a, t.depth);
-          advance(t.next_b, t.depth);
           if (t.last) {
             output_.finish({row, work.block.from + column, t.rows, t.columns}, t.c, t.c_row);
           }
@@ -383,6 +378,8 @@ class blocked {
           t.streamed = output_.streamed && chunks_ == 1;
           p_.body.multiply(t);
         }
+        advance(t.next_a, t.depth);
+        advance(t.next_b, t.depth);
       }
     }
   }

@@ -11,6 +11,7 @@ struct vector {
   using value = float;
   using type = __m256;
   using mask = __m256i;
+  static constexpr bool multiplies_memory = false;
   static constexpr bool fetches_next = false;
   static constexpr int width = 8;
   static type zero() { return _mm256_setzero_ps(); }
@@ -18,6 +19,9 @@ struct vector {
   static type load(const float* from, mask lanes) { return _mm256_maskload_ps(from, lanes); }
   static type broadcast(const float* from) { return _mm256_broadcast_ss(from); }
   static type multiply_add(type a, type b, type c) { return _mm256_fmadd_ps(a, b, c); }
+  static type multiply_add_at(const float* a, type b, type c) {
+    return multiply_add(broadcast(a), b, c);
+  }
   static type add(type a, type b) { return _mm256_add_ps(a, b); }
   static void store(float* to, type x) { _mm256_storeu_ps(to, x); }
   static void store(float* to, type x, mask lanes) { _mm256_maskstore_ps(to, lanes, x); }

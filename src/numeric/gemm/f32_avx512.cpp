@@ -11,13 +11,19 @@ struct vector {
   using value = float;
   using type = __m512;
   using mask = __mmask16;
-  static constexpr bool fetches_next = false;
+  static constexpr bool multiplies_memory = true;
+  static constexpr bool fetches_next = true;
   static constexpr int width = 16;
   static type zero() { return _mm512_setzero_ps(); }
   static type load(const float* from) { return _mm512_loadu_ps(from); }
   static type load(const float* from, mask lanes) { return _mm512_maskz_loadu_ps(lanes, from); }
   static type broadcast(const float* from) { return _mm512_set1_ps(*from); }
   static type multiply_add(type a, type b, type c) { return _mm512_fmadd_ps(a, b, c); }
+  // The operand in memory takes no instruction of its own.
+  static type multiply_add_at(const float* a, type b, type c) {
+    __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(b), "m"(*a));
+    return c;
+  }
   static type add(type a, type b) { return _mm512_add_ps(a, b); }
   static void store(float* to, type x) { _mm512_storeu_ps(to, x); }
   static void store(float* to, type x, mask lanes) { _mm512_mask_storeu_ps(to, lanes, x); }

@@ -17,6 +17,7 @@ struct vector {
   using value = double;
   using type = __m256d;
   using mask = __m256i;
+  static constexpr bool multiplies_memory = false;
   static constexpr bool fetches_next = true;
   static constexpr int width = 4;
   static type zero() { return _mm256_setzero_pd(); }
@@ -24,6 +25,9 @@ struct vector {
   static type load(const double* from, mask lanes) { return _mm256_maskload_pd(from, lanes); }
   static type broadcast(const double* from) { return _mm256_broadcast_sd(from); }
   static type multiply_add(type a, type b, type c) { return _mm256_fmadd_pd(a, b, c); }
+  static type multiply_add_at(const double* a, type b, type c) {
+    return multiply_add(broadcast(a), b, c);
+  }
   static type add(type a, type b) { return _mm256_add_pd(a, b); }
   static void store(double* to, type x) { _mm256_storeu_pd(to, x); }
   static void store(double* to, type x, mask lanes) { _mm256_maskstore_pd(to, lanes, x); }

@@ -14,6 +14,7 @@ struct vector {
   using value = double;
   using type = __m512d;
   using mask = __mmask8;
+  static constexpr bool multiplies_memory = true;
   static constexpr bool fetches_next = true;
   static constexpr int width = 8;
   static type zero() { return _mm512_setzero_pd(); }
@@ -21,6 +22,11 @@ struct vector {
   static type load(const double* from, mask lanes) { return _mm512_maskz_loadu_pd(lanes, from); }
   static type broadcast(const double* from) { return _mm512_set1_pd(*from); }
   static type multiply_add(type a, type b, type c) { return _mm512_fmadd_pd(a, b, c); }
+  // The operand in memory takes no instruction of its own.
+  static type multiply_add_at(const double* a, type b, type c) {
+    __asm__("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(c) : "v"(b), "m"(*a));
+    return c;
+  }
   static type add(type a, type b) { return _mm512_add_pd(a, b); }
   static void store(double* to, type x) { _mm512_storeu_pd(to, x); }
   static void store(double* to, type x, mask lanes) { _mm512_mask_storeu_pd(to, lanes, x); }

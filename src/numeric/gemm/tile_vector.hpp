@@ -124,6 +124,61 @@ __attribute__((noinline)) void multiply_columns(const tile<typename Vector::valu
   store_sums<Vector, Rows, Vectors>(t, sum, mask);
 }
 
+// Whole vectors of B and columns of A, both from panels: element (i, k) at a[k * AStep + i].
+// Nothing but products and loads: where a neighbour shares the core, instructions are what is
+// scarce.
+template <class Vector, int Rows, int Vectors, int AStep, int BStep>
+__attribute__((noinline)) void multiply_panels(const tile<typename Vector::value>& t) {
+  using value = typename Vector::value;
+  constexpr int together = 4;
+  typename Vector::type sum[Rows][Vectors];
+  POTL_UNROLLED for (int i = 0; i < Rows; ++i) {
+    POTL_UNROLLED for (int j = 0; j < Vectors; ++j) sum[i][j] = Vector::zero();
+  }
+  prefetch_c<Vector, Rows, Vectors>(t);
+  const value *a = t.a, *b = t.b;
+  const auto* next_a = static_cast<const char*>(t.next_a.from == nullptr ? a : t.next_a.from);
+  const auto* next_b = static_cast<const char*>(t.next_b.from == nullptr ? a : t.next_b.from);
+  const std::int64_t a_bytes = together * t.next_a.step, b_bytes = together * t.next_b.step;
+  const auto step = [&](int k) __attribute__((always_inline)) {
+    typename Vector::type row[Vectors];
+    POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
+      row[j] = Vector::load(b + k * BStep + j * Vector::width);
+    }
+    POTL_UNROLLED for (int i = 0; i < Rows; ++i) {
+      const value* const x = a + k * AStep + i;
+      if (Vector::multiplies_memory && i % 2 == 1) {
+        POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
+          sum[i][j] = Vector::multiply_add_at(x, row[j], sum[i][j]);
+        }
+        continue;
+      }
+      const typename Vector::type all = Vector::broadcast(x);
+      POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
+        sum[i][j] = Vector::multiply_add(all, row[j], sum[i][j]);
+      }
+    }
+  };
+  std::int64_t k = 0;
+  for (; k + together <= t.depth; k += together) {
+    __builtin_prefetch(next_a, 0, 2);
+    __builtin_prefetch(next_a + 64, 0, 2);
+    __builtin_prefetch(next_b, 0, 2);
+    next_a += a_bytes;
+    next_b += b_bytes;
+    POTL_UNROLLED for (int one = 0; one < together; ++one) step(one);
+    a += together * AStep;
+    b += together * BStep;
+  }
+  for (; k < t.depth; ++k) {
+    step(0);
+    a += AStep;
+    b += BStep;
+  }
+  store_sums<Vector, Rows, Vectors>(t, sum,
+                                    Vector::first_lanes(t.columns - (Vectors - 1) * Vector::width));
+}
+
 // A in rows: element (i, k) at a[i * a_row + k]. One pointer for four rows, and two offsets: one
 // pointer per row would not leave enough registers.
 template <class Vector, int Rows, int Vectors, bool Masked>
@@ -176,21 +231,26 @@ __attribute__((noinline)) void multiply_rows(const tile<typename Vector::value>&
 template <class Value>
 using tile_function = void (*)(const tile<Value>&);
 
-/// by_rows[A in rows][B masked][vectors - 1][rows - 1].
 template <class Vector, int MostRows, int MostVectors>
 struct tile_table {
   using value = typename Vector::value;
-  tile_function<value> entry[2][2][MostVectors][MostRows];
+  tile_function<value> entry[2][2][MostVectors][MostRows];  ///< [A in rows][B masked]
+  tile_function<value> panels[MostVectors][MostRows];
 
-  constexpr tile_table() : entry() { fill_vectors<1>(); }
+  constexpr tile_table() : entry(), panels() { fill_vectors<1>(); }
 
   void run(const tile<value>& t) const {
     const int vectors = (t.columns + Vector::width - 1) / Vector::width;
     const bool masked = t.columns % Vector::width != 0;
+    if (!masked && t.a_row == 1 && t.a_step == MostRows && t.b_step == b_step) {
+      return panels[vectors - 1][t.rows - 1](t);
+    }
     entry[t.a_row != 1 || t.a_step == 0][masked][vectors - 1][t.rows - 1](t);
   }
 
  private:
+  static constexpr int b_step = MostVectors * Vector::width;
+
   template <int Vectors>
   constexpr void fill_vectors() {
     fill_rows<Vectors, 1>();
@@ -198,6 +258,7 @@ struct tile_table {
   }
   template <int Vectors, int Rows>
   constexpr void fill_rows() {
+    panels[Vectors - 1][Rows - 1] = multiply_panels<Vector, Rows, Vectors, MostRows, b_step>;
     entry[0][0][Vectors - 1][Rows - 1] = multiply_columns<Vector, Rows, Vectors, false>;
     entry[0][1][Vectors - 1][Rows - 1] = multiply_columns<Vector, Rows, Vectors, true>;
     entry[1][0][Vectors - 1][Rows - 1] = multiply_rows<Vector, Rows, Vectors, false>;
