@@ -93,6 +93,22 @@ TEST_CASE("depthwise convolutions have the bits of the definition", "[convolutio
     check(g, inputs::hostile, generator, *pools.begin()[1]);
 }
 
+TEST_CASE("convolutions with channels in the lanes have the bits of the definition",
+          "[convolution]") {
+  std::mt19937 generator(32);
+  const auto pool = make_thread_pool(3);
+  convolution deep = square(2, 32, 32, 9, 3, 2, 2);
+  deep.input[0] = 5;
+  deep.kernel[0] = 2;
+  deep.stride[0] = 2;
+  deep.dilation = {2, 1, 2};
+  check(deep, inputs::hostile, generator, inline_executor());
+  for (const auto& g :
+       {square(9, 64, 47, 7, 3, 1), square(3, 80, 30, 14, 3, 2), square(2, 34, 64, 15, 5, 3),
+        square(1, 64, 16, 60, 3, 1), square(1, 96, 96, 23, 3, 2, 2)})
+    check(g, static_cast<inputs>(generator() % 3), generator, *pool);
+}
+
 TEST_CASE("other modes have the bits of their matrix product", "[convolution]") {
   std::mt19937 generator(77);
   const auto pool = make_thread_pool(2);

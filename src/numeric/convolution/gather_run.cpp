@@ -10,6 +10,8 @@
 
 #include "depthwise.hpp"
 #include "geometry.hpp"
+#include "line_run.hpp"
+#include "lines.hpp"
 #include "numeric/gemm/modes.hpp"
 #include "shape.hpp"
 #include "window.hpp"
@@ -197,7 +199,7 @@ class gather_run {
         sums(p, group, first, last, results, source, lines, packed, c, c_row);
       }
       if (plan_.staged && p % beside + 1 == beside)
-        write(p + 1 - beside, beside, here, group, first, last, stage);
+        write(p + 1 - beside, here, group, first, last, stage);
     }
     if constexpr (wide) results_->keep(found);
   }
@@ -351,11 +353,10 @@ class gather_run {
     return std::min(last * shape_.rows, what_.rows) - first * shape_.rows;
   }
 
-  // From the stage to the target; `beside` phases take turns along the lines.
-  void write(std::size_t p, std::size_t beside, const block& here, std::int64_t group,
-             std::int64_t first, std::int64_t last, const float* stage) const {
+  // From the stage to the target.
+  void write(std::size_t p, const block& here, std::int64_t group, std::int64_t first,
+             std::int64_t last, const float* stage) const {
     const std::array<std::int64_t, 3>& size = what_.target_size;
-    const auto& start = what_.phases[p].first;
     const std::int64_t plane = plan_.panels * shape_.rows * block_lanes_;
     const bool whole = volume(what_.write_step) == 1;
     for (std::int64_t n = 0; n < here.images; ++n)
@@ -371,26 +372,8 @@ class gather_run {
                       static_cast<std::size_t>(each) * sizeof(float));
           continue;
         }
-        for (std::int64_t d = here.d0; d < here.d1; ++d)
-          for (std::int64_t h = here.h0; h < here.h1; ++h, from += line_) {
-            const std::int64_t at_d = start[0] + d * what_.write_step[0];
-            const std::int64_t at_h = start[1] + h * what_.write_step[1];
-            if (at_d >= size[0] || at_h >= size[1]) continue;
-            write_line(from, plane, beside, target + (at_d * size[1] + at_h) * size[2]);
-          }
+        write_lines(what_, with_, p, here, from, plane, target);
       }
-  }
-
-  void write_line(const float* from, std::int64_t plane, std::size_t beside, float* to) const {
-    const std::int64_t width = what_.target_size[2], step = what_.write_step[2];
-    if (step == 2 && beside == 2) {
-      with_.interleave(from, from + plane, width / 2, to);
-      if (width % 2 != 0) to[width - 1] = from[width / 2];
-      return;
-    }
-    for (std::size_t r = 0; r < beside; ++r, from += plane)
-      for (std::int64_t i = 0; static_cast<std::int64_t>(r) + i * step < width; ++i)
-        to[static_cast<std::int64_t>(r) + i * step] = from[i];
   }
 
   const gather& what_;
@@ -419,6 +402,8 @@ void run(const gather& what, const kernels& with, const executor& threads) {
   if (what.batch * what.groups * what.rows * volume(what.target_size) == 0) return;
   if (has_planes(what))
     run_planes(what, with, threads);
+  else if (has_lines(what, with))
+    run_lines(what, with, threads);
   else
     gather_run<float>(what, with, threads, nullptr).run();
 }

@@ -5,6 +5,7 @@
 
 #include "depthwise.hpp"
 #include "geometry.hpp"
+#include "lines.hpp"
 #include "window.hpp"
 #include "workers.hpp"
 
@@ -24,7 +25,7 @@ class planes_run {
         line_(what.axes[2].grid),
         high_(lines_of_a_block()),
         window_(what, 1, 1, high_),
-        beside_(std::min(what.write_step[2], what.target_size[2])) {
+        beside_(phases_beside(what)) {
     for (const phase& one : what.phases) {
       std::vector<std::int64_t> offsets;
       for (std::int64_t c = 0; c < what.channels; ++c)
@@ -95,7 +96,8 @@ class planes_run {
         task.c = stage + static_cast<std::int64_t>(p % beside) * high_ * line_;
         task.c_line = line_;
         with_.filter(task);
-        if (p % beside + 1 == beside) write(stage, task.lines, to);
+        if (p % beside + 1 == beside)
+          write_lines(what_, with_, p + 1 - beside, here, stage, high_ * line_, target);
       }
     }
   }
@@ -104,22 +106,6 @@ class planes_run {
     const float* from = what_.weights + group * what_.weight_group + row * what_.weight_row;
     for (std::int64_t c = 0; c < what_.channels; ++c, from += what_.weight_channel)
       for (const tap& t : of.taps) *to++ = from[t.weight];
-  }
-
-  // The phases of a line take turns.
-  void write(const float* stage, std::int64_t lines, float* to) const {
-    const std::int64_t width = what_.target_size[2], step = what_.write_step[2];
-    for (std::int64_t line = 0; line < lines; ++line) {
-      const float* from = stage + line * line_;
-      if (step == 2 && beside_ == 2) {
-        with_.interleave(from, from + high_ * line_, width / 2, to);
-        if (width % 2 != 0) to[width - 1] = from[width / 2];
-      } else {
-        for (std::int64_t r = 0; r < beside_; ++r, from += high_ * line_)
-          for (std::int64_t i = 0; r + i * step < width; ++i) to[r + i * step] = from[i];
-      }
-      to += what_.write_step[1] * width;
-    }
   }
 
   const gather& what_;

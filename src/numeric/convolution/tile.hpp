@@ -70,6 +70,26 @@ struct filter_task {
   std::int64_t c_line;
 };
 
+/// c[i * c_row + j] (+)= the chain over k of b[offsets[k] + i] * a[k * a_row + j], for i < rows and
+/// j < vectors * lanes. NaN is stored as 0x7fc00000.
+struct line_task {
+  std::int64_t depth;
+  const float* a;
+  std::int64_t a_row;
+  const float* b;
+  const std::int64_t* offsets;
+  float* c;
+  std::int64_t c_row;
+  bool add;
+};
+
+constexpr int most_line_vectors = 2, most_line_rows = 14;
+
+struct line_tiles {
+  int rows;  ///< of the largest
+  void (*tile[most_line_vectors + 1][most_line_rows + 1])(const line_task&);
+};
+
 constexpr int most_taps = 12;
 
 /// c[tap * c_tap + lane] = the chain over k of a[k * lanes + lane] * b[offsets[k] + taps[tap] +
@@ -104,6 +124,7 @@ struct kernels {
   void (*pack)(const pack_task&);
   void (*fill_plane)(const plane_task&);
   void (*filter)(const filter_task&);
+  line_tiles line;
   void (*taps)(const taps_task&);
   /// target[column * target_row + row] = source[row * source_row + column]
   void (*transpose)(const float* source, std::int64_t source_row, std::int64_t rows,

@@ -139,7 +139,7 @@ void ymm::interleave(const float* even, const float* odd, std::int64_t count, fl
 }
 
 constexpr kernels table =
-    kernels_of<ymm, wide_ymm>(tiles<ymm, 8, 6, 4, 3>(), tiles<wide_ymm, 8, 6, 4, 3>());
+    kernels_of<ymm, wide_ymm, 6>(tiles<ymm, 8, 6, 4, 3>(), tiles<wide_ymm, 8, 6, 4, 3>());
 
 }  // namespace
 

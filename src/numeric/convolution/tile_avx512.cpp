@@ -156,7 +156,7 @@ void zmm::interleave(const float* even, const float* odd, std::int64_t count, fl
 }
 
 constexpr kernels table =
-    kernels_of<zmm, wide_zmm>(tiles<zmm, 14, 14, 8, 6>(), tiles<wide_zmm, 14, 14, 8, 6>());
+    kernels_of<zmm, wide_zmm, 14>(tiles<zmm, 14, 14, 8, 6>(), tiles<wide_zmm, 14, 14, 8, 6>());
 
 }  // namespace
 

@@ -49,6 +49,45 @@ void tile(const tile_task<typename Lanes::sum>& task) {
   }
 }
 
+template <class Lanes, std::size_t Vectors, std::size_t Rows>
+void line_tile(const line_task& task) {
+  using vector = typename Lanes::type;
+  vector sum[Rows][Vectors];
+  POTL_UNROLL
+  for (std::size_t i = 0; i < Rows; ++i) {
+    POTL_UNROLL
+    for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::zero();
+  }
+  const float* a = task.a;
+  const float* const b = task.b;
+  const std::int64_t a_row = task.a_row;
+  const std::int64_t* const end = task.offsets + task.depth;
+  for (const std::int64_t* offset = task.offsets; offset != end; ++offset, a += a_row) {
+    vector left[Vectors];
+    POTL_UNROLL
+    for (std::size_t j = 0; j < Vectors; ++j)
+      left[j] = Lanes::load(a + static_cast<std::int64_t>(j) * Lanes::width);
+    const float* const right = b + *offset;
+    POTL_UNROLL
+    for (std::size_t i = 0; i < Rows; ++i) {
+      const vector one = Lanes::broadcast(right[i]);
+      POTL_UNROLL
+      for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::fma(left[j], one, sum[i][j]);
+    }
+  }
+  POTL_UNROLL
+  for (std::size_t i = 0; i < Rows; ++i) {
+    float* const c = task.c + static_cast<std::int64_t>(i) * task.c_row;
+    POTL_UNROLL
+    for (std::size_t j = 0; j < Vectors; ++j) {
+      float* const at = c + static_cast<std::int64_t>(j) * Lanes::width;
+      vector value = sum[i][j];
+      if (task.add) value = Lanes::add(Lanes::load(at), value);
+      Lanes::store(at, Lanes::canonical(value));
+    }
+  }
+}
+
 template <class Lanes>
 void pack(const pack_task& task) {
   for (std::int64_t k = 0; k < task.depth; ++k) {
@@ -117,9 +156,18 @@ constexpr auto tiles() {
   return all;
 }
 
-template <class Lanes, class Wide>
+template <class Lanes, std::size_t Vectors, std::size_t Rows>
+constexpr void set_line_tiles(line_tiles& all) {
+  all.tile[Vectors][Rows] = line_tile<Lanes, Vectors, Rows>;
+  if constexpr (Rows > 1) set_line_tiles<Lanes, Vectors, Rows - 1>(all);
+}
+
+template <class Lanes, class Wide, int LineRows>
 constexpr kernels kernels_of(const tiles_of<float>& single, const tiles_of<double>& wide) {
   kernels all{};
+  all.line.rows = LineRows;
+  set_line_tiles<Lanes, 1, LineRows>(all.line);
+  set_line_tiles<Lanes, 2, LineRows>(all.line);
   all.single = single;
   all.wide = wide;
   all.pack = pack<Lanes>;

@@ -58,8 +58,8 @@ struct wide_scalar {
   static void store_some(double* at, std::int64_t, double value) { *at = value; }
 };
 
-constexpr kernels table =
-    kernels_of<scalar, wide_scalar>(tiles<scalar, 8, 4, 4, 4>(), tiles<wide_scalar, 8, 4, 4, 4>());
+constexpr kernels table = kernels_of<scalar, wide_scalar, 4>(tiles<scalar, 8, 4, 4, 4>(),
+                                                             tiles<wide_scalar, 8, 4, 4, 4>());
 
 }  // namespace
 

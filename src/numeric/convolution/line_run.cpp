@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "line_run.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "geometry.hpp"
+#include "lines.hpp"
+#include "window.hpp"
+#include "workers.hpp"
+
+namespace potl::numeric::conv {
+namespace {
+
+constexpr std::int64_t longest = 512;             // terms of a chunk
+constexpr std::int64_t most_window = 192 * 1024;  // floats that a block reads
+constexpr std::int64_t most_results = 1024;       // of a block
+
+// How many whole images, or lines of one slice, a block has.
+struct block_size {
+  std::int64_t images = 1, d = 1, h = 1;
+
+  explicit block_size(const gather& what) {
+    const axis &ad = what.axes[0], &ah = what.axes[1], &aw = what.axes[2];
+    const auto slots =
+        static_cast<std::int64_t>(ad.starts.size() * ah.starts.size() * aw.starts.size());
+    const std::int64_t line = what.channels * slots * (aw.grid + aw.reach);
+    const std::int64_t image = line * (ad.grid + ad.reach) * (ah.grid + ah.reach);
+    const std::int64_t results = ad.grid * ah.grid * aw.grid;
+    if (image <= most_window && results <= most_results) {
+      d = ad.grid;
+      h = ah.grid;
+      images = std::clamp<std::int64_t>(
+          std::min(most_window / std::max<std::int64_t>(1, image), most_results / results), 1,
+          what.batch);
+      images = divide_up(what.batch, divide_up(what.batch, images));
+      return;
+    }
+    const std::int64_t room = most_window / (line * (1 + ad.reach)) - ah.reach;
+    h = std::clamp<std::int64_t>(std::min(room, most_results / aw.grid), 1, ah.grid);
+    h = divide_up(ah.grid, divide_up(ah.grid, h));
+  }
+};
+
+class line_run {
+ public:
+  line_run(const gather& what, const kernels& with, const executor& threads)
+      : what_(what),
+        with_(with),
+        threads_(threads),
+        workers_(static_cast<std::int64_t>(threads.concurrency())),
+        lanes_(with.single.lanes),
+        width_(std::min(most_line_vectors * lanes_, divide_up(what.rows, lanes_) * lanes_)),
+        panels_(divide_up(what.rows, width_)),
+        size_(what),
+        window_(what, size_.images, size_.d, size_.h),
+        results_(size_.images * size_.d * size_.h * what.axes[2].grid),
+        staged_(volume(what.write_step) != 1) {
+    for (const phase& one : what.phases) {
+      std::vector<std::int64_t> offsets;
+      for (std::int64_t c = 0; c < what.channels; ++c)
+        for (const tap& t : one.taps) offsets.push_back(window_.offset(c, t));
+      offsets_.push_back(std::move(offsets));
+    }
+  }
+
+  void run() {
+    window_floats_ = divide_up(window_.size(), 16) * 16;
+    const std::int64_t sums = results_ * width_;
+    const std::int64_t planes = staged_ ? phases_beside(what_) * width_ * results_ : 0;
+    const std::int64_t each =
+        divide_up(window_floats_ + longest * width_ + sums + planes + slack, 16) * 16;
+    const std::int64_t across_h = divide_up(what_.axes[1].grid, size_.h);
+    const std::int64_t across_d = divide_up(what_.axes[0].grid, size_.d);
+    const std::int64_t windows =
+        divide_up(what_.batch, size_.images) * across_d * across_h * what_.groups;
+    // A window that some threads share is filled by each.
+    const std::int64_t splits =
+        workers_ == 1 ? 1 : std::min(panels_, divide_up(4 * workers_, windows));
+    const buffer memory(std::min(workers_, windows * splits) * each);
+    struct filled {
+      std::int64_t at = -1;
+      const float* source = nullptr;
+    };
+    std::vector<filled> windows_of(static_cast<std::size_t>(workers_));
+    for_each_block(threads_, workers_, windows * splits,
+                   [&](std::int64_t worker, std::int64_t index) {
+                     const std::int64_t split = index % splits, at = index / splits;
+                     const std::int64_t group = at % what_.groups, place = at / what_.groups;
+                     block here{};
+                     here.h0 = place % across_h * size_.h;
+                     here.h1 = std::min(here.h0 + size_.h, what_.axes[1].grid);
+                     here.d0 = place / across_h % across_d * size_.d;
+                     here.d1 = std::min(here.d0 + size_.d, what_.axes[0].grid);
+                     here.image = place / across_h / across_d * size_.images;
+                     here.images = std::min(size_.images, what_.batch - here.image);
+                     float* const own = memory.get() + worker * each;
+                     filled& window = windows_of[static_cast<std::size_t>(worker)];
+                     if (window.at != at) window = {at, window_.fill(here, group, with_, own)};
+                     work(here, group, panels_ * split / splits, panels_ * (split + 1) / splits,
+                          window.source, own + window_floats_);
+                   });
+  }
+
+ private:
+  // Neighbouring results: where they begin in the window, and how many.
+  std::vector<segment> tiles_of_block(const block& here) const {
+    const std::int64_t line = what_.axes[2].grid;
+    std::vector<segment> runs, tiles;
+    for (std::int64_t n = 0; n < here.images; ++n)
+      for (std::int64_t d = 0; d < here.d1 - here.d0; ++d)
+        for (std::int64_t h = 0; h < here.h1 - here.h0; ++h) {
+          const std::int64_t start = window_.line(n, d, h);
+          if (!runs.empty() && runs.back().source + runs.back().length == start)
+            runs.back().length += line;
+          else
+            runs.push_back({start, line});
+        }
+    for (const segment& run : runs) {
+      const std::int64_t parts = divide_up(run.length, with_.line.rows);
+      for (std::int64_t i = 0; i < parts; ++i) {
+        const std::int64_t from = run.length * i / parts;
+        tiles.push_back({run.source + from, run.length * (i + 1) / parts - from});
+      }
+    }
+    return tiles;
+  }
+
+  void work(const block& here, std::int64_t group, std::int64_t first, std::int64_t last,
+            const float* source, float* left) const {
+    float* const sums = left + longest * width_;
+    float* const planes = sums + results_ * width_;
+    const std::vector<segment> tiles = tiles_of_block(here);
+    const std::int64_t results =
+        here.images * (here.d1 - here.d0) * (here.h1 - here.h0) * what_.axes[2].grid;
+    const auto beside = static_cast<std::size_t>(phases_beside(what_));
+    const std::int64_t plane = width_ * results_;
+    for (std::int64_t panel = first; panel < last; ++panel) {
+      const std::int64_t rows = std::min(width_, what_.rows - panel * width_);
+      // Lanes without a row compute with whatever is there: let it be numbers.
+      if (rows < width_) std::fill(left, left + longest * width_, 0.0F);
+      for (std::size_t p = 0; p < what_.phases.size(); ++p) {
+        chunks(p, group, panel, rows, source, tiles, results, left, sums);
+        if (!staged_) {
+          write(here, group, panel, rows, sums);
+          continue;
+        }
+        float* const turn = planes + static_cast<std::int64_t>(p % beside) * plane;
+        with_.transpose(sums, width_, results, rows, turn, results_);
+        if (p % beside + 1 == beside)
+          write_turns(p + 1 - beside, here, group, panel, rows, planes, plane);
+      }
+    }
+  }
+
+  // sums[result * width_ + row]
+  void chunks(std::size_t p, std::int64_t group, std::int64_t panel, std::int64_t rows,
+              const float* source, const std::vector<segment>& tiles, std::int64_t results,
+              float* left, float* sums) const {
+    const auto depth = static_cast<std::int64_t>(offsets_[p].size());
+    if (depth == 0) std::fill(sums, sums + results * width_, 0.0F);
+    const auto vectors = static_cast<std::size_t>(divide_up(rows, lanes_));
+    for (std::int64_t begin = 0; begin < depth; begin += longest) {
+      line_task task{};
+      task.depth = std::min(longest, depth - begin);
+      pack(what_.phases[p], group, panel, rows, begin, begin + task.depth, left);
+      task.a = left;
+      task.a_row = width_;
+      task.offsets = offsets_[p].data() + begin;
+      task.c = sums;
+      task.c_row = width_;
+      task.add = begin != 0;
+      for (const segment& one : tiles) {
+        task.b = source + one.source;
+        with_.line.tile[vectors][one.length](task);
+        task.c += one.length * width_;
+      }
+    }
+  }
+
+  // left[(term - begin) * width_ + row]
+  void pack(const phase& of, std::int64_t group, std::int64_t panel, std::int64_t rows,
+            std::int64_t begin, std::int64_t end, float* left) const {
+    const auto taps = static_cast<std::int64_t>(of.taps.size());
+    const float* const from =
+        what_.weights + group * what_.weight_group + panel * width_ * what_.weight_row;
+    bool all = true;  // the taps lie one after the other
+    for (std::int64_t t = 0; t < taps; ++t)
+      all = all && of.taps[static_cast<std::size_t>(t)].weight == of.taps[0].weight + t;
+    if (all && what_.weight_channel == taps) {
+      with_.transpose(from + begin, what_.weight_row, rows, end - begin, left, width_);
+      return;
+    }
+    for (std::int64_t k = begin; k < end;) {
+      const std::int64_t channel = k / taps, first = k % taps;
+      const std::int64_t some = std::min(taps - first, end - k);
+      const float* const here = from + channel * what_.weight_channel;
+      float* to = left + (k - begin) * width_;
+      if (all && taps > 1)
+        with_.transpose(here + of.taps[0].weight + first, what_.weight_row, rows, some, to, width_);
+      else
+        for (std::int64_t t = first; t < first + some; ++t, to += width_) {
+          const float* const one = here + of.taps[static_cast<std::size_t>(t)].weight;
+          for (std::int64_t row = 0; row < rows; ++row) to[row] = one[row * what_.weight_row];
+        }
+      k += some;
+    }
+  }
+
+  float* plane_of(std::int64_t image, std::int64_t group, std::int64_t row) const {
+    return what_.target +
+           ((image * what_.groups + group) * what_.rows + row) * volume(what_.target_size);
+  }
+
+  void write(const block& here, std::int64_t group, std::int64_t panel, std::int64_t rows,
+             const float* sums) const {
+    const std::array<std::int64_t, 3>& size = what_.target_size;
+    const std::int64_t each = (here.d1 - here.d0) * (here.h1 - here.h0) * size[2];
+    for (std::int64_t n = 0; n < here.images; ++n)
+      with_.transpose(
+          sums + n * each * width_, width_, each, rows,
+          plane_of(here.image + n, group, panel * width_) + (here.d0 * size[1] + here.h0) * size[2],
+          volume(size));
+  }
+
+  void write_turns(std::size_t first, const block& here, std::int64_t group, std::int64_t panel,
+                   std::int64_t rows, const float* planes, std::int64_t distance) const {
+    const std::int64_t each = (here.d1 - here.d0) * (here.h1 - here.h0) * what_.axes[2].grid;
+    for (std::int64_t n = 0; n < here.images; ++n)
+      for (std::int64_t row = 0; row < rows; ++row)
+        write_lines(what_, with_, first, here, planes + row * results_ + n * each, distance,
+                    plane_of(here.image + n, group, panel * width_ + row));
+  }
+
+  const gather& what_;
+  const kernels& with_;
+  const executor& threads_;
+  std::int64_t workers_, lanes_;
+  std::int64_t width_, panels_;  // rows whose weights lie side by side
+  block_size size_;
+  window window_;
+  std::int64_t results_;  // of the largest block
+  bool staged_;           // results do not lie in the target one after the other
+  std::vector<std::vector<std::int64_t>> offsets_;
+  std::int64_t window_floats_ = 0;
+};
+
+}  // namespace
+
+bool has_lines(const gather& what, const kernels& with) {
+  const std::int64_t lanes = with.single.lanes, line = what.axes[2].grid;
+  if (lanes == 1 || line < with.line.rows / 2) return false;
+  // There, tiles of gather_run.cpp read the window, and results need no transposition.
+  if (line % lanes == 0 && what.rows <= 64) return false;
+  std::size_t most = 0;
+  std::int64_t terms = 0;
+  for (const phase& one : what.phases) {
+    most = std::max(most, one.taps.size());
+    terms += what.channels * static_cast<std::int64_t>(one.taps.size());
+  }
+  const std::int64_t used = divide_up(what.rows, lanes) * lanes;
+  return most > 1 && terms >= 64 * static_cast<std::int64_t>(what.phases.size()) &&
+         8 * what.rows >= 7 * used;
+}
+
+void run_lines(const gather& what, const kernels& with, const executor& threads) {
+  line_run(what, with, threads).run();
+}
+
+}  // namespace potl::numeric::conv
