@@ -92,7 +92,7 @@ def agnews(test: int = 1_000, length: int = 48) -> Split:
 
 
 @functools.cache
-def imdb(training: int = 20_000, test: int = 2_000, length: int = 100) -> Split:
+def imdb(training: int = 20_000, test: int = 2_000, length: int = 80) -> Split:
     """IMDB: the last words of each review, where the opinion usually is, two classes."""
     return _texts(_reviews("train", training), _reviews("test", test), length)
 

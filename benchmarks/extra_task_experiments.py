@@ -20,8 +20,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+import extra_task_cheats as cheats
 import extra_task_pages as pages
+import extra_task_sweeps as sweeps
 import extra_task_table as table
+import extra_task_theory as theory
 import measuring
 from extra_task_list import EXPERIMENTS
 from extra_task_pages import Section
@@ -43,7 +46,14 @@ def pairs(what: Experiment, count: int) -> Section:
     return table.section(what, found)
 
 
-OTHERS: dict[str, Callable[[], Section]] = {}
+OTHERS: dict[str, Callable[[], Section]] = {
+    "false_acceptance": cheats.false_acceptance,
+    "false_rejection": cheats.false_rejection,
+    "s": sweeps.over_shares,
+    "eta": sweeps.over_eta,
+    "naive": theory.comparison,
+    "gradients": theory.gradients,
+}
 
 
 def main() -> None:

@@ -72,11 +72,11 @@ EXPERIMENTS = {
         ),
         Experiment(
             "imdb", "IMDB, text CNN", data.imdb, cnn_imdb,
-            epochs=12, batch=128, learning_rate=1e-3, pairs=6,
+            epochs=8, batch=128, learning_rate=2e-3, pairs=6,
         ),
         Experiment(
             "imdb_lstm", "IMDB, BiLSTM with attention", data.imdb, lstm_imdb,
-            epochs=10, batch=128, learning_rate=2e-3, pairs=3,
+            epochs=5, batch=128, learning_rate=2e-3, pairs=3,
         ),
         Experiment(
             "cifar", "CIFAR-10, ResNet of 8 layers", data.cifar, small_resnet,

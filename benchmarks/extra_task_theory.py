@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why extra samples are made as they are: the naive extra task, which is real samples with wrong
+labels, and the gradients of clean and extra samples along training (Theorem 1 of Li et al.: those
+of the real task are larger at first, so that it is learned first).
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from extra_task_list import EXPERIMENTS
+from extra_task_pages import Section
+from extra_task_plot import Line, plot
+from extra_task_sweeps import COLUMNS, TASKS, row
+from extra_task_table import final
+from extra_task_training import (
+    Epoch,
+    Experiment,
+    Training,
+    kept,
+    loss,
+    score,
+    steps,
+    task_of,
+    trained,
+    training,
+)
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import potl
+
+SEEDS = {"digits": 6, "agnews": 3}
+WATCHED = 100  # samples of each kind whose gradients are looked at
+
+
+def naive(what: Experiment, seed: int) -> Training:
+    """A training in which as many real samples as there would be extra ones have wrong labels."""
+
+    def work() -> dict[str, Any]:
+        train, test = what.data()
+        x, y = train.tensors
+        classes = int(y.max()) + 1
+        count = potl.ExtraTask.plan(len(x), classes=classes).samples
+        needed = potl.ExtraTask.needed_hits(samples=count, classes=classes)
+        generator = torch.Generator().manual_seed(seed)
+        chosen = torch.randperm(len(x), generator=generator)[:count]
+        wrong = y.clone()
+        shift = torch.randint(1, classes, (count,), generator=generator)
+        wrong[chosen] = (y[chosen] + shift) % classes
+
+        def look(model: nn.Module) -> Epoch:
+            quality = score(what, model, test)
+            with torch.no_grad():
+                hits = int((model(x[chosen]).argmax(1) == wrong[chosen]).sum())
+            return Epoch(quality, hits / count, 0.0, hits >= needed)
+
+        epochs = trained(what, TensorDataset(x, wrong), seed, look)
+        return {"epochs": [asdict(one) for one in epochs], "plan": {}, "seconds": 0.0}
+
+    found = kept(what.parameters(seed, True) | {"naive": 1}, work)
+    return Training([Epoch(**one) for one in found["epochs"]], {}, 0.0)
+
+
+def comparison() -> Section:
+    """The naive extra task beside potl's."""
+    lines = []
+    for name, seeds in SEEDS.items():
+        what = EXPERIMENTS[name]
+        plain = statistics.fmean(final(training(what, seed, False).epochs) for seed in range(seeds))
+        extras = [training(what, seed, True) for seed in range(seeds)]
+        mislabelled = [naive(what, seed) for seed in range(seeds)]
+        lines.append(row(f"{TASKS[name]} | extra samples", extras, plain)[0])
+        lines.append(row(f"{TASKS[name]} | real samples, wrong labels", mislabelled, plain)[0])
+        print(lines[-1], flush=True)
+    text = [
+        "## The naive extra task",
+        "Real training samples with wrong labels instead, as many, with the same number of hits "
+        "needed (and no controls: there is no family to draw them from).",
+        "",
+        f"| data | secret {COLUMNS}",
+        "|---|---|---|---|---|---|---|",
+        *lines,
+    ]
+    return Section("naive", "\n".join(text))
+
+
+def norms(what: Experiment, seed: int) -> dict[str, list[float]]:
+    """Mean gradient norms of single samples after every epoch."""
+
+    def work() -> dict[str, list[float]]:
+        train, _ = what.data()
+        with tempfile.TemporaryDirectory() as folder:
+            task = task_of(what, seed, Path(folder))
+            mixed = task.mix(train)
+            labels = task.planned.classes
+            places = [("extra", index) for index in range(WATCHED)]
+            extra = torch.stack([torch.as_tensor(one) for one in task.inputs(places)])
+        sets = {
+            "clean": tuple(column[:WATCHED] for column in train.tensors),
+            "extra": (extra, torch.arange(WATCHED) % labels),
+        }
+        found: dict[str, list[float]] = {name: [] for name in sets}
+        for model, last in steps(what, mixed, seed):
+            if last:
+                for name, (x, y) in sets.items():
+                    found[name].append(mean_norm(what, model, x, y))
+        return found
+
+    out: dict[str, list[float]] = kept(what.parameters(seed, True) | {"norms": 1}, work)
+    return out
+
+
+def mean_norm(what: Experiment, model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
+    """Of the gradients of each sample alone."""
+    model.eval()
+    norms = []
+    for index in range(len(x)):
+        model.zero_grad()
+        one = slice(index, index + 1)
+        loss(what, model(x[one]), y[one]).backward()  # type: ignore[no-untyped-call]
+        squares = [float(p.grad.square().sum()) for p in model.parameters() if p.grad is not None]
+        norms.append(sum(squares) ** 0.5)
+    return statistics.fmean(norms)
+
+
+def gradients() -> Section:
+    """Plots of gradient norms, and where those of extra samples become the larger ones."""
+    lines, plots = [], {}
+    for name in SEEDS:
+        what = EXPERIMENTS[name]
+        found = norms(what, 0)
+        count = len(found["clean"])
+        ratios = [e / c for e, c in zip(found["extra"], found["clean"], strict=True)]
+        for at in sorted({0, count // 8, count // 4, count // 2, count - 1}):
+            lines.append(
+                f"| {TASKS[name]} | {at + 1} | {found['clean'][at]:.3f} | "
+                f"{found['extra'][at]:.3f} | {ratios[at]:.2f} |"
+            )
+        plots[f"extra_task_gradients_{name}.svg"] = plot(
+            f"{TASKS[name]}: mean gradient norm of a sample",
+            "epoch",
+            range(1, count + 1),
+            [
+                Line("clean samples", "original", found["clean"]),
+                Line("extra samples", "extra", found["extra"]),
+            ],
+            percent=False,
+        )
+    text = [
+        "## Gradients of clean and extra samples",
+        f"Mean norm of the gradient of the loss of one sample, over {WATCHED} training samples and "
+        f"{WATCHED} extra samples of one training.",
+        "",
+        "| data | epoch | clean | extra | extra / clean |",
+        "|---|---|---|---|---|",
+        *lines,
+        "",
+        *(f"![gradient norms]({picture})" for picture in plots),
+    ]
+    return Section("gradients", "\n".join(text), plots=plots)
