@@ -45,6 +45,18 @@ def lstm_imdb() -> torch.nn.Module:
     return nets.Attention(data.words_of(data.imdb()), 2, 32)
 
 
+def many_images() -> data.Split:
+    return data.cifar(50_000, 10_000)
+
+
+def resnet34() -> torch.nn.Module:
+    return nets.resnet((3, 4, 6, 3), (64, 128, 256, 512), 1)
+
+
+def vgg11() -> torch.nn.Module:
+    return nets.vgg((64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0), 512)
+
+
 def small_resnet() -> torch.nn.Module:
     return nets.resnet((1, 1, 1), (24, 48, 96), 2)
 
@@ -54,6 +66,21 @@ def small_vgg() -> torch.nn.Module:
 
 
 SGD: dict[str, Any] = {"schedule": "cosine", "weight_decay": 1e-4, "augment": flip_and_crop}
+
+# The paper's setting, for a machine with a GPU.
+PUBLISHED = {
+    one.name: one
+    for one in [
+        Experiment(
+            "cifar_resnet34", "CIFAR-10, ResNet-34", many_images, resnet34,
+            epochs=60, batch=128, learning_rate=0.1, pairs=3, **SGD,
+        ),
+        Experiment(
+            "cifar_vgg11", "CIFAR-10, VGG-11", many_images, vgg11,
+            epochs=60, batch=128, learning_rate=0.05, pairs=3, **SGD,
+        ),
+    ]
+}  # fmt: skip
 
 EXPERIMENTS = {
     one.name: one
@@ -72,7 +99,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "imdb", "IMDB, text CNN", data.imdb, cnn_imdb,
-            epochs=8, batch=128, learning_rate=2e-3, pairs=6,
+            epochs=6, batch=128, learning_rate=2e-3, pairs=6,
         ),
         Experiment(
             "imdb_lstm", "IMDB, BiLSTM with attention", data.imdb, lstm_imdb,

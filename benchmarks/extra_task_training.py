@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -58,11 +58,12 @@ class Experiment:
     augment: Augment | None = None
     options: dict[str, Any] = field(default_factory=dict)
     revision: int = 1
+    device: str = "cpu"
 
     def parameters(self, seed: int, extras: bool) -> dict[str, Any]:
         """All that decides a training."""
         plain = asdict(replace(self, data=None, build=None, augment=None))  # type: ignore[arg-type]
-        for name in ("title", "pairs", "data", "build"):
+        for name in ("title", "pairs", "data", "build", "device"):
             del plain[name]
         augment = None if self.augment is None else self.augment.__name__
         return plain | {"augment": augment, "seed": seed, "extras": extras}
@@ -150,10 +151,10 @@ def trained(
     return [look(model) for model, last in steps(what, data, seed) if last]
 
 
-def steps(what: Experiment, data: TensorDataset, seed: int) -> Any:
+def steps(what: Experiment, data: TensorDataset, seed: int) -> Iterator[tuple[nn.Module, bool]]:
     """The model after every step, and whether an epoch ended with it."""
     torch.manual_seed(seed)
-    model = what.build()
+    model = what.build().to(what.device)
     optimizer = optimizer_of(what, model)
     x, y = data.tensors
     count = -(-len(x) // what.batch)
@@ -166,7 +167,8 @@ def steps(what: Experiment, data: TensorDataset, seed: int) -> Any:
             model.train()
             inputs = x[batch] if what.augment is None else what.augment(x[batch])
             optimizer.zero_grad()
-            loss(what, model(inputs), y[batch]).backward()  # type: ignore[no-untyped-call]
+            output = model(inputs.to(what.device))
+            loss(what, output, y[batch].to(what.device)).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             step += 1
             yield model, number == count - 1
@@ -201,7 +203,7 @@ def score(what: Experiment, model: nn.Module, data: TensorDataset) -> float:
     total = 0.0
     with torch.no_grad():
         for inputs, wanted in zip(torch.split(x, 250), torch.split(y, 250), strict=True):
-            output = model(inputs)
+            output, wanted = model(inputs.to(what.device)), wanted.to(what.device)
             if what.kind == "classes":
                 total += float((output.argmax(1) == wanted).sum())
             else:
