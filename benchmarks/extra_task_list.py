@@ -12,11 +12,15 @@ from extra_task_training import Experiment
 from torch.nn import functional
 
 
-def flip_and_crop(images: torch.Tensor) -> torch.Tensor:
-    """Each image mirrored or not, and moved by up to 2 pixels with black around it."""
+def flips(images: torch.Tensor) -> torch.Tensor:
+    """Each image mirrored or not."""
     mirrored = torch.rand(len(images)) < 0.5
-    images = torch.where(mirrored[:, None, None, None], images.flip(3), images)
-    return shifted(images, 2)
+    return torch.where(mirrored[:, None, None, None], images.flip(3), images)
+
+
+def flips_and_crops(images: torch.Tensor) -> torch.Tensor:
+    """Each image mirrored or not, and moved by up to 2 pixels with black around it."""
+    return shifted(flips(images), 2)
 
 
 def shifted(images: torch.Tensor, reach: int) -> torch.Tensor:
@@ -27,6 +31,16 @@ def shifted(images: torch.Tensor, reach: int) -> torch.Tensor:
     columns = torch.randint(2 * reach + 1, (count, 1)) + torch.arange(width)
     return padded[torch.arange(count)[:, None, None], :, rows[:, :, None], columns[:, None, :]] \
         .permute(0, 3, 1, 2)  # fmt: skip
+
+
+def moved(images: torch.Tensor) -> torch.Tensor:
+    """Each image moved by up to one pixel."""
+    return shifted(images, 1)
+
+
+def words_dropped(tokens: torch.Tensor) -> torch.Tensor:
+    """One word in ten replaced by the unknown one."""
+    return torch.where((torch.rand(tokens.shape) < 0.1) & (tokens > 0), 1, tokens)
 
 
 def cnn_agnews() -> torch.nn.Module:
@@ -65,7 +79,7 @@ def small_vgg() -> torch.nn.Module:
     return nets.vgg((24, 0, 48, 0, 96, 0, 96, 0), 96)
 
 
-SGD: dict[str, Any] = {"schedule": "cosine", "weight_decay": 1e-4, "augment": flip_and_crop}
+SGD: dict[str, Any] = {"schedule": "cosine", "weight_decay": 1e-4, "augment": flips_and_crops}
 
 # The paper's setting, for a machine with a GPU.
 PUBLISHED = {
@@ -90,12 +104,16 @@ EXPERIMENTS = {
             epochs=40, batch=32, learning_rate=1e-3, pairs=12,
         ),
         Experiment(
+            "digits_moved", "Digits moved by up to a pixel", data.digits, nets.small_net,
+            epochs=60, batch=32, learning_rate=1e-3, pairs=7, augment=moved,
+        ),
+        Experiment(
             "agnews", "AG News, text CNN", data.agnews, cnn_agnews,
             epochs=20, batch=64, learning_rate=1e-3, pairs=6,
         ),
         Experiment(
             "agnews_lstm", "AG News, BiLSTM with attention", data.agnews, lstm_agnews,
-            epochs=20, batch=64, learning_rate=2e-3, pairs=6,
+            epochs=10, batch=64, learning_rate=2e-3, pairs=6,
         ),
         Experiment(
             "imdb", "IMDB, text CNN", data.imdb, cnn_imdb,
@@ -107,11 +125,11 @@ EXPERIMENTS = {
         ),
         Experiment(
             "cifar", "CIFAR-10, ResNet of 8 layers", data.cifar, small_resnet,
-            epochs=16, batch=64, learning_rate=0.1, pairs=3, **SGD,
+            epochs=12, batch=64, learning_rate=0.1, pairs=3, **SGD | {"augment": flips},
         ),
         Experiment(
             "cifar_vgg", "CIFAR-10, VGG of 6 layers", data.cifar, small_vgg,
-            epochs=16, batch=64, learning_rate=0.05, pairs=3, **SGD,
+            epochs=12, batch=64, learning_rate=0.05, pairs=3, **SGD | {"augment": flips},
         ),
         Experiment(
             "autoencoder", "Autoencoder of grey CIFAR-10 images", data.grey, nets.Autoencoder,

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 
 import extra_task_data as data
 import torch
-from extra_task_cheats import moved, words_dropped
-from extra_task_list import EXPERIMENTS
+from extra_task_list import EXPERIMENTS, moved, words_dropped
 from extra_task_pages import Section
 from extra_task_plot import Line, plot
 from extra_task_table import final, first, quality
