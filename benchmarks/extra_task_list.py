@@ -18,7 +18,7 @@ def flips(images: torch.Tensor) -> torch.Tensor:
     return torch.where(mirrored[:, None, None, None], images.flip(3), images)
 
 
-def flips_and_crops(images: torch.Tensor) -> torch.Tensor:
+def flip_and_crop(images: torch.Tensor) -> torch.Tensor:
     """Each image mirrored or not, and moved by up to 2 pixels with black around it."""
     return shifted(flips(images), 2)
 
@@ -79,7 +79,7 @@ def small_vgg() -> torch.nn.Module:
     return nets.vgg((24, 0, 48, 0, 96, 0, 96, 0), 96)
 
 
-SGD: dict[str, Any] = {"schedule": "cosine", "weight_decay": 1e-4, "augment": flips_and_crops}
+SGD: dict[str, Any] = {"schedule": "cosine", "weight_decay": 1e-4, "augment": flip_and_crop}
 
 # The paper's setting, for a machine with a GPU.
 PUBLISHED = {
