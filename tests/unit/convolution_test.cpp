@@ -109,6 +109,19 @@ TEST_CASE("convolutions with channels in the lanes have the bits of the definiti
     check(g, static_cast<inputs>(generator() % 3), generator, *pool);
 }
 
+TEST_CASE("weight gradients of few channels have the bits of the definition", "[convolution]") {
+  std::mt19937 generator(33);
+  const auto pool = make_thread_pool(3);
+  for (int round = 0; round < (std::getenv("POTL_FULL") != nullptr ? 200 : 10); ++round) {
+    convolution g = random_geometry(generator, 20'000);
+    g.groups = 1 + static_cast<std::int64_t>(generator() % 2);
+    g.in_channels = g.groups * (1 + static_cast<std::int64_t>(generator() % 4));
+    g.out_channels = g.groups * 8 * (1 + static_cast<std::int64_t>(generator() % 6));
+    check(g, static_cast<inputs>(generator() % 3), generator, *pool);
+  }
+  check(square(3, 3, 30, 75, 7, 2), inputs::hostile, generator, *pool);
+}
+
 TEST_CASE("other modes have the bits of their matrix product", "[convolution]") {
   std::mt19937 generator(77);
   const auto pool = make_thread_pool(2);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "chunk_sums.hpp"
 #include "depthwise.hpp"
 #include "geometry.hpp"
 #include "pixels.hpp"
@@ -11,9 +12,6 @@
 
 namespace potl::numeric::conv {
 namespace {
-
-constexpr std::int64_t chunk = 512;
-constexpr std::int64_t most_partial = 128 * 1024;  // floats of chunk sums
 
 convolution ungrouped(convolution g) {
   g.groups = 1;
@@ -29,53 +27,30 @@ class depthwise_run {
         dy_(dy),
         with_(with),
         threads_(threads),
-        workers_(static_cast<std::int64_t>(threads.concurrency())),
         lanes_(with.single.lanes),
         rows_(g.out_channels / g.in_channels),
         taps_(volume(g.kernel)),
         per_image_(volume(g.output())),
         positions_(g.batch * per_image_),
-        pixels_(g_, std::min(chunk, positions_)) {
+        pixels_(g_, std::min(chunk_positions, positions_)) {
     for (std::int64_t first = 0; first < g.in_channels; first += lanes_)
       blocks_.push_back(pixels_.block(first, std::min(lanes_, g.in_channels - first), lanes_));
     for (const channel_block& one : blocks_) tap_offsets_.push_back(offsets_of(one.count));
   }
 
   void run(float* dw) {
-    const auto count = static_cast<std::int64_t>(blocks_.size());
-    const std::int64_t outputs = count * block_sums();  // of one chunk
-    const std::int64_t chunks = divide_up(positions_, chunk);
-    const std::int64_t together =
-        std::clamp<std::int64_t>(most_partial / outputs - 1, workers_, chunks);
     const std::int64_t window = divide_up(pixels_.size(lanes_), 16) * 16;
-    const std::int64_t each = window + chunk * lanes_ + 64;
-    const buffer memory(workers_ * each), sums((together + 1) * outputs);
-    for (std::int64_t done = 0; done < chunks; done += together) {
-      const std::int64_t some = std::min(together, chunks - done);
-      for_each_block(threads_, workers_, some * count, [&](std::int64_t worker, std::int64_t task) {
-        const std::int64_t at = task % some, block = task / some;
-        float* const own = memory.get() + worker * each;
-        one_chunk(block, done + at, own, own + window,
-                  sums.get() + (at + 1) * outputs + block * block_sums());
-      });
-      for_each_block(threads_, workers_, count, [&](std::int64_t, std::int64_t block) {
-        float* const total = sums.get() + block * block_sums();
-        for (std::int64_t at = 0; at < some; ++at) {
-          const float* const part = total + (at + 1) * outputs;
-          if (done + at == 0)
-            std::copy_n(part, block_sums(), total);
-          else
-            with_.add(part, block_sums(), total);
-        }
-        if (done + some == chunks) write(block, total, dw);
-      });
-    }
+    sum_chunks(
+        {positions_, static_cast<std::int64_t>(blocks_.size()), rows_ * taps_ * lanes_,
+         window + chunk_positions * lanes_ + 64},
+        with_, threads_,
+        [&](std::int64_t block, std::int64_t begin, std::int64_t end, float* memory, float* sums) {
+          one_chunk(block, begin, end, memory, memory + window, sums);
+        },
+        [&](std::int64_t block, const float* sums) { write(block, sums, dw); });
   }
 
  private:
-  // Sums of a block of channels: [row][tap][lane].
-  std::int64_t block_sums() const { return rows_ * taps_ * lanes_; }
-
   // Where each tap lies in the pixels of so many channels.
   std::vector<std::int64_t> offsets_of(std::int64_t count) const {
     std::vector<std::int64_t> offsets;
@@ -86,11 +61,11 @@ class depthwise_run {
     return offsets;
   }
 
-  void one_chunk(std::int64_t block, std::int64_t index, float* window, float* left,
-                 float* sums) const {
+  // sums[(row * taps_ + tap) * lanes_ + lane]
+  void one_chunk(std::int64_t block, std::int64_t begin, std::int64_t end, float* window,
+                 float* left, float* sums) const {
     const channel_block& channels = blocks_[static_cast<std::size_t>(block)];
-    const std::int64_t begin = index * chunk, end = std::min(begin + chunk, positions_);
-    std::int64_t offsets[chunk];
+    std::int64_t offsets[chunk_positions];
     pixels_.fill(x_, 0, channels, begin, end, with_, window, offsets);
     const std::int64_t* const taps = tap_offsets_[static_cast<std::size_t>(block)].data();
     taps_task task{};
@@ -137,7 +112,7 @@ class depthwise_run {
   const float* dy_;
   const kernels& with_;
   const executor& threads_;
-  std::int64_t workers_, lanes_, rows_, taps_, per_image_, positions_;
+  std::int64_t lanes_, rows_, taps_, per_image_, positions_;
   pixels pixels_;
   std::vector<channel_block> blocks_;
   std::vector<std::vector<std::int64_t>> tap_offsets_;

@@ -21,6 +21,7 @@ namespace potl::numeric::conv {
 namespace {
 
 constexpr std::int64_t longest = 512;
+constexpr std::int64_t many = 12;  // vectors of results: of no shape are some left over
 
 template <class Sum>
 class gather_run {
@@ -38,7 +39,7 @@ class gather_run {
         threads_(threads),
         workers_(static_cast<std::int64_t>(threads.concurrency())),
         line_(what.axes[2].grid),
-        shape_(choose_shape(tiles_.rows, what.rows)),
+        shape_(choose_shape(tiles_.rows, what.rows, many)),
         panels_(divide_up(what.rows, shape_.rows)),
         plan_(what, tiles_.lanes, workers_, panels_),
         window_(what, plan_.images, plan_.d, plan_.h) {
@@ -301,6 +302,19 @@ class gather_run {
     return all;
   }
 
+  // Some terms for all panels, then the next: each plane of the source is read as one stream.
+  void pack_panels(const float* source, const std::int64_t* offsets, std::int64_t depth,
+                   const lines_of& lines, float* packed) const {
+    constexpr std::int64_t streams = 16;
+    const std::int64_t width = shape_.vectors * tiles_.lanes;
+    for (std::int64_t k = 0; k < depth; k += streams)
+      for (std::size_t j = 0; j + 1 < lines.panels.size(); ++j)
+        with_.pack({source, offsets + k, std::min(streams, depth - k),
+                    lines.segments.data() + lines.panels[j],
+                    static_cast<std::int64_t>(lines.panels[j + 1] - lines.panels[j]),
+                    packed + (static_cast<std::int64_t>(j) * depth + k) * width, width});
+  }
+
   // All chunks of one phase: c[row * c_row + result].
   void sums(std::size_t p, std::int64_t group, std::int64_t first, std::int64_t last,
             std::int64_t results, const float* source, const lines_of& lines, float* packed, Sum* c,
@@ -318,13 +332,7 @@ class gather_run {
       task.c_row = c_row;
       task.add = begin != 0;
       const std::int64_t* const offsets = offsets_[p].data() + begin;
-      if (!plan_.direct)
-        for (std::int64_t j = 0; j < tiles; ++j)
-          with_.pack({source, offsets, task.depth,
-                      lines.segments.data() + lines.panels[static_cast<std::size_t>(j)],
-                      static_cast<std::int64_t>(lines.panels[static_cast<std::size_t>(j) + 1] -
-                                                lines.panels[static_cast<std::size_t>(j)]),
-                      packed + j * task.depth * width, width});
+      if (!plan_.direct) pack_panels(source, offsets, task.depth, lines, packed);
       const std::int64_t in_order[most_vectors] = {0, tiles_.lanes, 2 * tiles_.lanes,
                                                    3 * tiles_.lanes};
       const auto one = [&](std::int64_t i, std::int64_t j) {

@@ -7,7 +7,8 @@
 
 namespace potl::numeric::conv {
 
-pixels::pixels(const convolution& g, std::int64_t most) : g_(g), out_(g.output()) {
+pixels::pixels(const convolution& g, std::int64_t most)
+    : g_(g), out_(g.output()), pointwise_(is_pointwise(g)) {
   for (std::size_t i = 0; i < 3; ++i) {
     step_[i] = g.kernel[i] == 1 ? g.stride[i] : 1;
     move_[i] = g.kernel[i] == 1 ? 1 : g.stride[i];
@@ -23,6 +24,10 @@ pixels::pixels(const convolution& g, std::int64_t most) : g_(g), out_(g.output()
   width_ = (out_[2] - 1) * move_[2] + taps_[2] + 1;
   height_ = (h - 1) * move_[1] + taps_[1] + 1;
   image_ = ((d - 1) * move_[0] + taps_[0] + 1) * height_ * width_;
+  if (pointwise_) {
+    images_ = 1;
+    image_ = most;
+  }
 }
 
 channel_block pixels::block(std::int64_t first, std::int64_t count, std::int64_t lanes) const {
@@ -76,6 +81,63 @@ void pixels::fill_line(const float* source, std::int64_t channels, const kernels
   }
 }
 
+// Offsets of the results [p, stop) of an image that begins at `at`, in places of `each` elements.
+void pixels::place(std::int64_t p, std::int64_t stop, const lines& used, std::int64_t at,
+                   std::int64_t each, std::int64_t* offsets) const {
+  while (p < stop) {
+    const std::int64_t line = p / out_[2], first = p % out_[2];
+    const std::int64_t d = line / out_[1] - used.d0, h = line % out_[1] - used.h0;
+    const std::int64_t pixel = (d * move_[0] * height_ + h * move_[1]) * width_ + first * move_[2];
+    std::int64_t here = at + pixel * each;
+    for (const std::int64_t end = std::min(stop, p + out_[2] - first); p < end; ++p) {
+      *offsets++ = here;
+      here += move_[2] * each;
+    }
+  }
+}
+
+void pixels::fill_planes(const float* x, std::int64_t group, std::int64_t begin, std::int64_t end,
+                         const kernels& with, float* workspace, std::int64_t* offsets) const {
+  const std::int64_t per_image = volume(out_), channels = g_.in_channels / g_.groups;
+  const std::int64_t low = std::clamp<std::int64_t>(divide_up(g_.padding[2], step_[2]), 0, width_);
+  const std::int64_t high =
+      std::clamp<std::int64_t>(divide_up(g_.input[2] + g_.padding[2], step_[2]), low, width_);
+  // In ascending order: what is written beyond a line is overwritten by the next.
+  for (std::int64_t c = 0; c < channels; ++c) {
+    float* image = workspace + c * per_channel();
+    for (std::int64_t p = begin; p < end; image += image_) {
+      const std::int64_t n = p / per_image, stop = std::min(end, (n + 1) * per_image);
+      const lines used = lines_of(p - n * per_image, stop - 1 - n * per_image);
+      const float* const source =
+          x + (n * g_.in_channels + group * channels + c) * volume(g_.input);
+      for (std::int64_t d = 0; d <= (used.d1 - 1 - used.d0) * move_[0] + taps_[0]; ++d)
+        for (std::int64_t h = 0; h <= (used.h1 - 1 - used.h0) * move_[1] + taps_[1]; ++h) {
+          const std::int64_t at_d = used.d0 * g_.stride[0] + d * step_[0] - g_.padding[0];
+          const std::int64_t at_h = used.h0 * g_.stride[1] + h * step_[1] - g_.padding[1];
+          float* const line = image + (d * height_ + h) * width_;
+          const bool inside =
+              at_d >= 0 && at_d < g_.input[0] && at_h >= 0 && at_h < g_.input[1] && high > low;
+          if (!inside) {
+            std::fill(line, line + width_, 0.0F);
+            continue;
+          }
+          const float* const from =
+              source + (at_d * g_.input[1] + at_h) * g_.input[2] - g_.padding[2] + low * step_[2];
+          if (step_[2] <= 2) {
+            with.fill_plane({from, 0, step_[2], 1, low, high - low, width_, line});
+            continue;
+          }
+          std::fill(line, line + width_, 0.0F);
+          for (std::int64_t w = low; w < high; ++w) line[w] = from[(w - low) * step_[2]];
+        }
+      if (c == 0)
+        place(p - n * per_image, stop - n * per_image, used, image - workspace, 1,
+              offsets + (p - begin));
+      p = stop;
+    }
+  }
+}
+
 void pixels::fill(const float* x, std::int64_t group, const channel_block& channels,
                   std::int64_t begin, std::int64_t end, const kernels& with, float* workspace,
                   std::int64_t* offsets) const {
@@ -84,6 +146,13 @@ void pixels::fill(const float* x, std::int64_t group, const channel_block& chann
   float* image = workspace;
   for (std::int64_t p = begin; p < end; image += image_ * count) {
     const std::int64_t n = p / per_image, stop = std::min(end, (n + 1) * per_image);
+    if (pointwise_) {
+      const std::int64_t channel = n * g_.in_channels + group * (g_.in_channels / g_.groups);
+      with.transpose(x + (channel + channels.first) * per_image + p - n * per_image, per_image,
+                     count, stop - p, workspace + (p - begin) * count, count);
+      for (; p < stop; ++p) offsets[p - begin] = (p - begin) * count;
+      continue;
+    }
     const lines used = lines_of(p - n * per_image, stop - 1 - n * per_image);
     const float* const source =
         x + (n * g_.in_channels + group * (g_.in_channels / g_.groups) + channels.first) *
@@ -99,13 +168,9 @@ void pixels::fill(const float* x, std::int64_t group, const channel_block& chann
         else
           std::fill(line, line + width_ * count, 0.0F);
       }
-    for (; p < stop; ++p) {
-      const std::int64_t rest = p - n * per_image, line = rest / out_[2];
-      const std::int64_t d = line / out_[1] - used.d0, h = line % out_[1] - used.h0;
-      const std::int64_t at =
-          (d * move_[0] * height_ + h * move_[1]) * width_ + rest % out_[2] * move_[2];
-      offsets[p - begin] = (image - workspace) + at * count;
-    }
+    place(p - n * per_image, stop - n * per_image, used, image - workspace, count,
+          offsets + (p - begin));
+    p = stop;
   }
 }
 

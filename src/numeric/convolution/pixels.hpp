@@ -44,6 +44,9 @@ class pixels {
   /// Writes what the results [begin, end) read, and where: offsets[i] is that of result begin + i.
   void fill(const float* x, std::int64_t group, const channel_block& channels, std::int64_t begin,
             std::int64_t end, const kernels& with, float* workspace, std::int64_t* offsets) const;
+  /// The same for all channels of a group, each of them in per_channel() elements of its own.
+  void fill_planes(const float* x, std::int64_t group, std::int64_t begin, std::int64_t end,
+                   const kernels& with, float* workspace, std::int64_t* offsets) const;
 
  private:
   static constexpr std::int64_t gather_lines = 16;
@@ -51,11 +54,14 @@ class pixels {
     std::int64_t d0, d1, h0, h1;
   };
   lines lines_of(std::int64_t first, std::int64_t last) const noexcept;
+  void place(std::int64_t p, std::int64_t stop, const lines& used, std::int64_t at,
+             std::int64_t each, std::int64_t* offsets) const;
   void fill_line(const float* source, std::int64_t channels, const kernels& with, float* gathered,
                  float* target) const;
 
   const convolution& g_;
   std::array<std::int64_t, 3> out_;
+  bool pointwise_;  // the workspace holds the results' places alone
   // Along a dimension with one tap only what is read is kept: `step_` is its stride, else 1.
   std::array<std::int64_t, 3> step_{}, move_{}, taps_{};
   std::int64_t run_taps_, images_, width_, height_, image_;

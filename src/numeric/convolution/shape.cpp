@@ -8,17 +8,29 @@
 
 namespace potl::numeric::conv {
 
-tile_shape choose_shape(const rows_by_vectors& largest, std::int64_t rows) {
+namespace {
+
+// Of one step along the depth: two multiply-adds or two loads per cycle, and a latency of four
+// cycles.
+double cycles(std::int64_t rows, std::int64_t vectors) {
+  const auto sums = static_cast<double>(rows * vectors);
+  const auto loads = static_cast<double>(rows + vectors + 1);
+  return std::max({sums / 2, loads / 2, 4.0}) + 0.02 * loads;
+}
+
+}  // namespace
+
+tile_shape choose_shape(const rows_by_vectors& largest, std::int64_t rows, std::int64_t across) {
   tile_shape best{1, 1};
   double least = 1e300;
   for (std::int64_t vectors = 1; vectors <= most_vectors; ++vectors) {
     const std::int64_t most = largest[static_cast<std::size_t>(vectors)];
     const std::int64_t panels = divide_up(rows, most), high = divide_up(rows, panels);
-    // Two multiply-adds or two loads per cycle, and a latency of four cycles.
-    const auto sums = static_cast<double>(high * vectors);
-    const auto loads = static_cast<double>(high + vectors + 1);
-    const double cycles = std::max({sums / 2, loads / 2, 4.0}) + 0.02 * loads;
-    const double cost = cycles * static_cast<double>(panels) / static_cast<double>(vectors);
+    // A few chains less hide each other's latency less well.
+    const std::int64_t whole = across / vectors, rest = across % vectors;
+    const double row = static_cast<double>(whole) * cycles(high, vectors) +
+                       (rest == 0 ? 0.0 : 1.3 * cycles(high, rest));
+    const double cost = row * static_cast<double>(panels);
     if (cost < least) {
       least = cost;
       best = {high, vectors};

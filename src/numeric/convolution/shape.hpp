@@ -14,8 +14,8 @@ struct tile_shape {
   std::int64_t rows, vectors;
 };
 
-/// The tile with the least cost per vector of results for that many rows.
-tile_shape choose_shape(const rows_by_vectors& largest, std::int64_t rows);
+/// The tile with the least cost for that many rows of so many vectors.
+tile_shape choose_shape(const rows_by_vectors& largest, std::int64_t rows, std::int64_t across);
 
 /// Blocks of whole images, or of lines of one image.
 class block_plan {

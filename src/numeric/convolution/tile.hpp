@@ -35,8 +35,8 @@ struct segment {
   std::int64_t length;
 };
 
-/// target[k * width ...] = the segments at source + offsets[k], for each k. Writes up to 16
-/// elements beyond the last row, reads nothing beyond the segments.
+/// target[k * width ...] = the segments at source + offsets[k], for each k. Writes nothing beyond a
+/// row, reads nothing beyond the segments.
 struct pack_task {
   const float* source;
   const std::int64_t* offsets;
@@ -70,14 +70,15 @@ struct filter_task {
   std::int64_t c_line;
 };
 
-/// c[i * c_row + j] (+)= the chain over k of b[offsets[k] + i] * a[k * a_row + j], for i < rows and
-/// j < vectors * lanes. NaN is stored as 0x7fc00000.
+/// c[i * c_row + j] (+)= the chain over k of b[offsets[k] + at(i)] * a[k * a_row + j], for i < rows
+/// and j < vectors * lanes, where at(i) is i or places[i]. NaN is stored as 0x7fc00000.
 struct line_task {
   std::int64_t depth;
   const float* a;
   std::int64_t a_row;
   const float* b;
   const std::int64_t* offsets;
+  const std::int64_t* places;
   float* c;
   std::int64_t c_row;
   bool add;
@@ -88,6 +89,7 @@ constexpr int most_line_vectors = 2, most_line_rows = 14;
 struct line_tiles {
   int rows;  ///< of the largest
   void (*tile[most_line_vectors + 1][most_line_rows + 1])(const line_task&);
+  void (*scattered[most_line_vectors + 1][most_line_rows + 1])(const line_task&);  ///< by places
 };
 
 constexpr int most_taps = 12;

@@ -23,6 +23,15 @@ void tile(const tile_task<typename Lanes::sum>& task) {
   }
   const value_type* a = task.a;
   const std::int64_t* const end = task.offsets + task.depth;
+  // Results are fetched while the chains run.
+  POTL_UNROLL
+  for (std::size_t i = 0; i < Rows; ++i) {
+    POTL_UNROLL
+    for (std::size_t j = 0; j < Vectors; ++j)
+      __builtin_prefetch(task.c + static_cast<std::int64_t>(i) * task.c_row +
+                             static_cast<std::int64_t>(j) * Lanes::width,
+                         1);
+  }
   for (const std::int64_t* offset = task.offsets; offset != end; ++offset) {
     vector right[Vectors];
     POTL_UNROLL
@@ -49,7 +58,7 @@ void tile(const tile_task<typename Lanes::sum>& task) {
   }
 }
 
-template <class Lanes, std::size_t Vectors, std::size_t Rows>
+template <class Lanes, std::size_t Vectors, std::size_t Rows, bool Scattered>
 void line_tile(const line_task& task) {
   using vector = typename Lanes::type;
   vector sum[Rows][Vectors];
@@ -60,6 +69,7 @@ void line_tile(const line_task& task) {
   }
   const float* a = task.a;
   const float* const b = task.b;
+  const std::int64_t* const places = task.places;
   const std::int64_t a_row = task.a_row;
   const std::int64_t* const end = task.offsets + task.depth;
   for (const std::int64_t* offset = task.offsets; offset != end; ++offset, a += a_row) {
@@ -70,7 +80,7 @@ void line_tile(const line_task& task) {
     const float* const right = b + *offset;
     POTL_UNROLL
     for (std::size_t i = 0; i < Rows; ++i) {
-      const vector one = Lanes::broadcast(right[i]);
+      const vector one = Lanes::broadcast(Scattered ? right[places[i]] : right[i]);
       POTL_UNROLL
       for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::fma(left[j], one, sum[i][j]);
     }
@@ -93,13 +103,22 @@ void pack(const pack_task& task) {
   for (std::int64_t k = 0; k < task.depth; ++k) {
     const float* const source = task.source + task.offsets[k];
     float* target = task.target + k * task.width;
+    const float* const end = target + task.width;
     for (const segment* one = task.segments; one != task.segments + task.count; ++one) {
       std::int64_t i = 0;
-      for (; i + Lanes::width <= one->length; i += Lanes::width)
+      for (; i + Lanes::width <= one->length; i += Lanes::width) {
+        // Other panels come first: their elements of this line are read soon.
+        __builtin_prefetch(source + one->source + i + 128);
         Lanes::store(target + i, Lanes::load(source + one->source + i));
-      // The lanes beyond are overwritten by what comes next.
-      if (i < one->length)
-        Lanes::store(target + i, Lanes::load_some(source + one->source + i, one->length - i));
+      }
+      if (i < one->length) {
+        const auto rest = Lanes::load_some(source + one->source + i, one->length - i);
+        // The lanes beyond are overwritten by the segment that comes next.
+        if (target + i + Lanes::width <= end)
+          Lanes::store(target + i, rest);
+        else
+          Lanes::store_some(target + i, one->length - i, rest);
+      }
       target += one->length;
     }
   }
@@ -158,7 +177,8 @@ constexpr auto tiles() {
 
 template <class Lanes, std::size_t Vectors, std::size_t Rows>
 constexpr void set_line_tiles(line_tiles& all) {
-  all.tile[Vectors][Rows] = line_tile<Lanes, Vectors, Rows>;
+  all.tile[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, false>;
+  all.scattered[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, true>;
   if constexpr (Rows > 1) set_line_tiles<Lanes, Vectors, Rows - 1>(all);
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "depthwise.hpp"
+#include "few_channels.hpp"
 #include "geometry.hpp"
 #include "numeric/gemm/modes.hpp"
 #include "pixels.hpp"
@@ -23,6 +24,11 @@ namespace {
 constexpr std::int64_t longest = 512;
 constexpr std::int64_t most_pixels = 160 * 1024;        // floats of input that a block works on
 constexpr std::int64_t most_partial = 8 * 1024 * 1024;  // floats of chunk sums
+
+// Vectors of one row of the result, about.
+std::int64_t lane_vectors(const convolution& g, std::int64_t lanes) {
+  return divide_up(g.in_channels / g.groups * volume(g.kernel), lanes);
+}
 
 template <class Sum>
 class weight_gradient_run {
@@ -48,12 +54,14 @@ class weight_gradient_run {
         positions_(g.batch * per_image_),
         chunk_(wide ? log64_chunk(positions_) : longest),
         chunks_(divide_up(positions_, chunk_)),
-        shape_(choose_shape(tiles_.rows, rows_)),
+        shape_(choose_shape(tiles_.rows, rows_, lane_vectors(g, tiles_.lanes))),
         panels_(divide_up(rows_, shape_.rows)),
         beside_(std::clamp<std::int64_t>(with.single.lanes / shape_.rows, 1, panels_)),
         pixels_(g, std::min(chunk_, positions_)) {
     std::int64_t each = std::clamp<std::int64_t>(most_pixels / pixels_.per_channel(), 1, channels_);
-    if (each < channels_ && each > 16) each -= each % 16;
+    // Blocks of nearly one size: threads share them.
+    each = divide_up(channels_, divide_up(channels_, each));
+    if (each < channels_) each = std::min(channels_, divide_up(each, 16) * 16);
     for (std::int64_t first = 0; first < channels_; first += each) {
       blocks_.push_back(pixels_.block(first, std::min(each, channels_ - first), tiles_.lanes));
       blocks_.back().before = lanes_;
@@ -279,6 +287,8 @@ void weight_gradient(const convolution& g, const float* x, const float* dy, floa
   if (is_trivial(g, dw)) return;
   if (is_depthwise(g))
     depthwise_weight_gradient(g, x, dy, dw, with, threads);
+  else if (has_few_channels(g, with))
+    few_channels_weight_gradient(g, x, dy, dw, with, threads);
   else
     weight_gradient_run<float>(g, x, dy, dw, with, threads, nullptr).run();
 }
