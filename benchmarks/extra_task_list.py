@@ -121,7 +121,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "imdb_lstm", "IMDB, BiLSTM with attention", data.imdb, lstm_imdb,
-            epochs=5, batch=128, learning_rate=2e-3, pairs=3,
+            epochs=4, batch=128, learning_rate=2e-3, pairs=3,
         ),
         Experiment(
             "cifar", "CIFAR-10, ResNet of 8 layers", data.cifar, small_resnet,
@@ -133,11 +133,11 @@ EXPERIMENTS = {
         ),
         Experiment(
             "autoencoder", "Autoencoder of grey CIFAR-10 images", data.grey, nets.Autoencoder,
-            epochs=15, batch=64, learning_rate=1e-3, pairs=3, kind="autoencoder",
+            epochs=12, batch=64, learning_rate=1e-3, pairs=3, kind="autoencoder",
         ),
         Experiment(
             "language", "Character model of Shakespeare", data.shakespeare, nets.CharacterModel,
-            epochs=12, batch=64, learning_rate=2e-3, pairs=3, kind="language",
+            epochs=6, batch=64, learning_rate=4e-3, pairs=3, kind="language",
         ),
     ]
 }  # fmt: skip

@@ -152,18 +152,14 @@ class Autoencoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Conv2d(1, 32, 3, 2, 1),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 3, 2, 1),
+            nn.Conv2d(1, 16, 4, 4),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(4096, 128),
-            nn.Linear(128, 4096),
-            nn.Unflatten(1, (64, 8, 8)),
+            nn.Linear(1024, 128),
+            nn.Linear(128, 1024),
+            nn.Unflatten(1, (16, 8, 8)),
             nn.ReLU(),
-            nn.ConvTranspose2d(64, 32, 4, 2, 1),
-            nn.ReLU(),
-            nn.ConvTranspose2d(32, 1, 4, 2, 1),
+            nn.ConvTranspose2d(16, 1, 4, 4),
         )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -174,10 +170,10 @@ class Autoencoder(nn.Module):
 class CharacterModel(nn.Module):
     """A recurrent language model: scores of the next character at every place."""
 
-    def __init__(self, width: int = 128) -> None:
+    def __init__(self, width: int = 64) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(CHARACTERS, width // 2)
-        self.states = nn.GRU(width // 2, width, batch_first=True)
+        self.embedding = nn.Embedding(CHARACTERS, width)
+        self.states = nn.GRU(width, width, batch_first=True)
         self.last = nn.Linear(width, CHARACTERS)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
