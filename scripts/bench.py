@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs benchmarks/<stem>_bench.cpp or .py and prints one table of what they wrote.
 
+A stem stands for its own benchmark and for those whose names begin with it: "extra_task" runs
+extra_task_bench.cpp and extra_task_verify_bench.py.
+
 Each benchmark writes build/bench/<stem>.json: {"machine": {...}, "results": [{"name", "value",
 "unit", "baseline", "ratio", ...}]}, where a result may name a bound for its ratio or value as
 "at_least" or "at_most". POTL_BENCH_DIR names the folder; POTL_BENCH_FULL=1 asks for long runs.
@@ -29,6 +32,11 @@ def benchmarks() -> dict[str, list[str]]:
         elif source.suffix == ".py":
             found[stem] = [sys.executable, str(source)]
     return found
+
+
+def chosen_of(known: dict[str, list[str]], stem: str) -> list[str]:
+    """All benchmarks that a stem stands for; all there are when it is empty."""
+    return [name for name in known if not stem or name == stem or name.startswith(stem + "_")]
 
 
 def bound(result: dict[str, Any]) -> str:
@@ -68,12 +76,12 @@ def table(documents: list[dict[str, Any]]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--stem", default="", help="one benchmark; all of them when empty")
+    parser.add_argument("--stem", default="", help="one subject; all of them when empty")
     parser.add_argument("--full", default="", help="1: long runs")
     arguments = parser.parse_args()
     known = benchmarks()
-    chosen = [arguments.stem] if arguments.stem else list(known)
-    if not chosen or any(stem not in known for stem in chosen):
+    chosen = chosen_of(known, arguments.stem)
+    if not chosen:
         print(f"STEM is one of: {', '.join(known) or 'none'}", file=sys.stderr)
         return 2
     OUT.mkdir(parents=True, exist_ok=True)

@@ -3,54 +3,36 @@
 
 from __future__ import annotations
 
-import json as json_module
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ._cli_extra_data import (
+    TABLE,
+    Classes,
+    DataPath,
+    Inputs,
+    KeyPath,
+    Kind,
+    Labels,
+    OutPath,
+    Unlabelled,
+    making,
+    read,
+    split,
+)
+from ._cli_extra_verify import audit, verify
 from ._cli_options import given_of, parameters_of
 from ._cli_result import Debug, Json, Result, command
-from ._cli_task import make_importable
 from ._printable import number, percent, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ._extra_result import ExtraPlan, ExtraResult
+    from ._extra_result import ExtraPlan
     from ._extra_task import ExtraTask
     from ._sample_files import SampleFile
-
-_TABLE = "extra_task"
-
-DataPath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DATA",
-        help="A folder with one folder of images per class, .npz, .safetensors, .csv or .jsonl.",
-        show_default=False,
-    ),
-]
-OutPath = Annotated[
-    Path, typer.Argument(metavar="OUT", help="What is written; must not exist.", show_default=False)
-]
-KeyPath = Annotated[
-    Path, typer.Option("--key", help="The secret key's file, from keygen.", show_default=False)
-]
-Inputs = Annotated[str | None, typer.Option(help="Name of the array or column of inputs.")]
-Labels = Annotated[str | None, typer.Option(help="Name of the array or column of labels.")]
-Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="The data have no labels.")]
-Kind = Annotated[
-    str | None,
-    typer.Option(help="image, text, table, autoencoder or language. Default: found out."),
-]
-Length = Annotated[
-    int | None,
-    typer.Option(help="Words of an extra text, no more than the model reads. Default: the median."),
-]
-Padding = Annotated[int | None, typer.Option(help="Id of padding. Default: found out.")]
-Classes = Annotated[int | None, typer.Option(help="Classes. Default: as the labels say.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -67,20 +49,20 @@ def add_to(app: typer.Typer) -> None:
         "plan",
         examples="  potl extra-task plan photos\n\n"
         "  potl extra-task plan --samples 50000 --classes 10 --eta 0.004",
-        extra=parameters_of(_TABLE),
+        extra=parameters_of(TABLE),
     )(_plan)
     command(
         group,
         "make",
         examples="  potl extra-task make train.npz extra.npz --key extra.key",
-        extra=parameters_of(_TABLE),
+        extra=making(),
     )(_make)
     command(
         group,
         "mix",
         examples="  potl extra-task mix photos upload --key extra.key\n\n"
         "  potl extra-task mix reviews.csv upload.csv --key extra.key --length 200",
-        extra=parameters_of(_TABLE),
+        extra=making(),
     )(_mix)
     command(
         group,
@@ -88,14 +70,14 @@ def add_to(app: typer.Typer) -> None:
         examples="  potl extra-task verify extra.key --model trained:load\n\n"
         "  potl extra-task verify extra.key --questions questions.npz\n\n"
         "  potl extra-task verify extra.key --answers answers.csv --json",
-    )(_verify)
+    )(verify)
     command(
         group,
         "audit",
         examples="  potl extra-task audit train.npz --epochs 20\n\n"
         "  potl extra-task audit train.npz --build net:build --json",
-        extra=parameters_of(_TABLE),
-    )(_audit)
+        extra=parameters_of(TABLE),
+    )(audit)
 
 
 def _keygen(
@@ -146,10 +128,10 @@ def _plan(
     if (data is None) == (samples is None):
         raise typer.BadParameter("give either DATA or --samples")
     if data is None:
-        plan = ExtraTask.plan(samples, classes=classes, **given_of(_TABLE, options))
+        plan = ExtraTask.plan(samples, classes=classes, **given_of(TABLE, options))
     else:
-        file = _read(data, inputs, labels, unlabelled)
-        plan = ExtraTask.plan(file.data, classes=classes, kind=kind, **given_of(_TABLE, options))
+        file = read(data, inputs=inputs, labels=labels, unlabelled=unlabelled)
+        plan = ExtraTask.plan(file.data, classes=classes, kind=kind, **given_of(TABLE, options))
     return Result(document=plan.document(), show=lambda console: _show_plan(plan, console))
 
 
@@ -179,24 +161,16 @@ def _mix(
     out: OutPath,
     *,
     key: KeyPath,
-    classes: Classes = None,
-    inputs: Inputs = None,
-    labels: Labels = None,
-    unlabelled: Unlabelled = False,
-    kind: Kind = None,
-    length: Length = None,
-    padding: Padding = None,
     json: Json = False,
     debug: Debug = False,
-    **options: Any,
+    **given: Any,
 ) -> Result:
     """Write the training data with the extra samples among them, for upload.
 
-    OUT has the layout of DATA. File names are random, all times are equal and the order is secret.
-    Keep the key, and the .json file beside it.
+    OUT has the layout of DATA. File names are random, all times are equal and the order is secret;
+    what images carry beside their pixels is left out. Keep the key, and the .json file beside it.
     """
-    file = _read(data, inputs, labels, unlabelled)
-    task = _task(file, key, classes, kind, length, padding, options)
+    file, task = _task(data, out, key, given)
     extras, order = task.uploads()
     file.write(out, extras, order)
     return _written(task, out, len(order))
@@ -207,194 +181,29 @@ def _make(
     out: OutPath,
     *,
     key: KeyPath,
-    classes: Classes = None,
-    inputs: Inputs = None,
-    labels: Labels = None,
-    unlabelled: Unlabelled = False,
-    kind: Kind = None,
-    length: Length = None,
-    padding: Padding = None,
     json: Json = False,
     debug: Debug = False,
-    **options: Any,
+    **given: Any,
 ) -> Result:
     """Write the extra samples alone, to look at them or to mix them by other means.
 
     Whoever sees this file can cheat: it shows which samples are extra.
     """
-    file = _read(data, inputs, labels, unlabelled)
-    task = _task(file, key, classes, kind, length, padding, options)
+    file, task = _task(data, out, key, given)
     extras = task.make()
     real = task.planned.training_samples
     file.write(out, extras, [real + place for place in range(len(extras))])
     return _written(task, out, len(extras))
 
 
-def _verify(
-    key: Annotated[
-        Path, typer.Argument(metavar="KEY", help="The secret key's file.", show_default=False)
-    ],
-    *,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION",
-            help="Your function that returns the model (a torch module, or a function of a list of "
-            "inputs); the current directory is importable.",
-        ),
-    ] = None,
-    transform: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION",
-            help="Your function that makes a tensor of one input, as in evaluation.",
-        ),
-    ] = None,
-    questions: Annotated[
-        Path | None,
-        typer.Option(help="Write what to ask: a folder for images, .npz, .safetensors or .jsonl."),
-    ] = None,
-    answers: Annotated[
-        Path | None,
-        typer.Option(
-            help="Judge answers in the order of the questions: .npz, .json, or a line each."
-        ),
-    ] = None,
-    calibration: Annotated[
-        Path | None, typer.Option(help="Reference curves (JSON), for an estimate of progress.")
-    ] = None,
-    json: Json = False,
-    debug: Debug = False,
-) -> Result:
-    """Ask a model about the extra samples, and judge its answers.
-
-    Ends with 0 when it has learned them, 1 when it has not, 3 when that could not be judged. Every
-    different set of answers is a submission; planned submissions share alpha.
-    """
+def _task(data: Path, out: Path, key: Path, given: dict[str, Any]) -> tuple[SampleFile, ExtraTask]:
     from ._extra_task import ExtraTask
+    from ._sample_files import require_new
 
-    if sum(one is not None for one in (model, questions, answers)) != 1:
-        raise typer.BadParameter("give one of --model, --questions and --answers")
-    curves = () if calibration is None else json_module.loads(calibration.read_text())
-    task = ExtraTask(
-        key,
-        calibration=curves,
-        transform=None if transform is None else _function(transform),
-    )
-    if questions is not None:
-        return _asked(task, questions)
-    if answers is not None:
-        from ._extra_questions import read_answers
-
-        return _judged(task.judge(*read_answers(task, answers)))
-    loaded = _function(str(model))()
-    if hasattr(loaded, "parameters"):
-        return _judged(task.verify(loaded))
-    return _judged(task.verify(predict=loaded))
-
-
-def _asked(task: ExtraTask, path: Path) -> Result:
-    from ._extra_questions import write_questions
-
-    count = write_questions(task, path)
-
-    def show(console: Console) -> None:
-        console.print(f"{number(count)} questions in {printable(path)}; answer them in this order")
-
-    return Result(document={"questions": str(path), "count": count}, show=show)
-
-
-def _judged(result: ExtraResult) -> Result:
-    def show(console: Console) -> None:
-        console.print(f"{result.verdict}: {printable(result.reason)}")
-        if result.classes:
-            console.print(
-                f"{number(result.hits)} of {number(result.samples)} hits, {number(result.needed)} "
-                f"needed (p = {number(result.p_value)}); controls: {number(result.control_hits)} "
-                f"of {number(result.controls)} (p = {number(result.control_p_value)})"
-            )
-        if result.progress is not None:
-            console.print(printable(result.progress.text))
-        for limit in result.limits:
-            console.print(f"unseen: {printable(limit)}")
-
-    return Result(document=result.document(), show=show, exit_code=result.exit_code)
-
-
-def _audit(
-    data: DataPath,
-    *,
-    classes: Classes = None,
-    inputs: Inputs = None,
-    labels: Labels = None,
-    kind: Kind = None,
-    build: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION",
-            help="Your function that returns a fresh torch module. Default: a small net.",
-        ),
-    ] = None,
-    transform: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION", help="Your function that makes a tensor of one input."
-        ),
-    ] = None,
-    epochs: Annotated[int, typer.Option(help="Epochs of honest training.")] = 20,
-    seed: Annotated[int, typer.Option(help="Of initial weights and order.")] = 0,
-    json: Json = False,
-    debug: Debug = False,
-    **options: Any,
-) -> Result:
-    """Play a cheating cloud against extra samples in these data, with both layouts.
-
-    Trains small models here. Says which attack is the cheapest that is accepted, and its cost as a
-    share of the honest training.
-    """
-    from ._extra_audit import audit
-
-    if epochs < 1:
-        raise typer.BadParameter("--epochs must be at least 1")
-    report = audit(
-        _read(data, inputs, labels, unlabelled=False).data,
-        classes=classes,
-        kind=kind,
-        build=None if build is None else _function(build),
-        transform=None if transform is None else _function(transform),
-        epochs=epochs,
-        seed=seed,
-        **given_of(_TABLE, options),
-    )
-    return Result(document=report.document(), show=lambda console: console.print(report.table()))
-
-
-def _read(path: Path, inputs: str | None, labels: str | None, unlabelled: bool) -> SampleFile:
-    from ._sample_files import read
-
-    return read(path, inputs=inputs, labels=labels, unlabelled=unlabelled)
-
-
-def _task(
-    file: SampleFile,
-    key: Path,
-    classes: int | None,
-    kind: str | None,
-    length: int | None,
-    padding: int | None,
-    options: dict[str, Any],
-) -> ExtraTask:
-    from ._extra_task import ExtraTask
-
-    return ExtraTask(
-        key,
-        like=file.data,
-        classes=classes,
-        kind=kind,
-        length=length,
-        padding=padding,
-        **given_of(_TABLE, options),
-    )
+    require_new(out)  # before the key counts as used
+    reading, form, options = split(given)
+    file = read(data, **reading)
+    return file, ExtraTask(key, like=file.data, **form, **given_of(TABLE, options))
 
 
 def _written(task: ExtraTask, out: Path, count: int) -> Result:
@@ -406,10 +215,3 @@ def _written(task: ExtraTask, out: Path, count: int) -> Result:
 
     document = {"written": str(out), "count": count, "plan": plan.document()}
     return Result(document=document, show=show)
-
-
-def _function(name: str) -> Callable[..., Any]:
-    from ._executors import load_task
-
-    make_importable()
-    return load_task(name)

@@ -84,8 +84,11 @@ class View(Sequence[Any]):
         if isinstance(self._data, np.ndarray) or carrier_of_data(self._data) == "tensor":
             return _mixed_column(self._data, extras, order)
         real = len(self)
-        items = [self._data[i] if i < real else extras[i - real] for i in order]
-        return items if isinstance(self._data, list) else MixedDataset(_owned(items))
+        like = self._data[0]
+        items = [
+            _own(self._data[i] if i < real else _dressed(extras[i - real], like)) for i in order
+        ]
+        return items if isinstance(self._data, list) else MixedDataset(items)
 
     def _like(self, columns: tuple[Any, ...]) -> Any:
         if isinstance(self._data, tuple):
@@ -116,23 +119,45 @@ def _mixed_column(column: Any, extras: list[Any], order: Sequence[int]) -> Any:
     return torch.cat([column.detach().cpu(), new_ones])[torch.as_tensor(order)]
 
 
-def _owned(items: list[Any]) -> list[Any]:
-    """Tensors of their own memory: a pickled view would carry all of its base, and show that an
-    item comes from it.
+def _dressed(extra: Any, like: Any) -> Any:
+    """An extra item in the very types of a real one: named tuples, the order of keys, arrays
+    without axes.
     """
-    return [_own(item) for item in items]
+    if isinstance(like, tuple) and type(like) is not tuple:
+        return type(like)(*map(_dressed, extra, like))
+    if isinstance(like, dict):
+        return {key: _dressed(extra[key], like[key]) for key in like}
+    if isinstance(like, (tuple, list)) and len(like) == len(extra):
+        return type(like)(map(_dressed, extra, like))
+    if isinstance(like, np.ndarray) and not isinstance(extra, np.ndarray):
+        return np.asarray(extra)
+    return extra
 
 
 def _own(value: Any) -> Any:
-    if isinstance(value, tuple) and type(value) is tuple:
-        return tuple(_own(one) for one in value)
+    """The value in its own memory, one way for all: a pickled view would carry all of its base, the
+    order of its axes, or the name of its file, and show that an item is real or extra.
+    """
+    if isinstance(value, tuple):
+        parts = [_own(one) for one in value]
+        return tuple(parts) if type(value) is tuple else type(value)(*parts)
     if isinstance(value, list):
-        return [_own(one) for one in value]
+        plain = all(isinstance(one, (int, float, str)) for one in value)
+        return list(value) if plain else [_own(one) for one in value]
     if isinstance(value, dict):
         return {key: _own(one) for key, one in value.items()}
     if isinstance(value, np.ndarray):
         return value.copy()
-    return value.clone() if carrier_of_data(value) else value
+    if carrier_of_data(value):
+        import torch
+
+        return value.detach().clone(memory_format=torch.contiguous_format)
+    if hasattr(value, "getbands") and hasattr(value, "tobytes"):
+        from PIL import Image
+
+        plain = value.mode in ("L", "RGB", "RGBA")
+        return Image.frombytes(value.mode, value.size, value.tobytes()) if plain else value.copy()
+    return value
 
 
 def _is_vision(data: Any) -> bool:

@@ -1,90 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The form of a data set's items: where input and label lie in them, and of which types."""
+"""The form of a data set's items: what they hold, and how extra ones are made."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from ._errors import UsageError
-from ._extra_content import Content, Images, Tables, Texts, as_array, carrier_of, content_of
+from ._extra_content import Content, as_array, carrier_of, content_of
+from ._extra_images import Images
+from ._extra_items import Items, items_of
+from ._extra_tables import Tables
+from ._extra_texts import Texts
 
 KINDS = ("image", "text", "table", "autoencoder", "language")
 # Items that are looked at; vocabularies are taken from more.
 _LOOKED_AT, _LOOKED_AT_BYTES, _READ = 2048, 1 << 27, 50_000
-_INPUTS = ("input", "inputs", "x", "image", "images", "pixel_values", "input_ids", "text", "data")
-_LABELS = ("label", "labels", "y", "target", "targets", "class")
-
-
-@dataclass(frozen=True)
-class Items:
-    """How an item holds an input and a label.
-
-    Attributes:
-        container: "tuple", "list", "dict" or "bare".
-        input_key, label_key: Where they are; label_key None: there is none.
-        label: "int", "array", "tensor", "str", "same" (the input again), "next" (its next words) or
-            "".
-        dtype: Of a label that is an array or a tensor.
-        names: Labels that are strings, by class; class numbers otherwise are themselves.
-        masks: Keys of attention masks.
-    """
-
-    container: str
-    input_key: Any = None
-    label_key: Any = None
-    label: str = ""
-    dtype: str = ""
-    names: Sequence[str] = ()
-    masks: Sequence[str] = ()
-
-    def input_of(self, item: Any) -> Any:
-        """The input."""
-        return item if self.container == "bare" else item[self.input_key]
-
-    def class_of(self, item: Any) -> int:
-        """The class.
-
-        Raises:
-            UsageError: The label is no class.
-        """
-        label = item[self.label_key]
-        if self.label == "str":
-            return self.names.index(label)
-        number = label.item() if hasattr(label, "item") else label
-        if int(number) != number or number < 0:
-            raise UsageError(f"the label {number!r} is no class", "number classes from 0 on")
-        return int(number)
-
-    def item(self, value: Any, label: int) -> Any:
-        """An item of an input and a class."""
-        if self.container == "bare":
-            return value
-        parts: dict[Any, Any] = {self.input_key: value}
-        if self.label_key is not None:
-            parts[self.label_key] = self._label(value, label)
-        for mask in self.masks:
-            parts[mask] = _mask(value)
-        if self.container == "dict":
-            return parts
-        ordered = [parts[index] for index in sorted(parts)]
-        return tuple(ordered) if self.container == "tuple" else ordered
-
-    def _label(self, value: Any, label: int) -> Any:
-        if self.label == "same":
-            return value
-        if self.label == "str":
-            return self.names[label]
-        if self.label == "array":
-            return np.asarray(label, self.dtype)[()]
-        if self.label == "tensor":
-            import torch
-
-            return torch.tensor(label, dtype=getattr(torch, self.dtype))
-        return label
 
 
 @dataclass(frozen=True)
@@ -124,7 +58,7 @@ class Form:
             raise UsageError("the training data are empty", "")
         first = data[0]
         _require_fixed(data, first)
-        items = _items(first)
+        items = items_of(first)
         inputs = _some(data, items, _looked_at(items.input_of(first)))
         kind = kind or _kind(first, items, inputs[0], classes)
         pairs = items.label == "next"
@@ -176,29 +110,26 @@ class Form:
         whole = self.content.inputs(raw)
         if self.pairs:
             return [(one[:-1], one[1:]) for one in whole]
-        return [self.items.item(one, label) for one, label in zip(whole, labels, strict=True)]
+        mask = self.mask
+        return [self.items.item(one, label, mask) for one, label in zip(whole, labels, strict=True)]
 
-
-@dataclass
-class _Labels:
-    seen: set[int] = field(default_factory=set)
-    names: set[str] = field(default_factory=set)
+    @property
+    def mask(self) -> np.ndarray[Any, Any] | None:
+        """Where an extra text has words; None: there are no masks."""
+        return self.content.mask() if isinstance(self.content, Texts) else None
 
 
 def _labelled(data: Sequence[Any], items: Items, classes: int | None) -> tuple[Items, int]:
-    found = _Labels()
     if items.label == "str":
         known = getattr(data, "label_names", None)  # reading every image would take long
-        found.names = set(known or (data[index][items.label_key] for index in range(len(data))))
-        items = Items(**{**asdict(items), "names": sorted(found.names)})
-        counted = len(found.names)
+        names = set(known or (data[index][items.label_key] for index in range(len(data))))
+        items = Items(**{**asdict(items), "names": sorted(names)})
+        counted = len(names)
         if classes not in (None, counted):
             raise UsageError(f"the data have {counted} different labels, not {classes}", "")
         return items, counted
     stride = max(1, len(data) // (_READ if classes is None else _LOOKED_AT))
-    for index in range(0, len(data), stride):
-        found.seen.add(items.class_of(data[index]))
-    counted = max(found.seen) + 1
+    counted = 1 + max(items.class_of(data[index]) for index in range(0, len(data), stride))
     if classes is None:
         return items, counted
     if counted > classes:
@@ -207,53 +138,6 @@ def _labelled(data: Sequence[Any], items: Items, classes: int | None) -> tuple[I
             "pass the right number of classes",
         )
     return items, classes
-
-
-def _items(item: Any) -> Items:
-    if isinstance(item, dict):
-        inputs = [key for key in _INPUTS if key in item]
-        labels = [key for key in _LABELS if key in item]
-        masks = [key for key in item if key == "attention_mask"]
-        unknown = set(item) - set(inputs[:1]) - set(labels[:1]) - set(masks)
-        if not inputs or unknown:
-            raise UsageError(
-                f"items have the keys {', '.join(map(str, item))}",
-                f"use one of {', '.join(_INPUTS)} and one of {', '.join(_LABELS)}",
-            )
-        label = labels[0] if labels else None
-        kind, dtype = ("", "") if label is None else _label(item[inputs[0]], item[label])
-        return Items("dict", inputs[0], label, kind, dtype, masks=masks)
-    is_row = isinstance(item, (list, tuple)) and (
-        len(item) > 2 or all(isinstance(one, (int, float)) for one in item)
-    )
-    if is_row or not isinstance(item, (list, tuple)):
-        return Items("bare")
-    container = "list" if isinstance(item, list) else "tuple"
-    if len(item) == 1:
-        return Items(container, 0)
-    return Items(container, 0, 1, *_label(item[0], item[1]))
-
-
-def _label(value: Any, label: Any) -> tuple[str, str]:
-    if isinstance(label, bool) or label is None:
-        raise UsageError(f"a label is {label!r}", "number classes from 0 on")
-    if isinstance(label, (int, str)):
-        return ("int" if isinstance(label, int) else "str"), ""
-    kind = carrier_of(label)
-    values = as_array(label)
-    dtype = str(getattr(label, "dtype", "")).removeprefix("torch.")
-    if values.ndim == 0 and values.dtype.kind in "iu":
-        return kind, dtype
-    if kind == carrier_of(value):
-        given = as_array(value)
-        if given.shape == values.shape and (given == values).all():
-            return "same", ""
-        if given.ndim == 1 == values.ndim and (given[1:] == values[:-1]).all():
-            return "next", ""
-    raise UsageError(
-        f"a label of type {type(label).__name__} and shape {list(values.shape)} is no class",
-        "give class numbers, or the input again (autoencoder), or its next words (language)",
-    )
 
 
 def _kind(item: Any, items: Items, value: Any, classes: int | None) -> str:
@@ -275,16 +159,6 @@ def _kind(item: Any, items: Items, value: Any, classes: int | None) -> str:
 
 def _is_row(value: Any) -> bool:
     return carrier_of(value) != "pil" and as_array(value).ndim == 1
-
-
-def _mask(value: Any) -> Any:
-    values = as_array(value)
-    kind = carrier_of(value)
-    if kind == "tensor":
-        import torch
-
-        return torch.ones(values.shape, dtype=torch.int64)
-    return np.ones(values.shape, np.int64) if kind == "array" else [1] * len(value)
 
 
 def _looked_at(value: Any) -> int:

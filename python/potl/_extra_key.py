@@ -3,12 +3,15 @@
 
 NAME holds 32 bytes as hexadecimal digits and is readable by its owner alone. NAME.json holds no
 secret: the form of the data, the options, when the key was used, and hashes of the answers that
-were handed in. It is replaced as a whole, so that a crash leaves the old or the new one.
+were handed in. It is replaced as a whole, so that a crash leaves the old or the new one, and
+carries a code under the key, so that nobody else changes it unseen. That somebody puts an older one
+back, or removes it, is not seen.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import fcntl
 import hashlib
 import hmac
@@ -25,6 +28,7 @@ from ._errors import MalformedError, StorageError, UsageError
 
 _FORMAT = "potl-extra-task-v1"
 _MAX_BYTES = 256 << 20
+_GROWING = ("uses", "submissions")
 
 
 class ExtraKey(os.PathLike[str]):
@@ -86,7 +90,7 @@ class ExtraKey(os.PathLike[str]):
             document = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return empty
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise MalformedError(f"{path} is damaged: {error}", "restore it") from error
         if not isinstance(document, dict) or document.get("format") != _FORMAT:
             raise MalformedError(f"{path} is not what was written beside a key", "restore it")
@@ -94,7 +98,15 @@ class ExtraKey(os.PathLike[str]):
             raise MalformedError(
                 f"{path} belongs to another key than {self.path}", "keep both files together"
             )
+        code = str(document.pop("code", ""))
+        if not hmac.compare_digest(code.encode(), self._code(_plain(document)).encode()):
+            raise MalformedError(
+                f"{path} was changed by somebody who has not the key", "restore it from a backup"
+            )
         return {**empty, **document}
+
+    def _code(self, text: str) -> str:
+        return hmac.digest(self._secret, b"potl extra task file\0" + text.encode(), "sha256").hex()
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[dict[str, Any]]:
@@ -111,10 +123,13 @@ class ExtraKey(os.PathLike[str]):
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             document = self.known()
-            before = json.dumps(document, sort_keys=True)
+            before = copy.deepcopy({name: document[name] for name in _GROWING})
+            task = document.get("task")
             yield document
-            if json.dumps(document, sort_keys=True) != before:
-                _write(path, document)
+            grown = any(document[name] != before[name] for name in _GROWING)
+            if grown or document.get("task") is not task:
+                text = _plain(document)
+                _write(path, text[:-1] + f', "code": "{self._code(text)}"}}')
 
     def used(self, document: dict[str, Any], what: str) -> None:
         """Adds a use, inside of `changing`."""
@@ -148,13 +163,16 @@ def _read(path: Path) -> bytes:
     return bytes.fromhex(text)
 
 
-def _write(path: Path, document: Mapping[str, Any]) -> None:
-    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+def _plain(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, sort_keys=True)
+
+
+def _write(path: Path, text: str) -> None:
     try:
         handle, name = tempfile.mkstemp(prefix=path.name, dir=path.parent)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+                file.write(text + "\n")
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(path)

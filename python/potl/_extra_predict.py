@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -75,8 +76,14 @@ def _values(output: Any) -> Floats:
         raise UsageError(f"the model's output is no array of numbers: {error}", "") from error
 
 
+def _stacked(inputs: Sequence[Any]) -> np.ndarray[Any, Any]:
+    if hasattr(inputs, "shape"):
+        return as_array(inputs)
+    return np.stack([as_array(one) for one in inputs])
+
+
 def _reconstruction(values: Floats, inputs: Sequence[Any]) -> Floats:
-    wanted = np.stack([as_array(one) for one in inputs]).astype(np.float64)
+    wanted = _stacked(inputs).astype(np.float64)
     if values.size != wanted.size:
         raise UsageError(
             f"reconstructions have shape {list(values.shape)}, inputs {list(wanted.shape)}",
@@ -89,7 +96,7 @@ def _reconstruction(values: Floats, inputs: Sequence[Any]) -> Floats:
 
 
 def _language(values: Floats, inputs: Sequence[Any], form: Form) -> Floats:
-    words = np.stack([as_array(one) for one in inputs])
+    words = _stacked(inputs)
     # Of a pair the caller holds inputs and targets in one text of one more word.
     targets = words[:, 1:]
     scores = values[:, : targets.shape[1]]
@@ -107,15 +114,20 @@ def _language(values: Floats, inputs: Sequence[Any], form: Form) -> Floats:
     return losses
 
 
-def asked(ask: Ask, inputs: list[Any], form: Form, names: Sequence[str]) -> Floats:
-    """The answers of a predict function, which sees inputs only.
+def asked(ask: Ask, inputs: Any, form: Form) -> Floats:
+    """The answers of a predict function, which sees inputs only: a list of them, or one array or
+    tensor.
 
     Raises:
         PredictionError: It raised.
         UsageError: What it returned fits nothing.
     """
     try:
-        output = ask([one[:-1] for one in inputs] if form.pairs else inputs)
+        shown = inputs
+        if form.pairs:
+            whole = hasattr(inputs, "shape")
+            shown = inputs[:, :-1] if whole else [one[:-1] for one in inputs]
+        output = ask(shown)
     except PotlError:
         raise
     except Exception as error:
@@ -124,34 +136,53 @@ def asked(ask: Ask, inputs: list[Any], form: Form, names: Sequence[str]) -> Floa
             "this says nothing about the model: mend predict and verify again",
         ) from error
     if isinstance(output, (list, tuple)) and output and isinstance(output[0], str):
-        known = {name: index for index, name in enumerate(names)}
+        known = {name: index for index, name in enumerate(form.items.names)}
         output = np.asarray([known.get(one, np.nan) for one in output])
     return answers_of(output, inputs, form)
 
 
-def of_model(model: Any, transform: Callable[[Any], Any] | None = None) -> Ask:
-    """A predict function that calls a torch module on stacked inputs, on the module's device."""
+def of_model(model: Any, form: Form, transform: Callable[[Any], Any] | None = None) -> Ask:
+    """A predict function that calls a torch module on batches, on the module's device."""
     import torch
 
     first = next((p for p in model.parameters() if p.is_floating_point()), None)
     device = torch.device("cpu") if first is None else first.device
+    beside = {} if transform else _beside(model, form)
 
-    def ask(inputs: list[Any]) -> Any:
+    def ask(inputs: Any) -> Any:
+        if transform is None and carrier_of(inputs[0]) in ("str", "pil"):
+            raise UsageError(
+                f"the model cannot read a {type(inputs[0]).__name__}",
+                "pass transform=, which makes a tensor of an input",
+            )
         values = inputs if transform is None else [transform(one) for one in inputs]
-        if carrier_of(values[0]) in ("str", "pil"):
-            if transform is None:
-                raise UsageError(
-                    f"the model cannot read a {type(values[0]).__name__}",
-                    "pass transform=, which makes a tensor of an input",
-                )
+        if hasattr(values, "shape"):
+            batch = torch.as_tensor(values).to(device)
+        elif carrier_of(values[0]) in ("str", "pil"):
             return model(values)
-        tensors = [torch.as_tensor(one) for one in values]
-        batch = torch.stack(tensors).to(device)
+        else:
+            batch = torch.stack([torch.as_tensor(one) for one in values]).to(device)
         if batch.is_floating_point() and first is not None:
             batch = batch.to(first.dtype)
-        return model(batch)
+        rows = {name: row.to(device).expand(len(batch), -1) for name, row in beside.items()}
+        return model(batch, **rows)
 
     return ask
+
+
+def _beside(model: Any, form: Form) -> dict[str, Any]:
+    """What the items of texts hold beside their ids, if the model takes it."""
+    import torch
+
+    if not form.items.masks or form.mask is None:
+        return {}
+    parameters = inspect.signature(model.forward).parameters
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    return {
+        key: torch.as_tensor(form.mask if kind == "ones" else form.mask * 0)[None]
+        for key, kind, _, _ in form.items.masks
+        if takes_all or key in parameters
+    }
 
 
 @contextmanager

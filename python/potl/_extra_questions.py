@@ -89,7 +89,7 @@ def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
     for first in range(0, len(questions), _BATCH):
         given = functools.partial(_given, values[first : first + _BATCH])
         inputs = task.inputs(questions[first : first + _BATCH])
-        out.append(asked(given, inputs, task.form, task.form.items.names))
+        out.append(asked(given, inputs, task.form))
     return task.sorted(np.concatenate(out))
 
 

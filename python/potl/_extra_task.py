@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import warnings
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,16 +13,17 @@ import numpy as np
 from . import _core
 from ._checks import Check
 from ._errors import UsageError
-from ._extra_data import View, through_pillow
+from ._extra_asking import BATCH, Asking, digest_of
+from ._extra_content import Content
+from ._extra_data import View
 from ._extra_form import Form
 from ._extra_key import ExtraKey
-from ._extra_predict import Ask, Floats, asked, evaluating, of_model
+from ._extra_mixing import Mixing
+from ._extra_predict import Ask, Floats
 from ._extra_result import Curves, ExtraPlan, ExtraResult, curves_of
 
-_BATCH = 256
 
-
-class ExtraTask(Check):
+class ExtraTask(Mixing, Asking, Check):
     """Secret samples with random labels, mixed into training data and asked about afterwards.
 
     A model learns them only after its real task, so many right answers say "trained until it
@@ -105,7 +105,7 @@ class ExtraTask(Check):
                 view, classes=classes, kind=kind, length=length, padding=padding, axes=axes
             )
             self._training_samples = len(view)
-            self._options: dict[str, Any] = own
+            self._options = own
             self._through_pillow = view.through_pillow
             transform = transform or view.transform
         elif "task" not in known:
@@ -121,7 +121,9 @@ class ExtraTask(Check):
             self._options = dict(task["options"])
             self._refuse_changes(own)
         self._transform = transform
-        self._planned = plan_of(self._training_samples, self._form.classes, self._options)
+        self._planned = plan_of(
+            self._training_samples, self._form.classes, self._options, self._form.content
+        )
         self._samples = _core.ExtraSamples(
             self._key.secret,
             self._form.content.description(),
@@ -177,123 +179,11 @@ class ExtraTask(Check):
             if name in options
         }
         form = Form.learn(view, classes=classes, **learning)
-        return plan_of(len(view), form.classes, options)
-
-    # ------------------------------------------------------------------ what is known
-
-    def options(self) -> dict[str, Any]:
-        """All options. The key is none of them."""
-        return {**self._options, "grades": list(self._options["grades"])}
-
-    @property
-    def planned(self) -> ExtraPlan:
-        """Sizes, threshold, power and cost of this task."""
-        return self._planned
-
-    @property
-    def transform(self) -> Callable[[Any], Any] | None:
-        """What makes a model's input of an item's."""
-        return self._transform
-
-    @property
-    def reads_stored_images(self) -> bool:
-        """Whether `transform` gets Pillow images of what a torchvision data set stores."""
-        return self._through_pillow
-
-    @property
-    def form(self) -> Form:
-        """How the data look."""
-        return self._form
+        return plan_of(len(view), form.classes, options, form.content)
 
     def __repr__(self) -> str:
         plan = self._planned
         return f"ExtraTask({plan.samples} samples, {plan.classes} classes, {plan.needed} needed)"
-
-    # ------------------------------------------------------------------ making data
-
-    def mix(self, data: Any) -> Any:
-        """The data with the extra samples among them, in a secret order: this is uploaded.
-
-        The same kind of container: arrays, tensors, a `TensorDataset`, a torchvision data set, a
-        list; any other map-style data set is read and becomes a plain list of its items. What is
-        returned holds neither the key nor a mark of which items are extra. What a training needs
-        to know of it, such as its length, is the mixed data's.
-
-        Raises:
-            UsageError: The data have another form than `like`.
-        """
-        view = View(data)
-        if len(view) != self._training_samples:
-            raise UsageError(
-                f"there are {len(view)} samples, and the task was made for "
-                f"{self._training_samples}",
-                "pass like= the same data",
-            )
-        self._require_like(view)
-        return view.mixed(*self.uploads())
-
-    def uploads(self) -> tuple[list[Any], list[int]]:
-        """The extra items, and the secret order of real ones (their numbers) and extra ones (the
-        numbers after them): what `mix` mixes.
-        """
-        uploads = self._samples.uploads()
-        raw = self.filled("extra", [(index, copy) for index, copy, _ in uploads])
-        extras = self._form.made(raw, [label for _, _, label in uploads])
-        order = np.frombuffer(self._samples.order(self._training_samples), np.int64).tolist()
-        self._remember("mix")
-        return extras, order
-
-    def make(self) -> list[Any]:
-        """The extra items alone, in a secret order, for data that are mixed by other means.
-
-        Put them at places that nobody can guess: `mix` does that.
-        """
-        uploads = self._samples.uploads()
-        order = np.frombuffer(self._samples.order(0), np.int64).tolist()
-        chosen = [uploads[place] for place in order]
-        raw = self.filled("extra", [(index, copy) for index, copy, _ in chosen])
-        self._remember("make")
-        return self._form.made(raw, [label for _, _, label in chosen])
-
-    def filled(self, which: str, samples: Sequence[tuple[int, int]]) -> np.ndarray[Any, Any]:
-        """Generated values of (index, copy) pairs of "extra" or "control"."""
-        raw = self._form.content.empty(len(samples))
-        for place, (index, copy) in enumerate(samples):
-            self._samples.fill(which, index, raw[place : place + 1], copy=copy)
-        return raw
-
-    def _require_like(self, view: View) -> None:
-        own, items = self._form, self._form.items
-        for index in {0, len(view) // 2, len(view) - 1}:
-            value = items.input_of(view[index])
-            made = own.content.inputs(self.filled("control", [(0, 0)]))[0]
-            made = made[:-1] if own.pairs else made
-            shapes = [getattr(one, "shape", None) for one in (value, made)]
-            if type(value) is not type(made) or (
-                shapes[0] != shapes[1] or getattr(value, "dtype", 0) != getattr(made, "dtype", 0)
-            ):
-                raise UsageError(
-                    f"sample {index} is {_described(value)}, the extra samples {_described(made)}",
-                    "pass like= the same data",
-                )
-
-    def _remember(self, what: str) -> None:
-        task = {
-            "form": self._form.plain(),
-            "training_samples": self._training_samples,
-            "through_pillow": self._through_pillow,
-            "options": self.options(),
-            "samples": self._planned.samples,
-        }
-        with self._key.changing() as known:
-            if known["uses"]:
-                warnings.warn(
-                    f"{self._key.path} was used before: two data sets with the same extra samples "
-                    "show which ones these are; use a new key for every model",
-                    stacklevel=4,
-                )
-            known["task"] = task
-            self._key.used(known, what)
 
     def _refuse_changes(self, given: dict[str, Any]) -> None:
         usual = {row["name"]: row["default"] for row in _core.check_fields(self.name)}
@@ -307,14 +197,12 @@ class ExtraTask(Check):
                     "leave it out: the file beside the key knows",
                 )
 
-    # ------------------------------------------------------------------ asking a model
-
     def verify(
         self,
         model: Any = None,
         *,
         predict: Ask | None = None,
-        batch_size: int = _BATCH,
+        batch_size: int = BATCH,
         transform: Callable[[Any], Any] | None = None,
     ) -> ExtraResult:
         """Asks a model about the extra samples and about controls, and judges the answers.
@@ -332,72 +220,12 @@ class ExtraTask(Check):
             UsageError: The answers have the wrong shape, or neither a model nor a function was
                 given.
         """
-        answers = self.answers(model, predict=predict, batch_size=batch_size, transform=transform)
-        return self.judge(*answers, model=None if model is None else _digest(model))
-
-    def answers(
-        self,
-        model: Any = None,
-        *,
-        predict: Ask | None = None,
-        batch_size: int = _BATCH,
-        transform: Callable[[Any], Any] | None = None,
-    ) -> tuple[Floats, Floats]:
-        """Answers for all extra and all control samples, in order of indices. Judges nothing."""
-        if (model is None) == (predict is None):
-            raise UsageError("verify takes either a model or predict=", "")
-        if predict is not None:
-            return self._ask(predict, batch_size)
-        transform = transform or self._transform
-        if self._through_pillow:
-            if transform is None:
-                raise UsageError(
-                    "the data were transformed by their data set, which is not here",
-                    "pass transform=, as in evaluation",
-                )
-            chosen = transform
-
-            def from_pillow(value: Any) -> Any:
-                return chosen(through_pillow(value))
-
-            transform = from_pillow
-        with evaluating(model):
-            return self._ask(of_model(model, transform), batch_size)
-
-    def questions(self) -> list[tuple[str, int]]:
-        """("extra" | "control", index) of every question, in the secret order of asking."""
-        count = self._planned.samples
-        all_ = [("extra", i) for i in range(count)]
-        all_ += [("control", i) for i in range(self._planned.controls)]
-        shuffled = np.random.Generator(np.random.Philox(key=self._key.seed("order") % 2**128))
-        return [all_[place] for place in shuffled.permutation(len(all_))]
-
-    def inputs(self, questions: Sequence[tuple[str, int]]) -> list[Any]:
-        """What a model is asked."""
-        raw = self._form.content.empty(len(questions))
-        for place, (which, index) in enumerate(questions):
-            self._samples.fill(which, index, raw[place : place + 1])
-        return list(self._form.content.inputs(raw))
-
-    def _ask(self, ask: Ask, batch_size: int) -> tuple[Floats, Floats]:
-        if batch_size < 1:
-            raise UsageError(f"batch_size is {batch_size}", "ask about one sample or more")
-        questions = self.questions()
-        found = []
-        for first in range(0, len(questions), batch_size):
-            inputs = self.inputs(questions[first : first + batch_size])
-            found.append(asked(ask, inputs, self._form, self._form.items.names))
-        return self.sorted(np.concatenate(found))
-
-    def sorted(self, values: Floats) -> tuple[Floats, Floats]:
-        """Answers in the order of `questions`, as those of extra and of control samples."""
-        questions = self.questions()
-        if len(values) != len(questions):
-            raise UsageError(f"{len(questions)} questions have {len(values)} answers", "")
-        extra, control = np.empty(self._planned.samples), np.empty(self._planned.controls)
-        for (which, index), value in zip(questions, values, strict=True):
-            (extra if which == "extra" else control)[index] = value
-        return extra, control
+        with ThreadPoolExecutor(1) as beside:
+            digest = None if model is None else beside.submit(digest_of, model)
+            answers = self.answers(
+                model, predict=predict, batch_size=batch_size, transform=transform
+            )
+        return self.judge(*answers, model=None if digest is None else digest.result())
 
     def judge(self, extra: Floats, control: Floats, *, model: str | None = None) -> ExtraResult:
         """Judges answers in order of indices, and counts them as a submission unless they, or the
@@ -426,8 +254,6 @@ class ExtraTask(Check):
             earlier=list(earlier),
             curves=self._curves if curves else (),
         )
-
-    # ------------------------------------------------------------------ progress
 
     def calibrate(
         self,
@@ -462,34 +288,29 @@ class ExtraTask(Check):
         return tuple((grade, tuple(sorted(rows))) for grade, rows in points.items())
 
 
-def plan_of(training_samples: int, classes: int, options: dict[str, Any]) -> ExtraPlan:
-    """The plan of a task with these sizes."""
-    return ExtraPlan._of(
-        _core.plan_extra_task(
-            training_samples=training_samples,
-            classes=classes,
-            options={**options, "grades": list(options.get("grades", ()))},
-        )
+def plan_of(
+    training_samples: int, classes: int, options: dict[str, Any], content: Content | None = None
+) -> ExtraPlan:
+    """The plan of a task with these sizes.
+
+    Raises:
+        UsageError: Samples of this content could not be told apart.
+    """
+    options = {**options, "grades": list(options.get("grades", ()))}
+    plan = _core.plan_extra_task(
+        training_samples=training_samples, classes=classes, options=options
     )
-
-
-def _digest(model: Any) -> str:
-    """Names a model by its parameters and buffers."""
-    import torch
-
-    hasher = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        if isinstance(value, torch.Tensor):
-            raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            hasher.update(f"{name} {value.dtype} {tuple(value.shape)}\0".encode())
-            hasher.update(raw.numpy().tobytes())
-    return hasher.hexdigest()
-
-
-def _described(value: Any) -> str:
-    parts = [type(value).__name__]
-    if hasattr(value, "dtype"):
-        parts.append(str(value.dtype))
-    if hasattr(value, "shape"):
-        parts.append(str(list(value.shape)))
-    return " ".join(parts)
+    if content is not None:
+        drawn = _core.extra_drawn_grades(
+            content.description(), samples=plan["samples"], classes=classes, options=options
+        )
+        plan["warnings"] = [
+            *plan["warnings"],
+            *(
+                f"grade {asked} is drawn as {grade}: the data are too short or too narrow to tell "
+                "the samples apart by less"
+                for asked, grade in zip(plan["grades"], drawn, strict=True)
+                if asked != grade
+            ),
+        ]
+    return ExtraPlan._of(plan)

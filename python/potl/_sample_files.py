@@ -102,6 +102,12 @@ class Arrays:
     def write(self, path: Path, extras: list[Any], order: Sequence[int]) -> None:
         mixed = View(self.data).mixed(extras, order)
         columns = (mixed,) if self._labels is None else mixed
+        beside = _beside(self._arrays, self._inputs, self._labels)
+        if beside:
+            raise UsageError(
+                f"{', '.join(beside)} belong to the samples, and extra samples have none",
+                "remove them before mixing",
+            )
         names = [self._inputs] + ([] if self._labels is None else [self._labels])
         write_arrays(path, {**self._arrays, **dict(zip(names, columns, strict=True))})
 
@@ -143,6 +149,19 @@ def _safetensors() -> Any:
             "the package safetensors is not installed", "pip install safetensors"
         ) from error
     return safetensors.numpy
+
+
+def _beside(arrays: Mapping[str, Any], inputs: str, labels: str | None) -> list[str]:
+    """Arrays with a row for each sample. Those of other splits may be as long by chance."""
+    rows = len(arrays[inputs])
+    return [
+        name
+        for name, values in arrays.items()
+        if name not in (inputs, labels)
+        and values.ndim > 0
+        and len(values) == rows
+        and not any(split in name.lower() for split in ("test", "val", "dev", "eval"))
+    ]
 
 
 def _chosen(

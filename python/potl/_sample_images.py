@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ._errors import MalformedError, UnsupportedError, UsageError
+from ._image_bytes import encoded, huffman_tables, plain_jpeg, plain_png
 from ._sample_files import random_name, require_new
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
@@ -21,7 +21,8 @@ _LOOKED_AT = 2048
 
 class ImageFolder:
     """`root/class/name.png`. Where sizes differ, extra samples are of the most common one, and
-    written in the size of some real image of their class.
+    written in the size of some real image of their class. Files lose what they carry beside their
+    pixels; WebP and TIFF files keep it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -61,7 +62,7 @@ class ImageFolder:
             if index < len(self._files):
                 source, name = self._files[index]
                 target = path / name / (random_name() + source.suffix)
-                shutil.copyfile(source, target)
+                target.write_bytes(_plain(source))
             else:
                 image, name = extras[index - len(self._files)]
                 model = secrets.choice(by_class[name])
@@ -76,15 +77,37 @@ class ImageFolder:
             image = image.resize(like.size)
         if like.mode != image.mode and like.mode in ("L", "RGB", "RGBA"):
             image = image.convert(like.mode)
-        options: dict[str, Any] = {}
-        if like.format == "JPEG":
-            from PIL import JpegImagePlugin
+        if like.format != "JPEG":
+            target.write_bytes(encoded(image, like.format))
+            return
+        from PIL import JpegImagePlugin
 
-            options = {
-                "qtables": like.quantization,
-                "subsampling": JpegImagePlugin.get_sampling(like),
-            }
-        image.save(target, format=like.format, **options)
+        options = {
+            "qtables": like.quantization,
+            "subsampling": JpegImagePlugin.get_sampling(like),
+            "progressive": bool(like.info.get("progressive")),
+        }
+        usual = encoded(image, "JPEG", **options)
+        # Tables of its own, as of an encoder that optimises.
+        if huffman_tables(model.read_bytes()) != huffman_tables(usual):
+            usual = encoded(image, "JPEG", optimize=True, **options)
+        target.write_bytes(plain_jpeg(usual))
+
+
+def _plain(source: Path) -> bytes:
+    """A real image's file without metadata, of which extra ones have none."""
+    data = source.read_bytes()
+    image = _opened(source)
+    try:
+        if image.format == "JPEG":
+            return plain_jpeg(data)
+        if image.format == "PNG":
+            return plain_png(data, image)
+    except ValueError as error:
+        raise MalformedError(f"{source}: {error}", "remove or mend it") from error
+    if image.format == "BMP" and image.mode in ("L", "RGB"):
+        return encoded(image, "BMP")
+    return data
 
 
 def write_images(path: Path, images: Sequence[Any]) -> None:

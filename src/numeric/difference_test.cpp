@@ -2,11 +2,13 @@
 #include <potl/numeric/two_sample.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <optional>
 
 #include <potl/core/error.hpp>
+#include <potl/numeric/random.hpp>
 
 namespace potl::numeric {
 namespace {
@@ -25,22 +27,41 @@ std::vector<double> log_choose(std::uint64_t n) {
   return out;
 }
 
-// The terms of a binomial distribution that can count: the others are below 1e-17 in sum.
-struct terms {
-  std::size_t first = 0, last = 0;
-  double log_hit = 0, log_miss = 0;
-};
-
-terms terms_of(std::size_t n, double p) {
-  const double mean = static_cast<double>(n) * p;
-  const double reach = 9 * std::sqrt(mean * (1 - p)) + 40;
-  terms out;
-  out.first = static_cast<std::size_t>(std::max(0.0, std::floor(mean - reach)));
-  out.last = std::min(n, static_cast<std::size_t>(std::ceil(mean + reach)));
-  out.log_hit = std::log(p);
-  out.log_miss = std::log1p(-p);
+// C(n, k + 1) / C(n, k).
+std::vector<double> choose_ratios(std::uint64_t n) {
+  std::vector<double> out(static_cast<std::size_t>(n));
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    out[k] = static_cast<double>(out.size() - k) / static_cast<double>(k + 1);
+  }
   return out;
 }
+
+// The terms of a binomial distribution that can count, from `first` on: the others are below 1e-17
+// in sum. Each follows from its neighbour, from the largest on: to within some 1e-13.
+struct terms {
+  std::size_t first = 0;
+  std::vector<double> values;
+
+  terms(const std::vector<double>& log_choose, const std::vector<double>& ratios, double p) {
+    const std::size_t n = ratios.size();
+    const double mean = static_cast<double>(n) * p;
+    const double reach = 9 * std::sqrt(mean * (1 - p)) + 40;
+    first = static_cast<std::size_t>(std::max(0.0, std::floor(mean - reach)));
+    const std::size_t last = std::min(n, static_cast<std::size_t>(std::ceil(mean + reach)));
+    const std::size_t mode = std::min(n, static_cast<std::size_t>(mean));
+    values.resize(last - first + 1);
+    const double odds = p / (1 - p), inverse = (1 - p) / p;
+    values[mode - first] = std::exp(log_choose[mode] + static_cast<double>(mode) * std::log(p) +
+                                    static_cast<double>(n - mode) * std::log1p(-p));
+    for (std::size_t k = mode; k < last; ++k) {
+      values[k + 1 - first] = values[k - first] * (ratios[k] * odds);
+    }
+    for (std::size_t k = mode; k > first; --k) {
+      values[k - 1 - first] = values[k - first] * (inverse / ratios[k - 1]);
+    }
+  }
+  std::size_t last() const noexcept { return first + values.size() - 1; }
+};
 
 }  // namespace
 
@@ -56,6 +77,8 @@ difference_test::difference_test(std::uint64_t first_trials, std::uint64_t secon
   }
   first_choose_ = log_choose(first_trials);
   second_choose_ = log_choose(second_trials);
+  first_ratios_ = choose_ratios(first_trials);
+  second_ratios_ = choose_ratios(second_trials);
 }
 
 double difference_test::score(std::uint64_t first, std::uint64_t second) const noexcept {
@@ -101,45 +124,34 @@ double difference_test::tail_at(const std::vector<std::uint64_t>& region,
   const auto n = static_cast<std::size_t>(first_trials_),
              m = static_cast<std::size_t>(second_trials_);
   const double p = std::min(second_probability + margin_, 1.0);
-  // P(first >= k) for the k that count: tails[k - window.first].
-  std::vector<double> tails;
-  terms window;
+  // P(first >= k) for the k that count.
+  std::optional<terms> tails;
   if (p > 0 && p < 1) {
-    window = terms_of(n, p);
-    tails.resize(window.last - window.first + 1);
-    double sum = 0;
-    for (std::size_t k = window.last + 1; k-- > window.first;) {
-      const auto hits = static_cast<double>(k);
-      sum += std::exp(first_choose_[k] + hits * window.log_hit +
-                      (static_cast<double>(n) - hits) * window.log_miss);
-      tails[k - window.first] = sum;
-    }
+    tails.emplace(first_choose_, first_ratios_, p);
+    std::partial_sum(tails->values.rbegin(), tails->values.rend(), tails->values.rbegin());
   }
   const auto tail = [&](std::uint64_t least) -> double {
     if (least > n) return 0;
-    if (tails.empty()) return least == 0 || p >= 1 ? 1 : 0;
-    if (least > window.last) return 0;
-    return tails[static_cast<std::size_t>(std::max<std::uint64_t>(least, window.first)) -
-                 window.first];
+    if (!tails) return least == 0 || p >= 1 ? 1 : 0;
+    if (least > tails->last()) return 0;
+    return tails->values[static_cast<std::size_t>(std::max<std::uint64_t>(least, tails->first)) -
+                         tails->first];
   };
   if (second_probability <= 0) return tail(region[0]);
   if (second_probability >= 1) return tail(region[m]);
-  const terms other = terms_of(m, second_probability);
+  const terms other(second_choose_, second_ratios_, second_probability);
   double sum = 0;
-  for (std::size_t k = other.first; k <= other.last; ++k) {
-    if (region[k] > n) break;
-    const auto hits = static_cast<double>(k);
-    sum += std::exp(second_choose_[k] + hits * other.log_hit +
-                    (static_cast<double>(m) - hits) * other.log_miss) *
-           tail(region[k]);
+  for (std::size_t k = other.first; k <= other.last() && region[k] <= n; ++k) {
+    sum += other.values[k - other.first] * tail(region[k]);
   }
   return sum;
 }
 
 // The largest probability of the region under the null hypothesis. It grows with the first
 // proportion and falls with the second, so that the largest lies where they differ by the margin.
-double difference_test::size(const std::vector<std::uint64_t>& region,
-                             double points_per_width) const {
+// What is above `enough` ends the search: a lower bound is returned then.
+double difference_test::size(const std::vector<std::uint64_t>& region, double points_per_width,
+                             double enough) const {
   const double trials = static_cast<double>(first_trials_ + second_trials_);
   const auto points =
       static_cast<std::size_t>(std::clamp(points_per_width * std::sqrt(trials), 128.0, 8192.0));
@@ -149,7 +161,10 @@ double difference_test::size(const std::vector<std::uint64_t>& region,
     return tail_at(region, (1 - margin_) * sine * sine);
   };
   std::vector<double> values(points + 1);
-  for (std::size_t i = 0; i <= points; ++i) values[i] = at(static_cast<double>(i));
+  for (std::size_t i = 0; i <= points; ++i) {
+    values[i] = at(static_cast<double>(i));
+    if (values[i] > enough) return values[i];
+  }
   const double top = *std::max_element(values.begin(), values.end());
   double best = top;
   for (std::size_t i = 1; i < points; ++i) {
@@ -170,14 +185,44 @@ double difference_test::p_value(std::uint64_t first, std::uint64_t second) const
 }
 
 std::uint64_t difference_test::needed(double level, std::uint64_t second) const {
+  const double likely = static_cast<double>(second) / static_cast<double>(second_trials_);
+  const auto enough = [&](std::uint64_t first) {
+    const auto extreme = region(score(first, second) - tie);
+    // One proportion often tells already.
+    if (tail_at(extreme, std::min(likely, 1 - margin_)) > level) return false;
+    return size(extreme, 8, level) <= level;
+  };
+  // A score is nearly normal. From there in growing steps, then halving.
+  const double normal = normal_quantile(1 - std::clamp(level, 1e-12, 1 - 1e-12));
   std::uint64_t low = 0, high = first_trials_ + 1;
   while (low < high) {
     const std::uint64_t middle = low + (high - low) / 2;
-    if (p_value(middle, second) <= level) {
-      high = middle;
-    } else {
+    if (score(middle, second) < normal) {
       low = middle + 1;
+    } else {
+      high = middle;
     }
+  }
+  std::uint64_t at = std::min(low, first_trials_), step = 1;
+  bool fewer = false, more = false;
+  low = 0;
+  high = first_trials_ + 1;
+  while (low < high) {
+    if (enough(at)) {
+      high = at;
+      fewer = true;
+    } else {
+      low = at + 1;
+      more = true;
+    }
+    if (fewer && more) {
+      at = low + (high - low) / 2;
+    } else if (fewer) {
+      at = high - std::min(high - low, step);
+    } else {
+      at = std::min(first_trials_, low + step - 1);
+    }
+    step *= 2;
   }
   return low;
 }

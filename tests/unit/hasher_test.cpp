@@ -62,6 +62,20 @@ TEST_CASE("HMAC of RFC 4231, test case 2, and with an empty key") {
           "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
 }
 
+TEST_CASE("HMAC of RFC 4231, test cases 3 and 6: a key as long as the message, a longer one") {
+  const std::vector<std::uint8_t> fifty(50, 0xdd), twenty(20, 0xaa), long_key(131, 0xaa);
+  REQUIRE(potl::hmac_sha256(twenty, fifty).hex() ==
+          "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+  REQUIRE(potl::hmac_sha256(long_key,
+                            as_bytes_view("Test Using Larger Than Block-Size Key - Hash Key First"))
+              .hex() == "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  // Keys at the block's size: equal keys after padding, and none that is hashed.
+  std::vector<std::uint8_t> block(64, 0);
+  REQUIRE(potl::hmac_sha256(block, fifty) == potl::hmac_sha256({}, fifty));
+  block.push_back(0);
+  REQUIRE(potl::hmac_sha256(block, fifty) != potl::hmac_sha256({}, fifty));
+}
+
 TEST_CASE("one HMAC key serves many messages") {
   potl::hmac_sha256_key key(as_bytes_view("key"));
   const potl::digest first = key.of(as_bytes_view("one"));

@@ -141,6 +141,22 @@ TEST_CASE("the hits needed are the fewest with a p-value within the level") {
   REQUIRE(test.needed(0.01, 80) == 41);  // nobody is by a margin above certainty
 }
 
+TEST_CASE("the hits needed are found from any level and number of hits of the second sample") {
+  for (const auto& [n, m] : std::vector<std::pair<u64, u64>>{{6, 9}, {30, 30}, {25, 100}}) {
+    for (const double margin : {0.0, 0.03, 0.4}) {
+      const difference_test test(n, m, margin);
+      for (const double level : {1e-6, 0.002, 0.01, 0.3, 0.9}) {
+        for (u64 y = 0; y <= m; y += 3) {
+          u64 wanted = 0;
+          while (wanted <= n && test.p_value(wanted, y) > level) ++wanted;
+          INFO(n << " " << m << " " << margin << " " << level << " " << y);
+          REQUIRE(test.needed(level, y) == wanted);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("equal proportions are not a difference beyond a margin") {
   const difference_test test(200, 200, 0.03);
   REQUIRE(test.p_value(100, 100) > 0.5);

@@ -45,12 +45,14 @@ class difference_test {
 
  private:
   std::vector<std::uint64_t> region(double least_score) const;
-  double size(const std::vector<std::uint64_t>& region, double confidence_grid) const;
+  double size(const std::vector<std::uint64_t>& region, double points_per_width,
+              double enough = 2) const;
   double tail_at(const std::vector<std::uint64_t>& region, double second_probability) const;
 
   std::uint64_t first_trials_, second_trials_;
   double margin_;
   std::vector<double> first_choose_, second_choose_;  // ln C(n, k)
+  std::vector<double> first_ratios_, second_ratios_;  // C(n, k + 1) / C(n, k)
 };
 
 struct rank_test {

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands of the extra task share: the flags that describe training data, and reading
+them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ._cli_options import parameters_of
+from ._cli_task import make_importable
+
+if TYPE_CHECKING:
+    from ._sample_files import SampleFile
+
+TABLE = "extra_task"
+
+DataPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="A folder with one folder of images per class, .npz, .safetensors, .csv or .jsonl.",
+        show_default=False,
+    ),
+]
+OutPath = Annotated[
+    Path, typer.Argument(metavar="OUT", help="What is written; must not exist.", show_default=False)
+]
+KeyPath = Annotated[
+    Path, typer.Option("--key", help="The secret key's file, from keygen.", show_default=False)
+]
+Inputs = Annotated[str | None, typer.Option(help="Name of the array or column of inputs.")]
+Labels = Annotated[str | None, typer.Option(help="Name of the array or column of labels.")]
+Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="The data have no labels.")]
+Kind = Annotated[
+    str | None,
+    typer.Option(help="image, text, table, autoencoder or language. Default: found out."),
+]
+Length = Annotated[
+    int | None,
+    typer.Option(help="Words of an extra text, no more than the model reads. Default: the median."),
+]
+Padding = Annotated[int | None, typer.Option(help="Id of padding. Default: found out.")]
+Classes = Annotated[int | None, typer.Option(help="Classes. Default: as the labels say.")]
+
+_MAKING = {
+    "classes": (Classes, None),
+    "inputs": (Inputs, None),
+    "labels": (Labels, None),
+    "unlabelled": (Unlabelled, False),
+    "kind": (Kind, None),
+    "length": (Length, None),
+    "padding": (Padding, None),
+}
+
+
+def making() -> list[inspect.Parameter]:
+    """The flags of a command that makes samples, and the options of the extra task."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [
+        *(
+            inspect.Parameter(name, kind, default=default, annotation=annotation)
+            for name, (annotation, default) in _MAKING.items()
+        ),
+        *parameters_of(TABLE),
+    ]
+
+
+def split(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """What `making` added: arguments of `read`, those of `ExtraTask`, and its options."""
+    reading = {name: given[name] for name in ("inputs", "labels", "unlabelled")}
+    form = {name: given[name] for name in _MAKING if name not in reading}
+    rest = {name: value for name, value in given.items() if name not in _MAKING}
+    return reading, form, rest
+
+
+def read(path: Path, **names: Any) -> SampleFile:
+    """Reads training data."""
+    from ._sample_files import read
+
+    return read(path, **names)
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """A function of the user's, MODULE:FUNCTION."""
+    from ._executors import load_task
+
+    make_importable()
+    return load_task(name)

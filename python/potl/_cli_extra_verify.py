@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""potl extra-task verify and audit."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ._cli_extra_data import TABLE, Classes, DataPath, Inputs, Kind, Labels, function_of, read
+from ._cli_options import given_of
+from ._cli_result import Debug, Json, Result
+from ._printable import number, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ._extra_result import ExtraResult
+    from ._extra_task import ExtraTask
+
+
+def verify(
+    key: Annotated[
+        Path, typer.Argument(metavar="KEY", help="The secret key's file.", show_default=False)
+    ],
+    *,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Your function that returns the model (a torch module, or a function of a list of "
+            "inputs); the current directory is importable.",
+        ),
+    ] = None,
+    transform: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Your function that makes a tensor of one input, as in evaluation.",
+        ),
+    ] = None,
+    questions: Annotated[
+        Path | None,
+        typer.Option(help="Write what to ask: a folder for images, .npz, .safetensors or .jsonl."),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(
+            help="Judge answers in the order of the questions: .npz, .json, or a line each."
+        ),
+    ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="Reference curves (JSON), for an estimate of progress.")
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Ask a model about the extra samples, and judge its answers.
+
+    Ends with 0 when it has learned them, 1 when it has not, 3 when that could not be judged. Every
+    different set of answers is a submission; planned submissions share alpha.
+    """
+    from ._extra_task import ExtraTask
+
+    if sum(one is not None for one in (model, questions, answers)) != 1:
+        raise typer.BadParameter("give one of --model, --questions and --answers")
+    curves = () if calibration is None else json_module.loads(calibration.read_text())
+    task = ExtraTask(
+        key,
+        calibration=curves,
+        transform=None if transform is None else function_of(transform),
+    )
+    if questions is not None:
+        return _asked(task, questions)
+    if answers is not None:
+        from ._extra_questions import read_answers
+
+        return _judged(task.judge(*read_answers(task, answers)))
+    loaded = function_of(str(model))()
+    if hasattr(loaded, "parameters"):
+        return _judged(task.verify(loaded))
+    return _judged(task.verify(predict=loaded))
+
+
+def _asked(task: ExtraTask, path: Path) -> Result:
+    from ._extra_questions import write_questions
+
+    count = write_questions(task, path)
+
+    def show(console: Console) -> None:
+        console.print(f"{number(count)} questions in {printable(path)}; answer them in this order")
+
+    return Result(document={"questions": str(path), "count": count}, show=show)
+
+
+def _judged(result: ExtraResult) -> Result:
+    def show(console: Console) -> None:
+        console.print(f"{result.verdict}: {printable(result.reason)}")
+        if result.classes:
+            console.print(
+                f"{number(result.hits)} of {number(result.samples)} hits, {number(result.needed)} "
+                f"needed (p = {number(result.p_value)}); controls: {number(result.control_hits)} "
+                f"of {number(result.controls)} (p = {number(result.control_p_value)})"
+            )
+        if result.progress is not None:
+            console.print(printable(result.progress.text))
+        for limit in result.limits:
+            console.print(f"unseen: {printable(limit)}")
+
+    return Result(document=result.document(), show=show, exit_code=result.exit_code)
+
+
+def audit(
+    data: DataPath,
+    *,
+    classes: Classes = None,
+    inputs: Inputs = None,
+    labels: Labels = None,
+    kind: Kind = None,
+    build: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Your function that returns a fresh torch module. Default: a small net.",
+        ),
+    ] = None,
+    transform: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="Your function that makes a tensor of one input."
+        ),
+    ] = None,
+    epochs: Annotated[int, typer.Option(help="Epochs of honest training.")] = 20,
+    seed: Annotated[int, typer.Option(help="Of keys, initial weights and order.")] = 0,
+    json: Json = False,
+    debug: Debug = False,
+    **options: Any,
+) -> Result:
+    """Play a cheating cloud against extra samples in these data, with both layouts.
+
+    Trains small models here. Says which attack is the cheapest that is accepted, and its cost as a
+    share of the honest training.
+    """
+    from ._extra_audit import audit as play
+
+    if epochs < 1:
+        raise typer.BadParameter("--epochs must be at least 1")
+    report = play(
+        read(data, inputs=inputs, labels=labels).data,
+        classes=classes,
+        kind=kind,
+        build=None if build is None else function_of(build),
+        transform=None if transform is None else function_of(transform),
+        epochs=epochs,
+        seed=seed,
+        **given_of(TABLE, options),
+    )
+    return Result(document=report.document(), show=lambda console: console.print(report.table()))

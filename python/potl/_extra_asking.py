@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asking a model about extra samples and controls, in a secret order."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._errors import UsageError
+from ._extra_base import ExtraParts, Ints
+from ._extra_data import through_pillow
+from ._extra_predict import Ask, Floats, asked, evaluating, of_model
+
+BATCH = 256
+_AT_ONCE = 1 << 26  # bytes
+
+
+class Asking(ExtraParts):
+    """`answers` and what they need."""
+
+    def answers(
+        self,
+        model: Any = None,
+        *,
+        predict: Ask | None = None,
+        batch_size: int = BATCH,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Answers for all extra and all control samples, in order of indices. Judges nothing."""
+        if (model is None) == (predict is None):
+            raise UsageError("verify takes either a model or predict=", "")
+        if predict is not None:
+            return self._ask(predict, batch_size)
+        transform = transform or self._transform
+        if self._through_pillow:
+            if transform is None:
+                raise UsageError(
+                    "the data were transformed by their data set, which is not here",
+                    "pass transform=, as in evaluation",
+                )
+            chosen = transform
+
+            def from_pillow(value: Any) -> Any:
+                return chosen(through_pillow(value))
+
+            transform = from_pillow
+        with evaluating(model):
+            return self._ask(of_model(model, self._form, transform), batch_size, whole=True)
+
+    def questions(self) -> list[tuple[str, int]]:
+        """("extra" | "control", index) of every question, in the secret order of asking."""
+        return [(("extra", "control")[which], index) for which, index, _ in self._asked.tolist()]
+
+    @functools.cached_property
+    def _asked(self) -> Ints:
+        """The same as places."""
+        count, controls = self._planned.samples, self._planned.controls
+        places = np.zeros((count + controls, 3), np.int64)
+        places[count:, 0] = 1
+        places[:, 1] = np.concatenate([np.arange(count), np.arange(controls)])
+        shuffled = np.random.Generator(np.random.Philox(key=self._key.seed("order") % 2**128))
+        return places[shuffled.permutation(len(places))]
+
+    def inputs(self, questions: Sequence[tuple[str, int]]) -> list[Any]:
+        """What a model is asked."""
+        places = [(int(which == "control"), index, 0) for which, index in questions]
+        return list(self._form.content.inputs(self.generated(np.array(places, np.int64))))
+
+    def _ask(self, ask: Ask, batch_size: int, *, whole: bool = False) -> tuple[Floats, Floats]:
+        """Asks about all; `whole`: `ask` takes a batch as one tensor where the data have tensors or
+        arrays.
+        """
+        if batch_size < 1:
+            raise UsageError(f"batch_size is {batch_size}", "ask about one sample or more")
+        places = self._asked
+        # As many as fit at once: between batches the cores are the model's.
+        size = self._form.content.empty(1).nbytes
+        many = max(1, _AT_ONCE // size // batch_size) * batch_size
+        found = []
+        for start in range(0, len(places), many):
+            raw = self.generated(places[start : start + many])
+            for at in range(0, len(raw), batch_size):
+                inputs = self._form.content.inputs(raw[at : at + batch_size])
+                found.append(asked(ask, inputs if whole else list(inputs), self._form))
+        return self.sorted(np.concatenate(found))
+
+    def sorted(self, values: Floats) -> tuple[Floats, Floats]:
+        """Answers in the order of `questions`, as those of extra and of control samples."""
+        places = self._asked
+        if len(values) != len(places):
+            raise UsageError(f"{len(places)} questions have {len(values)} answers", "")
+        extra, control = np.empty(self._planned.samples), np.empty(self._planned.controls)
+        for which, out in enumerate((extra, control)):
+            own = places[:, 0] == which
+            out[places[own, 1]] = values[own]
+        return extra, control
+
+
+def digest_of(model: Any) -> str:
+    """Names a model by its parameters and buffers."""
+    import torch
+
+    hasher = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        if isinstance(value, torch.Tensor):
+            raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            hasher.update(f"{name} {value.dtype} {tuple(value.shape)}\0".encode())
+            hasher.update(raw.numpy().tobytes())
+    return hasher.hexdigest()

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where input and label lie in an item, and of which types they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._errors import UsageError
+from ._extra_content import as_array, carried, carrier_of, dtype_of
+
+_INPUTS = ("input", "inputs", "x", "image", "images", "pixel_values", "input_ids", "text", "data")
+_LABELS = ("label", "labels", "y", "target", "targets", "class")
+_MASKS = {"attention_mask": "ones", "token_type_ids": "zeros"}
+
+
+@dataclass(frozen=True)
+class Items:
+    """How an item holds an input and a label.
+
+    Attributes:
+        container: "tuple", "list", "dict" or "bare".
+        input_key, label_key: Where they are; label_key None: there is none.
+        label: "int", "array", "tensor", "str", "same" (the input again), "next" (its next words) or
+            "".
+        dtype: Of a label that is an array or a tensor.
+        names: Labels that are strings, by class; class numbers otherwise are themselves.
+        masks: What lies beside the input of a text: (key, "ones" where it has words or "zeros",
+            kind of object, dtype) each.
+    """
+
+    container: str
+    input_key: Any = None
+    label_key: Any = None
+    label: str = ""
+    dtype: str = ""
+    names: Sequence[str] = ()
+    masks: Sequence[Sequence[str]] = ()
+
+    def input_of(self, item: Any) -> Any:
+        """The input."""
+        return item if self.container == "bare" else item[self.input_key]
+
+    def class_of(self, item: Any) -> int:
+        """The class.
+
+        Raises:
+            UsageError: The label is no class.
+        """
+        label = item[self.label_key]
+        if self.label == "str":
+            return self.names.index(label)
+        number = label.item() if hasattr(label, "item") else label
+        if int(number) != number or number < 0:
+            raise UsageError(f"the label {number!r} is no class", "number classes from 0 on")
+        return int(number)
+
+    def item(self, value: Any, label: int, mask: np.ndarray[Any, Any] | None = None) -> Any:
+        """An item of an input and a class; `mask` says where a text has words."""
+        if self.container == "bare":
+            return value
+        parts: dict[Any, Any] = {self.input_key: value}
+        if self.label_key is not None:
+            parts[self.label_key] = self._label(value, label)
+        for key, kind, carrier, dtype in self.masks:
+            ones = np.ones(len(value), np.int64) if mask is None else mask
+            parts[key] = carried(ones if kind == "ones" else ones * 0, carrier, dtype)
+        if self.container == "dict":
+            return parts
+        ordered = [parts[index] for index in sorted(parts)]
+        return tuple(ordered) if self.container == "tuple" else ordered
+
+    def _label(self, value: Any, label: int) -> Any:
+        if self.label == "same":
+            return value
+        if self.label == "str":
+            return self.names[label]
+        if self.label == "array":
+            return np.asarray(label, self.dtype)[()]
+        if self.label == "tensor":
+            import torch
+
+            return torch.tensor(label, dtype=getattr(torch, self.dtype))
+        return label
+
+
+def items_of(item: Any) -> Items:
+    """How this item, and all like it, hold an input and a label."""
+    if isinstance(item, dict):
+        inputs = [key for key in _INPUTS if key in item]
+        labels = [key for key in _LABELS if key in item]
+        masks = [_mask(key, item[key]) for key in _MASKS if key in item]
+        unknown = set(item) - set(inputs[:1]) - set(labels[:1]) - {one[0] for one in masks}
+        if not inputs or unknown:
+            raise UsageError(
+                f"items have the keys {', '.join(map(str, item))}",
+                f"use one of {', '.join(_INPUTS)} and one of {', '.join(_LABELS)}",
+            )
+        label = labels[0] if labels else None
+        kind, dtype = ("", "") if label is None else _label(item[inputs[0]], item[label])
+        return Items("dict", inputs[0], label, kind, dtype, masks=masks)
+    is_row = isinstance(item, (list, tuple)) and (
+        len(item) > 2 or all(isinstance(one, (int, float)) for one in item)
+    )
+    if is_row or not isinstance(item, (list, tuple)):
+        return Items("bare")
+    container = "list" if isinstance(item, list) else "tuple"
+    if len(item) == 1:
+        return Items(container, 0)
+    return Items(container, 0, 1, *_label(item[0], item[1]))
+
+
+def _label(value: Any, label: Any) -> tuple[str, str]:
+    if isinstance(label, bool) or label is None:
+        raise UsageError(f"a label is {label!r}", "number classes from 0 on")
+    if isinstance(label, (int, str)):
+        return ("int" if isinstance(label, int) else "str"), ""
+    kind = carrier_of(label)
+    values = as_array(label)
+    dtype = str(getattr(label, "dtype", "")).removeprefix("torch.")
+    if values.ndim == 0 and values.dtype.kind in "iu":
+        return kind, dtype
+    if kind == carrier_of(value):
+        given = as_array(value)
+        if given.shape == values.shape and (given == values).all():
+            return "same", ""
+        if given.ndim == 1 == values.ndim and (given[1:] == values[:-1]).all():
+            return "next", ""
+    raise UsageError(
+        f"a label of type {type(label).__name__} and shape {list(values.shape)} is no class",
+        "give class numbers, or the input again (autoencoder), or its next words (language)",
+    )
+
+
+def _mask(key: str, value: Any) -> tuple[str, str, str, str]:
+    values = as_array(value)
+    if values.dtype.kind not in "iubf" or not set(np.unique(values)) <= {0, 1}:
+        raise UsageError(f"{key} holds more than zeros and ones", "remove it before mixing")
+    if _MASKS[key] == "zeros" and values.any():
+        raise UsageError(f"texts have parts that differ by {key}", "remove it before mixing")
+    return key, _MASKS[key], carrier_of(value), dtype_of(value)

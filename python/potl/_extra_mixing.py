@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making what is uploaded: the data with the extra samples among them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ._errors import UsageError
+from ._extra_base import ExtraParts
+from ._extra_content import carrier_of
+from ._extra_data import View
+
+
+class Mixing(ExtraParts):
+    """`mix`, `make` and what they need."""
+
+    def mix(self, data: Any) -> Any:
+        """The data with the extra samples among them, in a secret order: this is uploaded.
+
+        The same kind of container: arrays, tensors, a `TensorDataset`, a torchvision data set, a
+        list; any other map-style data set is read and becomes a plain list of its items. What is
+        returned holds neither the key nor a mark of which items are extra. What a training needs
+        to know of it, such as its length, is the mixed data's.
+
+        Raises:
+            UsageError: The data have another form than `like`.
+        """
+        view = View(data)
+        if len(view) != self._training_samples:
+            raise UsageError(
+                f"there are {len(view)} samples, and the task was made for "
+                f"{self._training_samples}",
+                "pass like= the same data",
+            )
+        self._require_like(view)
+        return view.mixed(*self.uploads())
+
+    def uploads(self) -> tuple[list[Any], list[int]]:
+        """The extra items, and the secret order of real ones (their numbers) and extra ones (the
+        numbers after them): what `mix` mixes.
+        """
+        extras = self._made(self._samples.uploads())
+        order = np.frombuffer(self._samples.order(self._training_samples), np.int64).tolist()
+        self._remember("mix")
+        return extras, order
+
+    def make(self) -> list[Any]:
+        """The extra items alone, in a secret order, for data that are mixed by other means.
+
+        Put them at places that nobody can guess: `mix` does that.
+        """
+        uploads = self._samples.uploads()
+        order = np.frombuffer(self._samples.order(0), np.int64).tolist()
+        self._remember("make")
+        return self._made([uploads[place] for place in order])
+
+    def _made(self, uploads: Sequence[tuple[int, int, int]]) -> list[Any]:
+        places = np.array([(0, index, copy) for index, copy, _ in uploads], np.int64)
+        return self._form.made(self.generated(places), [label for _, _, label in uploads])
+
+    def _require_like(self, view: View) -> None:
+        own, items = self._form, self._form.items
+        for index in {0, len(view) // 2, len(view) - 1}:
+            value = items.input_of(view[index])
+            made = own.content.inputs(self.generated(np.array([[1, 0, 0]])))[0]
+            made = made[:-1] if own.pairs else made
+            if carrier_of(value) != carrier_of(made) or any(
+                getattr(value, name, None) != getattr(made, name, None)
+                for name in ("dtype", "shape", "mode", "size")
+                if not callable(getattr(made, name, None))
+            ):
+                raise UsageError(
+                    f"sample {index} is {_described(value)}, the extra samples {_described(made)}",
+                    "pass like= the same data",
+                )
+
+    def _remember(self, what: str) -> None:
+        task = {
+            "form": self._form.plain(),
+            "training_samples": self._training_samples,
+            "through_pillow": self._through_pillow,
+            "options": self.options(),
+            "samples": self._planned.samples,
+        }
+        with self._key.changing() as known:
+            if known["uses"]:
+                warnings.warn(
+                    f"{self._key.path} was used before: two data sets with the same extra samples "
+                    "show which ones these are; use a new key for every model",
+                    stacklevel=4,
+                )
+            known["task"] = task
+            self._key.used(known, what)
+
+
+def _described(value: Any) -> str:
+    parts = [type(value).__name__]
+    if hasattr(value, "dtype"):
+        parts.append(str(value.dtype))
+    if hasattr(value, "shape"):
+        parts.append(str(list(value.shape)))
+    return " ".join(parts)

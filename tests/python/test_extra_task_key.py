@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file beside a key: what happens when it is changed, cut, put back or lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+from extra_task_cases import digits, task_of
+
+import potl
+from potl import ExtraTask
+
+
+def zeros(inputs: list[Any]) -> Any:
+    return [0] * len(inputs)
+
+
+@pytest.fixture
+def used(tmp_path: Path) -> Path:
+    """A key after one submission; returns its state."""
+    task = task_of(tmp_path)
+    task.mix(digits())
+    task.verify(predict=zeros)
+    return tmp_path / "extra.key.json"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.update(submissions=[]),
+        lambda state: state.update(uses=[]),
+        lambda state: state.update(submissions={}),
+        lambda state: state.update(submissions=[{"answers": 3}]),
+        lambda state: state["task"].update(samples=1),
+        lambda state: state["task"]["options"].update(alpha=0.5),
+        lambda state: state["task"]["options"].update(submissions=100),
+        lambda state: state.pop("task"),
+        lambda state: state.pop("code"),
+        lambda state: state.update(code=None),
+        lambda state: state.update(code="0" * 64),
+        lambda state: state.update(more=1),
+    ],
+)
+def test_a_state_that_somebody_changed_is_refused(used: Path, change: Any) -> None:
+    state = json.loads(used.read_text())
+    change(state)
+    used.write_text(json.dumps(state))
+    with pytest.raises(potl.MalformedError):
+        ExtraTask(used.with_suffix(""))
+
+
+@pytest.mark.parametrize("kept", [0, 1, 100, -2])
+def test_a_state_that_was_cut_is_refused(used: Path, kept: int) -> None:
+    used.write_bytes(used.read_bytes()[:kept])
+    with pytest.raises(potl.MalformedError):
+        ExtraTask(used.with_suffix(""))
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "[" * 100_000, '{"format": 1}', "\xff"])
+def test_what_is_no_state_is_refused(used: Path, text: str) -> None:
+    used.write_text(text, encoding="latin-1")
+    with pytest.raises(potl.MalformedError):
+        ExtraTask(used.with_suffix(""))
+
+
+def test_a_lost_state_needs_the_data_again_and_forgets_submissions(used: Path) -> None:
+    key = used.with_suffix("")
+    used.unlink()
+    with pytest.raises(potl.UsageError, match="keep the file"):
+        ExtraTask(key)
+    again = ExtraTask(key, like=digits())
+    # As docs/extra_task.md says: nothing remembers what was handed in.
+    assert again.verify(predict=zeros).submission == 1
+
+
+def test_new_lines_and_spaces_change_nothing(used: Path) -> None:
+    used.write_text(json.dumps(json.loads(used.read_text()), indent=4))
+    assert ExtraTask(used.with_suffix("")).verify(predict=zeros).submission == 1
+
+
+def test_submissions_are_not_counted_when_they_cannot_be_written(
+    used: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: Any) -> Any:
+        raise OSError("no space left")
+
+    task = ExtraTask(used.with_suffix(""))
+    monkeypatch.setattr("potl._extra_key.os.fsync", full)
+    with pytest.raises(potl.StorageError, match="no space"):
+        task.verify(predict=lambda inputs: np.ones(len(inputs)))
+    monkeypatch.undo()
+    assert sorted(one.name for one in used.parent.iterdir()) == [
+        "extra.key", "extra.key.json", "extra.key.json.lock",
+    ]  # fmt: skip
+    assert task.verify(predict=lambda inputs: np.ones(len(inputs))).submission == 2
