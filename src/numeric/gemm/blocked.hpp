@@ -19,6 +19,22 @@
 
 namespace potl::numeric::detail {
 
+constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) noexcept {
+  return (value + by - 1) / by;
+}
+
+/// Memory that is needed soon.
+struct stretch {
+  const void* from = nullptr;
+  std::int64_t bytes = 0;
+
+  // What of it to fetch for each k of so many tiles.
+  upcoming shared(std::int64_t tiles, std::int64_t depth) const noexcept {
+    if (from == nullptr) return {};
+    return {from, divided_up(bytes, tiles * depth)};
+  }
+};
+
 template <class From, class Packed, class Sum = Packed>
 struct product {
   const kernels<From, Packed, Sum>& body;
@@ -29,6 +45,7 @@ struct product {
   const executor& threads;
   const double* row_scale = nullptr;  ///< for panels of integers
   const double* column_scale = nullptr;
+  stretch next{};  ///< operands of the product that comes after this one
 };
 
 /// A part of C.
@@ -45,10 +62,6 @@ struct to_memory {
   static constexpr bool finishes = false;
   void finish(const area&, const Value*, std::int64_t) const noexcept {}
 };
-
-constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) noexcept {
-  return (value + by - 1) / by;
-}
 
 template <class From, class Packed, class Sum, class Output>
 class blocked {
@@ -71,16 +84,16 @@ class blocked {
     if constexpr (std::is_same_v<Packed, Sum>) {
       if (splits_chunks()) return run_chunks();
     }
-    const bool pack_b = must_pack_b();
+    const copying how = copying_b();
     // So that the panels of a column block stay in the outer caches.
     std::int64_t width = columns_;
-    if (pack_b) {
+    if (how == copying::first) {
       const std::int64_t fitting = packed_bytes / (padded(depth_) * column_bytes());
       width = std::clamp(fitting / p_.body.columns, std::int64_t{1}, most_panels) * p_.body.columns;
       width = std::min(width, divided_up(columns_, p_.body.columns) * p_.body.columns);
     }
     for (std::int64_t from = 0; from < columns_; from += width) {
-      run_columns(from, std::min(width, columns_ - from), pack_b);
+      run_columns(from, std::min(width, columns_ - from), how);
     }
   }
 
@@ -92,7 +105,12 @@ class blocked {
   // In the second cache: B, and as much again that comes next; A and sums.
   static constexpr std::int64_t inner_bytes = std::int64_t{1} << (Output::finishes ? 18 : 17);
   static constexpr std::int64_t task_bytes = std::int64_t{1} << 19;
+  // Few rows: what they take of the second cache, beside late panels of B.
+  static constexpr std::int64_t few_rows_bytes = std::int64_t{1} << 20;
+  static constexpr std::int64_t late_bytes = std::int64_t{1} << 19;
+  static constexpr std::int64_t late_columns = 192;    // of each thread
   static constexpr std::int64_t serial_work = 200000;  // products that pay for no thread
+  static constexpr std::int64_t fetched_bytes = std::int64_t{1} << 19;
   static constexpr bool same_type = std::is_same_v<From, Packed>;
 
   // Work space in bytes per element of A and of B, and the packed length of so many k.
@@ -111,12 +129,27 @@ class blocked {
   std::int64_t inner_panels() const noexcept {
     return std::max<std::int64_t>(1, inner_bytes / (longest() * p_.body.columns * column_bytes()));
   }
+  std::int64_t late_panels() const noexcept {
+    return std::max<std::int64_t>(1, late_bytes / (longest() * p_.body.columns * column_bytes()));
+  }
   std::int64_t task_panels() const noexcept {
     std::int64_t bytes = longest() * row_bytes();
     if (Output::finishes) {
       bytes += inner_panels() * p_.body.columns * std::int64_t{sizeof(Sum)};
     }
     return std::max<std::int64_t>(1, task_bytes / (bytes * p_.body.rows));
+  }
+
+  // Panels of B: none, B is read where it lies; of all of a column block before tasks begin; or of
+  // as much as a task multiplies next, where all rows of C are one task.
+  enum class copying { none, first, late };
+
+  copying copying_b() const noexcept {
+    if (!must_pack_b()) return copying::none;
+    const std::int64_t length = Output::finishes ? padded(depth_) : longest();
+    const std::int64_t a_bytes = panels_ * p_.body.rows * length * row_bytes();
+    const bool wide = columns_ >= late_columns * concurrency();
+    return a_bytes <= few_rows_bytes && wide ? copying::late : copying::first;
   }
 
   bool must_pack_b() const noexcept {
@@ -130,6 +163,7 @@ class blocked {
   bool must_pack_a(std::int64_t width) const noexcept {
     if (!same_type || p_.order != nullptr) return true;
     if (p_.a.column_stride != 1 && p_.a.row_stride != 1) return true;
+    if (p_.a.column_stride < 0 || p_.a.column_stride > 128) return true;
     return width > 4 * p_.body.columns;
   }
 
@@ -138,31 +172,34 @@ class blocked {
     return static_cast<std::int64_t>(p_.threads.concurrency());
   }
 
-  void run_columns(std::int64_t from, std::int64_t width, bool pack_b) const {
-    const std::int64_t panel_columns = p_.body.columns;
-    const std::int64_t panel_count = divided_up(width, panel_columns);
+  void run_columns(std::int64_t from, std::int64_t width, copying how) const {
     const std::int64_t threads = concurrency();
-    Packed* packed = nullptr;
-    if (pack_b) {
+    column_block block{from, width, divided_up(width, p_.body.columns)};
+    if (how == copying::first) {
       static thread_local scratch memory;
-      packed = memory.get<Packed>(static_cast<std::size_t>(panel_count * panel_columns *
-                                                           padded(depth_) * p_.body.column_words));
-      const auto pack = [&](std::int64_t begin, std::int64_t end) {
-        pack_panels({from, width, packed, panel_count}, packed, begin, end);
-      };
-      share(threads, chunks_ * divided_up(panel_count, packed_together), 1, pack);
+      block.packed = memory.get<Packed>(panel_words(block.panels, padded(depth_)));
+      const std::int64_t groups = divided_up(block.panels, packed_together);
+      share(threads, chunks_ * groups, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t at = begin; at < end; ++at) {
+          const std::int64_t first = at % groups * packed_together;
+          pack_panels(block, at / groups, first, std::min(block.panels, first + packed_together));
+        }
+      });
     }
     // Tasks of whole row panels; columns are cut too where there are few rows.
-    const std::int64_t wanted = threads == 1 ? 1 : 3 * threads;
+    std::int64_t wanted = threads == 1 ? 1 : 3 * threads;
+    // Each of them copies A.
+    if (how == copying::late) wanted = std::clamp(columns_ / 512, threads, wanted);
     std::int64_t row_tasks = std::max(wanted, divided_up(panels_, task_panels()));
     row_tasks = std::min(panels_, divided_up(row_tasks, threads) * threads);
-    const std::int64_t column_tasks = std::clamp(wanted / row_tasks, std::int64_t{1}, panel_count);
-    const column_block block{from, width, packed, panel_count};
+    if (how == copying::late) row_tasks = 1;
+    const std::int64_t column_tasks = std::clamp(wanted / row_tasks, std::int64_t{1}, block.panels);
     share(threads, row_tasks * column_tasks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t task = begin; task < end; ++task) {
         const std::int64_t i = task / column_tasks, j = task % column_tasks;
-        run_task({block, panels_ * i / row_tasks, panels_ * (i + 1) / row_tasks,
-                  panel_count * j / column_tasks, panel_count * (j + 1) / column_tasks});
+        run_task({block, how == copying::late, panels_ * i / row_tasks,
+                  panels_ * (i + 1) / row_tasks, block.panels * j / column_tasks,
+                  block.panels * (j + 1) / column_tasks});
       }
     });
   }
@@ -181,60 +218,61 @@ class blocked {
   struct column_block {
     std::int64_t from = 0;
     std::int64_t width = 0;
-    const Packed* packed = nullptr;
     std::int64_t panels = 0;
+    Packed* packed = nullptr;
+    std::int64_t chunk = 0, panel = 0;  ///< what lies first in `packed`
   };
 
-  Packed* packed_panel(Packed* packed, std::int64_t panel_count, std::int64_t c,
-                       std::int64_t j) const noexcept {
-    const std::int64_t length = padded(std::min(p_.chunk, depth_ - c * p_.chunk));
-    const std::int64_t words = p_.body.columns * p_.body.column_words;
-    return packed + (c * p_.chunk * panel_count + j * length) * words;
+  std::size_t panel_words(std::int64_t count, std::int64_t length) const noexcept {
+    return static_cast<std::size_t>(count * p_.body.columns * length * p_.body.column_words);
   }
 
-  // Groups begin ... end of panels, chunk after chunk. Rows of B that are contiguous are read for a
-  // whole group of panels at a time.
-  void pack_panels(const column_block& block, Packed* packed, std::int64_t begin,
-                   std::int64_t end) const {
-    const std::int64_t groups = divided_up(block.panels, packed_together);
-    for (std::int64_t at = begin; at < end; ++at) {
-      const std::int64_t chunk = at / groups, first = at % groups * packed_together;
-      const std::int64_t last = std::min(block.panels, first + packed_together);
-      const std::int64_t length = std::min(p_.chunk, depth_ - chunk * p_.chunk);
-      const std::int64_t step = p_.b.column_stride == 1 ? 16 : length;
-      for (std::int64_t k = 0; k < length; k += step) {
-        for (std::int64_t j = first; j < last; ++j) {
-          const std::int64_t column = j * p_.body.columns;
-          panel<From, Packed> part;
-          part.from = p_.b.data + (block.from + column) * p_.b.column_stride;
-          part.lane_stride = p_.b.column_stride;
-          part.step = p_.b.row_stride;
-          part.depth = std::min(step, length - k);
-          part.lanes =
-              static_cast<int>(std::min(std::int64_t{p_.body.columns}, block.width - column));
-          part.width = p_.body.columns;
-          part.to = packed_panel(packed, block.panels, chunk, j) +
-                    k * p_.body.columns * p_.body.column_words;
-          if (p_.column_scale != nullptr) part.scale = p_.column_scale + block.from + column;
-          start_at(chunk * p_.chunk + k, part);
-          p_.body.pack_columns(part);
-        }
+  Packed* packed_panel(const column_block& block, std::int64_t c, std::int64_t j) const noexcept {
+    const std::int64_t length = padded(std::min(p_.chunk, depth_ - c * p_.chunk));
+    const std::int64_t words = p_.body.columns * p_.body.column_words;
+    return block.packed +
+           ((c - block.chunk) * p_.chunk * block.panels + (j - block.panel) * length) * words;
+  }
+
+  // Panels first ... last. Rows of B that are contiguous are read for all of them at a time.
+  void pack_panels(const column_block& block, std::int64_t chunk, std::int64_t first,
+                   std::int64_t last) const {
+    const std::int64_t length = std::min(p_.chunk, depth_ - chunk * p_.chunk);
+    const bool adjacent = p_.b.column_stride == 1;
+    const std::int64_t together = adjacent && p_.body.packs_several ? last - first : 1;
+    const std::int64_t step = adjacent && together == 1 ? 16 : length;
+    for (std::int64_t k = 0; k < length; k += step) {
+      for (std::int64_t j = first; j < last; j += together) {
+        const std::int64_t column = j * p_.body.columns;
+        panel<From, Packed> part;
+        part.from = p_.b.data + (block.from + column) * p_.b.column_stride;
+        part.lane_stride = p_.b.column_stride;
+        part.step = p_.b.row_stride;
+        part.depth = std::min(step, length - k);
+        part.lanes = static_cast<int>(std::min(together * p_.body.columns, block.width - column));
+        part.width = p_.body.columns;
+        part.to = packed_panel(block, chunk, j) + k * p_.body.columns * p_.body.column_words;
+        if (together > 1) part.next_panel = packed_panel(block, chunk, j + 1) - part.to;
+        if (p_.column_scale != nullptr) part.scale = p_.column_scale + block.from + column;
+        start_at(chunk * p_.chunk + k, part);
+        p_.body.pack_columns(part);
       }
     }
   }
 
-  void pack_rows(std::int64_t c, std::int64_t row, std::int64_t lanes, Packed* to) const {
+  void pack_rows(std::int64_t c, std::int64_t begin, std::int64_t end, std::int64_t row,
+                 std::int64_t lanes, Packed* to) const {
     const std::int64_t k = c * p_.chunk;
     panel<From, Packed> part;
     part.from = p_.a.data + row * p_.a.row_stride;
     part.lane_stride = p_.a.row_stride;
     part.step = p_.a.column_stride;
-    part.depth = std::min(p_.chunk, depth_ - k);
+    part.depth = end - begin;
     part.lanes = static_cast<int>(lanes);
     part.width = p_.body.rows;
-    part.to = to;
+    part.to = to + begin * p_.body.rows * p_.body.row_words;
     if (p_.row_scale != nullptr) part.scale = p_.row_scale + row;
-    start_at(k, part);
+    start_at(k + begin, part);
     p_.body.pack_rows(part);
   }
 
@@ -251,21 +289,10 @@ class blocked {
     return rows_ * row_panel / panels_;
   }
 
-  /// Packed operands that are needed soon.
-  struct stretch {
-    const Packed* from = nullptr;
-    std::int64_t count = 0;
-
-    // What of them to fetch during the first of so many tiles.
-    upcoming shared(std::int64_t tiles, std::int64_t depth) const noexcept {
-      if (from == nullptr) return {};
-      return {from, divided_up(count * std::int64_t{sizeof(Packed)}, tiles * depth)};
-    }
-  };
-
   /// A part of a column block: row panels and column panels, and where sums of it go.
   struct piece {
-    const column_block& block;
+    column_block block;
+    bool late = false;  ///< panels of B are made for each inner block
     std::int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
     Packed* packed_a = nullptr;  ///< of all chunks or of one; null: A is read where it lies
     bool all_chunks = false;
@@ -274,8 +301,7 @@ class blocked {
   };
 
   void run_task(piece t) const {
-    static thread_local scratch a_memory;
-    static thread_local scratch c_memory;
+    static thread_local scratch a_memory, b_memory, c_memory;
     const std::int64_t rows = (t.row_end - t.row_begin) * p_.body.rows;
     if (must_pack_a(t.block.width)) {
       t.all_chunks = Output::finishes && rows * padded(depth_) * row_bytes() <= packed_a_bytes;
@@ -283,7 +309,8 @@ class blocked {
       t.packed_a =
           a_memory.get<Packed>(static_cast<std::size_t>(rows * length * p_.body.row_words));
     }
-    const std::int64_t inner = inner_panels();
+    const std::int64_t inner = t.late ? late_panels() : inner_panels();
+    if (t.late) t.block.packed = b_memory.get<Packed>(panel_words(inner, longest()));
     if constexpr (Output::finishes) {
       t.sums = c_memory.get<Sum>(static_cast<std::size_t>(rows * inner * p_.body.columns));
     }
@@ -297,13 +324,19 @@ class blocked {
     const std::int64_t count = blocks * chunks_;
     for (std::int64_t at = 0; at < count; ++at) {
       const auto [chunk, j] = inner_block(t, inner, blocks, at);
+      const std::int64_t end = std::min(t.column_end, j + inner);
       if (repack && (Output::finishes || j == t.column_begin)) pack_task(t, chunk);
       t.next = {};
-      if (at + 1 < count) {
+      if (t.late) {
+        t.block.chunk = chunk;
+        t.block.panel = j;
+        pack_panels(t.block, chunk, j, end);
+      } else if (t.block.packed != nullptr && at + 1 < count) {
         const auto [next_chunk, next_j] = inner_block(t, inner, blocks, at + 1);
         t.next = packed_part(t.block, next_chunk, next_j, std::min(t.column_end, next_j + inner));
       }
-      run_inner(t, chunk, j, std::min(t.column_end, j + inner));
+      if (t.next.from == nullptr) t.next = rows_of_b(chunk + 1, j, end);
+      run_inner(t, chunk, j, end);
     }
   }
 
@@ -312,7 +345,7 @@ class blocked {
   };
   inner_place inner_block(const piece& t, std::int64_t inner, std::int64_t blocks,
                           std::int64_t at) const noexcept {
-    if (Output::finishes || t.packed_a == nullptr) {
+    if (Output::finishes) {
       return {at % chunks_, t.column_begin + at / chunks_ * inner};
     }
     return {at / blocks, t.column_begin + at % blocks * inner};
@@ -321,9 +354,27 @@ class blocked {
   stretch packed_part(const column_block& block, std::int64_t chunk, std::int64_t begin,
                       std::int64_t end) const noexcept {
     if (block.packed == nullptr) return {};
-    const Packed* from =
-        packed_panel(const_cast<Packed*>(block.packed), block.panels, chunk, begin);
-    return {from, packed_panel(const_cast<Packed*>(block.packed), block.panels, chunk, end) - from};
+    const Packed* from = packed_panel(block, chunk, begin);
+    const Packed* to = packed_panel(block, chunk, end);
+    return {from, (to - from) * std::int64_t{sizeof(Packed)}};
+  }
+
+  // A chunk of B where it lies, if a task multiplies all of it and the second cache has room for
+  // it: the part of it to fetch beside panels j ... end of the chunk before.
+  stretch rows_of_b(std::int64_t chunk, std::int64_t j, std::int64_t end) const noexcept {
+    stretch all = p_.next;
+    if (chunk < chunks_) {
+      const std::int64_t length = std::min(p_.chunk, depth_ - chunk * p_.chunk);
+      const bool dense = p_.b.column_stride == 1 && p_.b.row_stride >= 0 &&
+                         p_.b.row_stride <= columns_ + columns_ / 8;
+      if (dense)
+        all = {p_.b.data + chunk * p_.chunk * p_.b.row_stride,
+               length * p_.b.row_stride * std::int64_t{sizeof(From)}};
+    }
+    if (all.from == nullptr || all.bytes > fetched_bytes) return {};
+    const std::int64_t panels = divided_up(columns_, p_.body.columns);
+    const std::int64_t skipped = all.bytes * j / panels;
+    return {static_cast<const char*>(all.from) + skipped, all.bytes * end / panels - skipped};
   }
 
   Packed* packed_rows(const piece& t, std::int64_t chunk, std::int64_t i) const noexcept {
@@ -333,9 +384,16 @@ class blocked {
     return t.packed_a + (before + (i - t.row_begin) * length) * words;
   }
 
+  // Columns of A that are contiguous are read for all panels at a time: a few, because those that
+  // lie far apart share cache sets.
   void pack_task(const piece& t, std::int64_t chunk) const {
-    for (std::int64_t i = t.row_begin; i < t.row_end; ++i) {
-      pack_rows(chunk, first_row(i), first_row(i + 1) - first_row(i), packed_rows(t, chunk, i));
+    const std::int64_t length = std::min(p_.chunk, depth_ - chunk * p_.chunk);
+    const std::int64_t step = p_.a.row_stride == 1 ? 8 : length;
+    for (std::int64_t k = 0; k < length; k += step) {
+      for (std::int64_t i = t.row_begin; i < t.row_end; ++i) {
+        pack_rows(chunk, k, std::min(length, k + step), first_row(i),
+                  first_row(i + 1) - first_row(i), packed_rows(t, chunk, i));
+      }
     }
   }
 
@@ -359,7 +417,8 @@ class blocked {
       if (work.packed_a != nullptr) {
         // The panel of A that comes next lies behind this one, of the next chunk too.
         const std::int64_t words = padded(t.depth) * p_.body.rows * p_.body.row_words;
-        t.next_a = stretch{t.a + words, words}.shared(tiles, t.depth);
+        t.next_a =
+            stretch{t.a + words, words * std::int64_t{sizeof(Packed)}}.shared(tiles, t.depth);
       }
       for (std::int64_t j = begin; j < end; ++j) {
         const std::int64_t column = j * tile_columns;
@@ -406,7 +465,7 @@ class blocked {
   void set_b(tile<Packed, Sum>& t, const column_block& block, std::int64_t chunk,
              std::int64_t j) const noexcept {
     if (block.packed != nullptr) {
-      t.b = packed_panel(const_cast<Packed*>(block.packed), block.panels, chunk, j);
+      t.b = packed_panel(block, chunk, j);
       t.b_step = p_.body.columns;
       return;
     }
@@ -440,8 +499,9 @@ class blocked {
           a.data += k * a.column_stride;
           b.data += k * b.row_stride;
           a.columns = b.rows = length;
-          const product<From, Packed, Sum> part{p_.body,  a,       b,
-                                                p_.chunk, nullptr, inline_executor()};
+          product<From, Packed, Sum> part{p_.body, a, b, p_.chunk, nullptr, inline_executor()};
+          if (done + at + 1 < chunks_)
+            part.next = rows_of_b(done + at + 1, 0, divided_up(columns_, p_.body.columns));
           blocked<From, Packed, Sum, to_memory<Sum>>(part, {parts + at * size, columns_}).run();
         }
       });

@@ -41,13 +41,12 @@ constexpr tile_table<vector, rows, 2> tiles;
 void multiply(const tile<float>& t) { tiles.run(t); }
 
 void pack(const panel<float, float>& p) {
-  pack_blocks(
-      p, [&](std::int64_t k, int lane, int lanes, __m512 x) __attribute__((always_inline)) {
-        _mm512_mask_storeu_ps(p.to + k * p.width + lane, lanes16(lanes), x);
-      });
+  pack_numbers(
+      p, [](float* to, int lanes, __m512 x)
+             __attribute__((always_inline)) { _mm512_mask_storeu_ps(to, lanes16(lanes), x); });
 }
 
-constexpr kernels_f32 table{rows, 32, multiply, pack, pack};
+constexpr kernels_f32 table{rows, 32, multiply, pack, pack, 1, 1, 1, true};
 
 }  // namespace
 

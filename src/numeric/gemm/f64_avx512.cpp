@@ -54,9 +54,8 @@ void pack(const panel<double, double>& p) {
 }
 
 void widen(const panel<float, double>& p) {
-  pack_blocks(
-      p, [&](std::int64_t k, int lane, int lanes, __m512 x) __attribute__((always_inline)) {
-        double* to = p.to + k * p.width + lane;
+  pack_numbers(
+      p, [](double* to, int lanes, __m512 x) __attribute__((always_inline)) {
         _mm512_mask_storeu_pd(to, lanes8(lanes), _mm512_cvtps_pd(_mm512_castps512_ps256(x)));
         if (lanes > 8) {
           _mm512_mask_storeu_pd(to + 8, lanes8(lanes - 8),
@@ -104,7 +103,8 @@ std::int64_t round(const rounding& r, place* doubtful) {
   return count;
 }
 
-constexpr kernels_widening widening_table{{rows, 16, multiply, widen, widen}, round, squares};
+constexpr kernels_widening widening_table{
+    {rows, 16, multiply, widen, widen, 1, 1, 1, true}, round, squares};
 
 }  // namespace
 

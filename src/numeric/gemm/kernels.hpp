@@ -36,7 +36,7 @@ struct tile {
 };
 
 /// to[k * width + lane] = from[lane * lane_stride + order(k) * step], zero for lanes beyond
-/// `lanes`.
+/// `lanes`. Where lanes are more than the width, lane - width is the first of the next panel.
 template <class From, class Packed>
 struct panel {
   const From* from = nullptr;
@@ -48,6 +48,7 @@ struct panel {
   const std::int64_t* order = nullptr;  ///< null: ascending
   const double* scale = nullptr;        ///< integers: factors of the lanes, powers of two or 0
   Packed* to = nullptr;
+  std::int64_t next_panel = 0;  ///< Packed between panels; 0: there is one
 };
 
 /// The functions for one instruction set: operands of type From, multiplied as Packed, added as
@@ -59,9 +60,10 @@ struct kernels {
   void (*multiply)(const tile<Packed, Sum>&) = nullptr;
   void (*pack_rows)(const panel<From, Packed>&) = nullptr;     ///< of A
   void (*pack_columns)(const panel<From, Packed>&) = nullptr;  ///< of B
-  int terms = 1;         ///< k that are packed together: depths are filled up to a multiple
-  int row_words = 1;     ///< Packed per element of A
-  int column_words = 1;  ///< Packed per element of B
+  int terms = 1;               ///< k that are packed together: depths are filled up to a multiple
+  int row_words = 1;           ///< Packed per element of A
+  int column_words = 1;        ///< Packed per element of B
+  bool packs_several = false;  ///< whether pack_columns takes several panels, of adjacent lanes
 };
 
 /// y = Rnd_b(x) for an area of sums, and where Rnd_b(x - w) and Rnd_b(x + w) differ in any bit.

@@ -101,10 +101,20 @@ __attribute__((noinline)) void multiply_columns(const tile<typename Vector::valu
   const auto mask = Vector::first_lanes(t.columns - (Vectors - 1) * Vector::width);
   const value *a = t.a, *b = t.b;
   const std::int64_t a_step = t.a_step, b_step = t.b_step;
-  // Without a hint, something that is there.
-  const auto* next_a = static_cast<const char*>(t.next_a.from == nullptr ? a : t.next_a.from);
-  const auto* next_b = static_cast<const char*>(t.next_b.from == nullptr ? a : t.next_b.from);
-  const std::int64_t a_bytes = t.next_a.step, b_bytes = t.next_b.step;
+  // Without a hint, rows of B that come soon.
+  const auto* ahead = reinterpret_cast<const char*>(b + 8 * b_step);
+  const std::int64_t step = b_step * std::int64_t{sizeof(value)};
+  const auto* next_a = ahead + (Vectors - 1) * Vector::width * std::int64_t{sizeof(value)};
+  const char* next_b = ahead;
+  std::int64_t a_bytes = step, b_bytes = step;
+  if (t.next_a.from != nullptr) {
+    next_a = static_cast<const char*>(t.next_a.from);
+    a_bytes = t.next_a.step;
+  }
+  if (t.next_b.from != nullptr) {
+    next_b = static_cast<const char*>(t.next_b.from);
+    b_bytes = t.next_b.step;
+  }
   for (std::int64_t k = 0; k < t.depth; ++k) {
     if constexpr (Vector::fetches_next) {
       __builtin_prefetch(next_a, 0, 2);
@@ -164,6 +174,7 @@ __attribute__((noinline)) void multiply_panels(const tile<typename Vector::value
     __builtin_prefetch(next_a, 0, 2);
     __builtin_prefetch(next_a + 64, 0, 2);
     __builtin_prefetch(next_b, 0, 2);
+    __builtin_prefetch(next_b + 64, 0, 2);
     next_a += a_bytes;
     next_b += b_bytes;
     POTL_UNROLLED for (int one = 0; one < together; ++one) step(one);
@@ -242,7 +253,8 @@ struct tile_table {
   void run(const tile<value>& t) const {
     const int vectors = (t.columns + Vector::width - 1) / Vector::width;
     const bool masked = t.columns % Vector::width != 0;
-    if (!masked && t.a_row == 1 && t.a_step == MostRows && t.b_step == b_step) {
+    if (!masked && t.next_b.step <= 32 && t.a_row == 1 && t.a_step == MostRows &&
+        t.b_step == b_step) {
       return panels[vectors - 1][t.rows - 1](t);
     }
     entry[t.a_row != 1 || t.a_step == 0][masked][vectors - 1][t.rows - 1](t);

@@ -59,6 +59,7 @@ inline __attribute__((always_inline)) void pack_blocks(const panel<float, Value>
       const __mmask16 mask = lanes16(filled);
       for (std::int64_t k = 0; k < p.depth; ++k) {
         const std::int64_t at = p.order == nullptr ? k : p.order[k];
+        __builtin_prefetch(from + (at + 16) * p.step);
         store(k, lane, places, _mm512_maskz_loadu_ps(mask, from + at * p.step));
       }
     } else if (p.step == 1 && p.order == nullptr) {
@@ -88,6 +89,36 @@ inline __attribute__((always_inline)) void pack_blocks(const panel<float, Value>
       }
     }
   }
+}
+
+// Rows of several panels: each is read once from end to end, and fetched some rows before.
+template <class Value, class Store>
+inline __attribute__((always_inline)) void pack_across(const panel<float, Value>& p,
+                                                       const Store& store) {
+  constexpr std::int64_t ahead = 8;
+  for (std::int64_t k = 0; k < p.depth; ++k) {
+    const float* row = p.from + (p.order == nullptr ? k : p.order[k]) * p.step;
+    const float* next = row + ahead * p.step;
+    Value* to = p.to + k * p.width;
+    for (int first = 0; first < p.lanes; first += p.width, to += p.next_panel) {
+      for (int lane = 0; lane < p.width; lane += 16) {
+        const int filled = p.lanes - first - lane, places = p.width - lane;
+        __builtin_prefetch(next + first + lane);
+        store(to + lane, places < 16 ? places : 16,
+              _mm512_maskz_loadu_ps(lanes16(filled), row + first + lane));
+      }
+    }
+  }
+}
+
+// Calls store(to, lanes, values), for panels of numbers in the order of their lanes.
+template <class Value, class Store>
+inline __attribute__((always_inline)) void pack_numbers(const panel<float, Value>& p,
+                                                        const Store& store) {
+  if (p.next_panel != 0) return pack_across(p, store);
+  pack_blocks(
+      p, [&](std::int64_t k, int lane, int lanes, __m512 x)
+             __attribute__((always_inline)) { store(p.to + k * p.width + lane, lanes, x); });
 }
 
 }  // namespace
