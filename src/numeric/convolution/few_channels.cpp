@@ -24,7 +24,8 @@ class few_channels_run {
         panels_(divide_up(rows_, width_)),
         per_image_(volume(g.output())),
         positions_(g.batch * per_image_),
-        pixels_(g, std::min(chunk_positions, positions_)) {
+        pixels_(g, std::min(chunk_positions, positions_)),
+        run_(g.kernel[2] == 3 && g.dilation[2] == 1 ? 3 : 1) {
     for (std::int64_t c = 0; c < g.in_channels / g.groups; ++c)
       for (std::int64_t tap = 0; tap < volume(g.kernel); ++tap)
         places_.push_back(c * pixels_.per_channel() +
@@ -57,7 +58,8 @@ class few_channels_run {
     task.b = window;
     task.offsets = offsets;
     task.c_row = width_;
-    const std::int64_t parts = divide_up(taps_, with_.line.rows);
+    const std::int64_t runs = taps_ / run_, parts = divide_up(runs, with_.line.rows / run_);
+    const auto& tiles = run_ == 1 ? with_.line.scattered : with_.line.by_three;
     for (std::int64_t panel = 0; panel < panels_; ++panel) {
       const std::int64_t rows = rows_of(panel);
       // Lanes without a row compute with whatever is there: let it be numbers.
@@ -65,10 +67,11 @@ class few_channels_run {
       pack(group * rows_ + panel * width_, rows, begin, end, left);
       const auto vectors = static_cast<std::size_t>(divide_up(rows, lanes_));
       for (std::int64_t part = 0; part < parts; ++part) {
-        const std::int64_t first = taps_ * part / parts, last = taps_ * (part + 1) / parts;
+        const std::int64_t first = runs * part / parts * run_;
+        const std::int64_t last = runs * (part + 1) / parts * run_;
         task.places = places_.data() + first;
         task.c = sums + (panel * taps_ + first) * width_;
-        with_.line.scattered[vectors][last - first](task);
+        tiles[vectors][last - first](task);
       }
     }
   }
@@ -102,6 +105,7 @@ class few_channels_run {
   pixels pixels_;
   std::vector<std::int64_t> places_;  // of the taps of all channels
   std::int64_t taps_ = 0;
+  std::int64_t run_;  // taps that lie side by side
 };
 
 }  // namespace

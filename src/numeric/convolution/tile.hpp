@@ -71,7 +71,8 @@ struct filter_task {
 };
 
 /// c[i * c_row + j] (+)= the chain over k of b[offsets[k] + at(i)] * a[k * a_row + j], for i < rows
-/// and j < vectors * lanes, where at(i) is i or places[i]. NaN is stored as 0x7fc00000.
+/// and j < vectors * lanes, where at(i) is i, or places[i] + i % run for a run of 1 or 3. NaN is
+/// stored as 0x7fc00000.
 struct line_task {
   std::int64_t depth;
   const float* a;
@@ -89,7 +90,9 @@ constexpr int most_line_vectors = 2, most_line_rows = 14;
 struct line_tiles {
   int rows;  ///< of the largest
   void (*tile[most_line_vectors + 1][most_line_rows + 1])(const line_task&);
-  void (*scattered[most_line_vectors + 1][most_line_rows + 1])(const line_task&);  ///< by places
+  /// By places in runs of 1 and 3, the latter for multiples of 3 rows.
+  void (*scattered[most_line_vectors + 1][most_line_rows + 1])(const line_task&);
+  void (*by_three[most_line_vectors + 1][most_line_rows + 1])(const line_task&);
 };
 
 constexpr int most_taps = 12;

@@ -58,7 +58,7 @@ void tile(const tile_task<typename Lanes::sum>& task) {
   }
 }
 
-template <class Lanes, std::size_t Vectors, std::size_t Rows, bool Scattered>
+template <class Lanes, std::size_t Vectors, std::size_t Rows, std::size_t Run>
 void line_tile(const line_task& task) {
   using vector = typename Lanes::type;
   vector sum[Rows][Vectors];
@@ -70,6 +70,7 @@ void line_tile(const line_task& task) {
   const float* a = task.a;
   const float* const b = task.b;
   const std::int64_t* const places = task.places;
+  constexpr std::size_t run = Run == 0 ? 1 : Run;
   const std::int64_t a_row = task.a_row;
   const std::int64_t* const end = task.offsets + task.depth;
   for (const std::int64_t* offset = task.offsets; offset != end; ++offset, a += a_row) {
@@ -80,7 +81,8 @@ void line_tile(const line_task& task) {
     const float* const right = b + *offset;
     POTL_UNROLL
     for (std::size_t i = 0; i < Rows; ++i) {
-      const vector one = Lanes::broadcast(Scattered ? right[places[i]] : right[i]);
+      const vector one = Lanes::broadcast(
+          Run == 0 ? right[i] : right[places[i - i % run] + static_cast<std::int64_t>(i % run)]);
       POTL_UNROLL
       for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::fma(left[j], one, sum[i][j]);
     }
@@ -177,8 +179,9 @@ constexpr auto tiles() {
 
 template <class Lanes, std::size_t Vectors, std::size_t Rows>
 constexpr void set_line_tiles(line_tiles& all) {
-  all.tile[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, false>;
-  all.scattered[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, true>;
+  all.tile[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, 0>;
+  all.scattered[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, 1>;
+  if constexpr (Rows % 3 == 0) all.by_three[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, 3>;
   if constexpr (Rows > 1) set_line_tiles<Lanes, Vectors, Rows - 1>(all);
 }
 
