@@ -16,29 +16,63 @@ constexpr std::int64_t longest = 512;             // terms of a chunk
 constexpr std::int64_t most_window = 192 * 1024;  // floats that a block reads
 constexpr std::int64_t most_results = 1024;       // of a block
 
+// What the window is filled with: the source as it lies, where results are up to two places apart
+// along a line; else what gather.hpp says.
+struct reading {
+  gather from;
+  std::array<std::int64_t, 3> move{1, 1, 1};  // places between neighbouring results
+
+  explicit reading(const gather& what) : from(what) {
+    if (what.axes[2].step > 2) return;
+    for (std::size_t i = 0; i < 3; ++i) {
+      axis& a = from.axes[i];
+      move[i] = a.step;
+      a = {(a.grid - 1) * a.step + 1, a.source, 1, {a.starts[0]}, 0};
+    }
+    for (phase& one : from.phases)
+      for (tap& t : one.taps)
+        for (std::size_t i = 0; i < 3; ++i) {
+          const std::vector<std::int64_t>& starts = what.axes[i].starts;
+          t.shift[i] =
+              t.shift[i] * move[i] + starts[static_cast<std::size_t>(t.slot[i])] - starts[0];
+          t.slot[i] = 0;
+          from.axes[i].reach = std::max(from.axes[i].reach, t.shift[i]);
+        }
+  }
+
+  // Places that so many results of a dimension read.
+  std::int64_t extent(std::size_t dimension, std::int64_t results) const {
+    return (results - 1) * move[dimension] + 1 + from.axes[dimension].reach;
+  }
+  block places(const block& here) const {
+    return {here.image,        here.images,
+            here.d0 * move[0], (here.d1 - 1) * move[0] + 1,
+            here.h0 * move[1], (here.h1 - 1) * move[1] + 1};
+  }
+};
+
 // How many whole images, or lines of one slice, a block has.
 struct block_size {
   std::int64_t images = 1, d = 1, h = 1;
 
-  explicit block_size(const gather& what) {
-    const axis &ad = what.axes[0], &ah = what.axes[1], &aw = what.axes[2];
-    const auto slots =
-        static_cast<std::int64_t>(ad.starts.size() * ah.starts.size() * aw.starts.size());
-    const std::int64_t line = what.channels * slots * (aw.grid + aw.reach);
-    const std::int64_t image = line * (ad.grid + ad.reach) * (ah.grid + ah.reach);
-    const std::int64_t results = ad.grid * ah.grid * aw.grid;
+  block_size(const gather& what, const reading& read) {
+    const std::int64_t grid_d = what.axes[0].grid, grid_h = what.axes[1].grid;
+    std::int64_t line = what.channels * (read.from.axes[2].grid + read.from.axes[2].reach);
+    for (const axis& a : read.from.axes) line *= static_cast<std::int64_t>(a.starts.size());
+    const std::int64_t image = line * read.extent(0, grid_d) * read.extent(1, grid_h);
+    const std::int64_t results = grid_d * grid_h * what.axes[2].grid;
     if (image <= most_window && results <= most_results) {
-      d = ad.grid;
-      h = ah.grid;
-      images = std::clamp<std::int64_t>(
-          std::min(most_window / std::max<std::int64_t>(1, image), most_results / results), 1,
-          what.batch);
+      d = grid_d;
+      h = grid_h;
+      images = std::clamp<std::int64_t>(std::min(most_window / image, most_results / results), 1,
+                                        what.batch);
       images = divide_up(what.batch, divide_up(what.batch, images));
       return;
     }
-    const std::int64_t room = most_window / (line * (1 + ad.reach)) - ah.reach;
-    h = std::clamp<std::int64_t>(std::min(room, most_results / aw.grid), 1, ah.grid);
-    h = divide_up(ah.grid, divide_up(ah.grid, h));
+    const std::int64_t lines = most_window / (line * read.extent(0, 1));
+    const std::int64_t room = (lines - read.extent(1, 1)) / read.move[1] + 1;
+    h = std::clamp<std::int64_t>(std::min(room, most_results / what.axes[2].grid), 1, grid_h);
+    h = divide_up(grid_h, divide_up(grid_h, h));
   }
 };
 
@@ -52,11 +86,13 @@ class line_run {
         lanes_(with.single.lanes),
         width_(std::min(most_line_vectors * lanes_, divide_up(what.rows, lanes_) * lanes_)),
         panels_(divide_up(what.rows, width_)),
-        size_(what),
-        window_(what, size_.images, size_.d, size_.h),
+        read_(what),
+        size_(what, read_),
+        window_(read_.from, size_.images, (size_.d - 1) * read_.move[0] + 1,
+                (size_.h - 1) * read_.move[1] + 1),
         results_(size_.images * size_.d * size_.h * what.axes[2].grid),
         staged_(volume(what.write_step) != 1) {
-    for (const phase& one : what.phases) {
+    for (const phase& one : read_.from.phases) {
       std::vector<std::int64_t> offsets;
       for (std::int64_t c = 0; c < what.channels; ++c)
         for (const tap& t : one.taps) offsets.push_back(window_.offset(c, t));
@@ -96,22 +132,23 @@ class line_run {
                      here.images = std::min(size_.images, what_.batch - here.image);
                      float* const own = memory.get() + worker * each;
                      filled& window = windows_of[static_cast<std::size_t>(worker)];
-                     if (window.at != at) window = {at, window_.fill(here, group, with_, own)};
+                     if (window.at != at)
+                       window = {at, window_.fill(read_.places(here), group, with_, own)};
                      work(here, group, panels_ * split / splits, panels_ * (split + 1) / splits,
                           window.source, own + window_floats_);
                    });
   }
 
  private:
-  // Neighbouring results: where they begin in the window, and how many.
+  // Neighbouring results: the place in the window where they begin, and how many.
   std::vector<segment> tiles_of_block(const block& here) const {
-    const std::int64_t line = what_.axes[2].grid;
+    const std::int64_t line = what_.axes[2].grid, move = read_.move[2];
     std::vector<segment> runs, tiles;
     for (std::int64_t n = 0; n < here.images; ++n)
       for (std::int64_t d = 0; d < here.d1 - here.d0; ++d)
         for (std::int64_t h = 0; h < here.h1 - here.h0; ++h) {
-          const std::int64_t start = window_.line(n, d, h);
-          if (!runs.empty() && runs.back().source + runs.back().length == start)
+          const std::int64_t start = window_.line(n, d * read_.move[0], h * read_.move[1]);
+          if (!runs.empty() && runs.back().source + runs.back().length * move == start)
             runs.back().length += line;
           else
             runs.push_back({start, line});
@@ -120,7 +157,7 @@ class line_run {
       const std::int64_t parts = divide_up(run.length, with_.line.rows);
       for (std::int64_t i = 0; i < parts; ++i) {
         const std::int64_t from = run.length * i / parts;
-        tiles.push_back({run.source + from, run.length * (i + 1) / parts - from});
+        tiles.push_back({run.source + from * move, run.length * (i + 1) / parts - from});
       }
     }
     return tiles;
@@ -170,9 +207,10 @@ class line_run {
       task.c = sums;
       task.c_row = width_;
       task.add = begin != 0;
+      const auto& kinds = read_.move[2] == 2 ? with_.line.every_second : with_.line.tile;
       for (const segment& one : tiles) {
         task.b = source + one.source;
-        with_.line.tile[vectors][one.length](task);
+        kinds[vectors][one.length](task);
         task.c += one.length * width_;
       }
     }
@@ -237,6 +275,7 @@ class line_run {
   const executor& threads_;
   std::int64_t workers_, lanes_;
   std::int64_t width_, panels_;  // rows whose weights lie side by side
+  reading read_;
   block_size size_;
   window window_;
   std::int64_t results_;  // of the largest block

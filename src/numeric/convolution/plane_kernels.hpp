@@ -21,6 +21,9 @@ void fill_plane(const plane_task& task) {
   const plane_task t = task;
   const float* source = t.source;
   float* target = t.target;
+  for (std::int64_t i = 0; i < t.before * t.pitch; i += Lanes::width)
+    Lanes::store(target + i, Lanes::zero());
+  target += t.before * t.pitch;
   for (std::int64_t line = 0; line < t.lines; ++line) {
     for (std::int64_t i = 0; i < t.low; i += Lanes::width) Lanes::store(target + i, Lanes::zero());
     float* const to = target + t.low;
@@ -37,6 +40,8 @@ void fill_plane(const plane_task& task) {
     source += t.source_line;
     target += t.pitch;
   }
+  for (std::int64_t i = 0; i < t.after * t.pitch; i += Lanes::width)
+    Lanes::store(target + i, Lanes::zero());
 }
 
 template <class Lanes>

@@ -48,13 +48,15 @@ struct pack_task {
 };
 
 /// Lines of a plane, each of `pitch` elements: `low` zeros, `count` elements of a line of the
-/// source, every step-th, and zeros. Writes up to 32 elements beyond the last line.
+/// source, every step-th, and zeros; before and after them lines of zeros. Writes up to 32 elements
+/// beyond the last line.
 struct plane_task {
   const float* source;
   std::int64_t source_line;
   std::int64_t step;  ///< 1 or 2
   std::int64_t lines, low, count, pitch;
   float* target;
+  std::int64_t before = 0, after = 0;
 };
 
 /// c[line * c_line + i] = the chain over k of weights[k] * b[offsets[k] + line * b_line + i], for i
@@ -71,8 +73,8 @@ struct filter_task {
 };
 
 /// c[i * c_row + j] (+)= the chain over k of b[offsets[k] + at(i)] * a[k * a_row + j], for i < rows
-/// and j < vectors * lanes, where at(i) is i, or places[i] + i % run for a run of 1 or 3. NaN is
-/// stored as 0x7fc00000.
+/// and j < vectors * lanes, where at(i) is i, 2 i, or places[i] + i % run for a run of 1 or 3. NaN
+/// is stored as 0x7fc00000.
 struct line_task {
   std::int64_t depth;
   const float* a;
@@ -90,6 +92,7 @@ constexpr int most_line_vectors = 2, most_line_rows = 14;
 struct line_tiles {
   int rows;  ///< of the largest
   void (*tile[most_line_vectors + 1][most_line_rows + 1])(const line_task&);
+  void (*every_second[most_line_vectors + 1][most_line_rows + 1])(const line_task&);
   /// By places in runs of 1 and 3, the latter for multiples of 3 rows.
   void (*scattered[most_line_vectors + 1][most_line_rows + 1])(const line_task&);
   void (*by_three[most_line_vectors + 1][most_line_rows + 1])(const line_task&);

@@ -58,7 +58,7 @@ void tile(const tile_task<typename Lanes::sum>& task) {
   }
 }
 
-template <class Lanes, std::size_t Vectors, std::size_t Rows, std::size_t Run>
+template <class Lanes, std::size_t Vectors, std::size_t Rows, std::size_t Run, std::int64_t Step>
 void line_tile(const line_task& task) {
   using vector = typename Lanes::type;
   vector sum[Rows][Vectors];
@@ -82,7 +82,8 @@ void line_tile(const line_task& task) {
     POTL_UNROLL
     for (std::size_t i = 0; i < Rows; ++i) {
       const vector one = Lanes::broadcast(
-          Run == 0 ? right[i] : right[places[i - i % run] + static_cast<std::int64_t>(i % run)]);
+          Run == 0 ? right[static_cast<std::int64_t>(i) * Step]
+                   : right[places[i - i % run] + static_cast<std::int64_t>(i % run)]);
       POTL_UNROLL
       for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::fma(left[j], one, sum[i][j]);
     }
@@ -179,9 +180,10 @@ constexpr auto tiles() {
 
 template <class Lanes, std::size_t Vectors, std::size_t Rows>
 constexpr void set_line_tiles(line_tiles& all) {
-  all.tile[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, 0>;
-  all.scattered[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, 1>;
-  if constexpr (Rows % 3 == 0) all.by_three[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, 3>;
+  all.tile[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, 0, 1>;
+  all.every_second[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, 0, 2>;
+  all.scattered[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, 1, 1>;
+  if constexpr (Rows % 3 == 0) all.by_three[Vectors][Rows] = line_tile<Lanes, Vectors, Rows, 3, 1>;
   if constexpr (Rows > 1) set_line_tiles<Lanes, Vectors, Rows - 1>(all);
 }
 

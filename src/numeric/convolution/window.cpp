@@ -29,9 +29,9 @@ std::int64_t window::offset(std::int64_t channel, const tap& at) const noexcept 
          at.shift[2];
 }
 
-// Lines of the source that follow one another, each from index `start` on in steps, with zeros
+// Lines of the source that are so far apart, each from index `start` on in steps, with zeros
 // outside.
-void window::fill_lines(const float* source, std::int64_t lines, std::int64_t distance,
+void window::fill_lines(const float* source, const line_counts& lines, std::int64_t distance,
                         std::int64_t start, const kernels& with, float* target) const {
   const axis& a = what_.axes[2];
   const std::int64_t low = std::clamp<std::int64_t>(divide_up(-start, a.step), 0, pitch_);
@@ -39,14 +39,14 @@ void window::fill_lines(const float* source, std::int64_t lines, std::int64_t di
       std::clamp<std::int64_t>(divide_up(a.source - start, a.step), low, pitch_);
   const float* from = source + start + low * a.step;
   if (a.step <= 2) {
-    with.fill_plane({from, distance, a.step, lines, low, high - low, pitch_, target});
+    with.fill_plane({from, distance, a.step, lines.inside, low, high - low, pitch_, target,
+                     lines.before, lines.after});
     return;
   }
-  for (std::int64_t line = 0; line < lines; ++line, from += distance, target += pitch_) {
-    std::fill(target, target + low, 0.0F);
-    for (std::int64_t i = 0; i < high - low; ++i) target[low + i] = from[i * a.step];
-    std::fill(target + high, target + pitch_, 0.0F);
-  }
+  std::fill(target, target + (lines.before + lines.inside + lines.after) * pitch_, 0.0F);
+  target += lines.before * pitch_ + low;
+  for (std::int64_t line = 0; line < lines.inside; ++line, from += distance, target += pitch_)
+    for (std::int64_t i = 0; i < high - low; ++i) target[i] = from[i * a.step];
 }
 
 const float* window::fill(const block& here, std::int64_t group, const kernels& with,
@@ -73,14 +73,11 @@ const float* window::fill(const block& here, std::int64_t group, const kernels& 
           for (std::int64_t d = 0; d < here.d1 - here.d0 + axes[0].reach; ++d) {
             const std::int64_t at_d = (here.d0 + d) * axes[0].step + start_d;
             float* const to = slot + d * slice_;
-            if (at_d < 0 || at_d >= sizes[0] || low == high) {
+            if (at_d < 0 || at_d >= sizes[0] || low == high)
               std::fill(to, to + lines * pitch_, 0.0F);
-              continue;
-            }
-            std::fill(to, to + low * pitch_, 0.0F);
-            fill_lines(source + (at_d * sizes[1] + first_h + low * step_h) * sizes[2], high - low,
-                       step_h * sizes[2], start_w, with, to + low * pitch_);
-            std::fill(to + high * pitch_, to + lines * pitch_, 0.0F);
+            else
+              fill_lines(source + (at_d * sizes[1] + first_h + low * step_h) * sizes[2],
+                         {low, high - low, lines - high}, step_h * sizes[2], start_w, with, to);
           }
           slot += slot_;
         }

@@ -42,7 +42,10 @@ class window {
                     float* workspace) const;
 
  private:
-  void fill_lines(const float* source, std::int64_t lines, std::int64_t distance,
+  struct line_counts {
+    std::int64_t before, inside, after;  // of the source
+  };
+  void fill_lines(const float* source, const line_counts& lines, std::int64_t distance,
                   std::int64_t start, const kernels& with, float* target) const;
 
   const gather& what_;
