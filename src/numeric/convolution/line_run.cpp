@@ -229,11 +229,18 @@ class line_run {
       with_.transpose(from + begin, what_.weight_row, rows, end - begin, left, width_);
       return;
     }
+    // Rows that lie beside each other in one channel, in more memory than a cache has: no hardware
+    // foresees the jump to the next.
+    const bool far = what_.weight_row < what_.weight_channel &&
+                     what_.channels * what_.weight_channel > 1024 * 1024;
     for (std::int64_t k = begin; k < end;) {
       const std::int64_t channel = k / taps, first = k % taps;
       const std::int64_t some = std::min(taps - first, end - k);
       const float* const here = from + channel * what_.weight_channel;
       float* to = left + (k - begin) * width_;
+      if (far && channel + 3 < what_.channels)
+        for (std::int64_t i = 0; i < rows * what_.weight_row; i += 16)
+          __builtin_prefetch(here + 3 * what_.weight_channel + i);
       if (all && taps > 1)
         with_.transpose(here + of.taps[0].weight + first, what_.weight_row, rows, some, to, width_);
       else
