@@ -108,7 +108,7 @@ class blocked {
   // Few rows: what they take of the second cache, beside late panels of B.
   static constexpr std::int64_t few_rows_bytes = std::int64_t{1} << 20;
   static constexpr std::int64_t late_bytes = std::int64_t{1} << 19;
-  static constexpr std::int64_t late_columns = 192;    // of each thread
+  static constexpr std::int64_t late_columns = 128;    // of each thread
   static constexpr std::int64_t serial_work = 200000;  // products that pay for no thread
   static constexpr std::int64_t fetched_bytes = std::int64_t{1} << 19;
   static constexpr bool same_type = std::is_same_v<From, Packed>;
