@@ -2,6 +2,9 @@
 // Products large enough to be cut in every way (blocked.hpp): few rows and many columns, many rows
 // and few columns, many k for a small C, several chunks of everything; operands that lie as they
 // are or transposed, one thread and several.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -87,6 +90,28 @@ TEST_CASE("ord32 is its definition however a product is cut", "[gemm]") {
     }
     at_each_cut(arithmetic::ord32, a, b,
                 [&](const std::vector<float>& c) { REQUIRE(potl::test::same_bits(c, wanted)); });
+  });
+}
+
+TEST_CASE("ord32 is its definition where C is written past the caches", "[gemm]") {
+  constexpr std::int64_t rows = 70000, columns = 128, depth = 2;
+  gemm_cases::source from(22);
+  const operand a = drawn(rows, depth, false, from), b = drawn(depth, columns, true, from);
+  std::vector<float> memory(static_cast<std::size_t>(rows * columns + 16)), wanted;
+  float* c = memory.data();
+  while (reinterpret_cast<std::uintptr_t>(c) % 64 != 0) ++c;
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    const std::int64_t row = i / columns, column = i % columns;
+    const float sum = a.view(row, 0) * b.view(0, column);
+    wanted.push_back(std::fma(a.view(row, 1), b.view(1, column), sum));
+  }
+  const auto pool = make_thread_pool(2);
+  potl::test::at_each_level([&](isa level) {
+    INFO(to_string(level));
+    std::fill(memory.begin(), memory.end(), -77.0F);
+    gemm(arithmetic::ord32, a.view, b.view, row_major(c, rows, columns), *pool);
+    CHECK(std::equal(wanted.begin(), wanted.end(), c));
+    CHECK(std::count(memory.begin(), memory.end(), -77.0F) == 16);
   });
 }
 

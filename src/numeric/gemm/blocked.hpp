@@ -58,7 +58,6 @@ template <class Value>
 struct to_memory {
   Value* c = nullptr;
   std::int64_t c_row = 0;
-  bool streamed = false;
   static constexpr bool finishes = false;
   void finish(const area&, const Value*, std::int64_t) const noexcept {}
 };
@@ -108,7 +107,8 @@ class blocked {
   // Few rows: what they take of the second cache, beside late panels of B.
   static constexpr std::int64_t few_rows_bytes = std::int64_t{1} << 20;
   static constexpr std::int64_t late_bytes = std::int64_t{1} << 19;
-  static constexpr std::int64_t late_columns = 128;    // of each thread
+  static constexpr std::int64_t late_columns = 128;  // of each thread
+  static constexpr std::int64_t streamed_bytes = std::int64_t{1} << 25;
   static constexpr std::int64_t serial_work = 200000;  // products that pay for no thread
   static constexpr std::int64_t fetched_bytes = std::int64_t{1} << 19;
   static constexpr bool same_type = std::is_same_v<From, Packed>;
@@ -164,7 +164,7 @@ class blocked {
     if (!same_type || p_.order != nullptr) return true;
     if (p_.a.column_stride != 1 && p_.a.row_stride != 1) return true;
     if (p_.a.column_stride < 0 || p_.a.column_stride > 128) return true;
-    return width > 4 * p_.body.columns;
+    return width > (depth_ <= 128 ? 8 : 4) * p_.body.columns;
   }
 
   std::int64_t concurrency() const noexcept {
@@ -338,6 +338,20 @@ class blocked {
       if (t.next.from == nullptr) t.next = rows_of_b(chunk + 1, j, end);
       run_inner(t, chunk, j, end);
     }
+    if (streams()) p_.body.drain();
+  }
+
+  // Whether C is written past the caches: it is larger than they are, and in whole cache lines.
+  bool streams() const noexcept {
+    if constexpr (Output::finishes) {
+      return false;
+    } else {
+      constexpr std::int64_t size = sizeof(Sum), cache_line = 64;
+      return chunks_ == 1 && p_.body.drain != nullptr &&
+             rows_ * columns_ * size >= streamed_bytes && columns_ * size % cache_line == 0 &&
+             output_.c_row * size % cache_line == 0 &&
+             reinterpret_cast<std::uintptr_t>(output_.c) % cache_line == 0;
+    }
   }
 
   struct inner_place {
@@ -409,6 +423,7 @@ class blocked {
     t.first = chunk == 0;
     t.last = chunk == chunks_ - 1;
     const std::int64_t tiles = end - begin;
+    const bool streamed = streams();
     t.next_b = work.next.shared(tiles * (work.row_end - work.row_begin), t.depth);
     for (std::int64_t i = work.row_begin; i < work.row_end; ++i) {
       const std::int64_t row = first_row(i);
@@ -434,7 +449,7 @@ class blocked {
         } else {
           t.c_row = output_.c_row;
           t.c = output_.c + row * t.c_row + work.block.from + column;
-          t.streamed = output_.streamed && chunks_ == 1;
+          t.streamed = streamed;
           p_.body.multiply(t);
         }
         advance(t.next_a, t.depth);

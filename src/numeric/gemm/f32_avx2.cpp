@@ -38,6 +38,8 @@ constexpr tile_table<vector, rows, 2> tiles;
 
 void multiply(const tile<float>& t) { tiles.run(t); }
 
+void drain() { _mm_sfence(); }
+
 void pack(const panel<float, float>& p) {
   pack_blocks(
       p, [&](std::int64_t k, int lane, int lanes, __m256 x) __attribute__((always_inline)) {
@@ -45,7 +47,7 @@ void pack(const panel<float, float>& p) {
       });
 }
 
-constexpr kernels_f32 table{rows, 16, multiply, pack, pack};
+constexpr kernels_f32 table{rows, 16, multiply, pack, pack, 1, 1, 1, false, drain};
 
 }  // namespace
 

@@ -40,13 +40,15 @@ constexpr tile_table<vector, rows, 2> tiles;
 
 void multiply(const tile<float>& t) { tiles.run(t); }
 
+void drain() { _mm_sfence(); }
+
 void pack(const panel<float, float>& p) {
   pack_numbers(
       p, [](float* to, int lanes, __m512 x)
              __attribute__((always_inline)) { _mm512_mask_storeu_ps(to, lanes16(lanes), x); });
 }
 
-constexpr kernels_f32 table{rows, 32, multiply, pack, pack, 1, 1, 1, true};
+constexpr kernels_f32 table{rows, 32, multiply, pack, pack, 1, 1, 1, true, drain};
 
 }  // namespace
 

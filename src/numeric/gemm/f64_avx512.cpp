@@ -44,6 +44,8 @@ constexpr tile_table<vector, rows, 2> tiles;
 
 void multiply(const tile<double>& t) { tiles.run(t); }
 
+void drain() { _mm_sfence(); }
+
 void pack(const panel<double, double>& p) {
   for (std::int64_t k = 0; k < p.depth; ++k) {
     const double* from = p.from + (p.order == nullptr ? k : p.order[k]) * p.step;
@@ -64,7 +66,7 @@ void widen(const panel<float, double>& p) {
       });
 }
 
-constexpr kernels_f64 table{rows, 16, multiply, pack, pack};
+constexpr kernels_f64 table{rows, 16, multiply, pack, pack, 1, 1, 1, false, drain};
 // Rnd_b before the conversion to float32: round_to() of rounding.hpp, eight at a time.
 __m512d on_grid(__m512d x, int bits) {
   if (bits == 32) return x;

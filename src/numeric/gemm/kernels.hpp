@@ -64,6 +64,7 @@ struct kernels {
   int row_words = 1;           ///< Packed per element of A
   int column_words = 1;        ///< Packed per element of B
   bool packs_several = false;  ///< whether pack_columns takes several panels, of adjacent lanes
+  void (*drain)() = nullptr;   ///< after streamed tiles, before others may read C; null: none are
 };
 
 /// y = Rnd_b(x) for an area of sums, and where Rnd_b(x - w) and Rnd_b(x + w) differ in any bit.
