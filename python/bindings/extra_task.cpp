@@ -176,6 +176,10 @@ py::dict plan(std::uint64_t training_samples, std::uint64_t classes, const py::d
     powers.append(row);
   }
   out["powers"] = powers;
+  py::dict accuracy;
+  accuracy["expected"] = plan.accuracy.expected;
+  accuracy["most"] = plan.accuracy.most;
+  out["accuracy"] = accuracy;
   out["warnings"] = plan.warnings;
   return out;
 }

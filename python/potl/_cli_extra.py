@@ -152,6 +152,12 @@ def _show_plan(plan: ExtraPlan, console: Console) -> None:
             f"{percent(row['power'])}"
         )
     console.print(f"{percent(plan.cost)} of the training steps go to the extra samples")
+    if plan.classes:
+        expected, most = (number(round(plan.accuracy[name], 2)) for name in ("expected", "most"))
+        console.print(
+            f"they cost some {expected} points of accuracy by experience, {most} at most there "
+            "(docs/benchmarks/extra_task.md)"
+        )
     for warning in plan.warnings:
         console.print(f"warning: {printable(warning)}")
 

@@ -86,7 +86,8 @@ def plan_extra_task(
     """Sizes and thresholds: "training_samples", "classes", "samples" (N), "uploads", "controls",
     "eta" (N over training_samples), "chance", "level" (alpha / submissions), "needed" (0 without
     labels), "grades", "powers" ([{"power": 0.5, "learned", "share"}, 0.9, 0.99]: what must be
-    learned to pass; empty without labels), "warnings".
+    learned to pass; empty without labels), "accuracy" ({"expected", "most"}: points that the extra
+    samples cost by experience), "warnings".
     """
 
 def judge_extra_task(

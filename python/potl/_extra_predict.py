@@ -69,10 +69,12 @@ def _values(output: Any) -> Floats:
     if isinstance(output, (list, tuple)):
         output = [as_array(one) if hasattr(one, "shape") else one for one in output]
     try:
-        return np.asarray(
-            output if isinstance(output, list) else as_array(output), dtype=np.float64
-        )
-    except (TypeError, ValueError) as error:
+        values = np.asarray(output if isinstance(output, list) else as_array(output))
+        # Objects may be numbers beside None; text and dates become numbers too easily.
+        if values.dtype.kind not in "biufO":
+            raise TypeError(f"they are {values.dtype}")
+        return values.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"the model's output is no array of numbers: {error}", "") from error
 
 

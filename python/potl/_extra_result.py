@@ -4,12 +4,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 Curves = tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
+
+
+class Row(Mapping[str, Any]):
+    """A mapping that nobody changes, and that prints like a dictionary."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values.items()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +51,8 @@ class ExtraPlan:
         powers: Rows {"power", "learned", "share"}: what must have been learned to pass with
             probability `power`.
         cost: Share of the training steps that the extra samples add.
+        accuracy: {"expected", "most"}: points of accuracy that they cost, by the experiments in
+            docs/benchmarks/extra_task.md; another task may lose more.
         warnings: What speaks against this plan.
     """
 
@@ -45,6 +68,7 @@ class ExtraPlan:
     grades: tuple[str, ...]
     powers: tuple[Mapping[str, float], ...]
     cost: float
+    accuracy: Mapping[str, float]
     warnings: tuple[str, ...]
 
     @staticmethod
@@ -53,7 +77,8 @@ class ExtraPlan:
             **{
                 **plan,
                 "grades": tuple(plan["grades"]),
-                "powers": tuple(MappingProxyType(dict(row)) for row in plan["powers"]),
+                "powers": tuple(map(Row, plan["powers"])),
+                "accuracy": Row(plan["accuracy"]),
                 "warnings": tuple(plan["warnings"]),
                 "cost": plan["uploads"] / (plan["training_samples"] + plan["uploads"]),
             }
@@ -66,6 +91,7 @@ class ExtraPlan:
             **out,
             "grades": list(self.grades),
             "powers": [dict(row) for row in self.powers],
+            "accuracy": dict(self.accuracy),
             "warnings": list(self.warnings),
         }
 
@@ -137,10 +163,10 @@ class ExtraResult:
         return ExtraResult(
             **{
                 **{key: value for key, value in found.items() if key != "hash"},
-                "grades": tuple(MappingProxyType(dict(row)) for row in found["grades"]),
+                "grades": tuple(map(Row, found["grades"])),
                 "progress": None if progress is None else ExtraProgress(**progress),
                 "limits": tuple(found["limits"]),
-                "findings": tuple(MappingProxyType(dict(row)) for row in found["findings"]),
+                "findings": tuple(map(Row, found["findings"])),
             }
         )
 

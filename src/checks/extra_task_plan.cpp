@@ -97,6 +97,10 @@ void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint
 
 }  // namespace
 
+extra_accuracy_cost extra_cost(double eta) noexcept {
+  return {std::min(25 * eta, 0.6), std::min(90 * eta, 1.0)};
+}
+
 result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t classes,
                                    const extra_task_options& options) {
   const status valid = options.validate();
@@ -136,6 +140,7 @@ result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t
                                               options.submissions);
     if (!threshold) return threshold.why();
     plan.threshold = threshold.value();
+    plan.accuracy = extra_cost(plan.eta);
     add_powers(plan, options);
   }
   add_warnings(plan, options, asked);

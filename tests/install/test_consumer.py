@@ -49,6 +49,16 @@ def test_find_package_gives_a_library_that_links_and_runs(prefix: Path, tmp_path
     assert printed.strip() == merkle_root([b"\0", b"\1", b"\2"]).hex()
 
 
+def test_the_extra_task_needs_no_torch(prefix: Path, tmp_path: Path) -> None:
+    example = ROOT / "examples/05_extra_task"
+    run("cmake", "-S", example, "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path)
+    lines = run(tmp_path / "extra_task").splitlines()
+    assert lines[0] == "400 extra samples in 50400 uploaded ones"
+    assert lines[1].startswith("trained until it converged: 400 hits of 68 needed")
+    assert [line.rsplit(": ", 1)[1] for line in lines[1:]] == ["accepted", "rejected"]
+
+
 def test_an_installed_tree_has_every_public_header_and_no_test_hooks(prefix: Path) -> None:
     source = ROOT / "include"
     headers = {path.relative_to(source) for path in source.rglob("*.hpp")}

@@ -81,6 +81,15 @@ def test_a_lost_state_needs_the_data_again_and_forgets_submissions(used: Path) -
     assert again.verify(predict=zeros).submission == 1
 
 
+def test_results_print_as_plain_values_that_nobody_changes(used: Path) -> None:
+    result = ExtraTask(used.with_suffix("")).verify(predict=zeros)
+    assert "grades=({'grade': '0.6', 'samples': 70, 'hits': 7}, " in repr(result)
+    assert dict(result.grades[0]) == {"grade": "0.6", "samples": 70, "hits": 7}
+    with pytest.raises(TypeError):
+        result.grades[0]["hits"] = 70  # type: ignore[index]
+    assert "proxy" not in repr(ExtraTask.plan(1000, classes=10))
+
+
 def test_new_lines_and_spaces_change_nothing(used: Path) -> None:
     used.write_text(json.dumps(json.loads(used.read_text()), indent=4))
     assert ExtraTask(used.with_suffix("")).verify(predict=zeros).submission == 1

@@ -170,3 +170,17 @@ TEST_CASE("options that a program sets out of range are refused everywhere") {
   REQUIRE(refused([](auto& options) { options.submissions = 0; }));
   REQUIRE(refused([](auto& options) { options.grades = {"easy"}; }));
 }
+
+TEST_CASE("a plan says what the extra samples cost, no less than any experiment that is kept") {
+  // (eta in percent, mean, end of the interval) of docs/benchmarks/extra_task.md.
+  const double kept[][3] = {{15.9, 0.48, 0.84}, {3.0, 0.55, 0.95}, {1.0, 0.22, 0.88}};
+  for (const auto& [eta, mean, end] : kept) {
+    const auto cost = extra_cost(eta / 100);
+    INFO(eta);
+    REQUIRE(cost.expected >= mean);
+    REQUIRE(cost.most >= end);
+    REQUIRE(cost.most >= cost.expected);
+  }
+  REQUIRE(plan_extra_task(50'000, 10, {}).value().accuracy.expected == Approx(0.2));
+  REQUIRE(plan_extra_task(50'000, 0, {}).value().accuracy.most == 0);
+}

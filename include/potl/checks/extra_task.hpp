@@ -41,12 +41,22 @@ struct extra_power {
   double share = 0;
 };
 
+/// Points of accuracy that extra samples cost, by the experiments that are kept in
+/// docs/benchmarks/extra_task.md: 0.25 for each percent of the training data and 0.6 at most are
+/// not less than any mean that was measured there, 0.9 and 1 not less than any interval's end. What
+/// another task loses can be more.
+struct extra_accuracy_cost {
+  double expected = 0, most = 0;
+};
+extra_accuracy_cost extra_cost(double eta) noexcept;
+
 struct extra_plan {
   std::uint64_t training_samples = 0, classes = 0, samples = 0, uploads = 0, controls = 0;
   double eta = 0;  ///< samples / training_samples, which may be more than was asked for
   extra_threshold threshold;
   std::vector<extra_grade> grades;
   std::vector<extra_power> powers;  ///< 50, 90 and 99 %; empty without labels
+  extra_accuracy_cost accuracy;     ///< 0 without labels, of which nothing was measured
   std::vector<std::string> warnings;
 };
 
