@@ -31,7 +31,11 @@ pixels::pixels(const convolution& g, std::int64_t most)
 }
 
 channel_block pixels::block(std::int64_t first, std::int64_t count, std::int64_t lanes) const {
-  channel_block all{first, count, {}, 0};
+  channel_block all{first, count, {}, lanes, 0};
+  if (pointwise_) {
+    for (std::int64_t lane = 0; lane < count; lane += lanes) all.vectors.push_back(lane * image_);
+    return all;
+  }
   for (std::int64_t d = 0; d < g_.kernel[0]; ++d)
     for (std::int64_t h = 0; h < g_.kernel[1]; ++h)
       for (std::int64_t w = 0; w < g_.kernel[2]; w += run_taps_) {
@@ -147,10 +151,13 @@ void pixels::fill(const float* x, std::int64_t group, const channel_block& chann
   for (std::int64_t p = begin; p < end; image += image_ * count) {
     const std::int64_t n = p / per_image, stop = std::min(end, (n + 1) * per_image);
     if (pointwise_) {
-      const std::int64_t channel = n * g_.in_channels + group * (g_.in_channels / g_.groups);
-      with.transpose(x + (channel + channels.first) * per_image + p - n * per_image, per_image,
-                     count, stop - p, workspace + (p - begin) * count, count);
-      for (; p < stop; ++p) offsets[p - begin] = (p - begin) * count;
+      const std::int64_t channel =
+          n * g_.in_channels + group * (g_.in_channels / g_.groups) + channels.first;
+      for (std::int64_t lane = 0; lane < count; lane += channels.lanes)
+        with.transpose(x + (channel + lane) * per_image + p - n * per_image, per_image,
+                       std::min(channels.lanes, count - lane), stop - p,
+                       workspace + lane * image_ + (p - begin) * channels.lanes, channels.lanes);
+      for (; p < stop; ++p) offsets[p - begin] = (p - begin) * channels.lanes;
       continue;
     }
     const lines used = lines_of(p - n * per_image, stop - 1 - n * per_image);

@@ -18,6 +18,7 @@ namespace potl::numeric::conv {
 struct channel_block {
   std::int64_t first, count;
   std::vector<std::int64_t> vectors;  ///< offset of each in the pixels
+  std::int64_t lanes;                 ///< of a vector
   std::int64_t before = 0;            ///< lanes of the blocks before this one
 };
 
@@ -28,7 +29,8 @@ class pixels {
 
   /// Floats of workspace for so many channels.
   std::int64_t size(std::int64_t channels) const noexcept {
-    return images_ * image_ * channels + gather_lines * width_ + 64;
+    // Pointwise, whole vectors.
+    return images_ * image_ * (channels + (pointwise_ ? 15 : 0)) + gather_lines * width_ + 64;
   }
   /// Elements of one channel: what a block of channels costs.
   std::int64_t per_channel() const noexcept { return images_ * image_; }
@@ -61,7 +63,7 @@ class pixels {
 
   const convolution& g_;
   std::array<std::int64_t, 3> out_;
-  bool pointwise_;  // the workspace holds the results' places alone
+  bool pointwise_;  // the workspace holds the results' places alone, vector by vector
   // Along a dimension with one tap only what is read is kept: `step_` is its stride, else 1.
   std::array<std::int64_t, 3> step_{}, move_{}, taps_{};
   std::int64_t run_taps_, images_, width_, height_, image_;
