@@ -105,8 +105,16 @@ TEST_CASE("convolutions with channels in the lanes have the bits of the definiti
   check(deep, inputs::hostile, generator, inline_executor());
   for (const auto& g :
        {square(9, 64, 47, 7, 3, 1), square(3, 80, 30, 14, 3, 2), square(2, 34, 64, 15, 5, 3),
-        square(1, 64, 16, 60, 3, 1), square(1, 96, 96, 23, 3, 2, 2)})
+        square(1, 64, 16, 60, 3, 1), square(1, 96, 96, 23, 3, 2, 2), square(3, 70, 96, 7, 1, 1),
+        square(3, 600, 160, 7, 1, 1), square(2, 64, 64, 14, 1, 2)})
     check(g, static_cast<inputs>(generator() % 3), generator, *pool);
+}
+
+TEST_CASE("products of whole images have the bits of the definition", "[convolution]") {
+  std::mt19937 generator(34);
+  const auto pools = {make_thread_pool(1), make_thread_pool(3)};
+  for (const auto& pool : pools)
+    check(square(3, 64, 130, 23, 1, 1), inputs::hostile, generator, *pool);
 }
 
 TEST_CASE("weight gradients of few channels have the bits of the definition", "[convolution]") {

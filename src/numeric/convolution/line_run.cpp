@@ -246,7 +246,10 @@ class line_run {
       else
         for (std::int64_t t = first; t < first + some; ++t, to += width_) {
           const float* const one = here + of.taps[static_cast<std::size_t>(t)].weight;
-          for (std::int64_t row = 0; row < rows; ++row) to[row] = one[row * what_.weight_row];
+          if (what_.weight_row == 1)
+            std::copy_n(one, rows, to);
+          else
+            for (std::int64_t row = 0; row < rows; ++row) to[row] = one[row * what_.weight_row];
         }
       k += some;
     }
@@ -305,7 +308,11 @@ bool has_lines(const gather& what, const kernels& with) {
     terms += what.channels * static_cast<std::int64_t>(one.taps.size());
   }
   const std::int64_t used = divide_up(what.rows, lanes) * lanes;
-  return most > 1 && terms >= 64 * static_cast<std::int64_t>(what.phases.size()) &&
+  // Kernels of one place: where an image is small beside its weights, and those are many rows or
+  // are spread over phases.
+  const bool gains = most > 1 || (what.axes[1].grid * line < 128 && what.axes[2].step == 1 &&
+                                  (what.rows > what.channels || what.phases.size() > 1));
+  return gains && terms >= 64 * static_cast<std::int64_t>(what.phases.size()) &&
          8 * what.rows >= 7 * used;
 }
 
