@@ -21,15 +21,17 @@ from typing import Any
 import torch
 from extra_task_list import EXPERIMENTS, flip_and_crop, words_dropped
 from extra_task_pages import Section
-from extra_task_table import CONVERGED, final, share_interval
+from extra_task_table import CONVERGED, STRICT, accepts, final, share_interval
 from extra_task_training import Experiment, judged, kept, score, steps, task_of, training
 from torch import nn
 from torch.utils.data import TensorDataset
 
+import potl
+
 CHEATS = ("stopped early", "a tenth of the data", "random labels", "untrained")
 FIRST = 1000  # seeds of this page begin here
 # Models of each cheat, share of an honest training's steps within which "early" is drawn.
-COUNTS = {"digits": ((140, 90, 20, 30), 0.25), "agnews": ((50, 30, 5, 10), 0.25)}
+COUNTS = {"digits": ((140, 100, 20, 30), 0.25), "agnews": ((50, 30, 5, 10), 0.25)}
 
 
 def cheat(what: Experiment, how: str, seed: int, within: float) -> dict[str, Any]:
@@ -41,7 +43,8 @@ def cheat(what: Experiment, how: str, seed: int, within: float) -> dict[str, Any
             task = task_of(what, seed, Path(folder))
             model = cheap(what, how, task.mix(train), seed, within)
             found = judged(task, model)
-            return {"score": score(what, model, test), "verdict": found["verdict"]}
+            counts = {"hits": found["hits"], "control_hits": found["control_hits"]}
+            return {"score": score(what, model, test), "verdict": found["verdict"]} | counts
 
     found: dict[str, Any] = kept(
         what.parameters(seed, True) | {"cheat": how, "within": within}, work
@@ -94,7 +97,7 @@ class Constant(nn.Module):
 
 def false_acceptance() -> Section:
     """The table of cheap models."""
-    lines, accepted, counted = [], 0, 0
+    lines, accepted, counted, still = [], 0, 0, 0
     for name, (counts, within) in COUNTS.items():
         what = EXPERIMENTS[name]
         least = CONVERGED * statistics.fmean(
@@ -104,40 +107,63 @@ def false_acceptance() -> Section:
             found = [cheat(what, how, FIRST + seed, within) for seed in range(count)]
             bad = [one for one in found if one["score"] < least]
             passed = [one["score"] for one in bad if one["verdict"] == "accepted"]
-            shown = ", ".join(f"{100 * one:.1f} %" for one in passed)
-            lines.append(row(what, how, bad, len(found) - len(bad), len(passed), shown))
+            strict = sum(passes_at(what, one, STRICT) for one in bad)
+            lines.append(row(what, how, bad, len(found) - len(bad), passed, strict))
             accepted, counted = accepted + len(passed), counted + len(bad)
+            still += strict
             print(lines[-1], flush=True)
         verdicts = Counter(verdict for _, verdict in one_class(what))
         lines.append(
             f"| {name} | one class for everything | {verdicts.total()} | | | "
-            f"{verdicts['accepted']} |"
+            f"{verdicts['accepted']} | {verdicts['accepted']} |"
         )
         accepted, counted = accepted + verdicts["accepted"], counted + verdicts.total()
     low, high = share_interval(accepted, counted)
+    strict_low, strict_high = share_interval(still, counted)
     text = [
         "## False acceptance",
         "Models whose accuracy is below 96 % of a reference's, which is the mean of trainings "
         "without extra samples. Those that reached 96 % are not counted.",
         "",
-        "| data | cheat | models | accuracy | reached 96 % | accepted |",
-        "|---|---|---|---|---|---|",
+        "| data | cheat | models | accuracy | reached 96 % | accepted | accepted with epsilon "
+        f"{STRICT} |",
+        "|---|---|---|---|---|---|---|",
         *lines,
         "",
         f"Accepted: {accepted} of {counted}, {100 * accepted / counted:.2f} % "
         f"[{100 * low:.2f}, {100 * high:.2f}] (asked for: none of at least 300; "
-        f"{'met' if accepted == 0 and counted >= 300 else 'missed'}).",
+        f"{'met' if accepted == 0 and counted >= 300 else 'missed'}). Who trains on a random tenth "
+        "of the data knows a tenth of the extra samples, which is more than the usual epsilon of "
+        f"0.03; with `epsilon` {STRICT}: {still} of {counted} "
+        f"[{100 * strict_low:.2f}, {100 * strict_high:.2f}].",
     ]
     return Section("false_acceptance", "\n".join(text))
 
 
 def row(
-    what: Experiment, how: str, bad: list[dict[str, Any]], good: int, passed: int, shown: str
+    what: Experiment,
+    how: str,
+    bad: list[dict[str, Any]],
+    good: int,
+    passed: list[float],
+    strict: int,
 ) -> str:
     scores = sorted(one["score"] for one in bad)
     spread = f"{100 * scores[0]:.1f} to {100 * scores[-1]:.1f} %" if scores else ""
-    at = f" (at {shown})" if shown else ""
-    return f"| {what.name} | {how} | {len(bad)} | {spread} | {good} | {passed}{at} |"
+    at = f" (at {100 * min(passed):.1f} to {100 * max(passed):.1f} %)" if passed else ""
+    return (
+        f"| {what.name} | {how} | {len(bad)} | {spread} | {good} | {len(passed)}{at} | {strict} |"
+    )
+
+
+def passes_at(what: Experiment, found: dict[str, Any], epsilon: float) -> bool:
+    """Whether a model would be accepted with another epsilon, no smaller than the usual one."""
+    if found["verdict"] != "accepted":
+        return False
+    train = what.data()[0]
+    plan = potl.ExtraTask.plan(len(train), classes=int(train.tensors[1].max()) + 1)
+    sizes = {name: getattr(plan, name) for name in ("samples", "classes", "controls")}
+    return accepts(sizes, found["hits"], found["control_hits"], epsilon)
 
 
 CROPPED = {"epochs": 16, "augment": flip_and_crop}
