@@ -102,7 +102,7 @@ class blocked {
   static constexpr std::int64_t packed_together = 8;
   static constexpr std::int64_t packed_a_bytes = std::int64_t{8} << 20;
   // In the second cache: B, and as much again that comes next; A and sums.
-  static constexpr std::int64_t inner_bytes = std::int64_t{1} << (Output::finishes ? 18 : 17);
+  static constexpr std::int64_t inner_bytes = std::int64_t{1} << 17;
   static constexpr std::int64_t task_bytes = std::int64_t{1} << 19;
   // Few rows: what they take of the second cache, beside late panels of B.
   static constexpr std::int64_t few_rows_bytes = std::int64_t{1} << 20;

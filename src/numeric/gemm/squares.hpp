@@ -3,6 +3,7 @@
 // vectors. Everything is local to the including file, as in tile_vector.hpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "numeric/gemm/kernels.hpp"
@@ -35,29 +36,40 @@ inline void squares_across(const lines& l, double* out) {
 using eight_floats = float __attribute__((vector_size(32)));
 using eight_doubles = double __attribute__((vector_size(64)));
 
-inline void squares_along(const float* x, std::int64_t terms, double* lanes) {
-  eight_doubles sum = {};
+// Several lines at a time: additions of one wait for each other.
+template <std::size_t Lines>
+inline void squares_along(const float* x, std::int64_t stride, std::int64_t terms, double* lanes) {
+  eight_doubles sum[Lines] = {};
   std::int64_t k = 0;
   for (; k + line_lanes <= terms; k += line_lanes) {
-    eight_floats part;
-    __builtin_memcpy(&part, x + k, sizeof part);
-    const eight_doubles value = __builtin_convertvector(part, eight_doubles);
-    sum += value * value;
+    for (std::size_t line = 0; line < Lines; ++line) {
+      eight_floats part;
+      __builtin_memcpy(&part, x + static_cast<std::int64_t>(line) * stride + k, sizeof part);
+      const eight_doubles value = __builtin_convertvector(part, eight_doubles);
+      sum[line] += value * value;
+    }
   }
   __builtin_memcpy(lanes, &sum, sizeof sum);
-  for (int i = 0; k + i < terms; ++i) {
-    const double value = x[k + i];
-    lanes[i] += value * value;
+  for (std::size_t line = 0; line < Lines; ++line) {
+    for (int i = 0; k + i < terms; ++i) {
+      const double value = x[static_cast<std::int64_t>(line) * stride + k + i];
+      lanes[line * line_lanes + static_cast<std::size_t>(i)] += value * value;
+    }
   }
 }
 
 void squares(const lines& l, double* out) {
   if (l.stride == 1) return squares_across(l, out);
-  for (std::int64_t line = 0; line < l.count; ++line) {
+  std::int64_t line = 0;
+  constexpr std::int64_t together = 4;
+  for (; l.step == 1 && line + together <= l.count; line += together) {
+    squares_along<together>(l.from + line * l.stride, l.stride, l.terms, out + line * line_lanes);
+  }
+  for (; line < l.count; ++line) {
     const float* x = l.from + line * l.stride;
     double* lanes = out + line * line_lanes;
     if (l.step == 1) {
-      squares_along(x, l.terms, lanes);
+      squares_along<1>(x, l.stride, l.terms, lanes);
       continue;
     }
     for (int i = 0; i < line_lanes; ++i) lanes[i] = 0;
