@@ -21,11 +21,12 @@ void fill_plane(const plane_task& task) {
   const plane_task t = task;
   const float* source = t.source;
   float* target = t.target;
+  const auto outside = Lanes::broadcast(t.outside);
   for (std::int64_t i = 0; i < t.before * t.pitch; i += Lanes::width)
-    Lanes::store(target + i, Lanes::zero());
+    Lanes::store(target + i, outside);
   target += t.before * t.pitch;
   for (std::int64_t line = 0; line < t.lines; ++line) {
-    for (std::int64_t i = 0; i < t.low; i += Lanes::width) Lanes::store(target + i, Lanes::zero());
+    for (std::int64_t i = 0; i < t.low; i += Lanes::width) Lanes::store(target + i, outside);
     float* const to = target + t.low;
     std::int64_t i = 0;
     for (; i + Lanes::width < t.count; i += Lanes::width)
@@ -36,12 +37,12 @@ void fill_plane(const plane_task& task) {
                                        : Lanes::load_second(source + 2 * i, t.count - i));
       i += Lanes::width;
     }
-    for (; t.low + i < t.pitch; i += Lanes::width) Lanes::store(to + i, Lanes::zero());
+    for (; t.low + i < t.pitch; i += Lanes::width) Lanes::store(to + i, outside);
     source += t.source_line;
     target += t.pitch;
   }
   for (std::int64_t i = 0; i < t.after * t.pitch; i += Lanes::width)
-    Lanes::store(target + i, Lanes::zero());
+    Lanes::store(target + i, outside);
 }
 
 template <class Lanes>

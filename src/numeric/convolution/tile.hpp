@@ -57,6 +57,7 @@ struct plane_task {
   std::int64_t lines, low, count, pitch;
   float* target;
   std::int64_t before = 0, after = 0;
+  float outside = 0;  ///< a variable: of a constant, compilers make calls of memset for a few bytes
 };
 
 /// c[line * c_line + i] = the chain over k of weights[k] * b[offsets[k] + line * b_line + i], for i
