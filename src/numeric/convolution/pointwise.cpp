@@ -12,19 +12,24 @@
 namespace potl::numeric::conv {
 namespace {
 
-// target = weights * source, per image: the terms of an element are those of the convolution, in
-// its order.
-void multiply(const convolution& g, matrix<const float> weights, const float* source, float* target,
-              const executor& threads) {
+// target = weights * source, per image, from the first on: the terms of an element are those of the
+// convolution, in its order.
+void multiply(std::int64_t images, matrix<const float> weights, matrix<const float> source,
+              matrix<float> target, const executor& threads) {
+  for_each_block(threads, static_cast<std::int64_t>(threads.concurrency()), images,
+                 [&](std::int64_t, std::int64_t n) {
+                   matrix<const float> from = source;
+                   matrix<float> to = target;
+                   from.data += n * from.rows * from.columns;
+                   to.data += n * to.rows * to.columns;
+                   gemm(arithmetic::ord32, weights, from, to, inline_executor());
+                 });
+}
+
+template <class Element>
+matrix<Element> channels_of(const convolution& g, Element* image, std::int64_t channels) {
   const std::int64_t places = volume(g.input);
-  for_each_block(
-      threads, static_cast<std::int64_t>(threads.concurrency()), g.batch,
-      [&](std::int64_t, std::int64_t n) {
-        const matrix<const float> from{source + n * weights.columns * places, weights.columns,
-                                       places, places, 1};
-        const matrix<float> to{target + n * weights.rows * places, weights.rows, places, places, 1};
-        gemm(arithmetic::ord32, weights, from, to, inline_executor());
-      });
+  return {image, channels, places, places, 1};
 }
 
 }  // namespace
@@ -38,12 +43,14 @@ bool is_product(const convolution& g, const executor& threads) {
 
 void pointwise(const convolution& g, const float* x, const float* w, float* y,
                const executor& threads) {
-  multiply(g, {w, g.out_channels, g.in_channels, g.in_channels, 1}, x, y, threads);
+  multiply(g.batch, {w, g.out_channels, g.in_channels, g.in_channels, 1},
+           channels_of(g, x, g.in_channels), channels_of(g, y, g.out_channels), threads);
 }
 
 void pointwise_input_gradient(const convolution& g, const float* dy, const float* w, float* dx,
                               const executor& threads) {
-  multiply(g, {w, g.in_channels, g.out_channels, 1, g.in_channels}, dy, dx, threads);
+  multiply(g.batch, {w, g.in_channels, g.out_channels, 1, g.in_channels},
+           channels_of(g, dy, g.out_channels), channels_of(g, dx, g.in_channels), threads);
 }
 
 }  // namespace potl::numeric::conv
