@@ -176,6 +176,7 @@ HONEST: dict[str, tuple[str, dict[str, Any], int, int]] = {  # experiment, chang
     "AG News, label smoothing 0.1": ("agnews", {"smoothing": 0.1}, 2, FIRST),
     "AG News, BiLSTM": ("agnews_lstm", {}, 6, 0),
     "IMDB, text CNN": ("imdb", {}, 6, 0),
+    "IMDB, BiLSTM, 4 epochs": ("imdb_lstm", {}, 3, 0),
     "CIFAR-10, ResNet, flips, normalisation": ("cifar", {}, 3, 0),
     "CIFAR-10, ResNet, flips, crops of 2 pixels, 16 epochs": ("cifar", CROPPED, 1, 0),
     "CIFAR-10, VGG, flips, normalisation": ("cifar_vgg", {}, 3, 0),

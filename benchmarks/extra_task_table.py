@@ -128,11 +128,13 @@ def section(what: Experiment, pairs: Sequence[tuple[Training, Training]]) -> Sec
         "",
         f"{shown}; performance loss {mean:+.2f} {unit} [{low:+.2f}, {high:+.2f}] (asked for: an "
         f"interval that contains 0 or ends below 0.25; {met}). CQ asked for: 96 %, "
-        f"{'met' if cq >= 100 * CONVERGED else 'missed'}.",
+        f"{reached(cq)}.",
         "",
         f"![{CAPTION}](extra_task_{what.name}.svg)",
     ]
     baseline = f"best of each of {len(pairs)} trainings"
+    if cq == 0:
+        baseline += ", none of which passed"
     results = [
         measuring.result(f"extra_task.cq.{what.name}", cq, "%", baseline, at_least=96.0),
         measuring.result(
@@ -146,6 +148,13 @@ def section(what: Experiment, pairs: Sequence[tuple[Training, Training]]) -> Sec
     ]
     return Section(what.name, "\n".join(text), results, {f"extra_task_{what.name}.svg": picture(
         what, pairs[0][0])})  # fmt: skip
+
+
+def reached(cq: float) -> str:
+    """Whether this CQ, in percent, is enough; 0 stands for none."""
+    if cq == 0:
+        return "missed: no training passed within these epochs"
+    return "met" if cq >= 100 * CONVERGED else "missed"
 
 
 def described(what: Experiment, pairs: Sequence[tuple[Training, Training]]) -> str:
