@@ -166,7 +166,8 @@ class gather_run {
     float* packed = memory + window_floats_;
     double_space own{};
     if constexpr (wide) {
-      own = doubles(here, reinterpret_cast<double*>(packed), source);
+      own.sums = reinterpret_cast<double*>(packed);
+      make_doubles(here, source, own);
       packed = reinterpret_cast<float*>(own.end);
     }
     float* const stage = packed + panel_floats_;
@@ -216,10 +217,9 @@ class gather_run {
     return window_.is_source() ? lines * line_ : window_.channel();
   }
 
-  double_space doubles(const block& here, double* memory, const float* source) const {
-    double_space own{};
+  // The rest of a space that begins with the sums.
+  void make_doubles(const block& here, const float* source, double_space& own) const {
     own.extent = extent((here.d1 - here.d0) * (here.h1 - here.h0));
-    own.sums = memory;
     own.squares = own.sums + plan_.panels * shape_.rows * block_lanes_;
     own.bounds = own.squares + plan_.images * extent(plan_.d * plan_.h);
     own.end = own.bounds + block_lanes_;
@@ -228,7 +228,6 @@ class gather_run {
       for (std::int64_t c = 0; c < what_.channels; ++c)
         with_.add_squares(source + window_.line(n, 0, 0) + c * window_.channel(), own.extent,
                           own.squares + n * own.extent);
-    return own;
   }
 
   // Of what norm() gives for what the results read. Sums of squares, there and here, are off by
