@@ -116,7 +116,8 @@ double content_bits(const extra_content& content, const extra_task_options& opti
     const std::uint64_t cell =
         paper ? 1 : std::max<std::uint64_t>(1, std::min(image->height, image->width) / 16);
     const auto cells = [&](std::uint64_t side) {
-      return static_cast<double>((extra_region(side, grade.fixed) + cell - 1) / cell);
+      const std::uint64_t whole = (extra_region(side, grade.fixed) + cell - 1) / cell;
+      return static_cast<double>(whole);
     };
     // Even with the most noise and brightness 64 levels are left.
     return (paper ? 8 : 6) * cells(image->height) * cells(image->width) *

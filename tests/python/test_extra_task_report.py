@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import torch.nn.functional as F  # noqa: E402
 from extra_task_cases import EPOCHS, digits, net, task_of  # noqa: E402
 
 import potl  # noqa: E402
-from potl import ExtraTask  # noqa: E402
+from potl import ExtraTask, _cli  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +98,28 @@ def test_an_extra_task_alone_comes_on_top_of_the_usual_checks(recorded: dict[str
     given = dict(recorded["honest"])
     report = potl.verify(given.pop("run"), checks=[ExtraTask(recorded["key"])], **given)
     assert report.verdict == "accepted", report.sentence
+
+
+def test_the_command_line_asks_about_the_extra_samples_too(
+    recorded: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, verdict in (("honest", "accepted"), ("early", "rejected")):
+        given = recorded[name]
+        # A task of the user's, by its name.
+        module = types.ModuleType(f"extra_task_of_{name}")
+        module.build = given["task"]  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        given["job"].write(f"{name}.job")
+        given["commitment"].write(f"{name}.commitment")
+        words = ["verify", str(given["run"]), "--job", f"{name}.job", "--commitment",
+                 f"{name}.commitment", "--task", f"{module.__name__}:build", "--no-ledger",
+                 "--replay-samples", "12", "--json"]  # fmt: skip
+        code = _cli.run([*words, "--extra-task", str(recorded["key"])])
+        document = json.loads(capsys.readouterr().out)
+        assert (code, document["verdict"]) == ({"accepted": 0, "rejected": 1}[verdict], verdict)
+        rules = {one["rule"] for one in document["findings"] if one["check"] == "extra_task"}
+        assert rules == {"extra_task.hits", "extra_task.control"}
 
 
 def test_trouble_with_the_model_is_inconclusive(recorded: dict[str, Any]) -> None:
