@@ -171,9 +171,14 @@ TEST_CASE("options that a program sets out of range are refused everywhere") {
   REQUIRE(refused([](auto& options) { options.grades = {"easy"}; }));
 }
 
-TEST_CASE("a plan says what the extra samples cost, no less than any experiment that is kept") {
-  // (eta in percent, mean, end of the interval) of docs/benchmarks/extra_task.md.
-  const double kept[][3] = {{15.9, 0.48, 0.84}, {3.0, 0.55, 0.95}, {1.0, 0.22, 0.88}};
+TEST_CASE("a plan says what the extra samples cost, no less than experiments that passed") {
+  // (eta in percent, mean, end of the interval of six pairs or more) of
+  // docs/benchmarks/extra_task.md.
+  const double kept[][3] = {{15.9, 0.48, 0.84},
+                            {15.9, -0.04, 0.41},
+                            {3.0, 0.55, 0.95},
+                            {3.0, 0.12, 0.76},
+                            {1.0, 0.22, 0.88}};
   for (const auto& [eta, mean, end] : kept) {
     const auto cost = extra_cost(eta / 100);
     INFO(eta);
