@@ -110,38 +110,6 @@ def works(layer: Layer) -> dict[str, Work]:
     return found
 
 
-def repeated(work: Work, times: int) -> Callable[[], None]:
-    def block() -> None:
-        for _ in range(times):
-            work()
-
-    return block
-
-
-def alternated(work: Work, times: int) -> measuring.Ratio:
-    """Torch's time over potl's."""
-    block = repeated(work, times)
-
-    def ours() -> float:
-        with potl.deterministic("ord32"):
-            work()
-            return measuring.timed(block)
-
-    def theirs() -> float:
-        work()
-        return measuring.timed(block)
-
-    pairs = []
-    for number in range(ROUNDS + 1):
-        if number % 2:
-            mine, other = ours(), theirs()
-        else:
-            other, mine = theirs(), ours()
-        if number:
-            pairs.append((other, mine))
-    return measuring.of_pairs(pairs)
-
-
 def compare(layer: Layer, threads: int) -> dict[str, measuring.Ratio]:
     """Per direction, torch's time over potl's."""
     ratios = {}
@@ -150,7 +118,7 @@ def compare(layer: Layer, threads: int) -> dict[str, measuring.Ratio]:
         with potl.deterministic("ord32"):
             torch.testing.assert_close(work(), expected, rtol=1e-3, atol=1e-2)
         times = max(1, round(SECONDS / max(1e-6, measuring.timed(work))))
-        found = alternated(work, times)
+        found = measuring.outside_and_inside(work, "ord32", times=times, rounds=ROUNDS)
         ratios[direction] = found
         flops = 2 * layer.batch * layer.outputs * layer.inputs // layer.groups * layer.kernel**2
         flops *= ((layer.size - 1) // layer.stride + 1) ** 2 * times

@@ -42,38 +42,6 @@ def functions() -> dict[str, Callable[[torch.Tensor, torch.Tensor], object]]:
     return found
 
 
-def repeated(work: Callable[[], object], times: int) -> Callable[[], None]:
-    def block() -> None:
-        for _ in range(times):
-            work()
-
-    return block
-
-
-def interleaved(stock: Callable[[], object], times: int) -> measuring.Ratio:
-    """Torch's time over potl's for the same calls; entering the mode is not timed."""
-    block = repeated(stock, times)
-
-    def ours() -> float:
-        with potl.deterministic("ord32"):
-            stock()
-            return measuring.timed(block)
-
-    def theirs() -> float:
-        stock()
-        return measuring.timed(block)
-
-    pairs = []
-    for number in range(ROUNDS + 1):
-        if number % 2:
-            mine, other = ours(), theirs()
-        else:
-            other, mine = theirs(), ours()
-        if number:
-            pairs.append((other, mine))
-    return measuring.of_pairs(pairs)
-
-
 def compare(name: str, count: int, threads: int) -> measuring.Ratio:
     """Torch's time over potl's."""
     x = torch.randn(count, generator=torch.Generator().manual_seed(1))
@@ -90,7 +58,7 @@ def compare(name: str, count: int, threads: int) -> measuring.Ratio:
         call()
     torch.testing.assert_close(out, expected, rtol=2e-6, atol=1e-6)
     times = max(1, round(SECONDS / max(1e-6, measuring.timed(call))))
-    ratio = interleaved(call, times)
+    ratio = measuring.outside_and_inside(call, "ord32", times=times, rounds=ROUNDS)
     per = 1e9 / (count * times)
     print(
         f"{threads} thread(s) {name:8} {count:8} elements {ratio.value:6.3f} "

@@ -58,6 +58,35 @@ def interleaved(
     return of_pairs(pairs)
 
 
+def outside_and_inside(work: Callable[[], object], mode: str, *, times: int, rounds: int) -> Ratio:
+    """The time of calls outside of `potl.deterministic(mode)` over that inside. Entering the mode
+    and the first call of a block are not timed, nor is the first round.
+    """
+    import potl
+
+    def block() -> None:
+        for _ in range(times):
+            work()
+
+    def outside() -> float:
+        work()
+        return timed(block)
+
+    def inside() -> float:
+        with potl.deterministic(mode):
+            return outside()
+
+    pairs = []
+    for number in range(rounds + 1):
+        if number % 2:
+            mine, other = inside(), outside()
+        else:
+            other, mine = outside(), inside()
+        if number:
+            pairs.append((other, mine))
+    return of_pairs(pairs)
+
+
 def of_pairs(pairs: Sequence[tuple[float, float]]) -> Ratio:
     """The ratio of (candidate, baseline) pairs."""
     ratios = sorted(ours / theirs for ours, theirs in pairs)
