@@ -78,12 +78,19 @@ def test_a_folder_of_images_keeps_its_classes_and_shows_no_extra_by_name_or_time
     assert {len(path.stem) for path in files} == {16}
     assert {path.suffix for path in files} == {suffix}
     assert len({path.stat().st_mtime_ns for path in files}) == 1
-    real = {path.read_bytes() for path in (tmp_path / "in").glob("*/*")}
-    written = {path.read_bytes() for path in files}
+    image = pytest.importorskip("PIL.Image")
+
+    def pixels(path: Path) -> tuple[object, ...]:
+        picture = image.open(path)
+        return picture.mode, picture.size, picture.tobytes()
+
+    # Files lose their metadata, the JFIF header of a JPEG too; no pixel changes.
+    real = {pixels(path) for path in (tmp_path / "in").glob("*/*")}
+    written = {pixels(path) for path in files}
+    assert real < written
     assert len(written - real) == task.planned.uploads
     assert len(again.data) == len(files)
     if suffix == ".jpg":
-        image = pytest.importorskip("PIL.Image")
         tables = {str(image.open(path).quantization) for path in files}
         assert len(tables) == 1
 
