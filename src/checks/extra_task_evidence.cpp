@@ -88,7 +88,7 @@ void test_extra_labels(const extra_task_options& options, const extra_threshold&
   out.needed_for_acceptance =
       std::max({out.needed, out.needed_against_control, many.needed(out.level, out.control_hits)});
   // Says something only of a model that is not rejected.
-  if (enough && better && out.acceptance_p_value > out.level) {
+  if (enough && better && !(out.acceptance_p_value <= out.level)) {
     add(out, known_rule, outcome::inconclusive,
         few_learned("it knows about " + percent(out.known) + ", with " + text(out.hits) + " of " +
                     text(out.samples) + " hits, and more than " + percent(options.least_known) +
