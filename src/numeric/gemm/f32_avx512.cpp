@@ -18,7 +18,11 @@ struct vector {
   static type load(const float* from) { return _mm512_loadu_ps(from); }
   static type load(const float* from, mask lanes) { return _mm512_maskz_loadu_ps(lanes, from); }
   static type broadcast(const float* from) { return _mm512_set1_ps(*from); }
-  static type multiply_add(type a, type b, type c) { return _mm512_fmadd_ps(a, b, c); }
+  static type multiply_add(type a, type b, type c) {
+    // g++ 12 copies the sums of the intrinsic from register to register, and runs out of them.
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
+    return c;
+  }
   // The operand in memory takes no instruction of its own.
   static type multiply_add_at(const float* a, type b, type c) {
     __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(b), "m"(*a));

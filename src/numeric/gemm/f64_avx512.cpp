@@ -21,7 +21,11 @@ struct vector {
   static type load(const double* from) { return _mm512_loadu_pd(from); }
   static type load(const double* from, mask lanes) { return _mm512_maskz_loadu_pd(lanes, from); }
   static type broadcast(const double* from) { return _mm512_set1_pd(*from); }
-  static type multiply_add(type a, type b, type c) { return _mm512_fmadd_pd(a, b, c); }
+  static type multiply_add(type a, type b, type c) {
+    // g++ 12 copies the sums of the intrinsic from register to register, and runs out of them.
+    __asm__("vfmadd231pd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
+    return c;
+  }
   // The operand in memory takes no instruction of its own.
   static type multiply_add_at(const double* a, type b, type c) {
     __asm__("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(c) : "v"(b), "m"(*a));
@@ -92,11 +96,13 @@ std::int64_t round(const rounding& r, place* doubtful) {
       const __m512d w = _mm512_mul_pd(bound, _mm512_maskz_loadu_pd(lanes, r.column_norm + j));
       const __m256 low = _mm512_cvtpd_ps(on_grid(_mm512_sub_pd(x, w), r.bits));
       const __m256 high = _mm512_cvtpd_ps(on_grid(_mm512_add_pd(x, w), r.bits));
-      const __m256 y = _mm512_cvtpd_ps(on_grid(x, r.bits));
-      // Zeros are positive.
-      _mm256_mask_storeu_ps(r.y + i * r.y_row + j, lanes, _mm256_add_ps(y, _mm256_setzero_ps()));
       unsigned differ =
           _mm256_mask_cmpneq_epi32_mask(lanes, _mm256_castps_si256(low), _mm256_castps_si256(high));
+      // Where both agree, what lies between them is rounded to the same; bounds may be NaN.
+      const bool between = (differ | _mm256_cmp_ps_mask(low, low, _CMP_UNORD_Q)) == 0;
+      const __m256 y = between ? low : _mm512_cvtpd_ps(on_grid(x, r.bits));
+      // Zeros are positive.
+      _mm256_mask_storeu_ps(r.y + i * r.y_row + j, lanes, _mm256_add_ps(y, _mm256_setzero_ps()));
       for (; differ != 0; differ &= differ - 1) {
         doubtful[count++] = {i, j + __builtin_ctz(differ)};
       }

@@ -157,7 +157,7 @@ __attribute__((noinline)) void multiply_panels(const tile<typename Vector::value
     }
     POTL_UNROLLED for (int i = 0; i < Rows; ++i) {
       const value* const x = a + k * AStep + i;
-      if (Vector::multiplies_memory && i % 2 == 1) {
+      if (Vector::multiplies_memory && i % 4 != 0) {
         POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
           sum[i][j] = Vector::multiply_add_at(x, row[j], sum[i][j]);
         }
