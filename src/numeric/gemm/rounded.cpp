@@ -2,8 +2,6 @@
 // cr32 and log64: sums in double, then a test whether the rounding is certain; what is not certain
 // is looked at alone (rounding.hpp).
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <mutex>
 #include <numeric>
 
@@ -12,147 +10,9 @@
 
 #include "numeric/gemm/blocked.hpp"
 #include "numeric/gemm/modes.hpp"
-#include "numeric/gemm/share_lines.hpp"
-#include "numeric/gemm/uncertain.hpp"
+#include "numeric/gemm/to_rounded.hpp"
 
 namespace potl::numeric::detail {
-namespace {
-
-/// Norms of the rows of A and of the columns of B, those that norm() of rounding.hpp gives, and the
-/// rows' times the factor of the window.
-struct norms {
-  std::vector<double> row, column, bound;
-
-  double row_norm(std::int64_t i) const noexcept { return row[static_cast<std::size_t>(i)]; }
-  double column_norm(std::int64_t j) const noexcept { return column[static_cast<std::size_t>(j)]; }
-  double window(std::int64_t i, std::int64_t j) const noexcept {
-    return bound[static_cast<std::size_t>(i)] * column_norm(j);
-  }
-};
-
-std::vector<double> norms_of(const kernels_widening& body, const lines& l,
-                             const executor& threads) {
-  std::vector<double> out(static_cast<std::size_t>(l.count));
-  share_lines(l, threads, [&](const lines& part, std::int64_t first) {
-    constexpr std::int64_t together = 128;
-    double lanes[together][norm_lanes];
-    for (std::int64_t begin = 0; begin < part.count; begin += together) {
-      lines some = part;
-      some.from += begin * part.stride;
-      some.count = std::min(together, part.count - begin);
-      body.squares(some, &lanes[0][0]);
-      for (std::int64_t i = 0; i < some.count; ++i) {
-        out[static_cast<std::size_t>(first + begin + i)] =
-            norm_of_squares(combine_norm_lanes(lanes[i]), l.terms);
-      }
-    }
-  });
-  return out;
-}
-
-norms norms_of(const kernels_widening& body, const matrix<const float>& a,
-               const matrix<const float>& b, double factor, const executor& threads) {
-  norms out{
-      norms_of(body, rows_of(a), threads), norms_of(body, rows_of(b.transposed()), threads), {}};
-  for (const double one : out.row) out.bound.push_back(factor * one);
-  return out;
-}
-
-/// Rounds sums; keeps elements whose rounding a sum in double does not settle until there are many
-/// or the product is complete.
-class to_rounded {
- public:
-  using settle_body = std::function<float(const unsettled&, const dot_operands&)>;
-  static constexpr bool finishes = true;
-
-  to_rounded(const kernels_widening& body, const matrix<const float>& a,
-             const matrix<const float>& b, const matrix<float>& c, const norms& bounds, int bits,
-             settle_body settle)
-      : body_(body),
-        a_(a),
-        b_(b),
-        c_(c),
-        bounds_(bounds),
-        bits_(bits),
-        settle_(std::move(settle)) {}
-
-  void finish(const area& part, const double* sums, std::int64_t sums_row) const {
-    // In pieces, so that C with columns apart and all places in doubt fit on the stack.
-    constexpr std::int64_t piece = 16;
-    for (std::int64_t top = 0; top < part.rows; top += piece) {
-      for (std::int64_t left = 0; left < part.columns; left += piece) {
-        const area here{part.row + top, part.column + left, std::min(piece, part.rows - top),
-                        std::min(piece, part.columns - left)};
-        round_piece<piece>(here, sums + top * sums_row + left, sums_row);
-      }
-    }
-  }
-
-  /// After the product.
-  void settle_rest(const executor& threads) const { settle(std::move(kept_), threads); }
-
- private:
-  static constexpr std::size_t most_kept = std::size_t{1} << 14;
-
-  template <std::int64_t Piece>
-  void round_piece(const area& here, const double* sums, std::int64_t sums_row) const {
-    constexpr auto places = static_cast<std::size_t>(Piece * Piece);
-    place doubtful[places];
-    float apart[places];
-    const bool adjacent = c_.column_stride == 1;
-    rounding r;
-    r.sums = sums;
-    r.sums_row = sums_row;
-    r.row_bound = bounds_.bound.data() + here.row;
-    r.column_norm = bounds_.column.data() + here.column;
-    r.y = adjacent ? &c_(here.row, here.column) : apart;
-    r.y_row = adjacent ? c_.row_stride : Piece;
-    r.rows = here.rows;
-    r.columns = here.columns;
-    r.bits = bits_;
-    const std::int64_t count = body_.round(r, doubtful);
-    for (std::int64_t i = 0; i < here.rows && !adjacent; ++i) {
-      for (std::int64_t j = 0; j < here.columns; ++j) {
-        c_(here.row + i, here.column + j) = apart[i * Piece + j];
-      }
-    }
-    if (count != 0) keep(here, sums, sums_row, doubtful, count);
-  }
-
-  void keep(const area& here, const double* sums, std::int64_t sums_row, const place* doubtful,
-            std::int64_t count) const {
-    std::vector<unsettled> many;
-    {
-      const std::lock_guard lock(guard_);
-      for (std::int64_t at = 0; at < count; ++at) {
-        const auto [i, j] = doubtful[at];
-        const double x = sums[i * sums_row + j];
-        // An infinity or NaN is the same in any order.
-        if (std::isfinite(x)) kept_.push_back({here.row + i, here.column + j, x});
-      }
-      if (kept_.size() >= most_kept) many.swap(kept_);
-    }
-    if (!many.empty()) settle(std::move(many), inline_executor());
-  }
-
-  void settle(std::vector<unsettled> elements, const executor& threads) const {
-    settle_together(std::move(elements), a_, b_, threads,
-                    [this](const unsettled& one, const dot_operands& operands) {
-                      c_(one.row, one.column) = settle_(one, operands);
-                    });
-  }
-
-  const kernels_widening& body_;
-  matrix<const float> a_, b_;
-  matrix<float> c_;
-  const norms& bounds_;
-  int bits_;
-  settle_body settle_;
-  mutable std::mutex guard_;
-  mutable std::vector<unsettled> kept_;
-};
-
-}  // namespace
 
 // Fisher and Yates.
 std::vector<std::int64_t> permutation(std::int64_t count, std::uint64_t number) {
@@ -169,7 +29,7 @@ void correctly_rounded(matrix<const float> a, matrix<const float> b, matrix<floa
                        const executor& threads) {
   const kernels_widening& body = active_widening();
   const norms bounds = norms_of(body, a, b, error_factor(a.columns), threads);
-  const to_rounded output(body, a, b, c, bounds, max_rounding_bits,
+  const to_rounded output(body, a, b, c, bounds, max_rounding_bits, nullptr,
                           [&](const unsettled& one, const dot_operands& operands) {
                             const double both =
                                 bounds.row_norm(one.row) * bounds.column_norm(one.column);
@@ -190,19 +50,26 @@ void rounded(matrix<const float> a, matrix<const float> b, matrix<float> c,
   if (options.order != 0) order = permutation(a.columns, options.order);
   std::mutex guard;
   const std::size_t before = ties.size();
-  const to_rounded output(
-      body, a, b, c, bounds, options.bits, [&](const unsettled& one, const dot_operands& operands) {
-        const double window = bounds.window(one.row, one.column);
-        const settled_element element =
-            settled(one.sum, window, options.bits, operands, bounds.row_norm(one.row),
-                    bounds.column_norm(one.column));
-        if (element.logged) {
-          const auto index = static_cast<std::uint64_t>(one.row * c.columns + one.column);
-          const std::lock_guard lock(guard);
-          ties.push_back({first_index + index, one.sum, window});
-        }
-        return element.value;
-      });
+  const auto log = [&](const unsettled& one) {
+    const auto index = static_cast<std::uint64_t>(one.row * c.columns + one.column);
+    const std::lock_guard lock(guard);
+    ties.push_back({first_index + index, one.sum, bounds.window(one.row, one.column)});
+  };
+  const auto early = [&](const unsettled& one, const dot_operands& operands) {
+    const bool found =
+        is_near_tie(one.sum, bounds.window(one.row, one.column), options.bits, operands,
+                    bounds.row_norm(one.row), bounds.column_norm(one.column));
+    if (found) log(one);
+    return found;
+  };
+  const auto settle = [&](const unsettled& one, const dot_operands& operands) {
+    const settled_element element =
+        settled(one.sum, bounds.window(one.row, one.column), options.bits, operands,
+                bounds.row_norm(one.row), bounds.column_norm(one.column));
+    if (element.logged) log(one);
+    return element.value;
+  };
+  const to_rounded output(body, a, b, c, bounds, options.bits, early, settle);
   const product<float, double, double> p{
       body.product, a, b, log64_chunk(a.columns), order.empty() ? nullptr : order.data(), threads};
   multiply_blocked(p, output);

@@ -95,8 +95,7 @@ void settle_group(const unsettled* begin, const unsettled* end, const matrix<con
   for (const unsettled* one = begin; one != end; ++one) {
     if (one->column != at) copy += terms;
     at = one->column;
-    dot_operands operands{terms, a.data + one->row * a.row_stride, a.column_stride,
-                          b.data + at * b.column_stride, b.row_stride};
+    dot_operands operands = operands_of(*one, a, b);
     if (copied) {
       operands.b = copy;
       operands.b_stride = 1;
@@ -154,20 +153,23 @@ float correctly_rounded(const dot_operands& operands, double norms, int bits) no
   return (side > 0 ? large : small) + 0.0F;
 }
 
-settled_element settled(double x, double window, int bits, const dot_operands& operands,
-                        double norm_a, double norm_b) noexcept {
-  const tie_class found = classify(x, window, bits);
-  if (found == tie_class::exact) {
-    return {correctly_rounded(operands, norm_a * norm_b, bits), false};
-  }
-  if (found == tie_class::near) {
-    // A few terms mostly show that sums of these operands are not exact.
-    constexpr std::int64_t few = 8;
-    const std::int64_t terms = std::min(few, operands.terms);
+bool is_near_tie(double x, double window, int bits, const dot_operands& operands, double norm_a,
+                 double norm_b) noexcept {
+  if (classify(x, window, bits) != tie_class::near) return false;
+  constexpr std::int64_t few = 8;
+  for (std::int64_t terms = 1; terms <= std::min(few, operands.terms); terms *= 2) {
     const double quantum_a = quantum(operands.a, terms, operands.a_stride);
     const double quantum_b = quantum(operands.b, terms, operands.b_stride);
-    if (!sum_is_exact(norm_a, norm_b, quantum_a, quantum_b)) return {round_to(x, bits), true};
+    if (!sum_is_exact(norm_a, norm_b, quantum_a, quantum_b)) return true;
   }
+  return false;
+}
+
+settled_element settled(double x, double window, int bits, const dot_operands& operands,
+                        double norm_a, double norm_b) noexcept {
+  if (is_near_tie(x, window, bits, operands, norm_a, norm_b)) return {round_to(x, bits), true};
+  if (classify(x, window, bits) == tie_class::exact)
+    return {correctly_rounded(operands, norm_a * norm_b, bits), false};
   return settle(x, window, bits, operands);
 }
 

@@ -18,6 +18,12 @@ struct unsettled {
   double sum = 0;
 };
 
+inline dot_operands operands_of(const unsettled& one, const matrix<const float>& a,
+                                const matrix<const float>& b) noexcept {
+  return {a.columns, a.data + one.row * a.row_stride, a.column_stride,
+          b.data + one.column * b.column_stride, b.row_stride};
+}
+
 /// Calls settle(element, operands) for each, in an order that suits the memory of B: columns far
 /// apart are copied, several at a time.
 void settle_together(std::vector<unsettled> elements, const matrix<const float>& a,
@@ -27,6 +33,11 @@ void settle_together(std::vector<unsettled> elements, const matrix<const float>&
 /// exact_dot(operands, bits), mostly without an exact sum: a sum in twice double's precision
 /// settles all but sums that cancel or lie on a tie. `norms` is at least |a| |b|.
 float correctly_rounded(const dot_operands& operands, double norms, int bits) noexcept;
+
+/// Whether settled() logs x as it is, where a few terms tell that the sum of all is not exact: of
+/// most elements that it logs.
+bool is_near_tie(double x, double window, int bits, const dot_operands& operands, double norm_a,
+                 double norm_b) noexcept;
 
 /// numeric::settle(), given that norm_a and norm_b are what norm() returns for the operands.
 settled_element settled(double x, double window, int bits, const dot_operands& operands,
