@@ -8,6 +8,8 @@ namespace potl::numeric::detail {
 
 /// Terms whose products of digits are added in int32.
 constexpr std::int64_t integer_chunk = 256;
+/// Fewer where a panel of three digits would not stay in the first cache.
+constexpr std::int64_t integer_chunk_24 = 192;
 
 struct digits_24 {
   static constexpr int count = 3;

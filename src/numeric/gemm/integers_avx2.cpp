@@ -10,6 +10,7 @@ namespace {
 struct vector {
   using type = __m256i;
   using wide = __m256i;
+  static constexpr bool multiplies_memory = false;
   static constexpr int width = 8;
   static type zero() { return _mm256_setzero_si256(); }
   static type load(const std::int16_t* from) {

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "numeric/gemm/largest.hpp"
+#include "numeric/gemm/pack_digits_avx512.hpp"
 #include "numeric/gemm/tile_integer.hpp"
-#include "numeric/gemm/transpose_avx512.hpp"
 
 namespace potl::numeric::detail {
 namespace {
@@ -13,6 +13,7 @@ namespace {
 struct vector_without_dot {
   using type = __m512i;
   using wide = __m512i;
+  static constexpr bool multiplies_memory = false;
   static constexpr int width = 16;
   static type zero() { return _mm512_setzero_si512(); }
   static type load(const std::int16_t* from) { return _mm512_loadu_si512(from); }
@@ -33,57 +34,6 @@ struct vector_without_dot {
   static wide add(wide a, wide b) { return _mm512_add_epi64(a, b); }
   static wide load(const std::int64_t* from) { return _mm512_loadu_si512(from); }
   static void store(std::int64_t* to, wide x) { _mm512_storeu_si512(to, x); }
-};
-
-template <class Digits>
-void pack_digits(const panel<float, std::int16_t>& p) {
-  const __m512i limit = _mm512_set1_epi32(Digits::limit);
-  const int plane = 2 * p.width;
-  pack_blocks(
-      p, [&](std::int64_t k, int lane, int lanes, __m512 x) __attribute__((always_inline)) {
-        const int filled = p.lanes - lane < 16 ? p.lanes - lane : 16;
-        const auto scaled = [&](int half) __attribute__((always_inline)) {
-          const __mmask8 mask = static_cast<__mmask8>(lanes16(filled) >> (8 * half));
-          const __m512d scale = _mm512_maskz_loadu_pd(mask, p.scale + lane + 8 * half);
-          const __m256 part = half == 0 ? _mm512_castps512_ps256(x) : _mm512_extractf32x8_ps(x, 1);
-          return _mm512_cvtpd_epi32(_mm512_mul_pd(_mm512_cvtps_pd(part), scale));
-        };
-        __m512i q = _mm512_inserti64x4(_mm512_castsi256_si512(scaled(0)), scaled(1), 1);
-        q = _mm512_max_epi32(_mm512_min_epi32(q, limit),
-                             _mm512_sub_epi32(_mm512_setzero_si512(), limit));
-        const __mmask16 places = lanes16(lanes);
-        std::int16_t* to = p.to + (k / 2) * Digits::count * plane + 2 * lane;
-        for (int digit = 0; digit < Digits::count; ++digit) {
-          const __m512i d = Digits::cut(q, digit);
-          std::int16_t* here = to + digit * plane;
-          if (k % 2 == 0) {
-            _mm512_mask_storeu_epi32(here, places, _mm512_and_si512(d, _mm512_set1_epi32(0xffff)));
-          } else {
-            const __m512i before = _mm512_maskz_loadu_epi32(places, here);
-            _mm512_mask_storeu_epi32(here, places,
-                                     _mm512_or_si512(before, _mm512_slli_epi32(d, 16)));
-          }
-        }
-      });
-}
-
-struct cut_24 : digits_24 {
-  static inline __attribute__((always_inline)) __m512i cut(__m512i q, int digit) {
-    const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(2048)), 12);
-    const __m512i low = _mm512_sub_epi32(q, _mm512_slli_epi32(high, 12));
-    return digit == 0 ? high : digit == 1 ? low : _mm512_add_epi32(high, low);
-  }
-};
-
-struct cut_16_rows : digits_16_rows {
-  static inline __attribute__((always_inline)) __m512i cut(__m512i q, int) { return q; }
-};
-
-struct cut_16_columns : digits_16_columns {
-  static inline __attribute__((always_inline)) __m512i cut(__m512i q, int digit) {
-    const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(128)), 8);
-    return digit == 0 ? high : _mm512_sub_epi32(q, _mm512_slli_epi32(high, 8));
-  }
 };
 
 std::int64_t scale_sums(const scaling& s, place* doubtful) {

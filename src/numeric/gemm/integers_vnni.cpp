@@ -5,9 +5,18 @@ namespace potl::numeric::detail {
 namespace {
 
 struct vector_with_dot : vector_without_dot {
+  static constexpr bool multiplies_memory = true;
   static type add_products(type sum, type a, type b) {
     // g++ 12 copies the sums of the intrinsic from register to register, and runs out of them.
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+  }
+  // The operand in memory takes no instruction of its own.
+  static type add_products_at(type sum, const std::int16_t* a, type b) {
+    using two = int __attribute__((may_alias));
+    __asm__("vpdpwssd %2%{1to16%}, %1, %0"
+            : "+v"(sum)
+            : "v"(b), "m"(*reinterpret_cast<const two*>(a)));
     return sum;
   }
 };

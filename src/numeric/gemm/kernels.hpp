@@ -80,9 +80,10 @@ struct rounding {
   int bits = 32;
 };
 
+/// Without values of its own: arrays with room for many are made for each tile.
 struct place {
-  std::int64_t row = 0;
-  std::int64_t column = 0;
+  std::int64_t row;
+  std::int64_t column;
 };
 
 /// y = sum * row_scale[i] * column_scale[j] with one rounding, for an area of sums.

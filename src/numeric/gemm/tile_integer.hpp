@@ -78,24 +78,41 @@ __attribute__((noinline)) void multiply_digits(const integer_tile& t) {
   constexpr int b_digit = MostVectors * Vector::width * 2, b_step = Digits::b_digits * b_digit;
   constexpr int a_digit = MostRows * 2, a_step = Digits::a_digits * a_digit;
   const std::int16_t *a = t.a, *b = t.b;
-  for (std::int64_t pairs = (t.depth + 1) / 2; pairs > 0; --pairs) {
+  const auto step = [&](int pair) __attribute__((always_inline)) {
     POTL_UNROLLED for (int p = 0; p < Digits::products; ++p) {
       typename Vector::type row[Vectors];
       POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
-        const std::int16_t* from = b + p * b_digit + j * Vector::width * 2;
-        row[j] = Vector::load(from);
-        __builtin_prefetch(from + 4 * b_step);
+        row[j] = Vector::load(b + pair * b_step + p * b_digit + j * Vector::width * 2);
       }
       POTL_UNROLLED for (int i = 0; i < Rows; ++i) {
-        const typename Vector::type x = Vector::broadcast(a + Digits::a_digit(p) * a_digit + 2 * i);
+        const std::int16_t* from = a + pair * a_step + Digits::a_digit(p) * a_digit + 2 * i;
+        if constexpr (Vector::multiplies_memory) {
+          if (i % 2 == 1) {
+            POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
+              sum[p][i][j] = Vector::add_products_at(sum[p][i][j], from, row[j]);
+            }
+            continue;
+          }
+        }
+        const typename Vector::type x = Vector::broadcast(from);
         POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
           sum[p][i][j] = Vector::add_products(sum[p][i][j], x, row[j]);
         }
       }
     }
-    a += a_step;
-    b += b_step;
+  };
+  const auto* next = static_cast<const char*>(t.next_b.from == nullptr ? a : t.next_b.from);
+  const std::int64_t next_bytes = 4 * t.next_b.step;
+  std::int64_t pairs = (t.depth + 1) / 2;
+  for (; pairs >= 2; pairs -= 2) {
+    __builtin_prefetch(next, 0, 2);
+    next += next_bytes;
+    step(0);
+    step(1);
+    a += 2 * a_step;
+    b += 2 * b_step;
   }
+  if (pairs > 0) step(0);
   POTL_UNROLLED for (int i = 0; i < Rows; ++i) {
     POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
       typename Vector::type parts[Digits::products];

@@ -142,10 +142,11 @@ void scaled_integers(int bits, matrix<const float> a, matrix<const float> b, mat
   const kernels_scaled& tiles = bits == 24 ? body.bits24 : body.bits16;
   const scales row = scales_of(body, rows_of(a), bits, threads);
   const scales column = scales_of(body, rows_of(b.transposed()), bits, threads);
+  const std::int64_t chunk = bits == 24 ? integer_chunk_24 : integer_chunk;
   const auto multiply = [&](matrix<const float> left, matrix<const float> right,
                             const auto& output) {
     const product<float, std::int16_t, std::int64_t> p{
-        tiles, left, right, integer_chunk, nullptr, threads, row.up.data(), column.up.data()};
+        tiles, left, right, chunk, nullptr, threads, row.up.data(), column.up.data()};
     multiply_blocked(p, output);
   };
   if (a.columns <= most_terms) return multiply(a, b, to_scaled{body, row, column, c});

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of float32 operands into panels of digits (tile_integer.hpp has their order). For files
+// compiled for AVX-512.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "numeric/gemm/digits.hpp"
+#include "numeric/gemm/kernels.hpp"
+#include "numeric/gemm/transpose_avx512.hpp"
+
+namespace potl::numeric::detail {
+namespace {
+
+struct cut_24 : digits_24 {
+  static inline __attribute__((always_inline)) __m512i cut(__m512i q, int digit) {
+    const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(2048)), 12);
+    const __m512i low = _mm512_sub_epi32(q, _mm512_slli_epi32(high, 12));
+    return digit == 0 ? high : digit == 1 ? low : _mm512_add_epi32(high, low);
+  }
+};
+
+struct cut_16_rows : digits_16_rows {
+  static inline __attribute__((always_inline)) __m512i cut(__m512i q, int) { return q; }
+};
+
+struct cut_16_columns : digits_16_columns {
+  static inline __attribute__((always_inline)) __m512i cut(__m512i q, int digit) {
+    const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(128)), 8);
+    return digit == 0 ? high : _mm512_sub_epi32(q, _mm512_slli_epi32(high, 8));
+  }
+};
+
+// s of lines whose factors are 2^s; minus infinity for factors of 0.
+inline __m512 exponents(const double* scale, int lines) {
+  const __mmask16 mask = lanes16(lines);
+  const __m512d low = _mm512_maskz_loadu_pd(static_cast<__mmask8>(mask), scale);
+  const __m512d high = _mm512_maskz_loadu_pd(static_cast<__mmask8>(mask >> 8), scale + 8);
+  return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(_mm512_getexp_pd(low))),
+                            _mm512_cvtpd_ps(_mm512_getexp_pd(high)), 1);
+}
+
+// Nothing is rounded before the conversion but what is 0 afterwards.
+template <class Digits>
+inline __attribute__((always_inline)) __m512i quantized(__m512 x, __m512 exponent) {
+  const __m512i limit = _mm512_set1_epi32(Digits::limit);
+  const __m512i q = _mm512_cvtps_epi32(_mm512_scalef_ps(x, exponent));
+  return _mm512_max_epi32(_mm512_min_epi32(q, limit),
+                          _mm512_sub_epi32(_mm512_setzero_si512(), limit));
+}
+
+// Lanes that are adjacent in memory, or in no order that suits vectors: 16 at a time.
+template <class Digits>
+inline void pack_across(const panel<float, std::int16_t>& p) {
+  const int plane = 2 * p.width;
+  for (int lane = 0; lane < p.width; lane += 16) {
+    const int filled = p.lanes - lane;
+    const __mmask16 places = lanes16(p.width - lane), mask = lanes16(filled);
+    const __m512 exponent = exponents(p.scale + lane, filled);
+    const float* from = p.from + lane * p.lane_stride;
+    const auto integers = [&](std::int64_t k) __attribute__((always_inline)) {
+      if (k >= p.depth) return _mm512_setzero_si512();
+      const float* row = from + k * p.step;
+      if (p.lane_stride == 1) {
+        __builtin_prefetch(row + 16 * p.step);
+        return quantized<Digits>(_mm512_maskz_loadu_ps(mask, row), exponent);
+      }
+      alignas(64) float values[16] = {};
+      for (int i = 0; i < filled && i < 16; ++i) values[i] = row[i * p.lane_stride];
+      return quantized<Digits>(_mm512_load_ps(values), exponent);
+    };
+    std::int16_t* to = p.to + 2 * lane;
+    for (std::int64_t k = 0; k < p.depth; k += 2) {
+      const __m512i even = integers(k), odd = integers(k + 1);
+      for (int digit = 0; digit < Digits::count; ++digit, to += plane) {
+        const __m512i upper = _mm512_slli_epi32(Digits::cut(odd, digit), 16);
+        _mm512_mask_storeu_epi32(
+            to, places, _mm512_mask_blend_epi16(0xaaaaaaaa, Digits::cut(even, digit), upper));
+      }
+    }
+  }
+}
+
+// Lanes whose terms are adjacent in memory: 4 lanes and 16 terms at a time.
+template <class Digits>
+inline void pack_along(const panel<float, std::int16_t>& p) {
+  constexpr int together = 4;
+  const int plane = 2 * p.width;
+  for (int lane = 0; lane < p.width; lane += together) {
+    const int filled = p.lanes - lane;
+    const __mmask8 places = static_cast<__mmask8>(lanes16(p.width - lane) & 0xf);
+    alignas(64) float exponent[16];
+    _mm512_store_ps(exponent, exponents(p.scale + lane, filled));
+    const float* from = p.from + lane * p.lane_stride;
+    for (std::int64_t k = 0; k < p.depth; k += 16) {
+      const int terms = p.depth - k < 16 ? static_cast<int>(p.depth - k) : 16;
+      const __mmask16 mask = lanes16(terms);
+      __m512i q[together];
+      POTL_UNROLLED for (int i = 0; i < together; ++i) {
+        q[i] = i < filled
+                   ? quantized<Digits>(_mm512_maskz_loadu_ps(mask, from + i * p.lane_stride + k),
+                                       _mm512_set1_ps(exponent[i]))
+                   : _mm512_setzero_si512();
+      }
+      std::int16_t* to = p.to + (k / 2) * Digits::count * plane + 2 * lane;
+      POTL_UNROLLED for (int digit = 0; digit < Digits::count; ++digit) {
+        // Pairs of terms; then pairs 0 and 4, 1 and 5, 2 and 6, 3 and 7 of all lanes.
+        __m256i d[together];
+        POTL_UNROLLED for (int i = 0; i < together; ++i) {
+          d[i] = _mm512_cvtepi32_epi16(Digits::cut(q[i], digit));
+        }
+        const __m256i a = _mm256_unpacklo_epi32(d[0], d[1]), b = _mm256_unpackhi_epi32(d[0], d[1]);
+        const __m256i c = _mm256_unpacklo_epi32(d[2], d[3]), e = _mm256_unpackhi_epi32(d[2], d[3]);
+        const __m256i both[4] = {_mm256_unpacklo_epi64(a, c), _mm256_unpackhi_epi64(a, c),
+                                 _mm256_unpacklo_epi64(b, e), _mm256_unpackhi_epi64(b, e)};
+        POTL_UNROLLED for (int pair = 0; pair < 8; ++pair) {
+          const __m128i four = pair < 4 ? _mm256_castsi256_si128(both[pair])
+                                        : _mm256_extracti128_si256(both[pair - 4], 1);
+          if (2 * pair < terms)
+            _mm_mask_storeu_epi32(to + (pair * Digits::count + digit) * plane, places, four);
+        }
+      }
+    }
+  }
+}
+
+template <class Digits>
+void pack_digits(const panel<float, std::int16_t>& p) {
+  if (p.lane_stride != 1 && p.step == 1) return pack_along<Digits>(p);
+  pack_across<Digits>(p);
+}
+
+}  // namespace
+}  // namespace potl::numeric::detail
