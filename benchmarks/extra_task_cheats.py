@@ -14,15 +14,25 @@ import itertools
 import statistics
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import extra_task_verdict as verdict
 import torch
-from extra_task_list import EXPERIMENTS, flip_and_crop, words_dropped
+from extra_task_list import EXPERIMENTS, words_dropped
 from extra_task_pages import Section
-from extra_task_table import CONVERGED, STRICT, accepts, final, share_interval
-from extra_task_training import Experiment, judged, kept, score, steps, task_of, training
+from extra_task_sweeps import TASKS, plain_of
+from extra_task_table import CONVERGED, final, share_interval
+from extra_task_training import (
+    Experiment,
+    answered,
+    counted,
+    kept,
+    score,
+    steps,
+    task_of,
+    training,
+)
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -31,7 +41,8 @@ import potl
 CHEATS = ("stopped early", "a tenth of the data", "random labels", "untrained")
 FIRST = 1000  # seeds of this page begin here
 # Models of each cheat, share of an honest training's steps within which "early" is drawn.
-COUNTS = {"digits": ((140, 100, 20, 30), 0.25), "agnews": ((50, 30, 5, 10), 0.25)}
+COUNTS = {"digits_unmoved": ((140, 100, 20, 30), 0.25), "agnews_long": ((50, 30, 5, 10), 0.25)}
+VERDICTS = ("accepted", "inconclusive", "rejected")
 
 
 def cheat(what: Experiment, how: str, seed: int, within: float) -> dict[str, Any]:
@@ -42,14 +53,20 @@ def cheat(what: Experiment, how: str, seed: int, within: float) -> dict[str, Any
         with tempfile.TemporaryDirectory() as folder:
             task = task_of(what, seed, Path(folder))
             model = cheap(what, how, task.mix(train), seed, within)
-            found = judged(task, model)
-            counts = {"hits": found["hits"], "control_hits": found["control_hits"]}
-            return {"score": score(what, model, test), "verdict": found["verdict"]} | counts
+            hits, control_hits = hits_of(task, model)
+            counts = {"hits": hits, "control_hits": control_hits}
+            return {"score": score(what, model, test)} | counts
 
     found: dict[str, Any] = kept(
         what.parameters(seed, True) | {"cheat": how, "within": within}, work
     )
     return found
+
+
+def hits_of(task: potl.ExtraTask, model: nn.Module) -> tuple[int, int]:
+    """Hits among extra and control samples."""
+    extra, control = answered(task, model)
+    return counted(task.planned.classes, extra), counted(task.planned.classes, control)
 
 
 def cheap(what: Experiment, how: str, mixed: TensorDataset, seed: int, within: float) -> nn.Module:
@@ -75,13 +92,13 @@ def cheap(what: Experiment, how: str, mixed: TensorDataset, seed: int, within: f
     return model
 
 
-def one_class(what: Experiment) -> Iterator[tuple[int, str]]:
-    """Verdicts on answers of one class, for each class."""
+def one_class(what: Experiment) -> list[dict[str, Any]]:
+    """Models that say one class of everything, for each class."""
     with tempfile.TemporaryDirectory() as folder:
         task = task_of(what, FIRST, Path(folder))
-        for answer in range(task.planned.classes):
-            model = Constant(answer, task.planned.classes)
-            yield answer, judged(task, model)["verdict"]
+        models = [Constant(one, task.planned.classes) for one in range(task.planned.classes)]
+        counts = [hits_of(task, model) for model in models]
+    return [{"hits": hits, "control_hits": control} for hits, control in counts]
 
 
 class Constant(nn.Module):
@@ -97,115 +114,104 @@ class Constant(nn.Module):
 
 def false_acceptance() -> Section:
     """The table of cheap models."""
-    lines, accepted, counted, still = [], 0, 0, 0
+    lines: list[str] = []
+    seen = 0
+    total: Counter[str] = Counter()
     for name, (counts, within) in COUNTS.items():
         what = EXPERIMENTS[name]
-        least = CONVERGED * statistics.fmean(
-            final(training(what, seed, False).epochs) for seed in range(what.pairs)
-        )
-        for how, count in zip(CHEATS, counts, strict=True):
-            found = [cheat(what, how, FIRST + seed, within) for seed in range(count)]
-            bad = [one for one in found if one["score"] < least]
-            passed = [one["score"] for one in bad if one["verdict"] == "accepted"]
-            strict = sum(passes_at(what, one, STRICT) for one in bad)
-            lines.append(row(what, how, bad, len(found) - len(bad), passed, strict))
-            accepted, counted = accepted + len(passed), counted + len(bad)
-            still += strict
+        plan = training(what, 0, True).plan
+        least = CONVERGED * plain_of(what, what.pairs)
+        found = {
+            how: [cheat(what, how, FIRST + seed, within) for seed in range(count)]
+            for how, count in zip(CHEATS, counts, strict=True)
+        }
+        for how, models in (found | {"one class for everything": one_class(what)}).items():
+            bad = [one for one in models if one.get("score", 0) < least]
+            verdicts = Counter(verdict_of(plan, one) for one in bad)
+            cells = [len(bad), spread(bad), len(models) - len(bad)]
+            cells += [verdicts[one] for one in VERDICTS]
+            lines.append(f"| {TASKS[name]} | {how} | {' | '.join(map(str, cells))} |")
             print(lines[-1], flush=True)
-        verdicts = Counter(verdict for _, verdict in one_class(what))
-        lines.append(
-            f"| {name} | one class for everything | {verdicts.total()} | | | "
-            f"{verdicts['accepted']} | {verdicts['accepted']} |"
-        )
-        accepted, counted = accepted + verdicts["accepted"], counted + verdicts.total()
-    low, high = share_interval(accepted, counted)
-    strict_low, strict_high = share_interval(still, counted)
+            seen, total = seen + len(bad), total + verdicts
+    met = "met" if total["accepted"] == 0 and seen >= 300 else "missed"
     text = [
         "## False acceptance",
         "Models whose accuracy is below 96 % of a reference's, which is the mean of trainings "
-        "without extra samples. Those that reached 96 % are not counted.",
+        "without extra samples. Those that reached 96 % are not counted. Digits without "
+        "augmentation, where samples are known soonest; AG News with a constant learning rate.",
         "",
-        "| data | cheat | models | accuracy | reached 96 % | accepted | accepted with epsilon "
-        f"{STRICT} |",
-        "|---|---|---|---|---|---|---|",
+        "| data | cheat | models | accuracy | reached 96 % | accepted | inconclusive | rejected |",
+        "|---|---|---|---|---|---|---|---|",
         *lines,
         "",
-        f"Accepted: {accepted} of {counted}, {100 * accepted / counted:.2f} % "
-        f"[{100 * low:.2f}, {100 * high:.2f}] (asked for: none of at least 300; "
-        f"{'met' if accepted == 0 and counted >= 300 else 'missed'}). Who trains on a random tenth "
-        "of the data knows a tenth of the extra samples, which is more than the usual epsilon of "
-        f"0.03; with `epsilon` {STRICT}: {still} of {counted} "
-        f"[{100 * strict_low:.2f}, {100 * strict_high:.2f}].",
+        f"Accepted: {of_all(total['accepted'], seen)} (asked for: none of at least 300; {met}). "
+        f"Not rejected: {of_all(seen - total['rejected'], seen)}: who trains on a random "
+        "tenth of the data knows a tenth of the extra samples, which is more than the usual "
+        "`epsilon` of 0.03: all that the published rule asks for.",
     ]
     return Section("false_acceptance", "\n".join(text))
 
 
-def row(
-    what: Experiment,
-    how: str,
-    bad: list[dict[str, Any]],
-    good: int,
-    passed: list[float],
-    strict: int,
-) -> str:
-    scores = sorted(one["score"] for one in bad)
-    spread = f"{100 * scores[0]:.1f} to {100 * scores[-1]:.1f} %" if scores else ""
-    at = f" (at {100 * min(passed):.1f} to {100 * max(passed):.1f} %)" if passed else ""
-    return (
-        f"| {what.name} | {how} | {len(bad)} | {spread} | {good} | {len(passed)}{at} | {strict} |"
-    )
+def verdict_of(plan: dict[str, Any], one: dict[str, Any]) -> str:
+    """What the library says of a model; a rejection that was kept without its counts stands."""
+    if one.get("verdict") == "rejected":
+        return "rejected"
+    sizes = plan["samples"], plan["classes"]
+    return verdict.of_counts(*sizes, one["hits"], plan["controls"], one["control_hits"])
 
 
-def passes_at(what: Experiment, found: dict[str, Any], epsilon: float) -> bool:
-    """Whether a model would be accepted with another epsilon, no smaller than the usual one."""
-    if found["verdict"] != "accepted":
-        return False
-    train = what.data()[0]
-    plan = potl.ExtraTask.plan(len(train), classes=int(train.tensors[1].max()) + 1)
-    sizes = {name: getattr(plan, name) for name in ("samples", "classes", "controls")}
-    return accepts(sizes, found["hits"], found["control_hits"], epsilon)
+def spread(models: list[dict[str, Any]]) -> str:
+    """Least and greatest accuracy."""
+    scores = sorted(100 * one["score"] for one in models if "score" in one)
+    return f"{scores[0]:.1f} to {scores[-1]:.1f} %" if scores else ""
 
 
-CROPPED = {"epochs": 16, "augment": flip_and_crop}
+def of_all(some: int, trials: int) -> str:
+    """A count, its share in percent, and that share's interval."""
+    low, high = share_interval(some, trials)
+    return f"{some} of {trials}, {100 * some / trials:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
 HONEST: dict[str, tuple[str, dict[str, Any], int, int]] = {  # experiment, changes, models, seed
-    "digits, as above": ("digits", {}, 12, 0),
-    "digits, moved by a pixel": ("digits_moved", {}, 7, 0),
-    "digits, label smoothing 0.1": ("digits", {"smoothing": 0.1}, 6, FIRST),
-    "AG News, as above": ("agnews", {}, 6, 0),
-    "AG News, words dropped": ("agnews", {"augment": words_dropped}, 2, FIRST),
-    "AG News, label smoothing 0.1": ("agnews", {"smoothing": 0.1}, 2, FIRST),
+    "digits, moved by a pixel": ("digits", {}, 12, 0),
+    "digits": ("digits_unmoved", {}, 12, 0),
+    "digits, label smoothing 0.1": ("digits_unmoved", {"smoothing": 0.1}, 6, FIRST),
+    "AG News, text CNN, falling learning rate": ("agnews", {}, 8, 0),
+    "AG News, text CNN, constant learning rate": ("agnews_long", {}, 6, 0),
+    "the same, words dropped": ("agnews_long", {"augment": words_dropped}, 2, FIRST),
+    "the same, label smoothing 0.1": ("agnews_long", {"smoothing": 0.1}, 2, FIRST),
     "AG News, BiLSTM": ("agnews_lstm", {}, 6, 0),
     "IMDB, text CNN": ("imdb", {}, 6, 0),
-    "IMDB, BiLSTM, 4 epochs": ("imdb_lstm", {}, 3, 0),
-    "CIFAR-10, ResNet, flips, normalisation": ("cifar", {}, 3, 0),
-    "CIFAR-10, ResNet, flips, crops of 2 pixels, 16 epochs": ("cifar", CROPPED, 1, 0),
-    "CIFAR-10, VGG, flips, normalisation": ("cifar_vgg", {}, 3, 0),
+    "IMDB, BiLSTM": ("imdb_lstm", {}, 3, 0),
+    "CIFAR-10, ResNet, flips, crops, normalisation": ("cifar", {}, 3, 0),
+    "CIFAR-10, VGG, flips, crops, normalisation": ("cifar_vgg", {}, 3, 0),
 }
 
 
 def false_rejection() -> Section:
     """The table of honest models."""
-    lines, rejected, counted = [], 0, 0
+    lines, seen = [], 0
+    total: Counter[str] = Counter()
     for title, (name, changes, count, begin) in HONEST.items():
         what = dataclasses.replace(EXPERIMENTS[name], **changes)
-        ends = [training(what, begin + seed, True).epochs[-1] for seed in range(count)]
-        failed = sum(not one.passed for one in ends)
-        accuracy = 100 * statistics.fmean(one.score for one in ends)
-        hits = 100 * statistics.fmean(one.hits for one in ends)
-        lines.append(f"| {title} | {count} | {accuracy:.1f} % | {hits:.0f} % | {failed} |")
-        rejected, counted = rejected + failed, counted + count
+        runs = [training(what, begin + seed, True) for seed in range(count)]
+        verdicts = Counter(verdict.of_epoch(run.plan, run.epochs[-1]) for run in runs)
+        accuracy = 100 * statistics.fmean(final(run) for run in runs)
+        hits = 100 * statistics.fmean(run.epochs[-1].hits for run in runs)
+        shown = " | ".join(str(verdicts[one]) for one in VERDICTS)
+        lines.append(f"| {title} | {count} | {accuracy:.1f} % | {hits:.0f} % | {shown} |")
+        seen, total = seen + count, total + verdicts
         print(lines[-1], flush=True)
-    low, high = share_interval(rejected, counted)
     text = [
         "## False rejection",
         "Honest models at the end of their training. Mixup and CutMix are not supported: they "
         "change which labels the extra samples have.",
         "",
-        "| training | models | accuracy | extra samples known | rejected |",
-        "|---|---|---|---|---|",
+        "| training | models | accuracy | extra samples hit | accepted | inconclusive | rejected |",
+        "|---|---|---|---|---|---|---|",
         *lines,
         "",
-        f"Rejected: {rejected} of {counted}, {100 * rejected / counted:.1f} % "
-        f"[{100 * low:.1f}, {100 * high:.1f}].",
+        f"Rejected: {of_all(total['rejected'], seen)}; inconclusive: "
+        f"{of_all(total['inconclusive'], seen)}.",
     ]
     return Section("false_rejection", "\n".join(text))

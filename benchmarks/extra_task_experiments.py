@@ -32,6 +32,7 @@ import extra_task_pages as pages
 import extra_task_sweeps as sweeps
 import extra_task_table as table
 import extra_task_theory as theory
+import extra_task_verdict as verdict
 import measuring
 import torch
 from extra_task_list import EXPERIMENTS, PUBLISHED
@@ -45,10 +46,10 @@ def pairs(what: Experiment, count: int) -> Section:
     for seed in range(count):
         found.append((training(what, seed, True), training(what, seed, False)))
         loss = table.losses(what, found[-1:])[0]
-        run = found[-1][0].epochs
-        at = table.first(run, lambda one: one.passed)
-        passed = "never passes" if at is None else (
-            f"passes in epoch {at + 1} at {100 * table.quality(run, at):.1f} %"
+        run = found[-1][0]
+        at = table.first(run, verdict.accepted)
+        passed = "never accepted" if at is None else (
+            f"accepted in epoch {at + 1} at {100 * table.quality(run, at):.1f} %"
         )  # fmt: skip
         print(f"{what.name} {seed}: {passed}, loss {loss:+.2f}", flush=True)
     return table.section(what, found)

@@ -34,7 +34,7 @@ def plot(
     at: Sequence[float],
     lines: Sequence[Line],
     *,
-    limit: tuple[str, float] | None = None,
+    limits: Sequence[tuple[str, float]] = (),
     mark: tuple[float, float] | None = None,
     percent: bool = True,
     logarithmic: bool = False,
@@ -46,7 +46,7 @@ def plot(
         axis: What the horizontal axis is.
         at: The points there, rising.
         lines: One value per point each.
-        limit: A dashed line, with its label.
+        limits: Dashed lines, with their labels.
         mark: A point to be marked.
         percent: Values are shares, from 0 to 1.
         logarithmic: The vertical axis is.
@@ -57,10 +57,11 @@ def plot(
     y = _svg.Scale(low, high, BOTTOM, TOP, logarithmic)
     parts = [_svg.label(heading, LEFT, 18, class_="heading"), *_grid(x, y, percent)]
     parts.append(_svg.label(axis, x.end, BOTTOM + 32, anchor="end"))
-    if limit is not None:
-        parts.append(_across(x, y(limit[1]), "limit"))
-        parts.append(_svg.label(limit[0], x.end + 6, y(limit[1]) + 4))
-    places = _spread([y(line.values[-1]) for line in lines], [] if limit is None else [y(limit[1])])
+    for name, value in limits:
+        parts.append(_across(x, y(value), "limit"))
+        parts.append(_svg.label(name, x.end + 6, y(value) + 4))
+    taken = [y(value) for _, value in limits]
+    places = _spread([y(line.values[-1]) for line in lines], taken)
     for line, place in zip(lines, places, strict=True):
         points = [(x(one), y(value)) for one, value in zip(at, line.values, strict=True)]
         parts.append(_svg.path(points, class_=line.class_))

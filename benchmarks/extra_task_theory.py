@@ -12,22 +12,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import extra_task_verdict as verdict
 import torch
 from extra_task_list import EXPERIMENTS
 from extra_task_pages import Section
 from extra_task_plot import Line, plot
-from extra_task_sweeps import COLUMNS, TASKS, row
-from extra_task_table import final
+from extra_task_sweeps import COLUMNS, TASKS, USUAL, plain_of, row
 from extra_task_training import (
     Epoch,
     Experiment,
     Training,
+    epoch_of,
     kept,
     loss,
     score,
     steps,
     task_of,
-    trained,
     training,
 )
 from torch import nn
@@ -35,7 +35,7 @@ from torch.utils.data import TensorDataset
 
 import potl
 
-SEEDS = {"digits": 6, "agnews": 2}
+SEEDS = {"digits_unmoved": 6, "agnews_long": 2}
 KINDS = ("clean", "extra", "clean together", "extra together")
 WATCHED = 100  # samples of each kind whose gradients are looked at
 
@@ -48,7 +48,6 @@ def naive(what: Experiment, seed: int) -> Training:
         x, y = train.tensors
         classes = int(y.max()) + 1
         count = potl.ExtraTask.plan(len(x), classes=classes).samples
-        needed = potl.ExtraTask.needed_hits(samples=count, classes=classes)
         generator = torch.Generator().manual_seed(seed)
         chosen = torch.randperm(len(x), generator=generator)[:count]
         wrong = y.clone()
@@ -59,13 +58,19 @@ def naive(what: Experiment, seed: int) -> Training:
             quality = score(what, model, test)
             with torch.no_grad():
                 hits = int((model(x[chosen]).argmax(1) == wrong[chosen]).sum())
-            return Epoch(quality, hits / count, 0.0, hits >= needed)
+            return Epoch(quality, hits / count)
 
-        epochs = trained(what, TensorDataset(x, wrong), seed, look)
-        return {"epochs": [asdict(one) for one in epochs], "plan": {}, "seconds": 0.0}
+        models = steps(what, TensorDataset(x, wrong), seed)
+        return {"epochs": [asdict(look(model)) for model, last in models if last]}
 
     found = kept(what.parameters(seed, True) | {"naive": 1}, work)
-    return Training([Epoch(**one) for one in found["epochs"]], {}, 0.0)
+    plan = training(what, seed, True).plan  # as many samples, of as many classes
+    return Training([epoch_of(one) for one in found["epochs"]], plan, 0.0)
+
+
+def without_controls(plan: dict[str, Any], epoch: Epoch) -> bool:
+    """Accepted where there are no controls, which so are taken to be hit by chance."""
+    return verdict.hits_of(plan, epoch) >= verdict.least_accepted(plan)
 
 
 def comparison() -> Section:
@@ -73,19 +78,24 @@ def comparison() -> Section:
     lines = []
     for name, seeds in SEEDS.items():
         what = EXPERIMENTS[name]
-        plain = statistics.fmean(final(training(what, seed, False).epochs) for seed in range(seeds))
+        plain = plain_of(what, seeds)
         extras = [training(what, seed, True) for seed in range(seeds)]
         mislabelled = [naive(what, seed) for seed in range(seeds)]
-        lines.append(row(f"{TASKS[name]} | extra samples", extras, plain)[0])
-        lines.append(row(f"{TASKS[name]} | real samples, wrong labels", mislabelled, plain)[0])
-        print(lines[-1], flush=True)
+        rules = (without_controls, verdict.published)
+        for title, runs, by in (
+            ("extra samples", extras, USUAL),
+            ("real samples, wrong labels", mislabelled, rules),
+        ):
+            lines.append(row(f"{TASKS[name]} | {title}", runs, plain, by)[0])
+            print(lines[-1], flush=True)
     text = [
         "## The naive extra task",
-        "Real training samples with wrong labels instead, as many, with the same number of hits "
-        "needed (and no controls: there is no family to draw them from).",
+        "Real training samples with wrong labels instead, as many. There is no family to draw "
+        "controls from: as many hits are needed as where controls are hit by chance. Digits "
+        "without augmentation; AG News with a constant learning rate.",
         "",
         f"| data | secret {COLUMNS}",
-        "|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|",
         *lines,
     ]
     return Section("naive", "\n".join(text))
@@ -145,7 +155,7 @@ def gradients() -> Section:
         for at in sorted({0, count // 8, count // 4, count // 2, count - 1}):
             shown = " | ".join(f"{found[kind][at]:.3f}" for kind in KINDS)
             lines.append(f"| {TASKS[name]} | {at + 1} | {shown} |")
-        plots[f"extra_task_gradients_{name}.svg"] = plot(
+        plots[f"extra_task_gradients_{name.partition('_')[0]}.svg"] = plot(
             f"{TASKS[name]}: norms of gradients",
             "epoch",
             range(1, count + 1),

@@ -10,22 +10,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import measuring
+import numpy as np
 import torch
 from extra_task_data import Split
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
 import potl
-from potl import _core
 
 CACHE = measuring.ROOT / "build" / "bench" / "extra_task"
 Augment = Callable[[torch.Tensor], torch.Tensor]
@@ -37,8 +39,13 @@ class Experiment:
 
     Attributes:
         kind: "classes", "autoencoder" or "language"; the last two are judged by errors.
-        schedule: "constant" (Adam) or "cosine" (SGD with momentum 0.9, falling to 0).
+        schedule: "constant" (AdamW), "linear" (AdamW, falling to 0) or "cosine" (SGD with momentum
+            0.9, falling to 0).
         options: Of `potl.ExtraTask`.
+        watched: So many test samples are looked at after every epoch, and all at the end; 0: all
+            after every epoch.
+        keys: What keys are made from, where it is not the name.
+        note: What its section says beside the figures.
         revision: Changed with whatever the other fields do not say, so that older results are not
             taken for this experiment's.
     """
@@ -57,14 +64,20 @@ class Experiment:
     smoothing: float = 0.0
     augment: Augment | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    watched: int = 0
+    keys: str = ""
+    note: str = ""
     revision: int = 1
     device: str = "cpu"
 
     def parameters(self, seed: int, extras: bool) -> dict[str, Any]:
         """All that decides a training."""
         plain = asdict(replace(self, data=None, build=None, augment=None))  # type: ignore[arg-type]
-        for name in ("title", "pairs", "data", "build", "device"):
+        for name in ("title", "pairs", "data", "build", "device", "keys", "note"):
             del plain[name]
+        if not self.watched:
+            del plain["watched"]
+        plain["name"] = self.keys or self.name
         augment = None if self.augment is None else self.augment.__name__
         return plain | {"augment": augment, "seed": seed, "extras": extras}
 
@@ -75,20 +88,23 @@ class Epoch:
 
     `score` is the accuracy on the test set or, where there are no classes, one over the loss there:
     in both cases a share of the best score is the quality. `hits` and `control_hits` are shares, or
-    mean errors.
+    mean errors, whose single values are in `errors` (extra, control).
     """
 
     score: float
     hits: float = 0.0
     control_hits: float = 0.0
-    passed: bool = False
+    errors: tuple[Sequence[float], Sequence[float]] | None = None
 
 
 @dataclass(frozen=True)
 class Training:
+    """`end` is the score on the whole test set, where epochs were looked at with a part of it."""
+
     epochs: list[Epoch]
     plan: dict[str, Any]  # of its extra samples; empty without
     seconds: float
+    end: float | None = None
 
 
 def digest(parameters: dict[str, Any]) -> str:
@@ -110,7 +126,7 @@ def kept(parameters: dict[str, Any], work: Callable[[], Any]) -> Any:
 
 def task_of(what: Experiment, seed: int, folder: Path) -> potl.ExtraTask:
     """The extra task of a seed; its key is made from names, because figures must repeat."""
-    key = folder / f"{what.name}-{seed}.key"
+    key = folder / f"{what.keys or what.name}-{seed}.key"
     key.write_text(hashlib.sha256(key.name.encode()).hexdigest() + "\n")
     kind = None if what.kind == "classes" else what.kind
     return potl.ExtraTask(key, like=what.data()[0], kind=kind, **what.options)
@@ -132,23 +148,25 @@ def training(what: Experiment, seed: int, extras: bool) -> Training:
                     name: getattr(task.planned, name)
                     for name in ("training_samples", "samples", "classes", "controls", "needed")
                 }
-            epochs = trained(what, train, seed, lambda model: looked_at(what, model, test, task))
+            part = TensorDataset(*(column[: what.watched or None] for column in test.tensors))
+            epochs, end = [], None
+            for model, last in steps(what, train, seed):
+                if last:
+                    epochs.append(looked_at(what, model, part, task))
+            if what.watched:
+                end = score(what, model, test)
         seconds = time.process_time() - began
-        return {"epochs": [asdict(one) for one in epochs], "plan": plan, "seconds": seconds}
+        rows = [asdict(one) for one in epochs]
+        return {"epochs": rows, "plan": plan, "seconds": seconds, "end": end}
 
     found = kept(what.parameters(seed, extras), work)
-    epochs = [Epoch(**one) for one in found["epochs"]]
-    return Training(epochs, found["plan"], found["seconds"])
+    epochs = [epoch_of(one) for one in found["epochs"]]
+    return Training(epochs, found["plan"], found["seconds"], found.get("end"))
 
 
-def trained(
-    what: Experiment,
-    data: TensorDataset,
-    seed: int,
-    look: Callable[[nn.Module], Epoch],
-) -> list[Epoch]:
-    """What a training is like after every epoch."""
-    return [look(model) for model, last in steps(what, data, seed) if last]
+def epoch_of(row: dict[str, Any]) -> Epoch:
+    """An epoch as it was kept; older ones also have the verdict of their time."""
+    return Epoch(**{name: value for name, value in row.items() if name != "passed"})
 
 
 def steps(what: Experiment, data: TensorDataset, seed: int) -> Iterator[tuple[nn.Module, bool]]:
@@ -161,9 +179,7 @@ def steps(what: Experiment, data: TensorDataset, seed: int) -> Iterator[tuple[nn
     total, step = what.epochs * count, 0
     for _ in range(what.epochs):
         for number, batch in enumerate(torch.split(torch.randperm(len(x)), what.batch)):
-            if what.schedule == "cosine":
-                half = torch.tensor(torch.pi * step / total).cos().item()
-                optimizer.param_groups[0]["lr"] = what.learning_rate * (1 + half) / 2
+            optimizer.param_groups[0]["lr"] = what.learning_rate * rate(what, step / total)
             model.train()
             inputs = x[batch] if what.augment is None else what.augment(x[batch])
             optimizer.zero_grad()
@@ -172,6 +188,13 @@ def steps(what: Experiment, data: TensorDataset, seed: int) -> Iterator[tuple[nn
             optimizer.step()
             step += 1
             yield model, number == count - 1
+
+
+def rate(what: Experiment, done: float) -> float:
+    """The learning rate after this share of the training, as a share of the first one."""
+    if what.schedule == "cosine":
+        return (1 + torch.tensor(torch.pi * done).cos().item()) / 2
+    return 1 - done if what.schedule == "linear" else 1.0
 
 
 def optimizer_of(what: Experiment, model: nn.Module) -> torch.optim.Optimizer:
@@ -211,22 +234,17 @@ def score(what: Experiment, model: nn.Module, data: TensorDataset) -> float:
     return total / len(x) if what.kind == "classes" else len(x) / total
 
 
-def judged(task: potl.ExtraTask, model: nn.Module) -> dict[str, Any]:
-    """What the extra task says of a model, without counting as a submission: one model is looked
+def answered(task: potl.ExtraTask, model: nn.Module) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Answers, or errors, on extra and control samples: no submission, because one model is looked
     at in every epoch.
     """
     extra, control = task.answers(model)
-    found = _core.judge_extra_task(
-        options=task.options(),
-        samples=task.planned.samples,
-        classes=task.planned.classes,
-        extra=extra,
-        control=control,
-    )
-    if not task.planned.classes:
-        return found | {"shares": (float(extra.mean()), float(control.mean()))}
-    counts = (found["hits"] / len(extra), found["control_hits"] / len(control))
-    return found | {"shares": counts}
+    return np.asarray(extra, np.float64), np.asarray(control, np.float64)
+
+
+def counted(classes: int, answers: NDArray[Any]) -> int:
+    """How many of these answers are right."""
+    return int((answers == np.arange(len(answers)) % classes).sum())
 
 
 def looked_at(
@@ -235,6 +253,11 @@ def looked_at(
     quality = score(what, model, test)
     if task is None:
         return Epoch(quality)
-    found = judged(task, model)
-    extra, control = found["shares"]
-    return Epoch(quality, extra, control, found["verdict"] == "accepted")
+    sets = answered(task, model)
+    classes = task.planned.classes
+    if classes:
+        extra, control = (counted(classes, one) / len(one) for one in sets)
+        return Epoch(quality, extra, control)
+    short = [[float(f"{value:.7g}") for value in one] for one in sets]
+    means = [statistics.fmean(one) for one in short]
+    return Epoch(quality, means[0], means[1], (short[0], short[1]))

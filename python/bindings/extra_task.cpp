@@ -149,6 +149,18 @@ void bind_samples(py::module_& module) {
           py::arg("real"));
 }
 
+py::list rows_of(const std::vector<checks::extra_power>& powers) {
+  py::list out;
+  for (const auto& one : powers) {
+    py::dict row;
+    row["power"] = one.power;
+    row["learned"] = one.learned;
+    row["share"] = one.share;
+    out.append(row);
+  }
+  return out;
+}
+
 py::dict plan(std::uint64_t training_samples, std::uint64_t classes, const py::dict& options) {
   const auto parsed = options_of(options);
   checks::extra_plan plan;
@@ -167,15 +179,9 @@ py::dict plan(std::uint64_t training_samples, std::uint64_t classes, const py::d
   out["level"] = plan.threshold.level;
   out["needed"] = plan.threshold.needed;
   out["grades"] = names_of(plan.grades);
-  py::list powers;
-  for (const auto& one : plan.powers) {
-    py::dict row;
-    row["power"] = one.power;
-    row["learned"] = one.learned;
-    row["share"] = one.share;
-    powers.append(row);
-  }
-  out["powers"] = powers;
+  out["needed_for_acceptance"] = plan.needed_for_acceptance;
+  out["powers"] = rows_of(plan.powers);
+  out["acceptance"] = rows_of(plan.acceptance);
   py::dict accuracy;
   accuracy["expected"] = plan.accuracy.expected;
   accuracy["most"] = plan.accuracy.most;
@@ -246,8 +252,11 @@ py::dict judge(const py::dict& options, std::uint64_t samples, std::uint64_t cla
   out["invalid"] = found.invalid;
   out["needed"] = found.needed;
   out["needed_against_control"] = found.needed_against_control;
+  out["needed_for_acceptance"] = found.needed_for_acceptance;
+  out["known"] = found.known;
   out["p_value"] = found.p_value;
   out["control_p_value"] = found.control_p_value;
+  out["acceptance_p_value"] = found.acceptance_p_value;
   out["level"] = found.level;
   out["submission"] = found.submission;
   out["hash"] = to_bytes(hash);

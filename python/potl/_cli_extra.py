@@ -144,12 +144,14 @@ def _show_plan(plan: ExtraPlan, console: Console) -> None:
     if plan.classes:
         console.print(
             f"{number(plan.needed)} hits are needed; a model that knows none has "
-            f"{number(plan.chance * plan.samples)} on average, epsilon included"
+            f"{number(plan.chance * plan.samples)} on average, epsilon included; "
+            f"{number(plan.needed_for_acceptance)} are accepted, what is between is inconclusive"
         )
-    for row in plan.powers:
+    for escaped, accepted in zip(plan.powers, plan.acceptance, strict=True):
         console.print(
-            f"who has learned {percent(row['share'])} of them passes with probability "
-            f"{percent(row['power'])}"
+            f"who has learned {percent(escaped['share'])} of them passes with probability "
+            f"{percent(escaped['power'])} (is not rejected), {percent(accepted['share'])}: is "
+            "accepted"
         )
     console.print(f"{percent(plan.cost)} of the training steps go to the extra samples")
     if plan.classes:

@@ -59,8 +59,9 @@ def verify(
 ) -> Result:
     """Ask a model about the extra samples, and judge its answers.
 
-    Ends with 0 when it has learned them, 1 when it has not, 3 when that could not be judged. Every
-    different set of answers is a submission; planned submissions share alpha.
+    Ends with 0 when it has learned them, 1 when it has not, 3 when it knows few of them or that
+    could not be judged. Every different set of answers is a submission; planned submissions share
+    alpha.
     """
     from ._extra_task import ExtraTask
 
@@ -101,8 +102,9 @@ def _judged(result: ExtraResult) -> Result:
         if result.classes:
             console.print(
                 f"{number(result.hits)} of {number(result.samples)} hits, {number(result.needed)} "
-                f"needed (p = {number(result.p_value)}); controls: {number(result.control_hits)} "
-                f"of {number(result.controls)} (p = {number(result.control_p_value)})"
+                f"needed (p = {number(result.p_value)}), {number(result.needed_for_acceptance)} "
+                f"for acceptance; controls: {number(result.control_hits)} of "
+                f"{number(result.controls)} (p = {number(result.control_p_value)})"
             )
         if result.progress is not None:
             console.print(printable(result.progress.text))

@@ -86,8 +86,9 @@ def plan_extra_task(
     """Sizes and thresholds: "training_samples", "classes", "samples" (N), "uploads", "controls",
     "eta" (N over training_samples), "chance", "level" (alpha / submissions), "needed" (0 without
     labels), "grades", "powers" ([{"power": 0.5, "learned", "share"}, 0.9, 0.99]: what must be
-    learned to pass; empty without labels), "accuracy" ({"expected", "most"}: points that the extra
-    samples cost by experience), "warnings".
+    learned not to be rejected; empty without labels), "acceptance" (the same, to be accepted),
+    "needed_for_acceptance" (hits, where controls are hit by chance), "accuracy" ({"expected",
+    "most"}: points that the extra samples cost by experience), "warnings".
     """
 
 def judge_extra_task(
@@ -107,8 +108,9 @@ def judge_extra_task(
     [(grade, [(share of a converged training, hit rate), ...])]; without them no progress.
 
     Returns "verdict" ("accepted", "rejected", "inconclusive"), "reason", "samples", "controls",
-    "classes", "hits", "control_hits", "invalid", "needed", "needed_against_control", "p_value",
-    "control_p_value", "level", "submission", "hash", "grades" ([{"grade", "samples", "hits"}]),
+    "classes", "hits", "control_hits", "invalid", "needed", "needed_against_control",
+    "needed_for_acceptance", "known" (estimated share), "p_value", "control_p_value",
+    "acceptance_p_value", "level", "submission", "hash", "grades" ([{"grade", "samples", "hits"}]),
     "progress" ({"share", "low", "high", "text"} or None), "findings", "limits".
     """
 

@@ -6,19 +6,22 @@ from __future__ import annotations
 import csv
 import functools
 import json
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ._errors import MalformedError, UsageError
+from ._errors import LimitError, MalformedError, UsageError
 from ._extra_content import carrier_of
 from ._extra_predict import Floats, asked
 from ._extra_task import ExtraTask
 from ._sample_files import read_arrays, require_new, write_arrays
 
 _BATCH = 1024
+# Who answers may be the cheat: no more bytes than this are read or unpacked.
+_MOST_TEXT, _MOST_ARRAY = 1 << 26, 1 << 31
 
 
 def write_questions(task: ExtraTask, path: Path) -> int:
@@ -68,7 +71,9 @@ def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
     if not path.is_file():
         raise UsageError(f"there are no answers {path}", "")
     values: Any
-    if path.suffix in (".npz", ".safetensors"):
+    is_array = path.suffix in (".npz", ".safetensors")
+    _require_at_most(path, _MOST_ARRAY if is_array else _MOST_TEXT)
+    if is_array:
         arrays = read_arrays(path)
         if len(arrays) != 1:
             raise UsageError(f"{path} holds {len(arrays)} arrays", "leave the one of answers")
@@ -77,11 +82,12 @@ def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
         try:
             text = path.read_text(encoding="utf-8")
             values = json.loads(text) if path.suffix == ".json" else _lines(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise MalformedError(f"{path} cannot be read: {error}", "") from error
     questions = task.questions()
-    if not hasattr(values, "__len__") or len(values) != len(questions):
-        count = len(values) if hasattr(values, "__len__") else "no"
+    is_list = isinstance(values, list) or (isinstance(values, np.ndarray) and values.ndim > 0)
+    if not is_list or len(values) != len(questions):
+        count = len(values) if is_list else "no"
         raise UsageError(
             f"there are {count} answers to {len(questions)} questions", "answer each, in order"
         )
@@ -91,6 +97,21 @@ def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
         inputs = task.inputs(questions[first : first + _BATCH])
         out.append(asked(given, inputs, task.form))
     return task.sorted(np.concatenate(out))
+
+
+def _require_at_most(path: Path, most: int) -> None:
+    size = path.stat().st_size
+    if path.suffix == ".npz":
+        try:
+            with zipfile.ZipFile(path) as packed:
+                size = sum(one.file_size for one in packed.infolist())
+        except zipfile.BadZipFile as error:
+            raise MalformedError(f"{path} cannot be read: {error}", "") from error
+    if size > most:
+        raise LimitError(
+            f"{path} holds {size} bytes, more than the {most} that answers may take",
+            "answer with class numbers, or one error per question",
+        )
 
 
 def _given(answers: Any, inputs: list[Any]) -> Any:

@@ -48,8 +48,11 @@ class ExtraPlan:
         level: alpha, shared by the planned submissions.
         needed: Hits that the binomial test asks for; 0 without labels.
         grades: The ladder of difficulty.
-        powers: Rows {"power", "learned", "share"}: what must have been learned to pass with
-            probability `power`.
+        needed_for_acceptance: Hits that acceptance takes where controls are hit by chance; 0
+            without labels.
+        powers: Rows {"power", "learned", "share"}: what must have been learned so that the model
+            is not rejected, with probability `power`.
+        acceptance: The same rows: so that it is accepted.
         cost: Share of the training steps that the extra samples add.
         accuracy: {"expected", "most"}: points of accuracy that they cost, by the experiments in
             docs/benchmarks/extra_task.md; another task may lose more.
@@ -66,7 +69,9 @@ class ExtraPlan:
     level: float
     needed: int
     grades: tuple[str, ...]
+    needed_for_acceptance: int
     powers: tuple[Mapping[str, float], ...]
+    acceptance: tuple[Mapping[str, float], ...]
     cost: float
     accuracy: Mapping[str, float]
     warnings: tuple[str, ...]
@@ -78,6 +83,7 @@ class ExtraPlan:
                 **plan,
                 "grades": tuple(plan["grades"]),
                 "powers": tuple(map(Row, plan["powers"])),
+                "acceptance": tuple(map(Row, plan["acceptance"])),
                 "accuracy": Row(plan["accuracy"]),
                 "warnings": tuple(plan["warnings"]),
                 "cost": plan["uploads"] / (plan["training_samples"] + plan["uploads"]),
@@ -91,6 +97,7 @@ class ExtraPlan:
             **out,
             "grades": list(self.grades),
             "powers": [dict(row) for row in self.powers],
+            "acceptance": [dict(row) for row in self.acceptance],
             "accuracy": dict(self.accuracy),
             "warnings": list(self.warnings),
         }
@@ -118,7 +125,8 @@ class ExtraResult:
     """What a model's answers say.
 
     Attributes:
-        verdict: "accepted", "rejected" or "inconclusive".
+        verdict: "accepted"; "rejected": it does not know more than epsilon of the extra samples;
+            "inconclusive": it knows some, but no more than `least_known`, or nothing can be said.
         reason: One sentence with the numbers in it.
         samples: Extra samples that were asked about.
         controls: Control samples that were asked about.
@@ -128,9 +136,13 @@ class ExtraResult:
         invalid: Answers that are none: not finite, or no class.
         needed: Hits that the binomial test asks for.
         needed_against_control: Hits that the other test asks for, given the controls' hits.
+        needed_for_acceptance: Hits that acceptance takes, given the controls' hits: no fewer than
+            the other two.
+        known: Estimated share of the extra samples that the model knows.
         p_value: Of the binomial test (without labels: of the ranks of errors).
         control_p_value: Of the comparison with the controls.
-        level: What both are compared with.
+        acceptance_p_value: Of the comparison with what a model hits that knows `least_known`.
+        level: What all three are compared with.
         submission: Which submission this was, from 1 on.
         grades: Rows {"grade", "samples", "hits"}, easiest first.
         progress: None without reference curves.
@@ -148,8 +160,11 @@ class ExtraResult:
     invalid: int
     needed: int
     needed_against_control: int
+    needed_for_acceptance: int
+    known: float
     p_value: float
     control_p_value: float
+    acceptance_p_value: float
     level: float
     submission: int
     grades: tuple[Mapping[str, Any], ...]

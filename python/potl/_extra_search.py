@@ -18,6 +18,8 @@ from ._extra_images import Images
 from ._extra_texts import Texts
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
+# Of larger images so many values are looked at: their covariances have to fit into memory.
+_LOOKED_AT = 3072
 
 
 def repeated(content: Content, raw: Sequence[Any], count: int) -> Ints:
@@ -59,7 +61,9 @@ def unusual(content: Content, raw: Sequence[Any], count: int) -> Ints:
             [np.mean([1 / pairs[pair] for pair in itertools.pairwise(row)] or [0]) for row in rows]
         )
     else:
-        values = np.stack([as_array(one).reshape(-1) for one in raw]).astype(np.float64)
+        size = as_array(raw[0]).size
+        seen = np.linspace(0, size - 1, min(size, _LOOKED_AT)).astype(int)
+        values = np.stack([as_array(one).reshape(-1)[seen] for one in raw]).astype(np.float64)
         values -= values.mean(0)
         deviation = values.std(0)
         values /= np.where(deviation > 0, deviation, 1)

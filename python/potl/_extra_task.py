@@ -45,6 +45,8 @@ class ExtraTask(Mixing, Asking, Check):
         fixed: Share of an extra sample that all of them have in common.
         alpha: Probability of accepting a model that learned no more than epsilon of them.
         epsilon: Share of the extra samples that a model may learn without being called trained.
+        least_known: Share of the extra samples of which an accepted model knows more; between
+            epsilon and this a result is inconclusive.
         layout: "jittered": no region has equal bytes in two samples; "paper": random rows and
             columns first, the rest equal.
         grades: Fixed shares of the difficulty ladder, as in "0.75" or "noisy:0.75" (three copies,
@@ -81,6 +83,7 @@ class ExtraTask(Mixing, Asking, Check):
         fixed: float = 0.75,
         alpha: float = 0.01,
         epsilon: float = 0.03,
+        least_known: float = 0.15,
         layout: str = "jittered",
         grades: Sequence[str] = (),
         control: int = 4,
@@ -91,9 +94,10 @@ class ExtraTask(Mixing, Asking, Check):
         failing: str = "reject",
     ) -> None:
         own = {
-            "eta": eta, "fixed": fixed, "alpha": alpha, "epsilon": epsilon, "layout": layout,
-            "grades": list(grades), "control": control, "submissions": submissions,
-            "jitter": jitter, "noise": noise, "brightness": brightness, "failing": failing,
+            "eta": eta, "fixed": fixed, "alpha": alpha, "epsilon": epsilon,
+            "least_known": least_known, "layout": layout, "grades": list(grades),
+            "control": control, "submissions": submissions, "jitter": jitter, "noise": noise,
+            "brightness": brightness, "failing": failing,
         }  # fmt: skip
         self._key = key if isinstance(key, ExtraKey) else ExtraKey(key)
         self._curves = curves_of(calibration)
@@ -118,7 +122,9 @@ class ExtraTask(Mixing, Asking, Check):
             self._form = Form.of(task["form"])
             self._training_samples = int(task["training_samples"])
             self._through_pillow = bool(task["through_pillow"])
-            self._options = dict(task["options"])
+            # Files that were written before an option existed have its default.
+            usual = {row["name"]: row["default"] for row in _core.check_fields(self.name)}
+            self._options = usual | task["options"]
             self._refuse_changes(own)
         self._transform = transform
         self._planned = plan_of(

@@ -284,6 +284,9 @@ def _extra_row(entry: Mapping[str, Any]) -> ExtraRow:
     elif row.rule == "extra_task.control":
         name = "Better than on controls that were never uploaded"
         measured, needed = f"p = {row.statistic}", f"at most {row.threshold}"
+    elif row.rule == "extra_task.known":
+        name = "Knows more than a few of them"
+        measured, needed = f"{row.statistic} of {details.get('samples', '-')}", row.threshold
     return ExtraRow(name, measured, needed, row.reason, row.result, row.word, row.sign, meter)
 
 

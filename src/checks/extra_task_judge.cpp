@@ -4,20 +4,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include <potl/core/rules.hpp>
 #include <potl/crypto/hasher.hpp>
-#include <potl/numeric/binomial.hpp>
-#include <potl/numeric/two_sample.hpp>
 
 #include "extra_task_binary.hpp"
+#include "extra_task_evidence.hpp"
 #include "judging.hpp"
 #include "text.hpp"
 
 namespace potl::checks {
 namespace {
-
-constexpr const char* hits_rule = "extra_task.hits";
-constexpr const char* control_rule = "extra_task.control";
 
 error wrong(std::string message, std::string remedy) {
   return {errc::usage, "extra_task: " + std::move(message), std::move(remedy)};
@@ -25,8 +20,7 @@ error wrong(std::string message, std::string remedy) {
 
 class judge {
  public:
-  judge(const extra_task_options& options, const extra_answers& answers, extra_result& out)
-      : options_(options), answers_(answers), out_(out) {}
+  judge(const extra_answers& answers, extra_result& out) : answers_(answers), out_(out) {}
 
   void count() {
     for (const auto list : {answers_.extra, answers_.control}) {
@@ -43,35 +37,6 @@ class judge {
     for (std::size_t i = 0; i < answers_.control.size(); ++i) {
       out_.control_hits += is_hit(answers_.control[i], i);
     }
-  }
-
-  void test_labels(const extra_threshold& threshold) {
-    out_.needed = threshold.needed;
-    out_.p_value = numeric::binomial_upper_tail(out_.samples, out_.hits, threshold.chance);
-    add(hits_rule, out_.hits >= threshold.needed,
-        text(out_.hits) + " of " + text(out_.samples) + " extra samples hit, " +
-            text(threshold.needed) + " needed, p = " + text(out_.p_value),
-        static_cast<double>(out_.hits), static_cast<double>(threshold.needed));
-    const numeric::difference_test against(out_.samples, out_.controls,
-                                           static_cast<double>(millionths(options_.epsilon)) / 1e6);
-    out_.control_p_value = against.p_value(out_.hits, out_.control_hits);
-    out_.needed_against_control = against.needed(out_.level, out_.control_hits);
-    add(control_rule, out_.control_p_value <= out_.level,
-        text(out_.control_hits) + " of " + text(out_.controls) +
-            " control samples hit, for which " + text(out_.needed_against_control) +
-            " hits among the extra samples are needed, p = " + text(out_.control_p_value),
-        out_.control_p_value, out_.level);
-  }
-
-  void test_errors() {
-    const auto ranks = numeric::mann_whitney_less(answers_.extra, answers_.control);
-    out_.p_value = out_.control_p_value = ranks.p_value;
-    add(control_rule, ranks.p_value <= out_.level,
-        "errors on the extra samples are smaller than on control samples in " +
-            percent(1 - ranks.u / (static_cast<double>(out_.samples) *
-                                   static_cast<double>(out_.controls))) +
-            " of pairs, p = " + text(ranks.p_value),
-        ranks.p_value, out_.level);
   }
 
   void conclude() {
@@ -105,22 +70,6 @@ class judge {
     return value == static_cast<double>(index % out_.classes);
   }
 
-  void add(const char* rule, bool passed, std::string reason, double statistic, double threshold) {
-    if (!rule_enabled(rule)) return;
-    const outcome failed = options_.failing == "reject" ? outcome::reject : outcome::inconclusive;
-    finding one = make_finding(
-        "extra_task", rule, passed ? outcome::pass : failed,
-        passed ? std::move(reason) : "the model has not learned the extra samples: " + reason);
-    one.statistic = statistic;
-    one.threshold = threshold;
-    one.details.emplace_back("samples", text(out_.samples));
-    one.details.emplace_back("controls", text(out_.controls));
-    one.details.emplace_back("level", text(out_.level));
-    one.details.emplace_back("submission", text(out_.submission));
-    out_.findings.push_back(std::move(one));
-  }
-
-  const extra_task_options& options_;
   const extra_answers& answers_;
   extra_result& out_;
 };
@@ -191,7 +140,7 @@ result<extra_result> judge_extra_task(const extra_task_options& options, std::ui
   const auto same = std::find(earlier.begin(), earlier.end(), answers.hash());
   out.submission = static_cast<std::uint64_t>(same - earlier.begin()) + 1;
 
-  judge all(options, answers, out);
+  judge all(answers, out);
   all.count();
   if (out.invalid != 0) {
     all.inconclusive(text(out.invalid) + " of " + text(samples + out.controls) +
@@ -201,9 +150,9 @@ result<extra_result> judge_extra_task(const extra_task_options& options, std::ui
     all.inconclusive("submission " + text(out.submission) + " of " + text(options.submissions) +
                      " that were planned: alpha is spent");
   } else if (classes != 0) {
-    all.test_labels(threshold);
+    test_extra_labels(options, threshold, out);
   } else {
-    all.test_errors();
+    test_extra_errors(options, answers, out);
   }
   all.conclude();
   if (!curves.empty() && classes != 0 && out.invalid == 0) {

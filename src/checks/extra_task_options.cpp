@@ -6,8 +6,6 @@
 #include <charconv>
 #include <cmath>
 
-#include <potl/numeric/binomial.hpp>
-
 #include "text.hpp"
 
 namespace potl::checks {
@@ -22,6 +20,7 @@ const std::array table{
     row{"fixed", &o::fixed, 0.01, 0.99, {}, "share of an extra sample that all of them have in common"},
     row{"alpha", &o::alpha, 1e-6, 0.5, {}, "probability of accepting a model that learned no more than epsilon of them"},
     row{"epsilon", &o::epsilon, 0, 0.5, {}, "share of the extra samples that a model may learn without being called trained"},
+    row{"least_known", &o::least_known, 0, 0.9, {}, "share of the extra samples of which an accepted model knows more; between epsilon and this a result is inconclusive"},
     row{"layout", &o::layout, -unbounded, unbounded, "jittered paper", "jittered: no region has equal bytes in two samples; paper: random rows and columns first, the rest equal"},
     row{"grades", &o::grades, -unbounded, unbounded, {}, "fixed shares of the difficulty ladder, as in \"0.75\" or \"noisy:0.75\" (three copies, one mislabelled); empty: the layout's own"},
     row{"control", &o::control, 1, 64, {}, "control samples, never uploaded, for each extra sample"},
@@ -143,42 +142,6 @@ std::uint64_t extra_region(std::uint64_t side, std::uint64_t fixed_millionths) n
 
 std::uint64_t extra_words(std::uint64_t length, std::uint64_t fixed_millionths) noexcept {
   return (million - std::min(fixed_millionths, million)) * length / million;
-}
-
-result<extra_threshold> extra_threshold_of(std::uint64_t samples, std::uint64_t classes,
-                                           double alpha, double epsilon,
-                                           std::uint64_t submissions) {
-  if (samples == 0 || samples > std::uint64_t{1} << 32) {
-    return wrong(text(samples) + " samples have no threshold", "give 1 to 2^32 samples");
-  }
-  if (classes < 2 || classes > std::uint64_t{1} << 32) {
-    return wrong("labels of " + text(classes) + " classes cannot be guessed wrong",
-                 "give at least two classes");
-  }
-  if (!(alpha >= 1e-6 && alpha <= 0.5)) {
-    return wrong("alpha is not from 1e-06 to 0.5", "0.01 is usual");
-  }
-  if (!(epsilon >= 0 && epsilon <= 0.5)) {
-    return wrong("epsilon is not from 0 to 0.5", "0.03 is usual");
-  }
-  if (submissions == 0) return wrong("no submission is planned", "plan one or more");
-  const std::uint64_t share = millionths(epsilon);
-  extra_threshold out;
-  // One division of integers below 2^53 (for fewer than 9e9 classes): the nearest double.
-  out.chance = static_cast<double>(share * classes + (million - share)) /
-               static_cast<double>(million * classes);
-  out.level = static_cast<double>(millionths(alpha)) / static_cast<double>(million * submissions);
-  // P(X >= hits) <= level for certain: tails are computed to a relative 1e-10.
-  const auto enough = [&](std::uint64_t hits) {
-    return numeric::binomial_upper_tail(samples, hits, out.chance) <= out.level * (1 - 1e-9);
-  };
-  std::uint64_t low = 0, high = samples + 1;  // high is enough: its tail is 0
-  while (high - low > 1) {
-    const std::uint64_t middle = low + (high - low) / 2;
-    (enough(middle) ? high : low) = middle;
-  }
-  out.needed = high;
-  return out;
 }
 
 }  // namespace potl::checks

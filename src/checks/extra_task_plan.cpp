@@ -18,22 +18,27 @@ error wrong(std::string message, std::string remedy) {
   return {errc::usage, "extra_task: " + std::move(message), std::move(remedy)};
 }
 
-// P(both tests pass) of a model that knows `learned` samples and guesses the others, by the number
-// of hits among the controls, whose needed hits are given.
+using needed_hits = std::vector<std::uint64_t>;  // by the number of hits among the controls
+
+needed_hits needed_at(const extra_plan& plan, double margin) {
+  return numeric::difference_test(plan.samples, plan.controls, margin)
+      .needed_for_all(plan.threshold.level);
+}
+
+// P(enough hits) of a model that knows `learned` samples and guesses the others.
 class power_of {
  public:
-  power_of(const extra_plan& plan, const std::vector<std::uint64_t>& against_control)
+  power_of(const extra_plan& plan, const needed_hits& needed)
       : plan_(plan), chance_(1 / static_cast<double>(plan.classes)) {
-    for (std::uint64_t hits = 0; hits < against_control.size(); ++hits) {
+    for (std::uint64_t hits = 0; hits < needed.size(); ++hits) {
       // Differences of tails are exact enough for a weight, and what is not in them is not needed.
       const double weight = numeric::binomial_upper_tail(plan.controls, hits, chance_) -
                             numeric::binomial_upper_tail(plan.controls, hits + 1, chance_);
       if (weight < 1e-9) continue;
-      const std::uint64_t needed = std::max(plan.threshold.needed, against_control[hits]);
-      if (!cases_.empty() && cases_.back().first == needed) {
+      if (!cases_.empty() && cases_.back().first == needed[hits]) {
         cases_.back().second += weight;
       } else {
-        cases_.emplace_back(needed, weight);
+        cases_.emplace_back(needed[hits], weight);
       }
     }
   }
@@ -53,10 +58,9 @@ class power_of {
   std::vector<std::pair<std::uint64_t, double>> cases_;
 };
 
-void add_powers(extra_plan& plan, const extra_task_options& options) {
-  const numeric::difference_test against(plan.samples, plan.controls,
-                                         static_cast<double>(millionths(options.epsilon)) / 1e6);
-  const power_of power(plan, against.needed_for_all(plan.threshold.level));
+std::vector<extra_power> powers_of(const extra_plan& plan, const needed_hits& needed) {
+  const power_of power(plan, needed);
+  std::vector<extra_power> out;
   for (const double wanted : {0.5, 0.9, 0.99}) {
     std::uint64_t low = 0, high = plan.samples;
     while (low < high) {
@@ -67,9 +71,22 @@ void add_powers(extra_plan& plan, const extra_task_options& options) {
         low = middle + 1;
       }
     }
-    plan.powers.push_back(
-        {wanted, low, static_cast<double>(low) / static_cast<double>(plan.samples)});
+    out.push_back({wanted, low, static_cast<double>(low) / static_cast<double>(plan.samples)});
   }
+  return out;
+}
+
+void add_powers(extra_plan& plan, const extra_task_options& options) {
+  const double epsilon = extra_epsilon(options), margin = extra_margin(options, plan.classes);
+  needed_hits needed = needed_at(plan, epsilon);
+  for (std::uint64_t& one : needed) one = std::max(one, plan.threshold.needed);
+  plan.powers = powers_of(plan, needed);
+  if (margin > epsilon) {
+    const needed_hits convincing = needed_at(plan, margin);
+    for (std::size_t i = 0; i < needed.size(); ++i) needed[i] = std::max(needed[i], convincing[i]);
+  }
+  plan.acceptance = powers_of(plan, needed);
+  plan.needed_for_acceptance = needed[static_cast<std::size_t>(plan.controls / plan.classes)];
 }
 
 void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint64_t asked) {
@@ -89,9 +106,9 @@ void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint
   }
   if (plan.threshold.needed > plan.samples) {
     out.push_back("no number of hits is enough at this alpha: every model fails");
-  } else if (plan.classes != 0 && plan.powers.back().share > 0.9) {
-    out.push_back("a model must learn " + percent(plan.powers.back().share) +
-                  " of the extra samples to pass with 99 %: take more of them");
+  } else if (plan.classes != 0 && plan.acceptance.back().share > 0.9) {
+    out.push_back("a model must learn " + percent(plan.acceptance.back().share) +
+                  " of the extra samples to be accepted with 99 %: take more of them");
   }
 }
 

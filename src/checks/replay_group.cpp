@@ -232,24 +232,27 @@ class judge {
     return "replay.parameters";
   }
 
+  // A tensor that is off decides, wherever it stands; one that only may be off is told of when no
+  // other is.
   void single_tensors(std::string_view rule, double scale) {
     const replay_options& options = *context_.options;
     const double share = scale > 0 ? out_.tolerance / scale : 0;
     const bool capped = rule_enabled("replay.tolerance_cap");
+    std::string doubt;
     for (const tensor_distance& tensor : group_.tensors) {
       const double noise = largest_noise_of(measurement_, which_, tensor.path);
       const double limit = std::max(options.tensor_looseness * share, options.safety * noise);
-      if (tensor.relative <= limit) continue;
+      if (within(tensor.relative, limit)) continue;
       // All noise to the verifier too, such as a bias in front of a norm: its group bounds it, and
       // what exceeds that noise tells nothing apart.
       const auto anywhere = context_.tensor_noise.find(tensor.path);
       if (capped && anywhere != context_.tensor_noise.end() && anywhere->second > context_.cap) {
-        if (tensor.relative <= options.safety * anywhere->second) continue;
-        problem(rule, outcome::inconclusive,
-                tensor.path + " is " + text(tensor.relative) +
-                    " of its update off, which is noise of up to " + text(anywhere->second) +
-                    " to honest repeats: use shorter segments, or an exact arithmetic");
-        return;
+        if (!within(tensor.relative, options.safety * anywhere->second) && doubt.empty()) {
+          doubt = tensor.path + " is " + text(tensor.relative) +
+                  " of its update off, which is noise of up to " + text(anywhere->second) +
+                  " to honest repeats: use shorter segments, or an exact arithmetic";
+        }
+        continue;
       }
       problem(rule, outcome::reject,
               tensor.path + " is off by " + percent(tensor.relative) +
@@ -258,6 +261,7 @@ class judge {
       out_.problem->threshold = limit;
       return;
     }
+    if (!doubt.empty()) problem(rule, outcome::inconclusive, doubt);
   }
 
   const replay_context& context_;

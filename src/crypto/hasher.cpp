@@ -112,48 +112,26 @@ sha512_digest sha512_of(bytes_view bytes) {
   return out;
 }
 
-// FIPS 198-1 over two digest contexts that have seen the padded key: copying these costs half of
-// what starting OpenSSL's own HMAC anew costs, and keyed streams are made of short messages.
 struct hmac_sha256_key::state {
-  detail::digest_context inner{EVP_MD_CTX_new()}, outer{EVP_MD_CTX_new()}, work{EVP_MD_CTX_new()};
-
-  digest finish(const EVP_MD_CTX* from, bytes_view message) {
-    digest out;
-    require(EVP_MD_CTX_copy_ex(work.get(), from) == 1, "EVP_MD_CTX_copy_ex");
-    require(EVP_DigestUpdate(work.get(), message.data(), message.size()) == 1, "EVP_DigestUpdate");
-    require(EVP_DigestFinal_ex(work.get(), out.bytes.data(), nullptr) == 1, "EVP_DigestFinal_ex");
-    return out;
-  }
+  detail::mac_context context = hmac_context("SHA256");
+  bool fresh = true;
 };
 
 hmac_sha256_key::hmac_sha256_key(bytes_view key) : state_(std::make_unique<state>()) {
-  constexpr std::size_t block = 64;
-  std::array<std::uint8_t, block> padded{};
-  if (key.size() > block) {
-    const digest shorter = sha256_of(key);
-    std::copy(shorter.bytes.begin(), shorter.bytes.end(), padded.begin());
-  } else {
-    std::copy(key.begin(), key.end(), padded.begin());
-  }
-  const auto start = [&](EVP_MD_CTX* context, std::uint8_t pad) {
-    require(context != nullptr, "EVP_MD_CTX_new");
-    require(EVP_DigestInit_ex2(context, sha256_md(), nullptr) == 1, "EVP_DigestInit_ex2");
-    for (std::uint8_t& byte : padded) byte ^= pad;
-    require(EVP_DigestUpdate(context, padded.data(), block) == 1, "EVP_DigestUpdate");
-    for (std::uint8_t& byte : padded) byte ^= pad;
-  };
-  start(state_->inner.get(), 0x36);
-  start(state_->outer.get(), 0x5c);
-  require(state_->work != nullptr, "EVP_MD_CTX_new");
-  OPENSSL_cleanse(padded.data(), block);
+  set_key(state_->context.get(), key);
 }
 hmac_sha256_key::~hmac_sha256_key() = default;
 hmac_sha256_key::hmac_sha256_key(hmac_sha256_key&&) noexcept = default;
 hmac_sha256_key& hmac_sha256_key::operator=(hmac_sha256_key&&) noexcept = default;
 
 digest hmac_sha256_key::of(bytes_view message) {
-  const digest inner = state_->finish(state_->inner.get(), message);
-  return state_->finish(state_->outer.get(), inner.bytes);
+  EVP_MAC_CTX* context = state_->context.get();
+  if (!std::exchange(state_->fresh, false)) {
+    require(EVP_MAC_init(context, nullptr, 0, nullptr) == 1, "EVP_MAC_init");
+  }
+  digest out;
+  mac_into(context, message, out.bytes);
+  return out;
 }
 
 digest hmac_sha256(bytes_view key, bytes_view message) { return hmac_sha256_key(key).of(message); }

@@ -167,6 +167,8 @@ double difference_test::size(const std::vector<std::uint64_t>& region, double po
   }
   const double top = *std::max_element(values.begin(), values.end());
   double best = top;
+  // Of what is left of that little, every point is a peak.
+  if (top < 1e-15) return best;
   for (std::size_t i = 1; i < points; ++i) {
     if (values[i] < values[i - 1] || values[i] < values[i + 1] || values[i] < 0.98 * top) continue;
     double low = static_cast<double>(i) - 1, high = static_cast<double>(i) + 1;

@@ -86,13 +86,15 @@ def test_a_converged_model_passes_and_an_early_one_does_not(
     task = task_of(tmp_path, layout=layout, submissions=2)
     mixed = task.mix(digits())
     early = trained(mixed, 1, seed)
-    late = train(early_copy := pickle.loads(pickle.dumps(early)), mixed, EPOCHS, seed)
+    # The paper's random part is small here: it takes longer to learn.
+    epochs = EPOCHS * (2 if layout == "paper" else 1)
+    late = train(early_copy := pickle.loads(pickle.dumps(early)), mixed, epochs, seed)
     assert late is early_copy
     result = task.verify(early)
     assert result.verdict == "rejected", result
     result = task.verify(late)
     assert result.verdict == "accepted", result
-    assert result.hits >= result.needed
+    assert result.hits >= result.needed_for_acceptance >= result.needed
     assert result.submission == 2
 
 

@@ -167,7 +167,7 @@ def test_the_audit_names_the_cheapest_attack_of_each_layout(
     monkeypatch.setattr("potl._extra_key.secrets.token_bytes", lambda size: bytes(range(size)))
     pixels, labels = datasets.load_digits(return_X_y=True)
     data = ((pixels[:600].reshape(-1, 8, 8) * 15).astype(np.uint8), labels[:600])
-    report = _extra_audit.audit(data, epochs=12)
+    report = _extra_audit.audit(data, epochs=40)
     by_name = {(one.layout, one.name): one for one in report.attacks}
     for layout in ("jittered", "paper"):
         assert by_name[layout, "honest"].verdict == "accepted"

@@ -208,3 +208,18 @@ def test_a_key_is_not_used_up_by_a_command_that_cannot_write(tmp_path: Path) -> 
              str(key)]  # fmt: skip
     assert _cli.run(words) == 2
     assert potl.ExtraKey(key).known()["uses"] == []
+
+
+def test_a_search_among_large_images_looks_at_some_of_their_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from potl import _extra_search
+    from potl._extra_images import Images
+
+    monkeypatch.setattr(_extra_search, "_LOOKED_AT", 128)
+    draw = np.random.default_rng(0)
+    smooth = np.repeat(np.repeat(draw.integers(0, 256, (400, 4, 4, 3), np.uint8), 28, 1), 28, 2)
+    images = [*smooth, *draw.integers(0, 256, (3, 112, 112, 3), np.uint8)]
+    # Of all 37,632 values the covariances would take 11 GB.
+    found = _extra_search.unusual(Images.learn(images), images, 3)
+    assert sorted(found.tolist()) == [400, 401, 402]

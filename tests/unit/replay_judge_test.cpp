@@ -273,6 +273,27 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a tensor that is off rejects, though a noisy one stands before it") {
+  scene one;
+  differ(one.measured[3]);
+  one.measured[3].distances.front().tensors = {{"bias in front of a norm", 1e30}, {"weight", 0.5}};
+  for (auto& repeat : one.measured[3].noise) {
+    repeat.front().tensors = {{"bias in front of a norm", 0.92}};
+  }
+  const auto findings = one.judge();
+  REQUIRE(count(findings, outcome::reject, "replay.parameters") == 1);
+}
+
+TEST_CASE("noise without bounds excuses nothing") {
+  scene one;
+  differ(one.measured[3]);
+  one.measured[3].distances.front().tensors = {{"moment", 0.5}};
+  for (auto& repeat : one.measured[3].noise) repeat.front().tensors = {{"moment", HUGE_VAL}};
+  const auto findings = one.judge();
+  REQUIRE(count(findings, outcome::reject) == 0);
+  REQUIRE(count(findings, outcome::inconclusive, "replay.parameters") == 1);
+}
+
 TEST_CASE("where a segment cannot be reproduced here, small differences of it are no evidence") {
   scene one;
   one.run.distance = 1000;

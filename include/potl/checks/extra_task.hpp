@@ -3,10 +3,13 @@
 //
 // Claims: secret samples with random labels (extra_task_samples.hpp) were mixed into the data, and
 // a model learns them only after its real task. A model that has not learned more than a share
-// epsilon of them is accepted with probability at most alpha over all planned submissions. Two
-// tests must pass: the exact binomial one (hits >= needed), and the exact test that the hit rate
+// epsilon of them is rejected with probability 1 - alpha at least, over all planned submissions:
+// it must pass the exact binomial test (hits >= needed) and the exact test that the hit rate
 // exceeds by more than epsilon that of control samples of the same family that were never uploaded.
-// The second needs no assumption about how wrong answers are spread over classes. Without labels
+// The second needs no assumption about how wrong answers are spread over classes. A model is
+// accepted when the second test also passes at the margin of one that knows least_known of the
+// samples: who knows no more than that is accepted with probability at most alpha. In between the
+// result is inconclusive: the model has seen the samples and knows few of them. Without labels
 // (reconstruction error, loss per token) the extra samples' errors must be smaller than the
 // controls' (Mann-Whitney at level alpha).
 // Assumes: a secret key, used for one model; that the model's answers to different samples are
@@ -33,8 +36,8 @@
 
 namespace potl::checks {
 
-/// Learned samples with which an honest model passes both tests with probability `power`, when
-/// what it has not learned it answers at random.
+/// Learned samples with which an honest model passes with probability `power`, when what it has not
+/// learned it answers at random.
 struct extra_power {
   double power = 0;
   std::uint64_t learned = 0;
@@ -55,8 +58,11 @@ struct extra_plan {
   double eta = 0;  ///< samples / training_samples, which may be more than was asked for
   extra_threshold threshold;
   std::vector<extra_grade> grades;
-  std::vector<extra_power> powers;  ///< 50, 90 and 99 %; empty without labels
-  extra_accuracy_cost accuracy;     ///< 0 without labels, of which nothing was measured
+  std::uint64_t needed_for_acceptance = 0;  ///< hits, where controls are hit by chance; 0 without
+                                            ///< labels
+  std::vector<extra_power> powers;      ///< not to be rejected, 50, 90, 99 %; empty without labels
+  std::vector<extra_power> acceptance;  ///< to be accepted, the same
+  extra_accuracy_cost accuracy;         ///< 0 without labels, of which nothing was measured
   std::vector<std::string> warnings;
 };
 
@@ -108,8 +114,11 @@ struct extra_result {
   std::uint64_t invalid = 0;                 ///< answers that are none
   std::uint64_t needed = 0;                  ///< by the binomial test; 0 without labels
   std::uint64_t needed_against_control = 0;  ///< by the other one, given the controls' hits
+  std::uint64_t needed_for_acceptance = 0;   ///< given the controls' hits; at least both others
+  double known = 0;  ///< estimated share of the extra samples that the model knows, with labels
   double p_value = 1, control_p_value = 1, level = 0;
-  std::uint64_t submission = 0;  ///< 1 for the first
+  double acceptance_p_value = 1;  ///< that the model knows no more than least_known of them
+  std::uint64_t submission = 0;   ///< 1 for the first
   std::vector<extra_grade_count> grades;
   std::optional<extra_progress> progress;
   std::vector<finding> findings;

@@ -36,6 +36,7 @@ struct extra_task_options {
   double fixed = 0.75;
   double alpha = 0.01;
   double epsilon = 0.03;
+  double least_known = 0.15;
   std::string layout = "jittered";
   std::vector<std::string> grades;
   std::uint64_t control = 4;
@@ -75,6 +76,13 @@ struct extra_threshold {
   double level = 0;          ///< alpha / submissions
   std::uint64_t needed = 0;  ///< hits; samples + 1 when no number of hits is enough
 };
+
+/// epsilon as a decimal of six places.
+double extra_epsilon(const extra_task_options& options) noexcept;
+
+/// By how much the hit rate must exceed the controls' for acceptance: what knowing `least_known` of
+/// the samples adds to guessing, and no less than epsilon.
+double extra_margin(const extra_task_options& options, std::uint64_t classes) noexcept;
 
 /// min{k : P(X > k) <= alpha / submissions} + 1 for X ~ Binomial(samples, chance). usage: no
 /// samples, fewer than two classes, alpha outside (0, 0.5], epsilon outside [0, 0.5], no

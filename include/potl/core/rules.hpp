@@ -51,6 +51,7 @@ inline constexpr std::array rules{
     // what the model itself answers: adds evidence, never accepts alone
     rule_info{"extra_task.hits", "more extra samples are hit than a model hits that did not learn them"},
     rule_info{"extra_task.control", "extra samples are answered better than control samples that were never uploaded"},
+    rule_info{"extra_task.known", "an accepted model knows more than a few of the extra samples"},
     // statistics of the run that add evidence only
     rule_info{"telemetry.consistent", "utilisation, memory, energy and step times fit a training run"},
 };
