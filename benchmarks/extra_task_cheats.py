@@ -17,9 +17,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import extra_task_data as data
 import extra_task_verdict as verdict
 import torch
-from extra_task_list import EXPERIMENTS, words_dropped
+from extra_task_list import EXPERIMENTS, flips_and_crops, wider_resnet, words_dropped
 from extra_task_pages import Section
 from extra_task_sweeps import TASKS, plain_of
 from extra_task_table import CONVERGED, final, share_interval
@@ -172,6 +173,10 @@ def of_all(some: int, trials: int) -> str:
     return f"{some} of {trials}, {100 * some / trials:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 
 
+CROPPED = {
+    "data": data.cifar, "build": wider_resnet, "augment": flips_and_crops, "epochs": 30,
+    "watched": 0, "revision": 1,
+}  # fmt: skip
 HONEST: dict[str, tuple[str, dict[str, Any], int, int]] = {  # experiment, changes, models, seed
     "digits, moved by a pixel": ("digits", {}, 12, 0),
     "digits": ("digits_unmoved", {}, 12, 0),
@@ -182,9 +187,10 @@ HONEST: dict[str, tuple[str, dict[str, Any], int, int]] = {  # experiment, chang
     "the same, label smoothing 0.1": ("agnews_long", {"smoothing": 0.1}, 2, FIRST),
     "AG News, BiLSTM": ("agnews_lstm", {}, 6, 0),
     "IMDB, text CNN": ("imdb", {}, 6, 0),
-    "IMDB, BiLSTM": ("imdb_lstm", {}, 3, 0),
-    "CIFAR-10, ResNet, flips, crops, normalisation": ("cifar", {}, 3, 0),
-    "CIFAR-10, VGG, flips, crops, normalisation": ("cifar_vgg", {}, 3, 0),
+    "IMDB, BiLSTM, 4 epochs": ("imdb_lstm", {}, 3, 0),
+    "CIFAR-10, ResNet, flips, normalisation": ("cifar", {}, 3, 0),
+    "CIFAR-10, VGG, flips, normalisation": ("cifar_vgg", {}, 3, 0),
+    "CIFAR-10, wider ResNet, 10,000 images, crops, too": ("cifar", CROPPED, 1, 100),
 }
 
 
@@ -212,6 +218,8 @@ def false_rejection() -> Section:
         *lines,
         "",
         f"Rejected: {of_all(total['rejected'], seen)}; inconclusive: "
-        f"{of_all(total['inconclusive'], seen)}.",
+        f"{of_all(total['inconclusive'], seen)}. Extra samples are learned when a model begins to "
+        "fit its training set. Crops (by up to 4 pixels, 30 epochs) put that off for longer than "
+        "the accuracy needs: that net is rejected, although its training was honest.",
     ]
     return Section("false_rejection", "\n".join(text))
