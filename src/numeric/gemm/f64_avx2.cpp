@@ -2,8 +2,8 @@
 // float64 on AVX2 and FMA: tiles of 6 x 8, and copies that widen float32.
 #include <immintrin.h>
 
-#include "numeric/gemm/squares.hpp"
 #include "numeric/gemm/transpose_avx2.hpp"
+#include "numeric/gemm/twofold.hpp"
 
 namespace potl::numeric::detail {
 namespace {
@@ -112,7 +112,8 @@ std::int64_t round(const rounding& r, place* doubtful) {
   return count;
 }
 
-constexpr kernels_widening widening_table{{rows, 8, multiply, widen, widen}, round, squares};
+constexpr kernels_widening widening_table{
+    {rows, 8, multiply, widen, widen}, round, squares, add_products};
 
 }  // namespace
 

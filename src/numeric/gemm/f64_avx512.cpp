@@ -2,8 +2,8 @@
 // float64 on AVX-512: tiles of 14 x 16, and copies that widen float32.
 #include <immintrin.h>
 
-#include "numeric/gemm/squares.hpp"
 #include "numeric/gemm/transpose_avx512.hpp"
+#include "numeric/gemm/twofold.hpp"
 
 namespace potl::numeric::detail {
 namespace {
@@ -112,7 +112,7 @@ std::int64_t round(const rounding& r, place* doubtful) {
 }
 
 constexpr kernels_widening widening_table{
-    {rows, 16, multiply, widen, widen, 1, 1, 1, true}, round, squares};
+    {rows, 16, multiply, widen, widen, 1, 1, 1, true}, round, squares, add_products};
 
 }  // namespace
 

@@ -107,6 +107,14 @@ struct lines {
   std::int64_t count = 0;
 };
 
+/// Sums of every eighth product, and how much more the exact ones are, nearly.
+struct twofold {
+  static constexpr int lanes = 8;
+  double sum[lanes];
+  double low[lanes];
+  bool exact;  ///< no addition to `sum` was rounded
+};
+
 using kernels_f32 = kernels<float, float>;
 using kernels_f64 = kernels<double, double>;
 
@@ -117,6 +125,8 @@ struct kernels_widening {
   std::int64_t (*round)(const rounding&, place* doubtful) = nullptr;
   /// The eight lanes of norm() of rounding.hpp, per line.
   void (*squares)(const lines&, double* lanes) = nullptr;
+  /// Products of the terms of two lines.
+  void (*products)(const lines& a, const lines& b, twofold&) = nullptr;
 };
 
 using kernels_scaled = kernels<float, std::int16_t, std::int64_t>;

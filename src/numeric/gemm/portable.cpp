@@ -7,7 +7,7 @@
 
 #include "numeric/gemm/fused.hpp"
 #include "numeric/gemm/kernels.hpp"
-#include "numeric/gemm/squares.hpp"
+#include "numeric/gemm/twofold.hpp"
 
 namespace potl::numeric::detail {
 namespace {
@@ -76,7 +76,7 @@ const kernels_f32& portable_f32() noexcept { return table<float, float>; }
 const kernels_f64& portable_f64() noexcept { return table<double, double>; }
 
 const kernels_widening& portable_widening() noexcept {
-  static constexpr kernels_widening both{table<float, double>, round, squares};
+  static constexpr kernels_widening both{table<float, double>, round, squares, add_products};
   return both;
 }
 

@@ -3,20 +3,18 @@
 #include <cmath>
 #include <vector>
 
+#include "numeric/gemm/modes.hpp"
 #include "numeric/gemm/uncertain.hpp"
 
 namespace potl::numeric::detail {
 namespace {
 
 /// sum + low is the exact sum but for less than 2^-100 terms^2 |a| |b|; exactly if `exact`.
-struct twofold {
+struct near_sum {
   double sum = 0;
   double low = 0;
   bool exact = true;
 };
-
-constexpr int lanes = 8;
-constexpr std::int64_t strip = 256;
 
 // sum + what it lost, exactly (Knuth).
 double two_sum(double a, double b, double& lost) noexcept {
@@ -26,44 +24,24 @@ double two_sum(double a, double b, double& lost) noexcept {
   return sum;
 }
 
-// Lanes of their own for every eighth product, so that they run side by side; each product is exact
-// in double, each lane keeps what its additions lose.
-twofold sum_products(const dot_operands& operands) noexcept {
-  double sum[lanes] = {}, low[lanes] = {};
-  bool exact = true;
-  for (std::int64_t begin = 0; begin < operands.terms; begin += strip) {
-    const std::int64_t count = std::min(strip, operands.terms - begin);
-    // Copied first: columns lie far apart, and nothing waits for a load here.
-    double product[strip] = {};
-    for (std::int64_t k = 0; k < count; ++k) {
-      product[k] = static_cast<double>(operands.a[(begin + k) * operands.a_stride]) *
-                   static_cast<double>(operands.b[(begin + k) * operands.b_stride]);
-    }
-    double any[lanes] = {};
-    for (std::int64_t k = 0; k < count; k += lanes) {
-      for (int lane = 0; lane < lanes; ++lane) {
-        double lost = 0;
-        sum[lane] = two_sum(sum[lane], product[k + lane], lost);
-        low[lane] += lost;
-        any[lane] += std::fabs(lost);
-      }
-    }
-    for (const double one : any) exact = exact && one == 0;
-  }
-  twofold out;
-  for (int lane = 0; lane < lanes; ++lane) {
+near_sum sum_products(const dot_operands& operands) noexcept {
+  twofold lanes;
+  active_widening().products({operands.a, 0, operands.a_stride, operands.terms, 1},
+                             {operands.b, 0, operands.b_stride, operands.terms, 1}, lanes);
+  near_sum out;
+  out.exact = lanes.exact;
+  for (int lane = 0; lane < twofold::lanes; ++lane) {
     double lost = 0;
-    out.sum = two_sum(out.sum, sum[lane], lost);
-    exact = exact && lost == 0;
-    out.low += lost + low[lane];
+    out.sum = two_sum(out.sum, lanes.sum[lane], lost);
+    out.exact = out.exact && lost == 0;
+    out.low += lost + lanes.low[lane];
   }
-  out.exact = exact;
   return out;
 }
 
 using settle_body = std::function<void(const unsettled&, const dot_operands&)>;
 
-constexpr std::int64_t ahead = 16;
+constexpr std::int64_t ahead = 32;                           // rows of B
 constexpr std::int64_t columns_together = 16;                // a cache line of a row of B
 constexpr std::int64_t most_copied = std::int64_t{1} << 18;  // elements of B
 
@@ -81,12 +59,16 @@ void settle_group(const unsettled* begin, const unsettled* end, const matrix<con
   const bool copied = b.row_stride != 1 && end - begin > 1 && count * terms <= most_copied;
   if (copied) {
     copies.resize(static_cast<std::size_t>(count * terms));
-    for (std::int64_t k = 0; k < terms; ++k) {
+    for (std::int64_t k = 0; k < terms; k += ahead) {
+      const std::int64_t stop = std::min(terms, k + ahead);
       // Rows lie pages apart, which no processor fetches by itself.
-      __builtin_prefetch(&b(std::min(k + ahead, terms - 1), columns.front()));
+      for (std::int64_t i = stop; i < std::min(terms, stop + ahead); ++i) {
+        __builtin_prefetch(&b(i, columns.front()));
+      }
       for (std::int64_t j = 0; j < count; ++j) {
-        copies[static_cast<std::size_t>(j * terms + k)] =
-            b(k, columns[static_cast<std::size_t>(j)]);
+        const float* from = &b(0, columns[static_cast<std::size_t>(j)]);
+        float* to = copies.data() + j * terms;
+        for (std::int64_t i = k; i < stop; ++i) to[i] = from[i * b.row_stride];
       }
     }
   }
@@ -132,7 +114,7 @@ void settle_together(std::vector<unsettled> elements, const matrix<const float>&
 }
 
 float correctly_rounded(const dot_operands& operands, double norms, int bits) noexcept {
-  const twofold value = sum_products(operands);
+  const near_sum value = sum_products(operands);
   if (value.exact) return round_to(value.sum, bits);
   // Additions to `low` round at most terms + 20 times, each by 2^-53 of at most
   // (terms + 20) 2^-53 |a| |b|; 2^-100 leaves a factor of 64.
