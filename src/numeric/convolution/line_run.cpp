@@ -76,6 +76,27 @@ struct block_size {
   }
 };
 
+// Some lines of memory of one length, so far apart.
+struct stretch {
+  const float* from = nullptr;
+  std::int64_t count = 0, distance = 0, length = 0;
+
+  // Asks for one of so many parts of it.
+  void fetch(std::int64_t part, std::int64_t parts) const {
+    constexpr std::int64_t floats = 16;  // of a cache line
+    const std::int64_t each = divide_up(length, floats), all = count * each;
+    std::int64_t at = all * part / parts, line = at / std::max<std::int64_t>(each, 1);
+    std::int64_t within = at - line * each;
+    for (const std::int64_t end = all * (part + 1) / parts; at < end; ++at) {
+      __builtin_prefetch(from + line * distance + within * floats, 0, 2);
+      if (++within == each) {
+        within = 0;
+        ++line;
+      }
+    }
+  }
+};
+
 class line_run {
  public:
   line_run(const gather& what, const kernels& with, const executor& threads)
@@ -173,11 +194,11 @@ class line_run {
     const auto beside = static_cast<std::size_t>(phases_beside(what_));
     const std::int64_t plane = width_ * results_;
     for (std::int64_t panel = first; panel < last; ++panel) {
-      const std::int64_t rows = std::min(width_, what_.rows - panel * width_);
+      const std::int64_t rows = rows_of(panel);
       // Lanes without a row compute with whatever is there: let it be numbers.
       if (rows < width_) std::fill(left, left + longest * width_, 0.0F);
       for (std::size_t p = 0; p < what_.phases.size(); ++p) {
-        chunks(p, group, panel, rows, source, tiles, results, left, sums);
+        chunks(p, group, panel, last, source, tiles, results, left, sums);
         if (!staged_) {
           write(here, group, panel, rows, sums);
           continue;
@@ -191,10 +212,11 @@ class line_run {
   }
 
   // sums[result * width_ + row]
-  void chunks(std::size_t p, std::int64_t group, std::int64_t panel, std::int64_t rows,
+  void chunks(std::size_t p, std::int64_t group, std::int64_t panel, std::int64_t last,
               const float* source, const std::vector<segment>& tiles, std::int64_t results,
               float* left, float* sums) const {
     const auto depth = static_cast<std::int64_t>(offsets_[p].size());
+    const std::int64_t rows = rows_of(panel);
     if (depth == 0) std::fill(sums, sums + results * width_, 0.0F);
     const auto vectors = static_cast<std::size_t>(divide_up(rows, lanes_));
     for (std::int64_t begin = 0; begin < depth; begin += longest) {
@@ -208,12 +230,44 @@ class line_run {
       task.c_row = width_;
       task.add = begin != 0;
       const auto& kinds = read_.move[2] == 2 ? with_.line.every_second : with_.line.tile;
-      for (const segment& one : tiles) {
+      const stretch next = weights_after(p, group, panel, begin + longest, last);
+      const auto count = static_cast<std::int64_t>(tiles.size());
+      for (std::int64_t i = 0; i < count; ++i) {
+        const segment& one = tiles[static_cast<std::size_t>(i)];
+        next.fetch(i, count);
         task.b = source + one.source;
         kinds[vectors][one.length](task);
         task.c += one.length * width_;
       }
     }
+  }
+
+  std::int64_t rows_of(std::int64_t panel) const {
+    return std::min(width_, what_.rows - panel * width_);
+  }
+
+  // The weights that chunks() packs after those before `begin`.
+  stretch weights_after(std::size_t p, std::int64_t group, std::int64_t panel, std::int64_t begin,
+                        std::int64_t last) const {
+    auto depth = static_cast<std::int64_t>(offsets_[p].size());
+    if (begin >= depth) {
+      begin = 0;
+      if (++p == what_.phases.size()) {
+        p = 0;
+        if (++panel == last) return {};
+      }
+      depth = static_cast<std::int64_t>(offsets_[p].size());
+    }
+    const auto taps = static_cast<std::int64_t>(what_.phases[p].taps.size());
+    if (taps == 0) return {};
+    const std::int64_t rows = rows_of(panel), some = std::min(longest, depth - begin);
+    const std::int64_t channel = begin / taps, end = divide_up(begin + some, taps);
+    const float* const from = what_.weights + group * what_.weight_group +
+                              panel * width_ * what_.weight_row + channel * what_.weight_channel;
+    const std::int64_t channels = end - channel;
+    if (what_.weight_row > what_.weight_channel)
+      return {from, rows, what_.weight_row, channels * what_.weight_channel};
+    return {from, channels, what_.weight_channel, rows * what_.weight_row};
   }
 
   // left[(term - begin) * width_ + row]
@@ -229,18 +283,11 @@ class line_run {
       with_.transpose(from + begin, what_.weight_row, rows, end - begin, left, width_);
       return;
     }
-    // Rows that lie beside each other in one channel, in more memory than a cache has: no hardware
-    // foresees the jump to the next.
-    const bool far = what_.weight_row < what_.weight_channel &&
-                     what_.channels * what_.weight_channel > 1024 * 1024;
     for (std::int64_t k = begin; k < end;) {
       const std::int64_t channel = k / taps, first = k % taps;
       const std::int64_t some = std::min(taps - first, end - k);
       const float* const here = from + channel * what_.weight_channel;
       float* to = left + (k - begin) * width_;
-      if (far && channel + 3 < what_.channels)
-        for (std::int64_t i = 0; i < rows * what_.weight_row; i += 16)
-          __builtin_prefetch(here + 3 * what_.weight_channel + i);
       if (all && taps > 1)
         with_.transpose(here + of.taps[0].weight + first, what_.weight_row, rows, some, to, width_);
       else

@@ -16,9 +16,28 @@ namespace potl::numeric::conv {
 namespace {
 
 // Lanes beyond `count` are stored as zeros, and then overwritten by what comes next.
+// A line with its padding is one vector: a load that skips lanes brings the zeros along.
+template <class Lanes>
+void fill_narrow_plane(const plane_task& t) {
+  const float* source = t.source - t.low;
+  float* target = t.target;
+  const auto outside = Lanes::broadcast(t.outside);
+  for (std::int64_t i = 0; i < t.before; ++i, target += t.pitch) Lanes::store(target, outside);
+  const auto inside = Lanes::between(t.low, t.low + t.count);
+  for (std::int64_t line = 0; line < t.lines; ++line) {
+    Lanes::store(target, Lanes::load_between(source, inside));
+    source += t.source_line;
+    target += t.pitch;
+  }
+  for (std::int64_t i = 0; i < t.after; ++i, target += t.pitch) Lanes::store(target, outside);
+}
+
 template <class Lanes>
 void fill_plane(const plane_task& task) {
   const plane_task t = task;
+  if constexpr (Lanes::width > 1) {
+    if (t.step == 1 && t.pitch <= Lanes::width) return fill_narrow_plane<Lanes>(t);
+  }
   const float* source = t.source;
   float* target = t.target;
   const auto outside = Lanes::broadcast(t.outside);

@@ -13,6 +13,7 @@ alignas(32) constexpr std::int32_t window_of_ones[16] = {-1, -1, -1, -1, -1, -1,
 struct ymm {
   using type = __m256;
   using sum = float;
+  static constexpr bool multiplies_memory = false;
   static constexpr std::int64_t width = 8;
   static __m256i first(std::int64_t some) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(window_of_ones + 8 - some));
@@ -22,6 +23,10 @@ struct ymm {
   static type load_some(const float* at, std::int64_t some) {
     return _mm256_maskload_ps(at, first(some));
   }
+  static __m256i between(std::int64_t low, std::int64_t high) {
+    return _mm256_andnot_si256(first(low), first(high));
+  }
+  static type load_between(const float* at, __m256i lanes) { return _mm256_maskload_ps(at, lanes); }
   static type load_sums(const float* at, std::int64_t some) { return load_some(at, some); }
   static type broadcast(float value) { return _mm256_set1_ps(value); }
   static type fma(type a, type b, type c) { return _mm256_fmadd_ps(a, b, c); }
@@ -56,6 +61,7 @@ alignas(32) constexpr std::int64_t window_of_wide_ones[8] = {-1, -1, -1, -1, 0, 
 struct wide_ymm {
   using type = __m256d;
   using sum = double;
+  static constexpr bool multiplies_memory = false;
   static constexpr std::int64_t width = 4;
   static __m256i first(std::int64_t some) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(window_of_wide_ones + 4 - some));

@@ -28,9 +28,21 @@ struct zmm {
   static type load_some(const float* at, std::int64_t some) {
     return _mm512_maskz_loadu_ps(first(some), at);
   }
+  static __mmask16 between(std::int64_t low, std::int64_t high) {
+    return static_cast<__mmask16>(first(high) & ~first(low));
+  }
+  static type load_between(const float* at, __mmask16 lanes) {
+    return _mm512_maskz_loadu_ps(lanes, at);
+  }
   static type load_sums(const float* at, std::int64_t some) { return load_some(at, some); }
   static type broadcast(float value) { return _mm512_set1_ps(value); }
   static type fma(type a, type b, type c) { return _mm512_fmadd_ps(a, b, c); }
+  static constexpr bool multiplies_memory = true;
+  // The operand in memory takes no instruction of its own.
+  static type fma_at(const float* a, type b, type c) {
+    __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(b), "m"(*a));
+    return c;
+  }
   static type add(type a, type b) { return _mm512_add_ps(a, b); }
   static type canonical(type a) {
     return _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q),
@@ -72,6 +84,7 @@ struct wide_zmm {
   }
   static type broadcast(double value) { return _mm512_set1_pd(value); }
   static type fma(type a, type b, type c) { return _mm512_fmadd_pd(a, b, c); }
+  static constexpr bool multiplies_memory = false;
   static type add(type a, type b) { return _mm512_add_pd(a, b); }
   static type root(type a) { return _mm512_sqrt_pd(a); }
   static type canonical(type a) {
@@ -84,7 +97,7 @@ struct wide_zmm {
 };
 
 // Rows become columns of a block of 16 x 16.
-void transpose_block(__m512 (&r)[16]) {
+inline __attribute__((always_inline)) void transpose_block(__m512 (&r)[16]) {
   __m512d t[16];
   POTL_UNROLL
   for (int i = 0; i < 16; i += 2) {
@@ -115,31 +128,73 @@ void transpose_block(__m512 (&r)[16]) {
   }
 }
 
+// 16 rows, whole blocks.
+void transpose_blocks(const float* from, std::int64_t source_row, std::int64_t blocks, float* to,
+                      std::int64_t target_row) {
+  std::int64_t row = 4 * source_row, row3 = 3 * row, step = 4 * target_row, step3 = 3 * step;
+  const auto* source = reinterpret_cast<const char*>(from);
+  auto* target = reinterpret_cast<char*>(to);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    // A pointer for each row would not leave enough registers: the compiler shall not make them.
+    __asm__ volatile("" : "+r"(row), "+r"(row3), "+r"(step), "+r"(step3));
+    __m512 r[16];
+    const char* four = source;
+    POTL_UNROLL
+    for (int i = 0; i < 16; i += 4, four += 4 * row) {
+      r[i] = _mm512_loadu_ps(four);
+      r[i + 1] = _mm512_loadu_ps(four + row);
+      r[i + 2] = _mm512_loadu_ps(four + 2 * row);
+      r[i + 3] = _mm512_loadu_ps(four + row3);
+    }
+    transpose_block(r);
+    POTL_UNROLL
+    for (int i = 0; i < 16; i += 4, target += 4 * step) {
+      _mm512_storeu_ps(target, r[i]);
+      _mm512_storeu_ps(target + step, r[i + 1]);
+      _mm512_storeu_ps(target + 2 * step, r[i + 2]);
+      _mm512_storeu_ps(target + step3, r[i + 3]);
+    }
+    source += 64;
+  }
+}
+
+void transpose_part(const float* from, std::int64_t source_row, std::int64_t high,
+                    std::int64_t wide, float* to, std::int64_t target_row) {
+  __m512 r[16];
+  POTL_UNROLL
+  for (int i = 0; i < 16; ++i)
+    r[i] = i < high ? zmm::load_some(from + i * source_row, wide) : zmm::zero();
+  transpose_block(r);
+  POTL_UNROLL
+  for (int i = 0; i < 16; ++i)
+    if (i < wide) zmm::store_some(to + i * target_row, high, r[i]);
+}
+
 void zmm::transpose(const float* source, std::int64_t source_row, std::int64_t rows,
                     std::int64_t columns, float* target, std::int64_t target_row) {
+  constexpr std::int64_t near = 32;  // rows of a few cache lines together
+  const std::int64_t whole = columns / 16, rest = columns % 16;
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   for (std::int64_t row = 0; row < rows; row += 16) {
     const std::int64_t high = rows - row < 16 ? rows - row : 16;
-    for (std::int64_t column = 0; column < columns; column += 16) {
-      const std::int64_t wide = columns - column < 16 ? columns - column : 16;
-      const float* const from = source + row * source_row + column;
-      float* const to = target + column * target_row + row;
-      __m512 r[16];
-      if (high == 16 && wide == 16) {
-        POTL_UNROLL
-        for (int i = 0; i < 16; ++i) r[i] = load(from + i * source_row);
-        transpose_block(r);
-        POTL_UNROLL
-        for (int i = 0; i < 16; ++i) store(to + i * target_row, r[i]);
-      } else {
-        POTL_UNROLL
-        for (int i = 0; i < 16; ++i)
-          r[i] = i < high ? load_some(from + i * source_row, wide) : zero();
-        transpose_block(r);
-        POTL_UNROLL
-        for (int i = 0; i < 16; ++i)
-          if (i < wide) store_some(to + i * target_row, high, r[i]);
+    const float* const from = source + row * source_row;
+    float* const to = target + row;
+    if (high == 16) {
+      transpose_blocks(from, source_row, whole, to, target_row);
+      if (source_row <= near && rest > 0) {
+        const __m512i at =
+            _mm512_mullo_epi32(lanes, _mm512_set1_epi32(static_cast<int>(source_row)));
+        for (std::int64_t column = 16 * whole; column < columns; ++column)
+          store(to + column * target_row, _mm512_i32gather_ps(at, from + column, 4));
+        continue;
       }
+    } else {
+      for (std::int64_t column = 0; column < 16 * whole; column += 16)
+        transpose_part(from + column, source_row, high, 16, to + column * target_row, target_row);
     }
+    if (rest > 0)
+      transpose_part(from + 16 * whole, source_row, high, rest, to + 16 * whole * target_row,
+                     target_row);
   }
 }
 

@@ -8,6 +8,21 @@
 namespace potl::numeric::conv {
 namespace {
 
+// sum[j] += one * vectors[j]. A multiply-add that takes `one` from memory saves an instruction; of
+// some vectors it would load `one` as often.
+template <class Lanes, std::size_t Vectors>
+inline __attribute__((always_inline)) void add_products(
+    const typename Lanes::sum* one, const typename Lanes::type (&vectors)[Vectors],
+    typename Lanes::type (&sum)[Vectors]) {
+  if constexpr (Lanes::multiplies_memory && Vectors == 1) {
+    sum[0] = Lanes::fma_at(one, vectors[0], sum[0]);
+  } else {
+    const typename Lanes::type all = Lanes::broadcast(*one);
+    POTL_UNROLL
+    for (std::size_t j = 0; j < Vectors; ++j) sum[j] = Lanes::fma(all, vectors[j], sum[j]);
+  }
+}
+
 template <class Lanes, std::size_t Rows, std::size_t Vectors>
 void tile(const tile_task<typename Lanes::sum>& task) {
   using vector = typename Lanes::type;
@@ -22,6 +37,7 @@ void tile(const tile_task<typename Lanes::sum>& task) {
     for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::zero();
   }
   const value_type* a = task.a;
+  const std::int64_t a_step = task.a_step;
   const std::int64_t* const end = task.offsets + task.depth;
   // Results are fetched while the chains run.
   POTL_UNROLL
@@ -37,22 +53,21 @@ void tile(const tile_task<typename Lanes::sum>& task) {
     POTL_UNROLL
     for (std::size_t j = 0; j < Vectors; ++j) right[j] = Lanes::load(b[j] + *offset);
     POTL_UNROLL
-    for (std::size_t i = 0; i < Rows; ++i) {
-      const vector left = Lanes::broadcast(a[i]);
-      POTL_UNROLL
-      for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::fma(left, right[j], sum[i][j]);
-    }
-    a += task.a_step;
+    for (std::size_t i = 0; i < Rows; ++i) add_products<Lanes>(a + i, right, sum[i]);
+    a += a_step;
   }
+  // Copied: the compiler cannot know that stores leave the task alone.
+  const std::int64_t c_row = task.c_row, last = task.last;
+  const bool add = task.add;
+  value_type* c = task.c;
   POTL_UNROLL
-  for (std::size_t i = 0; i < Rows; ++i) {
-    value_type* const c = task.c + static_cast<std::int64_t>(i) * task.c_row;
+  for (std::size_t i = 0; i < Rows; ++i, c += c_row) {
     POTL_UNROLL
     for (std::size_t j = 0; j < Vectors; ++j) {
       value_type* const at = c + static_cast<std::int64_t>(j) * Lanes::width;
-      const std::int64_t some = j + 1 < Vectors ? Lanes::width : task.last;
+      const std::int64_t some = j + 1 < Vectors ? Lanes::width : last;
       vector value = sum[i][j];
-      if (task.add) value = Lanes::add(Lanes::load_sums(at, some), value);
+      if (add) value = Lanes::add(Lanes::load_sums(at, some), value);
       Lanes::store_some(at, some, Lanes::canonical(value));
     }
   }
@@ -81,21 +96,22 @@ void line_tile(const line_task& task) {
     const float* const right = b + *offset;
     POTL_UNROLL
     for (std::size_t i = 0; i < Rows; ++i) {
-      const vector one = Lanes::broadcast(
-          Run == 0 ? right[static_cast<std::int64_t>(i) * Step]
-                   : right[places[i - i % run] + static_cast<std::int64_t>(i % run)]);
-      POTL_UNROLL
-      for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::fma(left[j], one, sum[i][j]);
+      const float* const one =
+          Run == 0 ? right + static_cast<std::int64_t>(i) * Step
+                   : right + places[i - i % run] + static_cast<std::int64_t>(i % run);
+      add_products<Lanes>(one, left, sum[i]);
     }
   }
+  const std::int64_t c_row = task.c_row;
+  const bool add = task.add;
+  float* c = task.c;
   POTL_UNROLL
-  for (std::size_t i = 0; i < Rows; ++i) {
-    float* const c = task.c + static_cast<std::int64_t>(i) * task.c_row;
+  for (std::size_t i = 0; i < Rows; ++i, c += c_row) {
     POTL_UNROLL
     for (std::size_t j = 0; j < Vectors; ++j) {
       float* const at = c + static_cast<std::int64_t>(j) * Lanes::width;
       vector value = sum[i][j];
-      if (task.add) value = Lanes::add(Lanes::load(at), value);
+      if (add) value = Lanes::add(Lanes::load(at), value);
       Lanes::store(at, Lanes::canonical(value));
     }
   }

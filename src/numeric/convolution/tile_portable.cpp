@@ -12,6 +12,7 @@ namespace {
 struct scalar {
   using type = float;
   using sum = float;
+  static constexpr bool multiplies_memory = false;
   static constexpr std::int64_t width = 1;
   static float zero() { return 0.0F; }
   static float load(const float* at) { return *at; }
@@ -43,6 +44,7 @@ struct scalar {
 struct wide_scalar {
   using type = double;
   using sum = double;
+  static constexpr bool multiplies_memory = false;
   static constexpr std::int64_t width = 1;
   static double zero() { return 0; }
   static double load(const float* at) { return *at; }

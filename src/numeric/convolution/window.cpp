@@ -2,6 +2,7 @@
 #include "window.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "geometry.hpp"
 #include "workers.hpp"
@@ -29,58 +30,68 @@ std::int64_t window::offset(std::int64_t channel, const tap& at) const noexcept 
          at.shift[2];
 }
 
-// Lines of the source that are so far apart, each from index `start` on in steps, with zeros
-// outside.
-void window::fill_lines(const float* source, const line_counts& lines, std::int64_t distance,
-                        std::int64_t start, const kernels& with, float* target) const {
-  const axis& a = what_.axes[2];
-  const std::int64_t low = std::clamp<std::int64_t>(divide_up(-start, a.step), 0, pitch_);
+// How the lines of one slot are filled, in each slice of each plane.
+window::slot_lines window::lines_of(const block& here, std::int64_t start_h,
+                                    std::int64_t start_w) const {
+  const axis &h = what_.axes[1], &w = what_.axes[2];
+  const std::int64_t lines = here.h1 - here.h0 + h.reach, first = here.h0 * h.step + start_h;
+  const std::int64_t top = std::clamp<std::int64_t>(divide_up(-first, h.step), 0, lines);
+  const std::int64_t bottom =
+      std::clamp<std::int64_t>(divide_up(h.source - first, h.step), top, lines);
+  const std::int64_t low = std::clamp<std::int64_t>(divide_up(-start_w, w.step), 0, pitch_);
   const std::int64_t high =
-      std::clamp<std::int64_t>(divide_up(a.source - start, a.step), low, pitch_);
-  const float* from = source + start + low * a.step;
-  if (a.step <= 2) {
-    with.fill_plane({from, distance, a.step, lines.inside, low, high - low, pitch_, target,
-                     lines.before, lines.after});
-    return;
+      std::clamp<std::int64_t>(divide_up(w.source - start_w, w.step), low, pitch_);
+  slot_lines all;
+  all.from = (first + top * h.step) * w.source + start_w + low * w.step;
+  all.task = {nullptr, h.step * w.source, w.step, bottom - top,  low, high - low,
+              pitch_,  nullptr,           top,    lines - bottom};
+  return all;
+}
+
+void window::fill_slot(const plane_task& task, const kernels& with) {
+  if (task.step <= 2) return with.fill_plane(task);
+  std::fill(task.target, task.target + (task.before + task.lines + task.after) * task.pitch, 0.0F);
+  float* target = task.target + task.before * task.pitch + task.low;
+  const float* from = task.source;
+  for (std::int64_t line = 0; line < task.lines; ++line) {
+    for (std::int64_t i = 0; i < task.count; ++i) target[i] = from[i * task.step];
+    from += task.source_line;
+    target += task.pitch;
   }
-  std::fill(target, target + (lines.before + lines.inside + lines.after) * pitch_, 0.0F);
-  target += lines.before * pitch_ + low;
-  for (std::int64_t line = 0; line < lines.inside; ++line, from += distance, target += pitch_)
-    for (std::int64_t i = 0; i < high - low; ++i) target[i] = from[i * a.step];
 }
 
 const float* window::fill(const block& here, std::int64_t group, const kernels& with,
                           float* workspace) const {
   const auto& axes = what_.axes;
-  const std::array<std::int64_t, 3> sizes{axes[0].source, axes[1].source, axes[2].source};
-  const float* const first =
-      what_.source + (here.image * what_.groups + group) * what_.channels * volume(sizes);
-  if (is_source_) return first + line(0, here.d0, here.h0);
-  for (std::int64_t plane = 0; plane < here.images * what_.channels; ++plane) {
-    const std::int64_t image = plane / what_.channels, channel = plane % what_.channels;
-    const float* const source =
-        first + (image * what_.groups * what_.channels + channel) * volume(sizes);
-    float* slot = workspace + plane * channel_;
-    for (const std::int64_t start_d : axes[0].starts)
-      for (const std::int64_t start_h : axes[1].starts)
-        for (const std::int64_t start_w : axes[2].starts) {
-          const std::int64_t lines = here.h1 - here.h0 + axes[1].reach;
-          const std::int64_t first_h = here.h0 * axes[1].step + start_h, step_h = axes[1].step;
-          const std::int64_t low = std::clamp<std::int64_t>(divide_up(-first_h, step_h), 0, lines);
-          const std::int64_t high =
-              std::clamp<std::int64_t>(divide_up(sizes[1] - first_h, step_h), low, lines);
-          // In ascending order: what is written beyond a line is overwritten by the next.
-          for (std::int64_t d = 0; d < here.d1 - here.d0 + axes[0].reach; ++d) {
-            const std::int64_t at_d = (here.d0 + d) * axes[0].step + start_d;
-            float* const to = slot + d * slice_;
-            if (at_d < 0 || at_d >= sizes[0] || low == high)
-              std::fill(to, to + lines * pitch_, 0.0F);
-            else
-              fill_lines(source + (at_d * sizes[1] + first_h + low * step_h) * sizes[2],
-                         {low, high - low, lines - high}, step_h * sizes[2], start_w, with, to);
-          }
-          slot += slot_;
+  const std::int64_t slice = axes[1].source * axes[2].source, plane = axes[0].source * slice;
+  const float* source = what_.source + (here.image * what_.groups + group) * what_.channels * plane;
+  if (is_source_) return source + line(0, here.d0, here.h0);
+  std::vector<slot_lines> slots;
+  for (const std::int64_t start_d : axes[0].starts)
+    for (const std::int64_t start_h : axes[1].starts)
+      for (const std::int64_t start_w : axes[2].starts) {
+        slots.push_back(lines_of(here, start_h, start_w));
+        slots.back().start_d = start_d;
+      }
+  const std::int64_t lines = here.h1 - here.h0 + axes[1].reach;
+  // In ascending order: what is written beyond a line is overwritten by the next.
+  float* to = workspace;
+  for (std::int64_t image = 0; image < here.images; ++image) {
+    for (std::int64_t channel = 0; channel < what_.channels; ++channel, source += plane)
+      for (const slot_lines& slot : slots) {
+        plane_task task = slot.task;
+        for (std::int64_t d = 0; d < here.d1 - here.d0 + axes[0].reach; ++d) {
+          const std::int64_t at_d = (here.d0 + d) * axes[0].step + slot.start_d;
+          task.target = to + d * slice_;
+          task.source = source + at_d * slice + slot.from;
+          if (at_d < 0 || at_d >= axes[0].source || task.lines == 0)
+            std::fill(task.target, task.target + lines * pitch_, 0.0F);
+          else
+            fill_slot(task, with);
         }
+        to += slot_;
+      }
+    source += (what_.groups - 1) * what_.channels * plane;
   }
   return workspace;
 }

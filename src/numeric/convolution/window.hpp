@@ -42,11 +42,13 @@ class window {
                     float* workspace) const;
 
  private:
-  struct line_counts {
-    std::int64_t before, inside, after;  // of the source
+  struct slot_lines {
+    std::int64_t start_d = 0;
+    std::int64_t from = 0;  // in a slice of the source
+    plane_task task{};
   };
-  void fill_lines(const float* source, const line_counts& lines, std::int64_t distance,
-                  std::int64_t start, const kernels& with, float* target) const;
+  slot_lines lines_of(const block& here, std::int64_t start_h, std::int64_t start_w) const;
+  static void fill_slot(const plane_task& task, const kernels& with);
 
   const gather& what_;
   std::int64_t images_;
