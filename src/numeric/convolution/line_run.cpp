@@ -6,6 +6,7 @@
 
 #include "geometry.hpp"
 #include "lines.hpp"
+#include "stretch.hpp"
 #include "window.hpp"
 #include "workers.hpp"
 
@@ -73,27 +74,6 @@ struct block_size {
     const std::int64_t room = (lines - read.extent(1, 1)) / read.move[1] + 1;
     h = std::clamp<std::int64_t>(std::min(room, most_results / what.axes[2].grid), 1, grid_h);
     h = divide_up(grid_h, divide_up(grid_h, h));
-  }
-};
-
-// Some lines of memory of one length, so far apart.
-struct stretch {
-  const float* from = nullptr;
-  std::int64_t count = 0, distance = 0, length = 0;
-
-  // Asks for one of so many parts of it.
-  void fetch(std::int64_t part, std::int64_t parts) const {
-    constexpr std::int64_t floats = 16;  // of a cache line
-    const std::int64_t each = divide_up(length, floats), all = count * each;
-    std::int64_t at = all * part / parts, line = at / std::max<std::int64_t>(each, 1);
-    std::int64_t within = at - line * each;
-    for (const std::int64_t end = all * (part + 1) / parts; at < end; ++at) {
-      __builtin_prefetch(from + line * distance + within * floats, 0, 2);
-      if (++within == each) {
-        within = 0;
-        ++line;
-      }
-    }
   }
 };
 

@@ -90,6 +90,30 @@ struct line_task {
 
 constexpr int most_line_vectors = 2, most_line_rows = 14;
 
+struct row_run {
+  const float* from;
+  std::int64_t length;
+};
+
+/// c[i * c_row + j] (+)= the chain over k of a_k[i * a_row] * b[k * b_row + j], for i < rows and j
+/// < vectors * lanes, where a_k are the elements of the runs, each `a` further. NaN is stored as
+/// 0x7fc00000.
+struct rows_task {
+  const row_run* runs;
+  std::int64_t count;
+  std::int64_t a, a_row;
+  const float* b;
+  std::int64_t b_row;
+  float* c;
+  std::int64_t c_row;
+  bool add;
+};
+
+struct row_tiles {
+  int rows;  ///< of the largest
+  void (*tile[most_line_vectors + 1][most_line_rows + 1])(const rows_task&);
+};
+
 struct line_tiles {
   int rows;  ///< of the largest
   void (*tile[most_line_vectors + 1][most_line_rows + 1])(const line_task&);
@@ -134,6 +158,7 @@ struct kernels {
   void (*fill_plane)(const plane_task&);
   void (*filter)(const filter_task&);
   line_tiles line;
+  row_tiles rows;
   void (*taps)(const taps_task&);
   /// target[column * target_row + row] = source[row * source_row + column]
   void (*transpose)(const float* source, std::int64_t source_row, std::int64_t rows,

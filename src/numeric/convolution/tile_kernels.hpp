@@ -4,6 +4,7 @@
 #pragma once
 
 #include "plane_kernels.hpp"
+#include "row_kernels.hpp"
 
 namespace potl::numeric::conv {
 namespace {
@@ -209,6 +210,9 @@ constexpr kernels kernels_of(const tiles_of<float>& single, const tiles_of<doubl
   all.line.rows = LineRows;
   set_line_tiles<Lanes, 1, LineRows>(all.line);
   set_line_tiles<Lanes, 2, LineRows>(all.line);
+  all.rows.rows = LineRows;
+  set_row_tiles<Lanes, 1, LineRows>(all.rows);
+  set_row_tiles<Lanes, 2, LineRows>(all.rows);
   all.single = single;
   all.wide = wide;
   all.pack = pack<Lanes>;

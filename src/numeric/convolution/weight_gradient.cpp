@@ -15,6 +15,7 @@
 #include "geometry.hpp"
 #include "numeric/gemm/modes.hpp"
 #include "pixels.hpp"
+#include "pointwise_weight_gradient.hpp"
 #include "shape.hpp"
 #include "workers.hpp"
 
@@ -289,6 +290,8 @@ void weight_gradient(const convolution& g, const float* x, const float* dy, floa
     depthwise_weight_gradient(g, x, dy, dw, with, threads);
   else if (has_few_channels(g, with))
     few_channels_weight_gradient(g, x, dy, dw, with, threads);
+  else if (reads_rows(g, with))
+    pointwise_weight_gradient(g, x, dy, dw, with, threads);
   else
     weight_gradient_run<float>(g, x, dy, dw, with, threads, nullptr).run();
 }

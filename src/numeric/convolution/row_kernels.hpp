@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The body of rows_task of tile.hpp. For tile_kernels.hpp, in an unnamed namespace as there.
+#pragma once
+
+#include "plane_kernels.hpp"
+
+namespace potl::numeric::conv {
+namespace {
+
+template <class Lanes, std::size_t Vectors, std::size_t Rows>
+void row_tile(const rows_task& task) {
+  using vector = typename Lanes::type;
+  // One pointer for four rows, and two offsets: a pointer for each would not leave enough
+  // registers.
+  constexpr std::size_t fours = (Rows + 3) / 4, together = 4;
+  vector sum[Rows][Vectors];
+  POTL_UNROLL
+  for (std::size_t i = 0; i < Rows; ++i) {
+    POTL_UNROLL
+    for (std::size_t j = 0; j < Vectors; ++j) {
+      sum[i][j] = Lanes::zero();
+      __builtin_prefetch(task.c + static_cast<std::int64_t>(i) * task.c_row +
+                             static_cast<std::int64_t>(j) * Lanes::width,
+                         1);
+    }
+  }
+  const float* b = task.b;
+  const std::int64_t b_row = task.b_row;
+  std::int64_t one = task.a_row * std::int64_t{sizeof(float)}, three = 3 * one;
+  for (const row_run* run = task.runs; run != task.runs + task.count; ++run) {
+    const float* four[fours];
+    POTL_UNROLL
+    for (std::size_t i = 0; i < fours; ++i)
+      four[i] = run->from + task.a + 4 * static_cast<std::int64_t>(i) * task.a_row;
+    const auto step = [&](std::size_t k) __attribute__((always_inline)) {
+      vector right[Vectors];
+      POTL_UNROLL
+      for (std::size_t j = 0; j < Vectors; ++j)
+        right[j] = Lanes::load(b + static_cast<std::int64_t>(j) * Lanes::width);
+      b += b_row;
+      POTL_UNROLL
+      for (std::size_t i = 0; i < Rows; ++i) {
+        const char* const first = reinterpret_cast<const char*>(four[i / 4] + k);
+        const char* const at = i % 4 == 0   ? first
+                               : i % 4 == 1 ? first + one
+                               : i % 4 == 2 ? first + 2 * one
+                                            : first + three;
+        const vector left = Lanes::broadcast(*reinterpret_cast<const float*>(at));
+        POTL_UNROLL
+        for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::fma(left, right[j], sum[i][j]);
+      }
+    };
+    std::int64_t k = run->length;
+    for (; k >= std::int64_t{together}; k -= std::int64_t{together}) {
+      // The compiler shall not turn offsets back into pointers.
+      __asm__ volatile("" : "+r"(one), "+r"(three));
+      POTL_UNROLL
+      for (std::size_t at = 0; at < together; ++at) step(at);
+      POTL_UNROLL
+      for (std::size_t i = 0; i < fours; ++i) four[i] += together;
+    }
+    for (; k > 0; --k) {
+      step(0);
+      POTL_UNROLL
+      for (std::size_t i = 0; i < fours; ++i) ++four[i];
+    }
+  }
+  const std::int64_t c_row = task.c_row;
+  const bool add = task.add;
+  float* c = task.c;
+  POTL_UNROLL
+  for (std::size_t i = 0; i < Rows; ++i, c += c_row) {
+    POTL_UNROLL
+    for (std::size_t j = 0; j < Vectors; ++j) {
+      float* const at = c + static_cast<std::int64_t>(j) * Lanes::width;
+      vector value = sum[i][j];
+      if (add) value = Lanes::add(Lanes::load(at), value);
+      Lanes::store(at, Lanes::canonical(value));
+    }
+  }
+}
+
+template <class Lanes, std::size_t Vectors, std::size_t Rows>
+constexpr void set_row_tiles(row_tiles& all) {
+  all.tile[Vectors][Rows] = row_tile<Lanes, Vectors, Rows>;
+  if constexpr (Rows > 1) set_row_tiles<Lanes, Vectors, Rows - 1>(all);
+}
+
+}  // namespace
+}  // namespace potl::numeric::conv
