@@ -2,8 +2,8 @@
 #include "pointwise.hpp"
 
 #include <algorithm>
+#include <vector>
 
-#include <potl/numeric/gemm.hpp>
 #include <potl/numeric/matrix.hpp>
 
 #include "geometry.hpp"
@@ -12,19 +12,115 @@
 namespace potl::numeric::conv {
 namespace {
 
-// target = weights * source, per image, from the first on: the terms of an element are those of the
-// convolution, in its order.
-void multiply(std::int64_t images, matrix<const float> weights, matrix<const float> source,
-              matrix<float> target, const executor& threads) {
-  for_each_block(threads, static_cast<std::int64_t>(threads.concurrency()), images,
-                 [&](std::int64_t, std::int64_t n) {
-                   matrix<const float> from = source;
-                   matrix<float> to = target;
-                   from.data += n * from.rows * from.columns;
-                   to.data += n * to.rows * to.columns;
-                   gemm(arithmetic::ord32, weights, from, to, inline_executor());
-                 });
-}
+constexpr std::int64_t longest = 512;  // terms of a chunk
+constexpr std::int64_t together = 4;   // strips
+
+// target = weights * source, per image: the terms of an element are those of the convolution, in
+// its order. Planes are read where they lie, some strips of all channels for all rows of weights,
+// while the next strips are on their way.
+class strip_run {
+ public:
+  strip_run(std::int64_t images, matrix<const float> weights, matrix<const float> source,
+            matrix<float> target, const kernels& with, const executor& threads)
+      : images_(images),
+        weights_(weights),
+        source_(source),
+        target_(target),
+        with_(with),
+        threads_(threads),
+        lanes_(with.single.lanes),
+        width_(most_line_vectors * lanes_),
+        tiles_(divide_up(weights.rows, with.rows.rows)),
+        strips_(divide_up(source.columns, width_)) {}
+
+  void run() {
+    copy_weights();
+    const auto workers = static_cast<std::int64_t>(threads_.concurrency());
+    // The last strip may overlap the one before: both are of one task.
+    const std::int64_t parts =
+        workers == 1 ? 1
+                     : std::clamp<std::int64_t>(8 * workers / images_, 1,
+                                                std::max<std::int64_t>(1, strips_ / 2));
+    for_each_block(threads_, workers, images_ * parts, [&](std::int64_t, std::int64_t task) {
+      const std::int64_t part = task % parts;
+      const std::int64_t end = strips_ * (part + 1) / parts;
+      for (std::int64_t s = strips_ * part / parts; s < end;) {
+        // A strip that overlaps the one before comes after it.
+        std::int64_t stop = std::min(end, s + together);
+        if (stop == strips_ && stop - s > 1 && source_.columns % width_ != 0) --stop;
+        multiply(task / parts, s, stop);
+        s = stop;
+      }
+    });
+  }
+
+ private:
+  // Rows of terms, at a distance that shares no cache sets.
+  void copy_weights() {
+    const std::int64_t rows = weights_.rows, depth = weights_.columns;
+    if (weights_.column_stride == 1 && depth % 256 != 0) return;
+    const std::int64_t row = depth + 16;
+    copy_ = buffer(rows * row);
+    if (weights_.column_stride == 1)
+      for (std::int64_t i = 0; i < rows; ++i)
+        std::copy_n(weights_.data + i * weights_.row_stride, depth, copy_.get() + i * row);
+    else
+      with_.transpose(weights_.data, weights_.column_stride, depth, rows, copy_.get(), row);
+    weights_ = {copy_.get(), rows, depth, row, 1};
+  }
+
+  std::int64_t first_row(std::int64_t tile) const { return weights_.rows * tile / tiles_; }
+
+  std::int64_t place_of(std::int64_t strip) const {
+    const std::int64_t left = source_.columns - strip * width_;
+    if (left >= width_) return strip * width_;
+    return source_.columns - divide_up(left, lanes_) * lanes_;
+  }
+
+  // Strips first ... last of all channels.
+  void multiply(std::int64_t image, std::int64_t first, std::int64_t last) const {
+    const std::int64_t places = source_.columns;
+    const float* const from = source_.data + image * source_.rows * places;
+    float* const to = target_.data + image * target_.rows * places;
+    // After an image comes the next.
+    const float* const next = last < strips_ ? from + place_of(last) : from + source_.rows * places;
+    const std::int64_t lines =
+        last < strips_ || image + 1 < images_ ? (last - first) * width_ / 16 : 0;
+    for (std::int64_t begin = 0; begin < weights_.columns; begin += longest) {
+      const row_run run{weights_.data + begin, std::min(longest, weights_.columns - begin)};
+      rows_task task{};
+      task.runs = &run;
+      task.count = 1;
+      task.a_row = weights_.row_stride;
+      task.b_row = places;
+      task.c_row = places;
+      task.add = begin > 0;
+      std::int64_t line = 0;
+      for (std::int64_t tile = 0; tile < tiles_; ++tile) {
+        const std::int64_t row = first_row(tile);
+        task.a = row * weights_.row_stride;
+        for (std::int64_t strip = first; strip < last; ++strip, ++line) {
+          const std::int64_t place = place_of(strip);
+          const std::int64_t vectors = std::min(width_, places - place) / lanes_;
+          task.b = from + begin * places + place;
+          task.c = to + row * places + place;
+          // The first tiles ask for a line of all channels each.
+          task.next = line < lines ? next + begin * places + line * 16 : task.b;
+          task.next_row = line < lines ? places : 0;
+          with_.rows.tile[vectors][first_row(tile + 1) - row](task);
+        }
+      }
+    }
+  }
+
+  std::int64_t images_;
+  matrix<const float> weights_, source_;
+  matrix<float> target_;
+  const kernels& with_;
+  const executor& threads_;
+  std::int64_t lanes_, width_, tiles_, strips_;
+  buffer copy_;
+};
 
 template <class Element>
 matrix<Element> channels_of(const convolution& g, Element* image, std::int64_t channels) {
@@ -37,20 +133,22 @@ matrix<Element> channels_of(const convolution& g, Element* image, std::int64_t c
 bool is_product(const convolution& g, const executor& threads) {
   const auto workers = static_cast<std::int64_t>(threads.concurrency());
   const bool shared = g.batch % workers == 0 || g.batch >= 4 * workers;
-  return is_pointwise(g) && g.groups == 1 && shared && volume(g.input) >= 512 &&
-         std::min(g.in_channels, g.out_channels) >= 64 && g.in_channels + g.out_channels >= 192;
+  return is_pointwise(g) && g.groups == 1 && shared && volume(g.input) >= 100 &&
+         std::min(g.in_channels, g.out_channels) >= 64;
 }
 
-void pointwise(const convolution& g, const float* x, const float* w, float* y,
+void pointwise(const convolution& g, const float* x, const float* w, float* y, const kernels& with,
                const executor& threads) {
-  multiply(g.batch, {w, g.out_channels, g.in_channels, g.in_channels, 1},
-           channels_of(g, x, g.in_channels), channels_of(g, y, g.out_channels), threads);
+  strip_run(g.batch, {w, g.out_channels, g.in_channels, g.in_channels, 1},
+            channels_of(g, x, g.in_channels), channels_of(g, y, g.out_channels), with, threads)
+      .run();
 }
 
 void pointwise_input_gradient(const convolution& g, const float* dy, const float* w, float* dx,
-                              const executor& threads) {
-  multiply(g.batch, {w, g.in_channels, g.out_channels, 1, g.in_channels},
-           channels_of(g, dy, g.out_channels), channels_of(g, dx, g.in_channels), threads);
+                              const kernels& with, const executor& threads) {
+  strip_run(g.batch, {w, g.in_channels, g.out_channels, 1, g.in_channels},
+            channels_of(g, dy, g.out_channels), channels_of(g, dx, g.in_channels), with, threads)
+      .run();
 }
 
 }  // namespace potl::numeric::conv

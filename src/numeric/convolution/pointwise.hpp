@@ -3,15 +3,17 @@
 #pragma once
 
 #include <potl/numeric/convolution.hpp>
+
 #include <potl/numeric/executor.hpp>
+#include "tile.hpp"
 
 namespace potl::numeric::conv {
 
 /// Whether products of whole images are the faster way.
 bool is_product(const convolution& g, const executor& threads);
-void pointwise(const convolution& g, const float* x, const float* w, float* y,
+void pointwise(const convolution& g, const float* x, const float* w, float* y, const kernels& with,
                const executor& threads);
 void pointwise_input_gradient(const convolution& g, const float* dy, const float* w, float* dx,
-                              const executor& threads);
+                              const kernels& with, const executor& threads);
 
 }  // namespace potl::numeric::conv

@@ -118,6 +118,7 @@ class pointwise_run {
         const std::int64_t lane = panel * width_;
         const std::int64_t some = std::min(width_, lanes_.channels - lane);
         task.b = packed + (panel - first) * chunk_positions * width_;
+        task.next = task.b;
         task.c = c + row * lanes_.channels + lane;
         with_.rows.tile[some / with_.single.lanes][count](task);
       }

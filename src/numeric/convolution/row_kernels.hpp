@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The body of rows_task of tile.hpp. For tile_kernels.hpp, in an unnamed namespace as there.
+// The body of rows_task of tile.hpp. For
+// tile_kernels.hpp, in an unnamed namespace as there.
 #pragma once
 
 #include "plane_kernels.hpp"
@@ -24,8 +25,8 @@ void row_tile(const rows_task& task) {
                          1);
     }
   }
-  const float* b = task.b;
-  const std::int64_t b_row = task.b_row;
+  const float *b = task.b, *next = task.next;
+  const std::int64_t b_row = task.b_row, next_row = task.next_row;
   std::int64_t one = task.a_row * std::int64_t{sizeof(float)}, three = 3 * one;
   for (const row_run* run = task.runs; run != task.runs + task.count; ++run) {
     const float* four[fours];
@@ -37,7 +38,9 @@ void row_tile(const rows_task& task) {
       POTL_UNROLL
       for (std::size_t j = 0; j < Vectors; ++j)
         right[j] = Lanes::load(b + static_cast<std::int64_t>(j) * Lanes::width);
+      __builtin_prefetch(next, 0, 2);
       b += b_row;
+      next += next_row;
       POTL_UNROLL
       for (std::size_t i = 0; i < Rows; ++i) {
         const char* const first = reinterpret_cast<const char*>(four[i / 4] + k);

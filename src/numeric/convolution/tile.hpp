@@ -104,6 +104,8 @@ struct rows_task {
   std::int64_t a, a_row;
   const float* b;
   std::int64_t b_row;
+  const float* next;  ///< what is read soon, a cache line for each k at next[k * next_row]
+  std::int64_t next_row;
   float* c;
   std::int64_t c_row;
   bool add;

@@ -9,19 +9,23 @@
 namespace potl::numeric::conv {
 namespace {
 
-// sum[j] += one * vectors[j]. A multiply-add that takes `one` from memory saves an instruction; of
-// some vectors it would load `one` as often.
-template <class Lanes, std::size_t Vectors>
+// sum[j] += one * vectors[j]. A multiply-add that takes `one` from memory saves an instruction, and
+// where a neighbour shares the core, instructions are what is scarce; but of some vectors it loads
+// `one` as often: every second row of a tall tile, as far as loads keep up.
+template <class Lanes, std::size_t Rows, std::size_t Vectors>
 inline __attribute__((always_inline)) void add_products(
-    const typename Lanes::sum* one, const typename Lanes::type (&vectors)[Vectors],
+    std::size_t row, const typename Lanes::sum* one, const typename Lanes::type (&vectors)[Vectors],
     typename Lanes::type (&sum)[Vectors]) {
-  if constexpr (Lanes::multiplies_memory && Vectors == 1) {
-    sum[0] = Lanes::fma_at(one, vectors[0], sum[0]);
-  } else {
-    const typename Lanes::type all = Lanes::broadcast(*one);
-    POTL_UNROLL
-    for (std::size_t j = 0; j < Vectors; ++j) sum[j] = Lanes::fma(all, vectors[j], sum[j]);
+  if constexpr (Lanes::multiplies_memory && (Vectors == 1 || (Vectors == 2 && Rows > 8))) {
+    if (Vectors == 1 || row % 2 == 1) {
+      POTL_UNROLL
+      for (std::size_t j = 0; j < Vectors; ++j) sum[j] = Lanes::fma_at(one, vectors[j], sum[j]);
+      return;
+    }
   }
+  const typename Lanes::type all = Lanes::broadcast(*one);
+  POTL_UNROLL
+  for (std::size_t j = 0; j < Vectors; ++j) sum[j] = Lanes::fma(all, vectors[j], sum[j]);
 }
 
 template <class Lanes, std::size_t Rows, std::size_t Vectors>
@@ -54,7 +58,7 @@ void tile(const tile_task<typename Lanes::sum>& task) {
     POTL_UNROLL
     for (std::size_t j = 0; j < Vectors; ++j) right[j] = Lanes::load(b[j] + *offset);
     POTL_UNROLL
-    for (std::size_t i = 0; i < Rows; ++i) add_products<Lanes>(a + i, right, sum[i]);
+    for (std::size_t i = 0; i < Rows; ++i) add_products<Lanes, Rows>(i, a + i, right, sum[i]);
     a += a_step;
   }
   // Copied: the compiler cannot know that stores leave the task alone.
@@ -100,7 +104,7 @@ void line_tile(const line_task& task) {
       const float* const one =
           Run == 0 ? right + static_cast<std::int64_t>(i) * Step
                    : right + places[i - i % run] + static_cast<std::int64_t>(i % run);
-      add_products<Lanes>(one, left, sum[i]);
+      add_products<Lanes, Rows>(i, one, left, sum[i]);
     }
   }
   const std::int64_t c_row = task.c_row;
