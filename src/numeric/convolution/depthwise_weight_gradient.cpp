@@ -55,9 +55,7 @@ class depthwise_run {
   std::vector<std::int64_t> offsets_of(std::int64_t count) const {
     std::vector<std::int64_t> offsets;
     for (std::int64_t tap = 0; tap < taps_; ++tap)
-      offsets.push_back(pixels_.tap_offset(tap / g_.kernel[2] / g_.kernel[1],
-                                           tap / g_.kernel[2] % g_.kernel[1], tap % g_.kernel[2]) *
-                        count);
+      offsets.push_back(pixels_.tap_offset(tap) * count);
     return offsets;
   }
 

@@ -28,9 +28,7 @@ class few_channels_run {
         run_(g.kernel[2] == 3 && g.dilation[2] == 1 ? 3 : 1) {
     for (std::int64_t c = 0; c < g.in_channels / g.groups; ++c)
       for (std::int64_t tap = 0; tap < volume(g.kernel); ++tap)
-        places_.push_back(c * pixels_.per_channel() +
-                          pixels_.tap_offset(tap / g.kernel[2] / g.kernel[1],
-                                             tap / g.kernel[2] % g.kernel[1], tap % g.kernel[2]));
+        places_.push_back(c * pixels_.per_channel() + pixels_.tap_offset(tap));
     taps_ = static_cast<std::int64_t>(places_.size());
   }
 

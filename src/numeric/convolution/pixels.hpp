@@ -39,6 +39,11 @@ class pixels {
   std::int64_t tap_offset(std::int64_t d, std::int64_t h, std::int64_t w) const noexcept {
     return (d * g_.dilation[0] * height_ + h * g_.dilation[1]) * width_ + w * g_.dilation[2];
   }
+  /// Of a tap by its index in the kernel.
+  std::int64_t tap_offset(std::int64_t tap) const noexcept {
+    const std::int64_t high = g_.kernel[1], wide = g_.kernel[2];
+    return tap_offset(tap / wide / high, tap / wide % high, tap % wide);
+  }
   channel_block block(std::int64_t first, std::int64_t count, std::int64_t lanes) const;
   /// Taps whose lanes are neighbours, and how many such runs there are.
   std::int64_t run_taps() const noexcept { return run_taps_; }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <potl/numeric/gemm.hpp>
 #include <potl/numeric/matrix.hpp>
 
 #include "geometry.hpp"
@@ -122,6 +123,25 @@ class strip_run {
   buffer copy_;
 };
 
+// target = weights * source, per image: the terms of an element are those of the convolution, in
+// its order.
+void multiply(std::int64_t images, const matrix<const float>& weights,
+              const matrix<const float>& source, const matrix<float>& target, const kernels& with,
+              const executor& threads) {
+  // More rows pay for a copy of the source.
+  constexpr std::int64_t few_rows = 128;
+  if (weights.rows <= few_rows && with.single.lanes > 1)
+    return strip_run(images, weights, source, target, with, threads).run();
+  for_each_block(threads, static_cast<std::int64_t>(threads.concurrency()), images,
+                 [&](std::int64_t, std::int64_t n) {
+                   matrix<const float> from = source;
+                   matrix<float> to = target;
+                   from.data += n * from.rows * from.columns;
+                   to.data += n * to.rows * to.columns;
+                   gemm(arithmetic::ord32, weights, from, to, inline_executor());
+                 });
+}
+
 template <class Element>
 matrix<Element> channels_of(const convolution& g, Element* image, std::int64_t channels) {
   const std::int64_t places = volume(g.input);
@@ -139,16 +159,14 @@ bool is_product(const convolution& g, const executor& threads) {
 
 void pointwise(const convolution& g, const float* x, const float* w, float* y, const kernels& with,
                const executor& threads) {
-  strip_run(g.batch, {w, g.out_channels, g.in_channels, g.in_channels, 1},
-            channels_of(g, x, g.in_channels), channels_of(g, y, g.out_channels), with, threads)
-      .run();
+  multiply(g.batch, {w, g.out_channels, g.in_channels, g.in_channels, 1},
+           channels_of(g, x, g.in_channels), channels_of(g, y, g.out_channels), with, threads);
 }
 
 void pointwise_input_gradient(const convolution& g, const float* dy, const float* w, float* dx,
                               const kernels& with, const executor& threads) {
-  strip_run(g.batch, {w, g.in_channels, g.out_channels, 1, g.in_channels},
-            channels_of(g, dy, g.out_channels), channels_of(g, dx, g.in_channels), with, threads)
-      .run();
+  multiply(g.batch, {w, g.in_channels, g.out_channels, 1, g.in_channels},
+           channels_of(g, dy, g.out_channels), channels_of(g, dx, g.in_channels), with, threads);
 }
 
 }  // namespace potl::numeric::conv

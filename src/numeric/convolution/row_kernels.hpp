@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The body of rows_task of tile.hpp. For
+// What tiles of one broadcast operand share, and the body of rows_task of tile.hpp. For
 // tile_kernels.hpp, in an unnamed namespace as there.
 #pragma once
 
@@ -7,6 +7,25 @@
 
 namespace potl::numeric::conv {
 namespace {
+
+// sum[j] += one * vectors[j]. A multiply-add that takes `one` from memory saves an instruction, and
+// where a neighbour shares the core, instructions are what is scarce; but of some vectors it loads
+// `one` as often: every second row of a tall tile, as far as loads keep up.
+template <class Lanes, std::size_t Rows, std::size_t Vectors>
+inline __attribute__((always_inline)) void add_products(
+    std::size_t row, const typename Lanes::sum* one, const typename Lanes::type (&vectors)[Vectors],
+    typename Lanes::type (&sum)[Vectors]) {
+  if constexpr (Lanes::multiplies_memory && (Vectors == 1 || (Vectors == 2 && Rows > 8))) {
+    if (Vectors == 1 || row % 2 == 1) {
+      POTL_UNROLL
+      for (std::size_t j = 0; j < Vectors; ++j) sum[j] = Lanes::fma_at(one, vectors[j], sum[j]);
+      return;
+    }
+  }
+  const typename Lanes::type all = Lanes::broadcast(*one);
+  POTL_UNROLL
+  for (std::size_t j = 0; j < Vectors; ++j) sum[j] = Lanes::fma(all, vectors[j], sum[j]);
+}
 
 template <class Lanes, std::size_t Vectors, std::size_t Rows>
 void row_tile(const rows_task& task) {
@@ -48,9 +67,7 @@ void row_tile(const rows_task& task) {
                                : i % 4 == 1 ? first + one
                                : i % 4 == 2 ? first + 2 * one
                                             : first + three;
-        const vector left = Lanes::broadcast(*reinterpret_cast<const float*>(at));
-        POTL_UNROLL
-        for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::fma(left, right[j], sum[i][j]);
+        add_products<Lanes, Rows>(i, reinterpret_cast<const float*>(at), right, sum[i]);
       }
     };
     std::int64_t k = run->length;

@@ -9,25 +9,6 @@
 namespace potl::numeric::conv {
 namespace {
 
-// sum[j] += one * vectors[j]. A multiply-add that takes `one` from memory saves an instruction, and
-// where a neighbour shares the core, instructions are what is scarce; but of some vectors it loads
-// `one` as often: every second row of a tall tile, as far as loads keep up.
-template <class Lanes, std::size_t Rows, std::size_t Vectors>
-inline __attribute__((always_inline)) void add_products(
-    std::size_t row, const typename Lanes::sum* one, const typename Lanes::type (&vectors)[Vectors],
-    typename Lanes::type (&sum)[Vectors]) {
-  if constexpr (Lanes::multiplies_memory && (Vectors == 1 || (Vectors == 2 && Rows > 8))) {
-    if (Vectors == 1 || row % 2 == 1) {
-      POTL_UNROLL
-      for (std::size_t j = 0; j < Vectors; ++j) sum[j] = Lanes::fma_at(one, vectors[j], sum[j]);
-      return;
-    }
-  }
-  const typename Lanes::type all = Lanes::broadcast(*one);
-  POTL_UNROLL
-  for (std::size_t j = 0; j < Vectors; ++j) sum[j] = Lanes::fma(all, vectors[j], sum[j]);
-}
-
 template <class Lanes, std::size_t Rows, std::size_t Vectors>
 void tile(const tile_task<typename Lanes::sum>& task) {
   using vector = typename Lanes::type;
