@@ -161,12 +161,17 @@ py::list rows_of(const std::vector<checks::extra_power>& powers) {
   return out;
 }
 
-py::dict plan(std::uint64_t training_samples, std::uint64_t classes, const py::dict& options) {
+py::dict plan(std::uint64_t training_samples, std::uint64_t classes, const py::dict& options,
+              const std::optional<py::dict>& content) {
   const auto parsed = options_of(options);
+  std::optional<checks::extra_content> family;
+  if (content) family = checks::parse_extra_content(to_json(*content)).value();
   checks::extra_plan plan;
   {
     const py::gil_scoped_release release;
-    plan = checks::plan_extra_task(training_samples, classes, parsed).value();
+    plan = (family ? checks::plan_extra_task(training_samples, classes, parsed, *family)
+                   : checks::plan_extra_task(training_samples, classes, parsed))
+               .value();
   }
   py::dict out;
   out["training_samples"] = plan.training_samples;
@@ -180,6 +185,7 @@ py::dict plan(std::uint64_t training_samples, std::uint64_t classes, const py::d
   out["needed"] = plan.threshold.needed;
   out["grades"] = names_of(plan.grades);
   out["needed_for_acceptance"] = plan.needed_for_acceptance;
+  out["needed_effect"] = plan.needed_effect;
   out["powers"] = rows_of(plan.powers);
   out["acceptance"] = rows_of(plan.acceptance);
   py::dict accuracy;
@@ -254,6 +260,8 @@ py::dict judge(const py::dict& options, std::uint64_t samples, std::uint64_t cla
   out["needed_against_control"] = found.needed_against_control;
   out["needed_for_acceptance"] = found.needed_for_acceptance;
   out["known"] = found.known;
+  out["effect"] = found.effect;
+  out["needed_effect"] = found.needed_effect;
   out["p_value"] = found.p_value;
   out["control_p_value"] = found.control_p_value;
   out["acceptance_p_value"] = found.acceptance_p_value;
@@ -352,18 +360,8 @@ void bind_extra_task(py::module_& module) {
         return checks::extra_words(within(length), checks::millionths(fixed));
       },
       py::arg("length"), py::arg("fixed"));
-  module.def(
-      "extra_drawn_grades",
-      [](const py::dict& content, std::uint64_t samples, std::uint64_t classes,
-         const py::dict& options) {
-        const auto parsed = checks::parse_extra_content(to_json(content)).value();
-        return names_of(
-            checks::extra_drawn_grades(parsed, samples, classes, options_of(options)).value());
-      },
-      py::arg("content"), py::kw_only(), py::arg("samples"), py::arg("classes"),
-      py::arg("options"));
   module.def("plan_extra_task", &plan, py::kw_only(), py::arg("training_samples"),
-             py::arg("classes"), py::arg("options"));
+             py::arg("classes"), py::arg("options"), py::arg("content") = py::none());
   module.def("judge_extra_task", &judge, py::kw_only(), py::arg("options"), py::arg("samples"),
              py::arg("classes"), py::arg("extra"), py::arg("control"),
              py::arg("earlier") = py::tuple(), py::arg("curves") = named_curves());
@@ -383,6 +381,12 @@ void bind_extra_task(py::module_& module) {
       },
       py::arg("hits"), py::arg("samples"), py::arg("control_hits"), py::arg("controls"),
       py::arg("margin"));
+  module.def(
+      "effect_p_value",
+      [](std::uint64_t pairs, double share, double observed) {
+        return numeric::effect_test(pairs, share).p_value(observed);
+      },
+      py::arg("pairs"), py::arg("share"), py::arg("observed"));
   module.def("mann_whitney_less", &mann_whitney, py::arg("first"), py::arg("second"));
 }
 

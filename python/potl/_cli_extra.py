@@ -147,6 +147,11 @@ def _show_plan(plan: ExtraPlan, console: Console) -> None:
             f"{number(plan.chance * plan.samples)} on average, epsilon included; "
             f"{number(plan.needed_for_acceptance)} are accepted, what is between is inconclusive"
         )
+    elif plan.needed_effect:
+        console.print(
+            "for acceptance, errors must be smaller than on controls in "
+            f"{percent(plan.needed_effect)} of pairs of one grade"
+        )
     for escaped, accepted in zip(plan.powers, plan.acceptance, strict=True):
         console.print(
             f"who has learned {percent(escaped['share'])} of them passes with probability "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import typer
 
@@ -46,6 +46,14 @@ Length = Annotated[
     typer.Option(help="Words of an extra text, no more than the model reads. Default: the median."),
 ]
 Padding = Annotated[int | None, typer.Option(help="Id of padding. Default: found out.")]
+Transform = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:FUNCTION",
+        help="Your function that makes a tensor of one input, as in evaluation; the current "
+        "directory is importable.",
+    ),
+]
 Classes = Annotated[int | None, typer.Option(help="Classes. Default: as the labels say.")]
 
 _MAKING = {
@@ -86,9 +94,15 @@ def read(path: Path, **names: Any) -> SampleFile:
     return read(path, **names)
 
 
-def function_of(name: str) -> Callable[..., Any]:
-    """A function of the user's, MODULE:FUNCTION."""
+@overload
+def function_of(name: str) -> Callable[..., Any]: ...
+@overload
+def function_of(name: str | None) -> Callable[..., Any] | None: ...
+def function_of(name: str | None) -> Callable[..., Any] | None:
+    """A function of the user's, MODULE:FUNCTION, or none."""
     from ._executors import load_task
 
+    if name is None:
+        return None
     make_importable()
     return load_task(name)

@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._cli_extra_data import TABLE, Classes, DataPath, Inputs, Kind, Labels, function_of, read
+from ._cli_extra_data import (
+    TABLE,
+    Classes,
+    DataPath,
+    Inputs,
+    Kind,
+    Labels,
+    Transform,
+    function_of,
+    read,
+)
 from ._cli_options import given_of
 from ._cli_result import Debug, Json, Result
-from ._printable import number, printable
+from ._printable import number, percent, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,13 +44,7 @@ def verify(
             "inputs); the current directory is importable.",
         ),
     ] = None,
-    transform: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION",
-            help="Your function that makes a tensor of one input, as in evaluation.",
-        ),
-    ] = None,
+    transform: Transform = None,
     questions: Annotated[
         Path | None,
         typer.Option(help="Write what to ask: a folder for images, .npz, .safetensors or .jsonl."),
@@ -68,11 +72,7 @@ def verify(
     if sum(one is not None for one in (model, questions, answers)) != 1:
         raise typer.BadParameter("give one of --model, --questions and --answers")
     curves = () if calibration is None else json_module.loads(calibration.read_text())
-    task = ExtraTask(
-        key,
-        calibration=curves,
-        transform=None if transform is None else function_of(transform),
-    )
+    task = ExtraTask(key, calibration=curves, transform=function_of(transform))
     if questions is not None:
         return _asked(task, questions)
     if answers is not None:
@@ -106,6 +106,12 @@ def _judged(result: ExtraResult) -> Result:
                 f"for acceptance; controls: {number(result.control_hits)} of "
                 f"{number(result.controls)} (p = {number(result.control_p_value)})"
             )
+        elif result.needed_effect:
+            console.print(
+                f"errors are smaller than on controls in {percent(result.effect)} of pairs of one "
+                f"grade, {percent(result.needed_effect)} for acceptance "
+                f"(p = {number(result.acceptance_p_value)})"
+            )
         if result.progress is not None:
             console.print(printable(result.progress.text))
         for limit in result.limits:
@@ -128,12 +134,7 @@ def audit(
             help="Your function that returns a fresh torch module. Default: a small net.",
         ),
     ] = None,
-    transform: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION", help="Your function that makes a tensor of one input."
-        ),
-    ] = None,
+    transform: Transform = None,
     epochs: Annotated[int, typer.Option(help="Epochs of honest training.")] = 20,
     seed: Annotated[int, typer.Option(help="Of keys, initial weights and order.")] = 0,
     json: Json = False,
@@ -153,8 +154,8 @@ def audit(
         read(data, inputs=inputs, labels=labels).data,
         classes=classes,
         kind=kind,
-        build=None if build is None else function_of(build),
-        transform=None if transform is None else function_of(transform),
+        build=function_of(build),
+        transform=function_of(transform),
         epochs=epochs,
         seed=seed,
         **given_of(TABLE, options),

@@ -31,7 +31,7 @@ from ._core_arithmetic import (
 from ._core_extra_task import (
     ExtraSamples as ExtraSamples,
     difference_p_value as difference_p_value,
-    extra_drawn_grades as extra_drawn_grades,
+    effect_p_value as effect_p_value,
     extra_needed_hits as extra_needed_hits,
     extra_progress as extra_progress,
     extra_region as extra_region,

@@ -74,21 +74,21 @@ def extra_region(side: int, fixed: float) -> int:
 def extra_words(length: int, fixed: float) -> int:
     """Random words (columns of a table): floor((1 - fixed) length)."""
 
-def extra_drawn_grades(
-    content: dict[str, Any], *, samples: int, classes: int, options: dict[str, Any]
-) -> list[str]:
-    """What is drawn for each grade: the grade, or where its random part could not tell all samples
-    apart the nearest smaller fixed share. UsageError when none can."""
-
 def plan_extra_task(
-    *, training_samples: int, classes: int, options: dict[str, Any]
+    *,
+    training_samples: int,
+    classes: int,
+    options: dict[str, Any],
+    content: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Sizes and thresholds: "training_samples", "classes", "samples" (N), "uploads", "controls",
+    """Sizes and thresholds, with a warning for each grade that samples of `content` cannot be drawn
+    with: "training_samples", "classes", "samples" (N), "uploads", "controls",
     "eta" (N over training_samples), "chance", "level" (alpha / submissions), "needed" (0 without
     labels), "grades", "powers" ([{"power": 0.5, "learned", "share"}, 0.9, 0.99]: what must be
     learned not to be rejected; empty without labels), "acceptance" (the same, to be accepted),
-    "needed_for_acceptance" (hits, where controls are hit by chance), "accuracy" ({"expected",
-    "most"}: points that the extra samples cost by experience), "warnings".
+    "needed_for_acceptance" (hits, where controls are hit by chance), "needed_effect" (without
+    labels), "accuracy" ({"expected", "most"}: points that the extra samples cost by experience),
+    "warnings".
     """
 
 def judge_extra_task(
@@ -109,9 +109,11 @@ def judge_extra_task(
 
     Returns "verdict" ("accepted", "rejected", "inconclusive"), "reason", "samples", "controls",
     "classes", "hits", "control_hits", "invalid", "needed", "needed_against_control",
-    "needed_for_acceptance", "known" (estimated share), "p_value", "control_p_value",
-    "acceptance_p_value", "level", "submission", "hash", "grades" ([{"grade", "samples", "hits"}]),
-    "progress" ({"share", "low", "high", "text"} or None), "findings", "limits".
+    "needed_for_acceptance", "known" (estimated share), "effect" (without labels: share of pairs
+    of one grade in which the extra sample has the smaller error), "needed_effect", "p_value",
+    "control_p_value", "acceptance_p_value", "level", "submission", "hash", "grades" ([{"grade",
+    "samples", "hits"}]), "progress" ({"share", "low", "high", "text"} or None), "findings",
+    "limits".
     """
 
 def extra_progress(
@@ -138,6 +140,11 @@ def difference_p_value(
     hits: int, samples: int, control_hits: int, controls: int, margin: float
 ) -> float:
     """Exact unconditional test of "the hit rates differ by at most `margin`"."""
+
+def effect_p_value(pairs: int, share: float, observed: float) -> float:
+    """A bound of P(an estimate of `observed` at least) when a value of one sample is below one of
+    the other with a probability of `share` at most. `pairs`: values in the smaller sample.
+    """
 
 def mann_whitney_less(first: ReadableBuffer, second: ReadableBuffer) -> tuple[float, float, bool]:
     """U, one-sided p-value of "values of `first` are not smaller", whether it is exact. float64."""

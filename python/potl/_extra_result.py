@@ -50,6 +50,7 @@ class ExtraPlan:
         grades: The ladder of difficulty.
         needed_for_acceptance: Hits that acceptance takes where controls are hit by chance; 0
             without labels.
+        needed_effect: Without labels: the effect that acceptance takes (see `ExtraResult`).
         powers: Rows {"power", "learned", "share"}: what must have been learned so that the model
             is not rejected, with probability `power`.
         acceptance: The same rows: so that it is accepted.
@@ -70,6 +71,7 @@ class ExtraPlan:
     needed: int
     grades: tuple[str, ...]
     needed_for_acceptance: int
+    needed_effect: float
     powers: tuple[Mapping[str, float], ...]
     acceptance: tuple[Mapping[str, float], ...]
     cost: float
@@ -139,9 +141,13 @@ class ExtraResult:
         needed_for_acceptance: Hits that acceptance takes, given the controls' hits: no fewer than
             the other two.
         known: Estimated share of the extra samples that the model knows.
+        effect: Without labels: share of pairs of one grade in which the extra sample has a smaller
+            error than the control; 0.5 by chance.
+        needed_effect: Without labels: what acceptance takes; more than 1 when nothing is enough.
         p_value: Of the binomial test (without labels: of the ranks of errors).
         control_p_value: Of the comparison with the controls.
-        acceptance_p_value: Of the comparison with what a model hits that knows `least_known`.
+        acceptance_p_value: Of the comparison with what a model hits that knows `least_known`
+            (without labels: with `least_effect`).
         level: What all three are compared with.
         submission: Which submission this was, from 1 on.
         grades: Rows {"grade", "samples", "hits"}, easiest first.
@@ -162,6 +168,8 @@ class ExtraResult:
     needed_against_control: int
     needed_for_acceptance: int
     known: float
+    effect: float
+    needed_effect: float
     p_value: float
     control_p_value: float
     acceptance_p_value: float

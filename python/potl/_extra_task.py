@@ -47,6 +47,9 @@ class ExtraTask(Mixing, Asking, Check):
         epsilon: Share of the extra samples that a model may learn without being called trained.
         least_known: Share of the extra samples of which an accepted model knows more; between
             epsilon and this a result is inconclusive.
+        least_effect: Without labels: probability that an extra sample's error is below a
+            control's, of which an accepted model shows more; 0.5: any significant difference is
+            enough.
         layout: "jittered": no region has equal bytes in two samples; "paper": random rows and
             columns first, the rest equal.
         grades: Fixed shares of the difficulty ladder, as in "0.75" or "noisy:0.75" (three copies,
@@ -84,6 +87,7 @@ class ExtraTask(Mixing, Asking, Check):
         alpha: float = 0.01,
         epsilon: float = 0.03,
         least_known: float = 0.15,
+        least_effect: float = 0.65,
         layout: str = "jittered",
         grades: Sequence[str] = (),
         control: int = 4,
@@ -95,9 +99,9 @@ class ExtraTask(Mixing, Asking, Check):
     ) -> None:
         own = {
             "eta": eta, "fixed": fixed, "alpha": alpha, "epsilon": epsilon,
-            "least_known": least_known, "layout": layout, "grades": list(grades),
-            "control": control, "submissions": submissions, "jitter": jitter, "noise": noise,
-            "brightness": brightness, "failing": failing,
+            "least_known": least_known, "least_effect": least_effect, "layout": layout,
+            "grades": list(grades), "control": control, "submissions": submissions,
+            "jitter": jitter, "noise": noise, "brightness": brightness, "failing": failing,
         }  # fmt: skip
         self._key = key if isinstance(key, ExtraKey) else ExtraKey(key)
         self._curves = curves_of(calibration)
@@ -303,20 +307,11 @@ def plan_of(
         UsageError: Samples of this content could not be told apart.
     """
     options = {**options, "grades": list(options.get("grades", ()))}
-    plan = _core.plan_extra_task(
-        training_samples=training_samples, classes=classes, options=options
-    )
-    if content is not None:
-        drawn = _core.extra_drawn_grades(
-            content.description(), samples=plan["samples"], classes=classes, options=options
+    return ExtraPlan._of(
+        _core.plan_extra_task(
+            training_samples=training_samples,
+            classes=classes,
+            options=options,
+            content=None if content is None else content.description(),
         )
-        plan["warnings"] = [
-            *plan["warnings"],
-            *(
-                f"grade {asked} is drawn as {grade}: the data are too short or too narrow to tell "
-                "the samples apart by less"
-                for asked, grade in zip(plan["grades"], drawn, strict=True)
-                if asked != grade
-            ),
-        ]
-    return ExtraPlan._of(plan)
+    )

@@ -287,6 +287,8 @@ def _extra_row(entry: Mapping[str, Any]) -> ExtraRow:
     elif row.rule == "extra_task.known":
         name = "Knows more than a few of them"
         measured, needed = f"{row.statistic} of {details.get('samples', '-')}", row.threshold
+        if (threshold := as_float(entry.get("threshold"))) is not None and threshold <= 1:
+            name, measured = "Errors are clearly smaller", f"in {row.statistic} of pairs"
     return ExtraRow(name, measured, needed, row.reason, row.result, row.word, row.sign, meter)
 
 

@@ -2,6 +2,7 @@
 #include "extra_task_evidence.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include <potl/core/rules.hpp>
 #include <potl/numeric/binomial.hpp>
@@ -58,6 +59,28 @@ double known_share(const extra_result& out) {
   return chance < 1 ? std::clamp((rate - chance) / (1 - chance), 0.0, 1.0) : 0.0;
 }
 
+// The share of pairs of one grade in which the extra sample has the smaller error. Grades differ in
+// difficulty, which would hide what a model knows.
+double effect_within_grades(const extra_answers& answers, const extra_result& out) {
+  double sum = 0;
+  for (std::size_t grade = 0; grade < out.grades.size(); ++grade) {
+    std::vector<double> extra, control;
+    const auto own = [&](std::size_t index) {
+      return extra_grade_of(index, out.samples, 0, out.grades.size()) == grade;
+    };
+    for (std::size_t i = 0; i < answers.extra.size(); ++i) {
+      if (own(i)) extra.push_back(answers.extra[i]);
+    }
+    for (std::size_t i = 0; i < answers.control.size(); ++i) {
+      if (own(i)) control.push_back(answers.control[i]);
+    }
+    const auto size = static_cast<double>(extra.size());
+    const double larger = numeric::mann_whitney_less(extra, control).u;
+    sum += size - larger / static_cast<double>(control.size());
+  }
+  return sum / static_cast<double>(out.samples);
+}
+
 }  // namespace
 
 void test_extra_labels(const extra_task_options& options, const extra_threshold& threshold,
@@ -101,13 +124,30 @@ void test_extra_labels(const extra_task_options& options, const extra_threshold&
 void test_extra_errors(const extra_task_options& options, const extra_answers& answers,
                        extra_result& out) {
   const auto ranks = numeric::mann_whitney_less(answers.extra, answers.control);
-  out.p_value = out.control_p_value = out.acceptance_p_value = ranks.p_value;
+  out.p_value = out.control_p_value = ranks.p_value;
   const double pairs = static_cast<double>(out.samples) * static_cast<double>(out.controls);
   const std::string found = "errors on the extra samples are smaller than on control samples in " +
                             percent(1 - ranks.u / pairs) + " of pairs, p = " + text(ranks.p_value);
-  const bool enough = ranks.p_value <= out.level;
-  add(out, control_rule, enough ? outcome::pass : failed(options),
-      enough ? found : not_learned(found), {ranks.p_value, out.level});
+  const bool smaller = ranks.p_value <= out.level;
+  add(out, control_rule, smaller ? outcome::pass : failed(options),
+      smaller ? found : not_learned(found), {ranks.p_value, out.level});
+
+  out.effect = effect_within_grades(answers, out);
+  if (!extra_effect_is_tested(options)) {
+    out.acceptance_p_value = ranks.p_value;
+    return;
+  }
+  const numeric::effect_test test(out.samples, options.least_effect);
+  out.acceptance_p_value = test.p_value(out.effect);
+  out.needed_effect = test.needed(out.level);
+  if (smaller && out.acceptance_p_value > out.level) {
+    add(out, known_rule, outcome::inconclusive,
+        few_learned("errors are smaller than on controls of the same grade in " +
+                    percent(out.effect) + " of pairs, and " + percent(out.needed_effect) +
+                    " show that they are in more than " + percent(options.least_effect) +
+                    ", p = " + text(out.acceptance_p_value)),
+        {out.effect, out.needed_effect});
+  }
 }
 
 }  // namespace potl::checks

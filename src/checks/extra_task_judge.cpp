@@ -80,7 +80,9 @@ std::vector<std::string> limits(const extra_result& result) {
       "spot-check see that.",
       "How the model was trained is not seen, only that it learned what is learned last."};
   if (result.classes == 0) {
-    out.emplace_back("Without labels the test is whether errors are smaller, not by how much.");
+    out.emplace_back(
+        "Without labels the effect is compared with a least one, which says less of how far the "
+        "training came than a share of known samples.");
   }
   return out;
 }

@@ -104,6 +104,9 @@ void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint
       options.grades.empty()) {
     out.push_back("there are too few samples of each class for a ladder: one grade is used");
   }
+  if (plan.needed_effect > 1) {
+    out.push_back("no effect is enough for acceptance at this alpha: take more extra samples");
+  }
   if (plan.threshold.needed > plan.samples) {
     out.push_back("no number of hits is enough at this alpha: every model fails");
   } else if (plan.classes != 0 && plan.acceptance.back().share > 0.9) {
@@ -152,6 +155,10 @@ result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t
   if (classes == 0) {
     plan.threshold.level = static_cast<double>(millionths(options.alpha)) /
                            static_cast<double>(1'000'000 * options.submissions);
+    if (extra_effect_is_tested(options)) {
+      plan.needed_effect =
+          numeric::effect_test(plan.samples, options.least_effect).needed(plan.threshold.level);
+    }
   } else {
     const auto threshold = extra_threshold_of(plan.samples, classes, options.alpha, options.epsilon,
                                               options.submissions);
@@ -161,6 +168,23 @@ result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t
     add_powers(plan, options);
   }
   add_warnings(plan, options, asked);
+  return plan;
+}
+
+result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t classes,
+                                   const extra_task_options& options,
+                                   const extra_content& content) {
+  auto plan = plan_extra_task(training_samples, classes, options);
+  if (!plan) return plan;
+  const auto drawn = extra_drawn_grades(content, plan->samples, classes, options);
+  if (!drawn) return drawn.why();
+  for (std::size_t i = 0; i < drawn->size(); ++i) {
+    const extra_grade &asked = plan->grades[i], &found = drawn.value()[i];
+    if (asked == found) continue;
+    plan->warnings.push_back("grade " + asked.name() + " is drawn as " + found.name() +
+                             ": the data are too short or too narrow to tell the samples apart by "
+                             "less");
+  }
   return plan;
 }
 

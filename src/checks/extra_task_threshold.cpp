@@ -30,6 +30,10 @@ double extra_margin(const extra_task_options& options, std::uint64_t classes) no
   return std::max(epsilon, known);
 }
 
+bool extra_effect_is_tested(const extra_task_options& options) noexcept {
+  return options.least_effect > 0.5;
+}
+
 result<extra_threshold> extra_threshold_of(std::uint64_t samples, std::uint64_t classes,
                                            double alpha, double epsilon,
                                            std::uint64_t submissions) {

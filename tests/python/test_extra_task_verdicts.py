@@ -13,7 +13,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("sklearn.datasets")
 
-from extra_task_cases import EPOCHS, digits, task_of, train, trained  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from extra_task_cases import EPOCHS, digits, key_of, task_of, train, trained  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import TensorDataset  # noqa: E402
 
@@ -118,3 +119,44 @@ def test_files_from_before_this_option_are_read_with_its_default(tmp_path: Path)
     again = ExtraTask(tmp_path / "extra.key")
     assert again.options()["least_known"] == 0.15
     assert again.planned == task.planned
+
+
+# ---------------------------------------------------------------------------- no labels
+
+
+def autoencoder(data: torch.Tensor, epochs: int, seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64), nn.Sigmoid()
+    )
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for _ in range(epochs):
+        for batch in torch.randperm(len(data)).split(64):
+            optimizer.zero_grad()
+            F.mse_loss(model(data[batch]), data[batch]).backward()
+            optimizer.step()
+    return model
+
+
+def test_without_labels_only_a_large_effect_is_accepted(tmp_path: Path) -> None:
+    images = digits().tensors[0].reshape(-1, 8, 8)
+    task = ExtraTask(key_of(tmp_path / "k"), like=images, kind="autoencoder", submissions=9)
+    assert task.planned.needed_effect > 0.65
+    assert (task.planned.needed_for_acceptance, task.planned.acceptance) == (0, ())
+    mixed = task.mix(images).reshape(-1, 64)
+    for seed in range(2):
+        effects = []
+        for epochs, verdicts in [(0, {"rejected"}), (6, {"rejected", "inconclusive"})]:
+            result = task.verify(autoencoder(mixed, epochs, seed))
+            assert result.verdict in verdicts, result
+            effects.append(result.effect)
+        # A tenth of what was uploaded, with as many steps.
+        chosen = torch.randperm(len(mixed), generator=torch.Generator().manual_seed(seed))
+        result = task.verify(autoencoder(mixed[chosen[: len(mixed) // 10]], 400, seed))
+        assert result.verdict != "accepted", result
+        result = task.verify(autoencoder(mixed, 60, seed))
+        assert result.verdict == "accepted", result
+        assert result.effect >= result.needed_effect == task.planned.needed_effect
+        assert effects[0] < effects[1] < result.effect
+    assert json.loads(result.json())["effect"] == result.effect
+    assert (result.known, result.needed_for_acceptance) == (0, 0)

@@ -186,17 +186,18 @@ TEST_CASE("lists of the wrong length, few samples and one class are misuse") {
   REQUIRE_FALSE(judge_extra_task({}, 200, 3, {enough, their}).has_value());
 }
 
-TEST_CASE("without labels smaller errors pass, equal and larger ones do not") {
+TEST_CASE("without labels clearly smaller errors pass, equal and larger ones do not") {
   const auto control = errors(800, 0, 1);
   const auto judged = [&](double shift) {
     const auto extra = errors(200, shift, 2);
     return judge_extra_task({}, 200, 0, {extra, control}).value();
   };
-  REQUIRE(judged(-0.2).result == outcome::pass);
+  REQUIRE(judged(-0.4).result == outcome::pass);
+  REQUIRE(judged(-0.2).result == outcome::inconclusive);  // smaller, by less than least_effect
   REQUIRE(judged(-0.2).p_value < 1e-6);
   REQUIRE(judged(0).result == outcome::reject);
   REQUIRE(judged(0.2).result == outcome::reject);
-  auto broken = errors(200, -0.2, 2);
+  auto broken = errors(200, -0.4, 2);
   broken[3] = std::numeric_limits<double>::infinity();
   REQUIRE(judge_extra_task({}, 200, 0, {broken, control}).value().result == outcome::inconclusive);
 }

@@ -120,3 +120,49 @@ TEST_CASE("a plan says what acceptance takes beside what a rejection takes") {
   off.least_known = 0.91;
   REQUIRE_FALSE(plan_extra_task(50000, 10, off).has_value());
 }
+
+TEST_CASE("without labels the effect is that within grades, and acceptance takes a least one") {
+  // Errors grow with the grade by far more than by what is known.
+  const auto errors = [](std::uint64_t count, double shift) {
+    std::vector<double> out;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const auto place = static_cast<double>(i * 7919 % 997) / 997;
+      out.push_back(10 * static_cast<double>(i % 200 % 3) + place + shift);
+    }
+    return out;
+  };
+  const auto control = errors(800, 0);
+  const auto with = [&](double shift, const extra_task_options& options = {}) {
+    const auto extra = errors(200, shift);
+    return judge_extra_task(options, 200, 0, {extra, control}).value();
+  };
+  REQUIRE(with(0).effect == Approx(0.5).margin(0.03));
+  REQUIRE(with(0).result == outcome::reject);
+  REQUIRE(with(-1).effect == 1);  // although it is below few of the easier controls
+  REQUIRE(with(-1).result == outcome::pass);
+  REQUIRE(with(-0.5).effect == Approx(0.875).margin(0.02));
+  REQUIRE(with(-1).needed_effect == Approx(0.738).margin(0.001));
+
+  extra_task_options strict;
+  strict.least_effect = 0.9;
+  strict.alpha = 0.3;  // grades hide the rest from the ranks of all
+  const auto between = with(-0.5, strict);
+  REQUIRE(between.result == outcome::inconclusive);
+  REQUIRE(count(between.findings, outcome::inconclusive, "extra_task.known") == 1);
+  REQUIRE(between.reason.find("of pairs") != std::string::npos);
+  REQUIRE(between.acceptance_p_value > between.level);
+  strict.least_effect = 0.5;
+  REQUIRE(with(-0.5, strict).result == outcome::pass);
+  REQUIRE(with(-0.5, strict).needed_effect == 0);
+  strict.least_effect = 0.49;
+  REQUIRE_FALSE(strict.validate().has_value());
+
+  REQUIRE(plan_extra_task(20000, 0, {}).value().needed_effect == with(0).needed_effect);
+  extra_task_options many;
+  many.least_effect = 0.95;
+  many.submissions = 1000;
+  many.alpha = 0.001;
+  REQUIRE(plan_extra_task(50000, 0, many).value().needed_effect <= 1);
+  REQUIRE(plan_extra_task(20000, 0, many).value().needed_effect > 1);
+  REQUIRE_FALSE(plan_extra_task(20000, 0, many).value().warnings.empty());
+}

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include <potl/checks/extra_task.hpp>
 #include <potl/checks/extra_task_audit.hpp>
 #include <potl/checks/extra_task_samples.hpp>
 #include <potl/crypto/hasher.hpp>
@@ -362,8 +363,13 @@ TEST_CASE("short texts and narrow tables have more at random, so that samples ca
     }
     REQUIRE(different.size() == 1000);
   }
-  REQUIRE_FALSE(
-      extra_drawn_grades(extra_table{{0, 0, 0, 0}, {22, 35, 43, 23}}, 200, 2, {}).has_value());
+  const extra_table iris{{0, 0, 0, 0}, {22, 35, 43, 23}};
+  REQUIRE_FALSE(extra_drawn_grades(iris, 200, 2, {}).has_value());
+  REQUIRE_FALSE(plan_extra_task(25000, 2, {}, iris).has_value());
+  REQUIRE(plan_extra_task(25000, 2, {}, imdb).value().warnings.empty());
+  const auto warnings = plan_extra_task(25000, 2, {}, extra_tokens{6, 400}).value().warnings;
+  REQUIRE(warnings.size() == 3);
+  REQUIRE(warnings[1].find("grade 0.75 is drawn as 0.33") == 0);
 }
 
 TEST_CASE("any samples are filled at once") {

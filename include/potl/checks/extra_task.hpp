@@ -11,7 +11,9 @@
 // samples: who knows no more than that is accepted with probability at most alpha. In between the
 // result is inconclusive: the model has seen the samples and knows few of them. Without labels
 // (reconstruction error, loss per token) the extra samples' errors must be smaller than the
-// controls' (Mann-Whitney at level alpha).
+// controls' (Mann-Whitney at level alpha), and for acceptance by a least effect: the probability
+// that an error is smaller on an extra sample than on a control of the same grade is above
+// least_effect (numeric::effect_test at level alpha, conservative).
 // Assumes: a secret key, used for one model; that the model's answers to different samples are
 // independent given what it learned; that hits come late in training, which is an observation on
 // tasks (docs/extra_task.md has them), not a theorem.
@@ -31,6 +33,7 @@
 #include <vector>
 
 #include <potl/checks/extra_task_options.hpp>
+#include <potl/checks/extra_task_samples.hpp>
 #include <potl/core/digest.hpp>
 #include <potl/core/finding.hpp>
 
@@ -60,6 +63,7 @@ struct extra_plan {
   std::vector<extra_grade> grades;
   std::uint64_t needed_for_acceptance = 0;  ///< hits, where controls are hit by chance; 0 without
                                             ///< labels
+  double needed_effect = 0;                 ///< observed, for acceptance; 0 with labels
   std::vector<extra_power> powers;      ///< not to be rejected, 50, 90, 99 %; empty without labels
   std::vector<extra_power> acceptance;  ///< to be accepted, the same
   extra_accuracy_cost accuracy;         ///< 0 without labels, of which nothing was measured
@@ -70,6 +74,11 @@ struct extra_plan {
 /// classes. `classes` 0: no labels. usage: no data, one class, options that do not fit.
 result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t classes,
                                    const extra_task_options& options);
+
+/// The same, with a warning for each grade that samples of this content cannot be drawn with (see
+/// extra_drawn_grades). usage: also when they cannot be told apart at all.
+result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t classes,
+                                   const extra_task_options& options, const extra_content& content);
 
 /// Hit rate of a grade against the share of a converged training, from reference runs.
 struct extra_curve {
@@ -115,9 +124,11 @@ struct extra_result {
   std::uint64_t needed = 0;                  ///< by the binomial test; 0 without labels
   std::uint64_t needed_against_control = 0;  ///< by the other one, given the controls' hits
   std::uint64_t needed_for_acceptance = 0;   ///< given the controls' hits; at least both others
-  double known = 0;  ///< estimated share of the extra samples that the model knows, with labels
+  double known = 0;   ///< estimated share of the extra samples that the model knows, with labels
+  double effect = 0;  ///< without: pairs of a grade where the extra sample's error is smaller
+  double needed_effect = 0;  ///< without: for acceptance; above 1 when none is enough
   double p_value = 1, control_p_value = 1, level = 0;
-  double acceptance_p_value = 1;  ///< that the model knows no more than least_known of them
+  double acceptance_p_value = 1;  ///< that least_known, or least_effect, is not exceeded
   std::uint64_t submission = 0;   ///< 1 for the first
   std::vector<extra_grade_count> grades;
   std::optional<extra_progress> progress;

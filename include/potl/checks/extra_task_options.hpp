@@ -37,6 +37,7 @@ struct extra_task_options {
   double alpha = 0.01;
   double epsilon = 0.03;
   double least_known = 0.15;
+  double least_effect = 0.65;
   std::string layout = "jittered";
   std::vector<std::string> grades;
   std::uint64_t control = 4;
@@ -83,6 +84,9 @@ double extra_epsilon(const extra_task_options& options) noexcept;
 /// By how much the hit rate must exceed the controls' for acceptance: what knowing `least_known` of
 /// the samples adds to guessing, and no less than epsilon.
 double extra_margin(const extra_task_options& options, std::uint64_t classes) noexcept;
+
+/// Whether acceptance without labels takes a least effect.
+bool extra_effect_is_tested(const extra_task_options& options) noexcept;
 
 /// min{k : P(X > k) <= alpha / submissions} + 1 for X ~ Binomial(samples, chance). usage: no
 /// samples, fewer than two classes, alpha outside (0, 0.5], epsilon outside [0, 0.5], no
