@@ -36,7 +36,7 @@ struct vector_without_dot {
   static void store(std::int64_t* to, wide x) { _mm512_storeu_si512(to, x); }
 };
 
-std::int64_t scale_sums(const scaling& s, place* doubtful) {
+inline std::int64_t scale_sums(const scaling& s, place* doubtful) {
   std::int64_t count = 0;
   const __m512d smallest = _mm512_set1_pd(0x1p-126);
   for (std::int64_t i = 0; i < s.rows; ++i) {

@@ -17,7 +17,7 @@ inline std::uint32_t magnitude_bits(const float* x) {
   return bits & 0x7fffffffU;
 }
 
-void largest(const lines& l, std::uint32_t* out) {
+inline void largest(const lines& l, std::uint32_t* out) {
   constexpr std::int64_t strip = 128;  // lines whose maxima stay in the first cache
   for (std::int64_t line = 0; line < l.count; ++line) out[line] = 0;
   if (l.stride == 1) {

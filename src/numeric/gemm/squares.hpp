@@ -11,8 +11,9 @@
 namespace potl::numeric::detail {
 namespace {
 
-constexpr int line_lanes = 8;             // of norm() of rounding.hpp
-constexpr std::int64_t line_strip = 512;  // lines side by side, whose sums stay in the first cache
+inline constexpr int line_lanes = 8;  // of norm() of rounding.hpp
+inline constexpr std::int64_t line_strip =
+    512;  // lines side by side, whose sums stay in the first cache
 
 // Lines side by side: along the lines, term after term.
 inline void squares_across(const lines& l, double* out) {
@@ -60,7 +61,7 @@ inline void squares_along(const float* x, std::int64_t stride, std::int64_t term
   }
 }
 
-void squares(const lines& l, double* out) {
+inline void squares(const lines& l, double* out) {
   if (l.stride == 1) return squares_across(l, out);
   std::int64_t line = 0;
   constexpr std::int64_t together = 4;

@@ -32,7 +32,7 @@ inline void add_eight(const float (&a)[twofold::lanes], const float (&b)[twofold
   lost |= bits & 0x7fffffffffffffffLL;
 }
 
-void add_products(const lines& a, const lines& b, twofold& out) {
+inline void add_products(const lines& a, const lines& b, twofold& out) {
   eight_doubles sum = {}, low = {};
   eight_words lost = {};
   const bool adjacent = a.step == 1 && b.step == 1;
