@@ -42,7 +42,7 @@ import potl
 CHEATS = ("stopped early", "a tenth of the data", "random labels", "untrained")
 FIRST = 1000  # seeds of this page begin here
 # Models of each cheat, share of an honest training's steps within which "early" is drawn.
-COUNTS = {"digits_unmoved": ((140, 100, 20, 30), 0.25), "agnews_long": ((50, 30, 5, 10), 0.25)}
+COUNTS = {"digits_unmoved": ((140, 200, 20, 30), 0.25), "agnews_long": ((50, 30, 5, 10), 0.25)}
 VERDICTS = ("accepted", "inconclusive", "rejected")
 
 
@@ -188,6 +188,7 @@ HONEST: dict[str, tuple[str, dict[str, Any], int, int]] = {  # experiment, chang
     "AG News, BiLSTM": ("agnews_lstm", {}, 6, 0),
     "IMDB, text CNN": ("imdb", {}, 6, 0),
     "IMDB, BiLSTM, 4 epochs": ("imdb_lstm", {}, 3, 0),
+    "IMDB, BiLSTM, 10 epochs": ("imdb_lstm", {"epochs": 10}, 1, 2),
     "CIFAR-10, ResNet, flips, normalisation": ("cifar", {}, 3, 0),
     "CIFAR-10, VGG, flips, normalisation": ("cifar_vgg", {}, 3, 0),
     "CIFAR-10, wider ResNet, 10,000 images, crops, too": ("cifar", CROPPED, 1, 100),
