@@ -162,8 +162,8 @@ def _show_plan(plan: ExtraPlan, console: Console) -> None:
     if plan.classes:
         expected, most = (number(round(plan.accuracy[name], 2)) for name in ("expected", "most"))
         console.print(
-            f"they cost some {expected} points of accuracy by experience, {most} at most there "
-            "(docs/benchmarks/extra_task.md)"
+            f"in experiments they cost up to {expected} points of accuracy, up to {most} at the "
+            "ends of intervals (docs/benchmarks/extra_task.md)"
         )
     for warning in plan.warnings:
         console.print(f"warning: {printable(warning)}")

@@ -71,7 +71,7 @@ def verify(
 
     if sum(one is not None for one in (model, questions, answers)) != 1:
         raise typer.BadParameter("give one of --model, --questions and --answers")
-    curves = () if calibration is None else json_module.loads(calibration.read_text())
+    curves = () if calibration is None else _curves(calibration)
     task = ExtraTask(key, calibration=curves, transform=function_of(transform))
     if questions is not None:
         return _asked(task, questions)
@@ -83,6 +83,13 @@ def verify(
     if hasattr(loaded, "parameters"):
         return _judged(task.verify(loaded))
     return _judged(task.verify(predict=loaded))
+
+
+def _curves(path: Path) -> Any:
+    try:
+        return json_module.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"--calibration {path} cannot be read: {error}") from error
 
 
 def _asked(task: ExtraTask, path: Path) -> Result:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ._errors import UsageError
+
 Curves = tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
 
 
@@ -214,8 +216,18 @@ class ExtraResult:
 
 
 def curves_of(given: Sequence[Any]) -> Curves:
-    """Reference curves from JSON values."""
-    return tuple(
-        (str(grade), tuple((float(share), float(rate)) for share, rate in points))
-        for grade, points in given
-    )
+    """Reference curves from JSON values.
+
+    Raises:
+        UsageError: They are none.
+    """
+    try:
+        return tuple(
+            (str(grade), tuple((float(share), float(rate)) for share, rate in points))
+            for grade, points in given
+        )
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"a calibration holds no reference curves: {error}",
+            "give [[grade, [[share of the training, hit rate], ...]], ...]",
+        ) from error

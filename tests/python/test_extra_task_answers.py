@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch")
 
 import potl
-from potl import _extra_questions
+from potl import _cli, _extra_questions
 
 
 @pytest.fixture
@@ -76,3 +76,25 @@ def test_numbers_that_are_no_class_are_kept_as_such(task: potl.ExtraTask, tmp_pa
     path.write_text(json.dumps([1e400, -1.0, 0.5, None] * 250))
     extra, control = _extra_questions.read_answers(task, path)
     assert task.judge(extra, control).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    "content", ["[1, 2]", '[["0.75", [[0.1]]]]', '[["0.75", [["a", 1]]]]', "7"]
+)
+def test_a_calibration_that_is_none_is_refused(
+    task: potl.ExtraTask, tmp_path: Path, content: str
+) -> None:
+    with pytest.raises(potl.UsageError, match="reference curves"):
+        potl.ExtraTask(tmp_path / "extra.key", calibration=json.loads(content))
+
+
+@pytest.mark.parametrize("content", ["[1", "[" * 100_000, None])
+def test_a_calibration_that_cannot_be_read_is_a_usage_error(
+    task: potl.ExtraTask, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None
+) -> None:
+    path = tmp_path / "curves.json"
+    if content is not None:
+        path.write_text(content)
+    words = ["extra-task", "verify", str(tmp_path / "extra.key"), "--questions", "q.npz"]
+    assert _cli.run([*words, "--calibration", str(path), "--json"]) == 2
+    assert "curves.json cannot be read" in json.loads(capsys.readouterr().out)["error"]["message"]

@@ -157,7 +157,7 @@ def test_people_can_read_it_too(run: Run, capsys: Any) -> None:
     assert "68 hits are needed" in text
     assert "1,600 controls" in text
     assert text.count("passes with probability") == 3
-    assert "some 0.2 points of accuracy" in text
+    assert "up to 0.8 points of accuracy" in text
 
 
 def test_the_audit_names_the_cheapest_attack_of_each_layout(
