@@ -170,6 +170,12 @@ void transpose_part(const float* from, std::int64_t source_row, std::int64_t hig
     if (i < wide) zmm::store_some(to + i * target_row, high, r[i]);
 }
 
+// Without optimization g++'s header makes this a macro, whose mask changes its sign.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+__m512 gathered(const float* from, __m512i at) { return _mm512_i32gather_ps(at, from, 4); }
+#pragma GCC diagnostic pop
+
 void zmm::transpose(const float* source, std::int64_t source_row, std::int64_t rows,
                     std::int64_t columns, float* target, std::int64_t target_row) {
   constexpr std::int64_t near = 32;  // rows of a few cache lines together
@@ -185,7 +191,7 @@ void zmm::transpose(const float* source, std::int64_t source_row, std::int64_t r
         const __m512i at =
             _mm512_mullo_epi32(lanes, _mm512_set1_epi32(static_cast<int>(source_row)));
         for (std::int64_t column = 16 * whole; column < columns; ++column)
-          store(to + column * target_row, _mm512_i32gather_ps(at, from + column, 4));
+          store(to + column * target_row, gathered(from + column, at));
         continue;
       }
     } else {

@@ -33,6 +33,9 @@ struct cut_16_columns : digits_16_columns {
   }
 };
 
+// Without optimization g++'s header makes getexp a macro, whose mask changes its sign.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
 // s of lines whose factors are 2^s; minus infinity for factors of 0.
 inline __m512 exponents(const double* scale, int lines) {
   const __mmask16 mask = lanes16(lines);
@@ -41,6 +44,7 @@ inline __m512 exponents(const double* scale, int lines) {
   return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(_mm512_getexp_pd(low))),
                             _mm512_cvtpd_ps(_mm512_getexp_pd(high)), 1);
 }
+#pragma GCC diagnostic pop
 
 // Nothing is rounded before the conversion but what is 0 afterwards.
 template <class Digits>
