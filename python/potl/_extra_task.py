@@ -87,7 +87,7 @@ class ExtraTask(Mixing, Asking, Check):
         alpha: float = 0.01,
         epsilon: float = 0.03,
         least_known: float = 0.15,
-        least_effect: float = 0.65,
+        least_effect: float = 0.68,
         layout: str = "jittered",
         grades: Sequence[str] = (),
         control: int = 4,

@@ -141,7 +141,7 @@ def autoencoder(data: torch.Tensor, epochs: int, seed: int) -> nn.Module:
 def test_without_labels_only_a_large_effect_is_accepted(tmp_path: Path) -> None:
     images = digits().tensors[0].reshape(-1, 8, 8)
     task = ExtraTask(key_of(tmp_path / "k"), like=images, kind="autoencoder", submissions=9)
-    assert task.planned.needed_effect > 0.65
+    assert task.planned.needed_effect > 0.68
     assert (task.planned.needed_for_acceptance, task.planned.acceptance) == (0, ())
     mixed = task.mix(images).reshape(-1, 64)
     for seed in range(2):

@@ -37,7 +37,7 @@ struct extra_task_options {
   double alpha = 0.01;
   double epsilon = 0.03;
   double least_known = 0.15;
-  double least_effect = 0.65;
+  double least_effect = 0.68;
   std::string layout = "jittered";
   std::vector<std::string> grades;
   std::uint64_t control = 4;
