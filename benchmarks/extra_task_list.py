@@ -158,11 +158,11 @@ EXPERIMENTS = {
         ),
         Experiment(
             "autoencoder", "Autoencoder of grey CIFAR-10 images", data.grey, nets.Autoencoder,
-            epochs=12, batch=64, learning_rate=1e-3, pairs=3, kind="autoencoder",
+            epochs=60, batch=64, learning_rate=1e-3, pairs=6, kind="autoencoder",
         ),
         Experiment(
             "language", "Character model of Shakespeare", data.shakespeare, nets.CharacterModel,
-            epochs=6, batch=64, learning_rate=4e-3, pairs=3, kind="language",
+            epochs=6, batch=64, learning_rate=4e-3, pairs=6, kind="language",
         ),
     ]
 }  # fmt: skip
