@@ -40,7 +40,9 @@ class planes_run {
     const std::int64_t each = divide_up(window + stage + most_terms, 16) * 16;
     const std::int64_t across_h = divide_up(what_.axes[1].grid, high_), d = what_.axes[0].grid;
     const std::int64_t blocks = what_.batch * what_.groups * d * across_h;
-    const buffer memory(std::min(workers_, blocks) * each);
+    // The last vector of a line is read whole.
+    constexpr std::int64_t widest = 16;
+    const buffer memory(std::min(workers_, blocks) * each + widest);
     for_each_block(threads_, workers_, blocks, [&](std::int64_t worker, std::int64_t index) {
       const std::int64_t h = index % across_h * high_, plane = index / across_h / d;
       const block here{plane / what_.groups,     1, index / across_h % d,
