@@ -2,15 +2,19 @@
 // Shapes, layouts and hostile operands for the tests of matrix products, all from one number.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <potl/core/rng.hpp>
 #include <potl/numeric/matrix.hpp>
+
+#include "guarded_memory.hpp"
 
 namespace gemm_cases {
 
@@ -171,6 +175,34 @@ one_case<Element> draw(std::uint64_t number) {
   if (from.below(15) == 0) out.a.row_stride = 0;  // every row is the first one
   return out;
 }
+
+/// A copy of a matrix, and of what lies between its elements, with nothing around.
+template <class Element>
+class guarded_matrix {
+ public:
+  guarded_matrix(placed<Element>& m, guarded_end at) : view_(m.view()), memory_(elements(m), at) {
+    view_.data = memory_.data() + (m.offset - first(m));
+  }
+  potl::numeric::matrix<Element> view() const { return view_; }
+
+ private:
+  static bool is_empty(const placed<Element>& m) { return m.rows == 0 || m.columns == 0; }
+  // Only strides of rows are ever negative.
+  static std::int64_t first(const placed<Element>& m) {
+    return is_empty(m) ? m.offset
+                       : m.offset + std::min<std::int64_t>(0, (m.rows - 1) * m.row_stride);
+  }
+  static std::span<const Element> elements(const placed<Element>& m) {
+    if (is_empty(m)) return {};
+    const std::int64_t last = m.offset + std::max<std::int64_t>(0, (m.rows - 1) * m.row_stride) +
+                              (m.columns - 1) * m.column_stride;
+    return std::span(m.memory).subspan(static_cast<std::size_t>(first(m)),
+                                       static_cast<std::size_t>(last - first(m) + 1));
+  }
+
+  potl::numeric::matrix<Element> view_;
+  guarded<Element> memory_;
+};
 
 template <class Element>
 std::vector<Element> row(placed<Element>& m, std::int64_t i) {

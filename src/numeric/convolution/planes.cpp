@@ -24,7 +24,7 @@ class planes_run {
         workers_(static_cast<std::int64_t>(threads.concurrency())),
         line_(what.axes[2].grid),
         high_(lines_of_a_block()),
-        window_(what, 1, 1, high_),
+        window_(what, 1, 1, high_, true),
         beside_(phases_beside(what)) {
     for (const phase& one : what.phases) {
       std::vector<std::int64_t> offsets;
@@ -40,9 +40,7 @@ class planes_run {
     const std::int64_t each = divide_up(window + stage + most_terms, 16) * 16;
     const std::int64_t across_h = divide_up(what_.axes[1].grid, high_), d = what_.axes[0].grid;
     const std::int64_t blocks = what_.batch * what_.groups * d * across_h;
-    // The last vector of a line is read whole.
-    constexpr std::int64_t widest = 16;
-    const buffer memory(std::min(workers_, blocks) * each + widest);
+    const buffer memory(std::min(workers_, blocks) * each);
     for_each_block(threads_, workers_, blocks, [&](std::int64_t worker, std::int64_t index) {
       const std::int64_t h = index % across_h * high_, plane = index / across_h / d;
       const block here{plane / what_.groups,     1, index / across_h % d,

@@ -9,8 +9,9 @@
 
 namespace potl::numeric::conv {
 
-window::window(const gather& what, std::int64_t images, std::int64_t d, std::int64_t h)
-    : what_(what), images_(images), is_source_(true) {
+window::window(const gather& what, std::int64_t images, std::int64_t d, std::int64_t h,
+               bool whole_vectors)
+    : what_(what), images_(images), is_source_(!whole_vectors) {
   for (std::size_t i = 0; i < 3; ++i) {
     const axis& a = what.axes[i];
     slots_[i] = static_cast<std::int64_t>(a.starts.size());

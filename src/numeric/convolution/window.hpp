@@ -21,8 +21,10 @@ constexpr std::int64_t slack = 64;
 
 class window {
  public:
-  /// For blocks of at most these sizes.
-  window(const gather& what, std::int64_t images, std::int64_t d, std::int64_t h);
+  /// For blocks of at most these sizes. Who reads lines in whole vectors, beyond their end, says
+  /// so: a source that ends there cannot serve as it is.
+  window(const gather& what, std::int64_t images, std::int64_t d, std::int64_t h,
+         bool whole_vectors = false);
 
   /// Whether the source can be read as it is: one tap without padding, no stride.
   bool is_source() const noexcept { return is_source_; }
