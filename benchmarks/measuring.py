@@ -58,9 +58,14 @@ def interleaved(
     return of_pairs(pairs)
 
 
-def outside_and_inside(work: Callable[[], object], mode: str, *, times: int, rounds: int) -> Ratio:
+def outside_and_inside(
+    work: Callable[[], object], mode: str, *, times: int, rounds: int, most: int = 0
+) -> Ratio:
     """The time of calls outside of `potl.deterministic(mode)` over that inside. Entering the mode
     and the first call of a block are not timed, nor is the first round.
+
+    On a noisy machine more rounds follow, up to `most`, until the interval is narrower than a tenth
+    of the ratio.
     """
     import potl
 
@@ -77,13 +82,17 @@ def outside_and_inside(work: Callable[[], object], mode: str, *, times: int, rou
             return outside()
 
     pairs = []
-    for number in range(rounds + 1):
+    for number in range(max(rounds, most) + 1):
         if number % 2:
             mine, other = inside(), outside()
         else:
             other, mine = outside(), inside()
         if number:
             pairs.append((other, mine))
+        if number >= rounds:
+            found = of_pairs(pairs)
+            if found.high - found.low < found.value / 10:
+                break
     return of_pairs(pairs)
 
 
