@@ -14,7 +14,9 @@ namespace potl::numeric::conv {
 namespace {
 
 constexpr std::int64_t longest = 512;             // terms of a chunk
+constexpr std::int64_t part = 128;                // of them: their weights stay in the first cache
 constexpr std::int64_t most_window = 192 * 1024;  // floats that a block reads
+constexpr std::int64_t most_source = 512 * 1024;  // the same, where nothing is copied
 constexpr std::int64_t most_results = 1024;       // of a block
 
 // What the window is filled with: the source as it lies, where results are up to two places apart
@@ -62,10 +64,11 @@ struct block_size {
     for (const axis& a : read.from.axes) line *= static_cast<std::int64_t>(a.starts.size());
     const std::int64_t image = line * read.extent(0, grid_d) * read.extent(1, grid_h);
     const std::int64_t results = grid_d * grid_h * what.axes[2].grid;
-    if (image <= most_window && results <= most_results) {
+    const std::int64_t room_for_all = reads_own_place(read.from) ? most_source : most_window;
+    if (image <= room_for_all && results <= most_results) {
       d = grid_d;
       h = grid_h;
-      images = std::clamp<std::int64_t>(std::min(most_window / image, most_results / results), 1,
+      images = std::clamp<std::int64_t>(std::min(room_for_all / image, most_results / results), 1,
                                         what.batch);
       images = divide_up(what.batch, divide_up(what.batch, images));
       return;
@@ -103,10 +106,14 @@ class line_run {
 
   void run() {
     window_floats_ = divide_up(window_.size(), 16) * 16;
-    const std::int64_t sums = results_ * width_;
-    const std::int64_t planes = staged_ ? phases_beside(what_) * width_ * results_ : 0;
+    sums_ = results_ * width_;
+    std::size_t most = 0;
+    for (const std::vector<std::int64_t>& offsets : offsets_) most = std::max(most, offsets.size());
+    // The chains of a chunk that is not the first lie beside the sums.
+    const std::int64_t sums = most > longest ? 2 * sums_ : sums_;
+    planes_ = staged_ ? phases_beside(what_) * width_ * results_ : 0;
     const std::int64_t each =
-        divide_up(window_floats_ + longest * width_ + sums + planes + slack, 16) * 16;
+        divide_up(window_floats_ + part * width_ + planes_ + sums + slack, 16) * 16;
     const std::int64_t across_h = divide_up(what_.axes[1].grid, size_.h);
     const std::int64_t across_d = divide_up(what_.axes[0].grid, size_.d);
     const std::int64_t windows =
@@ -166,8 +173,8 @@ class line_run {
 
   void work(const block& here, std::int64_t group, std::int64_t first, std::int64_t last,
             const float* source, float* left) const {
-    float* const sums = left + longest * width_;
-    float* const planes = sums + results_ * width_;
+    float* const planes = left + part * width_;
+    float* const sums = planes + planes_;
     const std::vector<segment> tiles = tiles_of_block(here);
     const std::int64_t results =
         here.images * (here.d1 - here.d0) * (here.h1 - here.h0) * what_.axes[2].grid;
@@ -176,7 +183,7 @@ class line_run {
     for (std::int64_t panel = first; panel < last; ++panel) {
       const std::int64_t rows = rows_of(panel);
       // Lanes without a row compute with whatever is there: let it be numbers.
-      if (rows < width_) std::fill(left, left + longest * width_, 0.0F);
+      if (rows < width_) std::fill(left, left + part * width_, 0.0F);
       for (std::size_t p = 0; p < what_.phases.size(); ++p) {
         chunks(p, group, panel, last, source, tiles, results, left, sums);
         if (!staged_) {
@@ -199,18 +206,21 @@ class line_run {
     const std::int64_t rows = rows_of(panel);
     if (depth == 0) std::fill(sums, sums + results * width_, 0.0F);
     const auto vectors = static_cast<std::size_t>(divide_up(rows, lanes_));
-    for (std::int64_t begin = 0; begin < depth; begin += longest) {
+    for (std::int64_t begin = 0; begin < depth; begin += part) {
       line_task task{};
-      task.depth = std::min(longest, depth - begin);
+      task.depth = std::min(part, depth - begin);
       pack(what_.phases[p], group, panel, rows, begin, begin + task.depth, left);
       task.a = left;
       task.a_row = width_;
       task.offsets = offsets_[p].data() + begin;
-      task.c = sums;
+      float* const chains = begin < longest ? sums : sums + sums_;
+      const bool ends = (begin + part) % longest == 0 || begin + part >= depth;
+      task.begun = begin % longest == 0 ? nullptr : chains;
+      task.c = ends ? sums : chains;
       task.c_row = width_;
-      task.add = begin != 0;
+      task.add = ends && begin >= longest;
       const auto& kinds = read_.move[2] == 2 ? with_.line.every_second : with_.line.tile;
-      const stretch next = weights_after(p, group, panel, begin + longest, last);
+      const stretch next = weights_after(p, group, panel, begin + part, last);
       const auto count = static_cast<std::int64_t>(tiles.size());
       for (std::int64_t i = 0; i < count; ++i) {
         const segment& one = tiles[static_cast<std::size_t>(i)];
@@ -218,6 +228,7 @@ class line_run {
         task.b = source + one.source;
         kinds[vectors][one.length](task);
         task.c += one.length * width_;
+        if (task.begun != nullptr) task.begun += one.length * width_;
       }
     }
   }
@@ -240,7 +251,7 @@ class line_run {
     }
     const auto taps = static_cast<std::int64_t>(what_.phases[p].taps.size());
     if (taps == 0) return {};
-    const std::int64_t rows = rows_of(panel), some = std::min(longest, depth - begin);
+    const std::int64_t rows = rows_of(panel), some = std::min(part, depth - begin);
     const std::int64_t channel = begin / taps, end = divide_up(begin + some, taps);
     const float* const from = what_.weights + group * what_.weight_group +
                               panel * width_ * what_.weight_row + channel * what_.weight_channel;
@@ -318,7 +329,7 @@ class line_run {
   std::int64_t results_;  // of the largest block
   bool staged_;           // results do not lie in the target one after the other
   std::vector<std::vector<std::int64_t>> offsets_;
-  std::int64_t window_floats_ = 0;
+  std::int64_t window_floats_ = 0, planes_ = 0, sums_ = 0;
 };
 
 }  // namespace
@@ -335,10 +346,12 @@ bool has_lines(const gather& what, const kernels& with) {
     terms += what.channels * static_cast<std::int64_t>(one.taps.size());
   }
   const std::int64_t used = divide_up(what.rows, lanes) * lanes;
-  // Kernels of one place: where an image is small beside its weights, and those are many rows or
-  // are spread over phases.
-  const bool gains = most > 1 || (what.axes[1].grid * line < 128 && what.axes[2].step == 1 &&
-                                  (what.rows > what.channels || what.phases.size() > 1));
+  // Kernels of one place: where an image is small beside its weights, and those are many rows, or
+  // are spread over phases, or lie as they are wanted and are read once.
+  const std::int64_t image = what.axes[0].grid * what.axes[1].grid * line;
+  const bool once = what.weight_row == 1 && what.batch * image <= 256;
+  const bool gains = most > 1 || (image < 128 && what.axes[2].step == 1 &&
+                                  (what.rows > what.channels || what.phases.size() > 1 || once));
   return gains && terms >= 64 * static_cast<std::int64_t>(what.phases.size()) &&
          8 * what.rows >= 7 * used;
 }

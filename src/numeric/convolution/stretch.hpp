@@ -18,7 +18,11 @@ struct stretch {
   /// Asks for one of so many parts of it.
   void fetch(std::int64_t part, std::int64_t parts) const {
     constexpr std::int64_t floats = 16;  // of a cache line
-    const std::int64_t each = divide_up(length, floats), all = count * each;
+    // How far into a cache line they begin: all of them as the first one, or anywhere.
+    const auto first =
+        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(from) / sizeof(float) % floats);
+    const std::int64_t into = distance % floats == 0 ? first : floats - 1;
+    const std::int64_t each = divide_up(into + length, floats), all = count * each;
     std::int64_t at = all * part / parts, line = at / std::max<std::int64_t>(each, 1);
     std::int64_t within = at - line * each;
     for (const std::int64_t end = all * (part + 1) / parts; at < end; ++at) {

@@ -75,7 +75,7 @@ struct filter_task {
 
 /// c[i * c_row + j] (+)= the chain over k of b[offsets[k] + at(i)] * a[k * a_row + j], for i < rows
 /// and j < vectors * lanes, where at(i) is i, 2 i, or places[i] + i % run for a run of 1 or 3. NaN
-/// is stored as 0x7fc00000.
+/// is stored as 0x7fc00000. Chains that were stored before go on where `begun` points, by c_row.
 struct line_task {
   std::int64_t depth;
   const float* a;
@@ -83,6 +83,7 @@ struct line_task {
   const float* b;
   const std::int64_t* offsets;
   const std::int64_t* places;
+  const float* begun;  ///< null: chains begin with +0
   float* c;
   std::int64_t c_row;
   bool add;

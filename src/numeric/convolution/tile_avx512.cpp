@@ -170,6 +170,32 @@ void transpose_part(const float* from, std::int64_t source_row, std::int64_t hig
     if (i < wide) zmm::store_some(to + i * target_row, high, r[i]);
 }
 
+// 16 rows of four columns, from column `first` of them on. Rows that are multiples of four apart
+// share a vector, so that nothing crosses its quarters any more.
+inline __attribute__((always_inline)) void transpose_four(const float* from,
+                                                          std::int64_t source_row, float* to,
+                                                          std::int64_t target_row, int first) {
+  __m512 r[4];
+  POTL_UNROLL
+  for (int i = 0; i < 4; ++i, from += source_row) {
+    const __m512 one = _mm512_zextps128_ps512(_mm_loadu_ps(from));
+    const __m512 two = _mm512_insertf32x4(one, _mm_loadu_ps(from + 4 * source_row), 1);
+    const __m512 three = _mm512_insertf32x4(two, _mm_loadu_ps(from + 8 * source_row), 2);
+    r[i] = _mm512_insertf32x4(three, _mm_loadu_ps(from + 12 * source_row), 3);
+  }
+  const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(r[0], r[1]));
+  const __m512d b = _mm512_castps_pd(_mm512_unpackhi_ps(r[0], r[1]));
+  const __m512d c = _mm512_castps_pd(_mm512_unpacklo_ps(r[2], r[3]));
+  const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(r[2], r[3]));
+  r[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
+  r[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+  r[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+  r[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+  POTL_UNROLL
+  for (int i = 0; i < 4; ++i)
+    if (i >= first) zmm::store(to + i * target_row, r[i]);
+}
+
 // Without optimization g++'s header makes this a macro, whose mask changes its sign.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"
@@ -187,6 +213,15 @@ void zmm::transpose(const float* source, std::int64_t source_row, std::int64_t r
     float* const to = target + row;
     if (high == 16) {
       transpose_blocks(from, source_row, whole, to, target_row);
+      if (rest >= 4) {
+        for (std::int64_t column = 16 * whole; column < columns; column += 4) {
+          // The last four may begin with some that are done.
+          const std::int64_t at = column < columns - 4 ? column : columns - 4;
+          transpose_four(from + at, source_row, to + at * target_row, target_row,
+                         static_cast<int>(column - at));
+        }
+        continue;
+      }
       if (source_row <= near && rest > 0) {
         const __m512i at =
             _mm512_mullo_epi32(lanes, _mm512_set1_epi32(static_cast<int>(source_row)));

@@ -63,10 +63,19 @@ template <class Lanes, std::size_t Vectors, std::size_t Rows, std::size_t Run, s
 void line_tile(const line_task& task) {
   using vector = typename Lanes::type;
   vector sum[Rows][Vectors];
-  POTL_UNROLL
-  for (std::size_t i = 0; i < Rows; ++i) {
+  if (const float* begun = task.begun; begun == nullptr) {
     POTL_UNROLL
-    for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::zero();
+    for (std::size_t i = 0; i < Rows; ++i) {
+      POTL_UNROLL
+      for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::zero();
+    }
+  } else {
+    POTL_UNROLL
+    for (std::size_t i = 0; i < Rows; ++i, begun += task.c_row) {
+      POTL_UNROLL
+      for (std::size_t j = 0; j < Vectors; ++j)
+        sum[i][j] = Lanes::load(begun + static_cast<std::int64_t>(j) * Lanes::width);
+    }
   }
   const float* a = task.a;
   const float* const b = task.b;

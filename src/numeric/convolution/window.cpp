@@ -9,15 +9,18 @@
 
 namespace potl::numeric::conv {
 
+bool reads_own_place(const gather& what) noexcept {
+  return std::all_of(what.axes.begin(), what.axes.end(), [](const axis& a) {
+    return a.step == 1 && a.reach == 0 && a.grid == a.source && a.starts.size() == 1 &&
+           a.starts[0] == 0;
+  });
+}
+
 window::window(const gather& what, std::int64_t images, std::int64_t d, std::int64_t h,
                bool whole_vectors)
-    : what_(what), images_(images), is_source_(!whole_vectors) {
-  for (std::size_t i = 0; i < 3; ++i) {
-    const axis& a = what.axes[i];
-    slots_[i] = static_cast<std::int64_t>(a.starts.size());
-    is_source_ = is_source_ && a.step == 1 && a.reach == 0 && a.grid == a.source &&
-                 slots_[i] == 1 && a.starts[0] == 0;
-  }
+    : what_(what), images_(images), is_source_(!whole_vectors && reads_own_place(what)) {
+  for (std::size_t i = 0; i < 3; ++i)
+    slots_[i] = static_cast<std::int64_t>(what.axes[i].starts.size());
   pitch_ = what.axes[2].grid + what.axes[2].reach;
   slice_ = (is_source_ ? what.axes[1].grid : h + what.axes[1].reach) * pitch_;
   slot_ = (is_source_ ? what.axes[0].grid : d + what.axes[0].reach) * slice_;

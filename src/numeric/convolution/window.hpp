@@ -19,6 +19,10 @@ struct block {
 /// Room beyond the window: vectors read past its end.
 constexpr std::int64_t slack = 64;
 
+/// Whether every result reads the one place of the source that it has itself: one tap, no padding,
+/// no stride.
+bool reads_own_place(const gather& what) noexcept;
+
 class window {
  public:
   /// For blocks of at most these sizes. Who reads lines in whole vectors, beyond their end, says
