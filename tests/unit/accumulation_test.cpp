@@ -9,6 +9,7 @@
 #include <potl/numeric/accumulation.hpp>
 
 #include "catch.hpp"
+#include "guarded_memory.hpp"
 
 using namespace potl::numeric;
 
@@ -64,18 +65,22 @@ void check(accumulation op, const accumulation_shape& s, unsigned seed) {
     }
     for (const std::size_t threads : {1U, 2U, 5U}) {
       const auto workers = make_thread_pool(threads);
-      auto y = start;
-      if (by_rows) {
-        accumulate_rows(op, s, rows, x.data(), y.data(), *workers);
-      } else {
-        accumulate_elements(op, s, places.data(), x.data(), y.data(), *workers);
-      }
-      for (std::size_t i = 0; i < y.size(); ++i) {
-        if (std::isnan(want[i])) {
-          REQUIRE(std::isnan(y[i]));
+      for (const guarded_end at : guarded_ends) {
+        const guarded from(x, at);
+        const guarded index(by_rows ? rows : places, at);
+        guarded y(start, at);
+        if (by_rows) {
+          accumulate_rows(op, s, index, from.data(), y.data(), *workers);
         } else {
-          REQUIRE(std::signbit(y[i]) == std::signbit(want[i]));
-          REQUIRE(y[i] == want[i]);
+          accumulate_elements(op, s, index.data(), from.data(), y.data(), *workers);
+        }
+        for (std::size_t i = 0; i < y.size(); ++i) {
+          if (std::isnan(want[i])) {
+            REQUIRE(std::isnan(y[i]));
+          } else {
+            REQUIRE(std::signbit(y[i]) == std::signbit(want[i]));
+            REQUIRE(y[i] == want[i]);
+          }
         }
       }
     }

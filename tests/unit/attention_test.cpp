@@ -174,10 +174,10 @@ void check(const scene& s) {
     }
     k.push_back(h.k), v.push_back(h.v), dk.push_back(h.dk), dv.push_back(h.dv);
   }
-  const auto fq = flat(q), fk = flat(k), fv = flat(v), fdy = flat(dy);
-  const std::vector<Real> mask = flat<Real>({added});
   const auto pool = make_thread_pool(3);
-  at_each_level([&](isa) {
+  at_each_level_and_end([&](isa, guarded_end at) {
+    const guarded fq(flat(q), at), fk(flat(k), at), fv(flat(v), at), fdy(flat(dy), at);
+    const guarded mask(flat<Real>({added}), at);
     for (const executor* workers : {&inline_executor(), static_cast<const executor*>(pool.get())}) {
       attention_forward<Real> f;
       f.shape = {1, heads, key_heads, s.queries, s.keys, s.width, s.value_width, s.causal, scale};
@@ -185,13 +185,13 @@ void check(const scene& s) {
       f.keys = view(fk.data(), s.keys, s.width);
       f.values = view(fv.data(), s.keys, s.value_width);
       if (s.masked) f.mask.added = {mask.data(), {0, 0, s.keys, 1}};
-      std::vector<Real> y(fdy.size()), sums(logsumexp.size());
+      guarded<Real> y(fdy.size(), at), sums(logsumexp.size(), at);
       f.output = view(y.data(), s.queries, s.value_width);
       f.logsumexp = sums.data();
       run(f, *workers);
       CHECK(same_bits(y, flat(out)));
       CHECK(same_bits(sums, logsumexp));
-      std::vector<Real> a(fq.size(), 7), b(fk.size(), 7), c(fv.size(), 7);
+      guarded<Real> a(fq.size(), at), b(fk.size(), at), c(fv.size(), at);
       attention_backward<Real> g{f.shape,
                                  view(fdy.data(), s.queries, s.value_width),
                                  f.query,

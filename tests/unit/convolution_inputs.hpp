@@ -6,11 +6,14 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <potl/numeric/convolution.hpp>
+
+#include "guarded_memory.hpp"
 
 namespace convolutions {
 
@@ -99,9 +102,9 @@ inline std::string text(const convolution& g) {
   return all;
 }
 
-inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+inline bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
 }
 
 struct operands {
@@ -111,6 +114,13 @@ struct operands {
                   from)),
         dy(numbers(g.batch * g.out_channels * size_of(g.output()), kind, generator, from)) {}
   std::vector<float> x, w, dy;
+};
+
+/// What a kernel is given of them.
+struct guarded_operands {
+  guarded_operands(const operands& from, guarded_end at)
+      : x(from.x, at), w(from.w, at), dy(from.dy, at) {}
+  const guarded<float> x, w, dy;
 };
 
 inline convolution square(std::int64_t batch, std::int64_t in, std::int64_t out, std::int64_t size,

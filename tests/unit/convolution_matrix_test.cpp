@@ -50,14 +50,16 @@ digests digests_of_cases(arithmetic mode) {
                  pools.size()];
       INFO("case " << number << ": " << to_string(mode) << " " << text(g) << ", level "
                    << to_string(level) << ", threads " << pool.concurrency());
-      std::vector<float> y(wanted[0].size(), -7.0F), dx(wanted[1].size(), -7.0F),
-          dw(wanted[2].size(), -7.0F);
-      convolve(mode, g, in.x.data(), in.w.data(), y.data(), pool);
-      REQUIRE(same_bits(y, wanted[0]));
-      convolve_input_gradient(mode, g, in.dy.data(), in.w.data(), dx.data(), pool);
-      REQUIRE(same_bits(dx, wanted[1]));
-      convolve_weight_gradient(mode, g, in.x.data(), in.dy.data(), dw.data(), pool);
-      REQUIRE(same_bits(dw, wanted[2]));
+      for (const guarded_end at : guarded_ends) {
+        const guarded_operands of(in, at);
+        guarded<float> y(wanted[0].size(), at), dx(wanted[1].size(), at), dw(wanted[2].size(), at);
+        convolve(mode, g, of.x.data(), of.w.data(), y.data(), pool);
+        REQUIRE(same_bits(y, wanted[0]));
+        convolve_input_gradient(mode, g, of.dy.data(), of.w.data(), dx.data(), pool);
+        REQUIRE(same_bits(dx, wanted[1]));
+        convolve_weight_gradient(mode, g, of.x.data(), of.dy.data(), dw.data(), pool);
+        REQUIRE(same_bits(dw, wanted[2]));
+      }
     }
     for (int i = 0; i < 3; ++i) add(hash[i], wanted[i]);
   }

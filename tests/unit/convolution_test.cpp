@@ -23,9 +23,9 @@ namespace {
 // Runs one direction into guarded memory and compares.
 template <class Run>
 void check_result(const std::vector<float>& wanted, guarded_end at, const Run& run) {
-  guarded<float> result(std::vector<float>(wanted.size(), -7.0F), at);
+  guarded<float> result(wanted.size(), at);
   run(result.data());
-  CHECK(same_bits({result.data(), result.data() + result.size()}, wanted));
+  CHECK(same_bits(result, wanted));
 }
 
 // All three directions against the definition, at each level of this processor, between pages that
@@ -39,16 +39,17 @@ void check(arithmetic mode, const convolution& g, inputs kind, std::mt19937& gen
   const isa before = active_isa();
   for (const isa level : levels) {
     if (cap_isa(level) != level) continue;
-    for (const guarded_end at : {guarded_end::back, guarded_end::front}) {
+    for (const guarded_end at : guarded_ends) {
       INFO(to_string(mode) << " " << text(g) << ", level " << to_string(level) << ", threads "
                            << threads.concurrency());
-      const guarded<float> x(in.x, at), w(in.w, at), up(in.dy, at);
-      check_result(y, at, [&](float* to) { convolve(mode, g, x.data(), w.data(), to, threads); });
+      const guarded_operands of(in, at);
+      check_result(y, at,
+                   [&](float* to) { convolve(mode, g, of.x.data(), of.w.data(), to, threads); });
       check_result(dx, at, [&](float* to) {
-        convolve_input_gradient(mode, g, up.data(), w.data(), to, threads);
+        convolve_input_gradient(mode, g, of.dy.data(), of.w.data(), to, threads);
       });
       check_result(dw, at, [&](float* to) {
-        convolve_weight_gradient(mode, g, x.data(), up.data(), to, threads);
+        convolve_weight_gradient(mode, g, of.x.data(), of.dy.data(), to, threads);
       });
     }
   }

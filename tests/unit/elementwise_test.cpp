@@ -18,16 +18,27 @@ using namespace potl::test;
 namespace {
 
 template <class Real>
-std::vector<Real> applied(unary function, const std::vector<Real>& x, const executor& workers) {
-  std::vector<Real> y(x.size());
-  apply(function, std::span<const Real>(x), std::span<Real>(y), workers);
-  return y;
+std::vector<Real> applied(unary function, const std::vector<Real>& x, guarded_end at,
+                          const executor& workers) {
+  const guarded from(x, at);
+  guarded<Real> y(x.size(), at);
+  apply(function, std::span<const Real>(from), std::span<Real>(y), workers);
+  return {y.begin(), y.end()};
+}
+
+template <class Function, class Real>
+std::vector<Real> applied(Function function, const std::vector<Real>& a, const std::vector<Real>& b,
+                          guarded_end at) {
+  const guarded first(a, at), second(b, at);
+  guarded<Real> y(a.size(), at);
+  apply(function, std::span<const Real>(first), second, y, inline_executor());
+  return {y.begin(), y.end()};
 }
 
 template <class Real>
 void level_check(std::uint64_t seed) {
-  const auto x = hostile<Real>(3000, seed);
-  auto other = hostile<Real>(3000, seed + 1);
+  const auto x = hostile<Real>(2999, seed);
+  auto other = hostile<Real>(2999, seed + 1);
   std::reverse(other.begin(), other.end());
   for (const reference& row : references()) {
     const std::vector<Real> expected = [&] {
@@ -37,27 +48,25 @@ void level_check(std::uint64_t seed) {
     }();
     for (const Real one : expected)
       if (one != one) CHECK(bits(one) == bits(std::numeric_limits<Real>::quiet_NaN()));
-    at_each_level([&](isa level) {
+    at_each_level_and_end([&](isa level, guarded_end at) {
       INFO(to_string(row.function) << " at " << to_string(level));
-      CHECK(same_bits(applied(row.function, x, inline_executor()), expected));
+      CHECK(same_bits(applied(row.function, x, at, inline_executor()), expected));
     });
   }
   for (const gradient f : all_gradients) {
-    std::vector<Real> expected(x.size()), got(x.size());
+    std::vector<Real> expected(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) expected[i] = evaluate(f, other[i], x[i]);
-    at_each_level([&](isa level) {
+    at_each_level_and_end([&](isa level, guarded_end at) {
       INFO(to_string(f) << " gradient at " << to_string(level));
-      apply(f, std::span<const Real>(other), x, got, inline_executor());
-      CHECK(same_bits(got, expected));
+      CHECK(same_bits(applied(f, other, x, at), expected));
     });
   }
   for (const binary f : {binary::pow, binary::logaddexp, binary::xlogy}) {
-    std::vector<Real> expected(x.size()), got(x.size());
+    std::vector<Real> expected(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) expected[i] = evaluate(f, x[i], other[i]);
-    at_each_level([&](isa level) {
+    at_each_level_and_end([&](isa level, guarded_end at) {
       INFO(to_string(f) << " at " << to_string(level));
-      apply(f, std::span<const Real>(x), other, got, inline_executor());
-      CHECK(same_bits(got, expected));
+      CHECK(same_bits(applied(f, x, other, at), expected));
     });
   }
 }
@@ -110,8 +119,8 @@ TEST_CASE("position, alignment and threads do not change a result", "[elementwis
   for (const unary f : {unary::exp, unary::gelu, unary::sin}) {
     std::vector<float> one_by_one;
     for (const float value : x) one_by_one.push_back(evaluate(f, value));
-    at_each_level([&](isa) {
-      CHECK(same_bits(applied(f, x, *pool), one_by_one));
+    at_each_level_and_end([&](isa, guarded_end at) {
+      CHECK(same_bits(applied(f, x, at, *pool), one_by_one));
       for (const std::size_t first : {1U, 3U, 7U})
         for (const std::size_t count : {0U, 1U, 5U, 17U, 63U}) {
           std::vector<float> y(count + 2, 7.0F);
@@ -120,6 +129,9 @@ TEST_CASE("position, alignment and threads do not change a result", "[elementwis
           CHECK(y.back() == 7.0F);
           for (std::size_t i = 0; i < count; ++i)
             CHECK(bits(y[i + 1]) == bits(one_by_one[first + i]));
+          const auto part = std::span(x).subspan(first, count);
+          const std::vector<float> alone(part.begin(), part.end());
+          CHECK(same_bits(applied(f, alone, at, *pool), std::span(y).subspan(1, count)));
         }
       std::vector<float> in_place = x;
       apply(f, std::span<const float>(in_place), std::span<float>(in_place), *pool);

@@ -176,14 +176,18 @@ one_case<Element> draw(std::uint64_t number) {
   return out;
 }
 
-/// A copy of a matrix, and of what lies between its elements, with nothing around.
+/// A copy of a matrix's memory, with nothing beyond its elements at one end.
 template <class Element>
 class guarded_matrix {
  public:
-  guarded_matrix(placed<Element>& m, guarded_end at) : view_(m.view()), memory_(elements(m), at) {
-    view_.data = memory_.data() + (m.offset - first(m));
+  guarded_matrix(placed<Element>& m, guarded_end at)
+      : view_(m.view()), from_(at == guarded_end::back ? 0 : first(m)), memory_(kept(m, at), at) {
+    view_.data = memory_.data() + (m.offset - from_);
   }
   potl::numeric::matrix<Element> view() const { return view_; }
+  void copy_to(placed<Element>& m) const {
+    std::copy(memory_.begin(), memory_.end(), m.memory.begin() + from_);
+  }
 
  private:
   static bool is_empty(const placed<Element>& m) { return m.rows == 0 || m.columns == 0; }
@@ -192,15 +196,19 @@ class guarded_matrix {
     return is_empty(m) ? m.offset
                        : m.offset + std::min<std::int64_t>(0, (m.rows - 1) * m.row_stride);
   }
-  static std::span<const Element> elements(const placed<Element>& m) {
-    if (is_empty(m)) return {};
-    const std::int64_t last = m.offset + std::max<std::int64_t>(0, (m.rows - 1) * m.row_stride) +
-                              (m.columns - 1) * m.column_stride;
-    return std::span(m.memory).subspan(static_cast<std::size_t>(first(m)),
-                                       static_cast<std::size_t>(last - first(m) + 1));
+  static std::int64_t end(const placed<Element>& m) {
+    return is_empty(m) ? m.offset
+                       : m.offset + std::max<std::int64_t>(0, (m.rows - 1) * m.row_stride) +
+                             (m.columns - 1) * m.column_stride + 1;
+  }
+  static std::span<const Element> kept(const placed<Element>& m, guarded_end at) {
+    const std::span all(m.memory);
+    return at == guarded_end::back ? all.first(static_cast<std::size_t>(end(m)))
+                                   : all.subspan(static_cast<std::size_t>(first(m)));
   }
 
   potl::numeric::matrix<Element> view_;
+  std::int64_t from_ = 0;
   guarded<Element> memory_;
 };
 

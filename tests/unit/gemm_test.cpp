@@ -80,15 +80,16 @@ std::string digest_of_cases(const Define& define, const Multiply& multiply) {
     const std::string wanted = bits_of(expected(one, define));
     for (const isa level : levels()) {
       const level_cap cap(level);
-      auto c = one.c;
+      auto result = one.c;
       const auto& pool = *pools[(number + static_cast<std::size_t>(level)) % pools.size()];
-      const auto at = number % 2 == 0 ? guarded_end::back : guarded_end::front;
-      const gemm_cases::guarded_matrix a(one.a, at), b(one.b, at);
+      const guarded_end at = guarded_ends[number % 2];
+      const gemm_cases::guarded_matrix a(one.a, at), b(one.b, at), c(one.c, at);
       multiply(a.view(), b.view(), c.view(), pool);
+      c.copy_to(result);
       INFO("case " << number << " at " << to_string(level) << " with " << pool.concurrency()
                    << " threads: " << one.extent.rows << " x " << one.extent.columns << " x "
                    << one.extent.depth << ", kind " << static_cast<int>(one.what));
-      REQUIRE((bits_of(c.memory) == wanted));
+      REQUIRE((bits_of(result.memory) == wanted));
     }
     hash.update({reinterpret_cast<const std::uint8_t*>(wanted.data()), wanted.size()});
   }
@@ -151,7 +152,8 @@ TEST_CASE("integer sums of more terms than 64 bits hold are exact", "[gemm]") {
   // As large as integers get, all of one sign in the first row.
   for (float& x : a) x = 2.0F - 0x1p-22F * static_cast<float>(1 + from.below(4));
   for (float& x : b) x = 2.0F - 0x1p-22F * static_cast<float>(1 + from.below(4));
-  for (std::int64_t i = k; i < m * k; ++i) a[static_cast<std::size_t>(i)] *= i % 2 == 0 ? 1 : -1;
+  for (std::int64_t i = k; i < m * k; ++i)
+    a[static_cast<std::size_t>(i)] *= i % 2 == 0 ? 1.0F : -1.0F;
   for (const isa level : levels()) {
     const level_cap cap(level);
     for (const auto mode : {arithmetic::xint24, arithmetic::xint16}) {

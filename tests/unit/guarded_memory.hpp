@@ -7,15 +7,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <span>
 #include <stdexcept>
+#include <vector>
 
 enum class guarded_end { back, front };  ///< which one lies directly at a forbidden page
+
+/// Memory of any length has one end at a page, so that whoever guards both runs a kernel twice.
+inline constexpr std::array guarded_ends{guarded_end::back, guarded_end::front};
 
 template <class Element>
 class guarded {
  public:
+  /// For results: every element is one that no test expects.
+  guarded(std::size_t count, guarded_end at) : guarded(std::vector<Element>(count, 77), at) {}
   guarded(std::span<const Element> values, guarded_end at) : count_(values.size()) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const std::size_t inside = (values.size_bytes() + page - 1) / page * page;
@@ -38,10 +45,19 @@ class guarded {
   Element* data() { return data_; }
   const Element* data() const { return data_; }
   std::size_t size() const { return count_; }
-  std::span<const Element> values() const { return {data_, count_}; }
+  // A range, so that it becomes a span by itself.
+  Element* begin() { return data_; }
+  Element* end() { return data_ + count_; }
+  const Element* begin() const { return data_; }
+  const Element* end() const { return data_ + count_; }
+  Element& operator[](std::size_t i) { return data_[i]; }
+  const Element& operator[](std::size_t i) const { return data_[i]; }
 
  private:
   std::byte* memory_ = nullptr;
   Element* data_ = nullptr;
   std::size_t bytes_ = 0, count_ = 0;
 };
+
+template <class Element>
+guarded(const std::vector<Element>&, guarded_end) -> guarded<Element>;

@@ -89,20 +89,21 @@ void softmax_check() {
       }
       want.logsumexp[i] = one.logsumexp[0];
     }
-    at_each_level([&](isa level) {
+    at_each_level_and_end([&](isa level, guarded_end at) {
       INFO(to_string(level) << " " << s.outer << " x " << s.count << " x " << s.inner);
-      std::vector<Real> y(total), short_y(results);
-      softmax(s, x.data(), y.data(), *pool);
+      const guarded from(x, at), up(dy, at), p(want.softmax, at), log_p(want.log_softmax, at);
+      guarded<Real> y(total, at), short_y(results, at);
+      softmax(s, from.data(), y.data(), *pool);
       CHECK(same_bits(y, want.softmax));
-      softmax_backward(s, dy.data(), want.softmax.data(), y.data(), *pool);
+      softmax_backward(s, up.data(), p.data(), y.data(), *pool);
       CHECK(same_bits(y, want.softmax_slope));
-      log_softmax(s, x.data(), y.data(), *pool);
+      log_softmax(s, from.data(), y.data(), *pool);
       CHECK(same_bits(y, want.log_softmax));
-      log_softmax_backward(s, dy.data(), want.log_softmax.data(), y.data(), *pool);
+      log_softmax_backward(s, up.data(), log_p.data(), y.data(), *pool);
       CHECK(same_bits(y, want.log_slope));
-      logsumexp(s, x.data(), short_y.data(), *pool);
+      logsumexp(s, from.data(), short_y.data(), *pool);
       CHECK(same_bits(short_y, want.logsumexp));
-      std::vector<Real> in_place = x;
+      guarded in_place(x, at);
       softmax(s, in_place.data(), in_place.data(), *pool);
       CHECK(same_bits(in_place, want.softmax));
     });
@@ -175,27 +176,36 @@ struct group_case {
   }
 };
 
+/// What a case is given.
+template <class Real>
+struct operands {
+  guarded<Real> x, dy, weight, bias;
+  operands(const group_case<Real>& of, guarded_end at)
+      : x(of.x, at), dy(of.dy, at), weight(of.weight, at), bias(of.bias, at) {}
+};
+
 template <class Real>
 void group_norm_check() {
   const auto pool = make_thread_pool(3);
   for (const auto& shape :
        {std::array<std::size_t, 4>{3, 6, 35, 2}, {2, 4, 1, 2}, {150, 3, 40, 3}, {1, 8, 700, 1}}) {
     const group_case<Real> want(shape[0], shape[1], shape[2], shape[3]);
-    at_each_level([&](isa level) {
+    at_each_level_and_end([&](isa level, guarded_end at) {
       INFO(to_string(level) << " " << shape[0] << " x " << shape[1] << " x " << shape[2]);
-      std::vector<Real> y(want.x.size()), mean(want.mean.size()), r(mean.size()), dw(shape[1]),
-          db(shape[1]);
+      const operands<Real> in(want, at);
+      guarded<Real> y(want.x.size(), at), mean(want.mean.size(), at), r(mean.size(), at);
+      guarded<Real> dw(shape[1], at), db(shape[1], at);
       group_norm_forward<Real> f{
           static_cast<std::int64_t>(shape[0]), static_cast<std::int64_t>(shape[1]),
           static_cast<std::int64_t>(shape[2]), static_cast<std::int64_t>(shape[3])};
-      f.x = want.x.data(), f.weight = want.weight.data(), f.bias = want.bias.data();
+      f.x = in.x.data(), f.weight = in.weight.data(), f.bias = in.bias.data();
       f.y = y.data(), f.mean = mean.data(), f.reciprocal = r.data();
       group_norm(f, *pool);
       CHECK(same_bits(y, want.y));
       CHECK(same_bits(mean, want.mean));
       CHECK(same_bits(r, want.r));
       group_norm_backward<Real> b{f.batch, f.channels, f.size, f.groups};
-      b.dy = want.dy.data(), b.x = f.x, b.mean = mean.data(), b.reciprocal = r.data();
+      b.dy = in.dy.data(), b.x = f.x, b.mean = mean.data(), b.reciprocal = r.data();
       b.weight = f.weight, b.dx = y.data(), b.dweight = dw.data(), b.dbias = db.data();
       group_norm(b, *pool);
       CHECK(same_bits(y, want.dx));
@@ -212,18 +222,20 @@ void layer_norm_check() {
        {std::array<std::size_t, 2>{5, 1}, {7, 31}, {130, 48}, {3, 5000}, {5000, 20}}) {
     // One group whose weights differ element by element.
     const group_case<Real> want(shape[0], shape[1], 1, 1);
-    at_each_level([&](isa level) {
+    at_each_level_and_end([&](isa level, guarded_end at) {
       INFO(to_string(level) << " " << shape[0] << " x " << shape[1]);
-      std::vector<Real> y(want.x.size()), mean(shape[0]), r(shape[0]), dw(shape[1]), db(shape[1]);
+      const operands<Real> in(want, at);
+      guarded<Real> y(want.x.size(), at), mean(shape[0], at), r(shape[0], at);
+      guarded<Real> dw(shape[1], at), db(shape[1], at);
       layer_norm_forward<Real> f{static_cast<std::int64_t>(shape[0]),
                                  static_cast<std::int64_t>(shape[1])};
-      f.x = want.x.data(), f.weight = want.weight.data(), f.bias = want.bias.data();
+      f.x = in.x.data(), f.weight = in.weight.data(), f.bias = in.bias.data();
       f.y = y.data(), f.mean = mean.data(), f.reciprocal = r.data();
       layer_norm(f, *pool);
       CHECK(same_bits(y, want.y));
       CHECK(same_bits(r, want.r));
       layer_norm_backward<Real> b{f.rows, f.count};
-      b.dy = want.dy.data(), b.x = f.x, b.mean = mean.data(), b.reciprocal = r.data();
+      b.dy = in.dy.data(), b.x = f.x, b.mean = mean.data(), b.reciprocal = r.data();
       b.weight = f.weight, b.dx = y.data(), b.dweight = dw.data(), b.dbias = db.data();
       layer_norm(b, *pool);
       CHECK(same_bits(y, want.dx));
@@ -277,13 +289,15 @@ void batch_norm_check() {
         dx[at] = ((dy[at] - dbias[c] / n) - h * (dweight[c] / n)) * (reciprocal * weight[c]);
       });
     }
-    at_each_level([&](isa level) {
+    at_each_level_and_end([&](isa level, guarded_end at) {
       INFO(to_string(level) << " " << batch << " x " << channels << " x " << size);
-      std::vector<Real> out(x.size()), m(channels), rec(channels), rm = running, rv = running;
+      const guarded from(x, at), up(dy, at), scale(weight, at), shift(bias, at);
+      guarded<Real> out(x.size(), at), m(channels, at), rec(channels, at);
+      guarded rm(running, at), rv(running, at);
       batch_norm_forward<Real> f{static_cast<std::int64_t>(batch),
                                  static_cast<std::int64_t>(channels),
                                  static_cast<std::int64_t>(size)};
-      f.x = x.data(), f.weight = weight.data(), f.bias = bias.data(), f.y = out.data();
+      f.x = from.data(), f.weight = scale.data(), f.bias = shift.data(), f.y = out.data();
       f.running_mean = rm.data(), f.running_variance = rv.data();
       f.mean = m.data(), f.reciprocal = rec.data();
       batch_norm(f, *pool);
@@ -293,9 +307,9 @@ void batch_norm_check() {
       CHECK(same_bits(rm, new_mean));
       CHECK(same_bits(rv, new_variance));
       batch_norm_backward<Real> b{f.batch, f.channels, f.size};
-      std::vector<Real> dw(channels), db(channels);
-      b.dy = dy.data(), b.x = x.data(), b.mean = m.data(), b.reciprocal = rec.data();
-      b.weight = weight.data(), b.dx = out.data(), b.dweight = dw.data(), b.dbias = db.data();
+      guarded<Real> dw(channels, at), db(channels, at);
+      b.dy = up.data(), b.x = from.data(), b.mean = m.data(), b.reciprocal = rec.data();
+      b.weight = scale.data(), b.dx = out.data(), b.dweight = dw.data(), b.dbias = db.data();
       batch_norm(b, *pool);
       CHECK(same_bits(out, dx));
       CHECK(same_bits(dw, dweight));
@@ -306,7 +320,8 @@ void batch_norm_check() {
       CHECK(same_bits(out, dx));
       // Evaluation: the running statistics, unchanged.
       f.training = b.training = false;
-      rm = rv = running;
+      std::copy(running.begin(), running.end(), rm.begin());
+      std::copy(running.begin(), running.end(), rv.begin());
       batch_norm(f, *pool);
       CHECK(same_bits(rm, running));
       const Real inverse = Real(1) / std::sqrt(running[0] + static_cast<Real>(1e-5));

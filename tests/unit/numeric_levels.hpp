@@ -11,6 +11,8 @@
 
 #include <potl/numeric/isa.hpp>
 
+#include "guarded_memory.hpp"
+
 namespace potl::test {
 
 /// Runs body(level) at each level that this processor has; restores the level.
@@ -25,11 +27,20 @@ void at_each_level(const Body& body) {
   numeric::cap_isa(before);
 }
 
+/// Runs body(level, end) at each level with either end at a forbidden page.
+template <class Body>
+void at_each_level_and_end(const Body& body) {
+  at_each_level([&](numeric::isa level) {
+    for (const guarded_end at : guarded_ends) body(level, at);
+  });
+}
+
 inline std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
 inline std::uint64_t bits(double x) { return std::bit_cast<std::uint64_t>(x); }
 
-template <class Real>
-bool same_bits(const std::vector<Real>& a, const std::vector<Real>& b) {
+/// Of two ranges, each a std::vector or guarded.
+template <class A, class B>
+bool same_bits(const A& a, const B& b) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i)
     if (bits(a[i]) != bits(b[i])) return false;

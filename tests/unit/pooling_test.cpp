@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <random>
 #include <vector>
 
@@ -6,6 +7,7 @@
 #include <potl/numeric/pooling.hpp>
 
 #include "catch.hpp"
+#include "guarded_memory.hpp"
 
 using namespace potl::numeric;
 
@@ -60,11 +62,14 @@ TEST_CASE("windows are averaged, and the gradient is shared out, in ascending or
     }
     for (const std::size_t threads : {1U, 3U}) {
       const auto workers = make_thread_pool(threads);
-      std::vector<float> y(want.size()), gradient(x.size());
-      pool(of, x.data(), y.data(), *workers);
-      pool_gradient(of, dy.data(), gradient.data(), *workers);
-      REQUIRE(y == want);
-      REQUIRE(gradient == dx);
+      for (const guarded_end at : guarded_ends) {
+        const guarded from(x, at), up(dy, at);
+        guarded<float> y(want.size(), at), gradient(x.size(), at);
+        pool(of, from.data(), y.data(), *workers);
+        pool_gradient(of, up.data(), gradient.data(), *workers);
+        REQUIRE(std::ranges::equal(y, want));
+        REQUIRE(std::ranges::equal(gradient, dx));
+      }
     }
   }
 }

@@ -98,12 +98,12 @@ TEST_CASE("a fill may be cut anywhere: element i is a function of key and counte
 
 TEST_CASE("every instruction set fills with the values of the definition") {
   const potl::random_key chosen{0x0123456789ABCDEFu, 0xFEDCBA9876543210u};
-  potl::test::at_each_level([&](potl::numeric::isa) {
+  potl::test::at_each_level_and_end([&](potl::numeric::isa, guarded_end at) {
     for (const std::uint64_t start :
          {std::uint64_t{0}, std::uint64_t{3}, (std::uint64_t{1} << 33) - 5}) {
       for (const std::size_t count : {1U, 2U, 15U, 16U, 63U, 511U, 512U, 513U, 1601U}) {
-        std::vector<double> uniform(count);
-        std::vector<float> mask(count);
+        guarded<double> uniform(count, at);
+        guarded<float> mask(count, at);
         potl::fill_uniform(uniform, chosen, start, 0.0, 1.0);
         potl::fill_bernoulli(mask, chosen, start, 0.3);
         std::size_t wrong = 0;

@@ -88,19 +88,27 @@ void layouts() {
       for (Real& one : t) one = (one - mean) * (one - mean);
       return defined_sum(t) / static_cast<Real>(t.size() - 1);
     });
-    at_each_level([&](isa level) {
+    const auto maxima = by_definition(x, s, [](const auto& t) {
+      return t.empty() ? Real(0) : *std::max_element(t.begin(), t.end());
+    });
+    at_each_level_and_end([&](isa level, guarded_end at) {
       INFO(to_string(level) << " " << s.outer << " x " << s.count << " x " << s.inner);
+      const guarded from(x, at), other(y, at);
       for (const executor* workers :
            std::vector<const executor*>{&inline_executor(), pool.get(), two.get()}) {
-        std::vector<Real> got(sums.size()), spread(sums.size());
-        reduce(reduction::sum, s, x.data(), got.data(), *workers);
+        guarded<Real> got(sums.size(), at), spread(sums.size(), at);
+        reduce(reduction::sum, s, from.data(), got.data(), *workers);
         CHECK(same_bits(got, sums));
-        reduce(reduction::norm, s, x.data(), got.data(), *workers);
+        reduce(reduction::norm, s, from.data(), got.data(), *workers);
         CHECK(same_bits(got, norms));
-        sum_products(s, x.data(), y.data(), got.data(), *workers);
+        sum_products(s, from.data(), other.data(), got.data(), *workers);
         CHECK(same_bits(got, dots));
+        if (s.count > 0) {
+          reduce(reduction::maximum, s, from.data(), got.data(), *workers);
+          CHECK(same_bits(got, maxima));
+        }
         if (s.count < 2) continue;
-        variance(s, x.data(), 1, got.data(), spread.data(), *workers);
+        variance(s, from.data(), 1, got.data(), spread.data(), *workers);
         CHECK(same_bits(got, means));
         CHECK(same_bits(spread, variances));
       }
@@ -149,29 +157,30 @@ TEST_CASE("extremes are exact, NaN wins and +0 is larger than -0", "[reduction]"
   std::vector<float> numbers;
   for (const float one : x)
     if (one == one) numbers.push_back(one);
-  const auto reduced = [](reduction kind, const std::vector<float>& v, std::int64_t inner) {
-    const std::int64_t count = static_cast<std::int64_t>(v.size()) / inner;
-    std::vector<float> y(static_cast<std::size_t>(inner));
-    reduce(kind, {1, count, inner}, v.data(), y.data(), inline_executor());
-    return y;
-  };
-  at_each_level([&](isa) {
-    CHECK(reduced(reduction::maximum, numbers, 1)[0] == std::numeric_limits<float>::infinity());
-    CHECK(reduced(reduction::minimum, numbers, 1)[0] == -std::numeric_limits<float>::infinity());
+  at_each_level_and_end([&](isa, guarded_end at) {
+    const auto reduced = [at](reduction kind, const std::vector<float>& v, std::int64_t inner) {
+      const std::int64_t count = static_cast<std::int64_t>(v.size()) / inner;
+      const guarded from(v, at);
+      guarded<float> y(static_cast<std::size_t>(inner), at);
+      reduce(kind, {1, count, inner}, from.data(), y.data(), inline_executor());
+      return y[0];
+    };
+    CHECK(reduced(reduction::maximum, numbers, 1) == std::numeric_limits<float>::infinity());
+    CHECK(reduced(reduction::minimum, numbers, 1) == -std::numeric_limits<float>::infinity());
     for (const reduction kind : {reduction::maximum, reduction::minimum}) {
-      CHECK(bits(reduced(kind, x, 1)[0]) == 0x7FC00000);
+      CHECK(bits(reduced(kind, x, 1)) == 0x7FC00000);
       for (const std::size_t n : {3U, 40U, 5000U}) {
         const auto v = normal_values<float>(n, n);
         const float want = kind == reduction::maximum ? *std::max_element(v.begin(), v.end())
                                                       : *std::min_element(v.begin(), v.end());
-        CHECK(reduced(kind, v, 1)[0] == want);
+        CHECK(reduced(kind, v, 1) == want);
       }
     }
     for (const std::int64_t inner : {1, 2})
       for (const auto& zeros : {std::vector<float>{-0.0F, -0.0F, 0.0F, 0.0F},
                                 std::vector<float>{0.0F, 0.0F, -0.0F, -0.0F}}) {
-        CHECK(bits(reduced(reduction::maximum, zeros, inner)[0]) == 0);
-        CHECK(bits(reduced(reduction::minimum, zeros, inner)[0]) == 0x80000000);
+        CHECK(bits(reduced(reduction::maximum, zeros, inner)) == 0);
+        CHECK(bits(reduced(reduction::minimum, zeros, inner)) == 0x80000000);
       }
   });
 }
@@ -196,16 +205,20 @@ TEST_CASE("positions are those of the first extreme", "[reduction]") {
 TEST_CASE("cumulative sums and products go from the first element on", "[reduction]") {
   const reduction_shape s{2, 50, 3};
   const auto x = normal_values<float>(300, 8);
-  std::vector<float> sums(300), products(300), in_place = x;
   const auto pool = make_thread_pool(3);
-  cumulative_sum(s, x.data(), sums.data(), *pool);
-  cumulative_product(s, x.data(), products.data(), *pool);
-  cumulative_sum(s, in_place.data(), in_place.data(), *pool);
-  CHECK(same_bits(in_place, sums));
-  for (std::size_t i = 0; i < 300; ++i) {
-    const bool first = i % 150 < 3;
-    CHECK(bits(sums[i]) == bits(first ? x[i] : sums[i - 3] + x[i]));
-    CHECK(bits(products[i]) == bits(first ? x[i] : products[i - 3] * x[i]));
+  for (const guarded_end at : guarded_ends) {
+    const guarded from(x, at);
+    guarded<float> sums(300, at), products(300, at);
+    guarded in_place(x, at);
+    cumulative_sum(s, from.data(), sums.data(), *pool);
+    cumulative_product(s, from.data(), products.data(), *pool);
+    cumulative_sum(s, in_place.data(), in_place.data(), *pool);
+    CHECK(same_bits(in_place, sums));
+    for (std::size_t i = 0; i < 300; ++i) {
+      const bool first = i % 150 < 3;
+      CHECK(bits(sums[i]) == bits(first ? x[i] : sums[i - 3] + x[i]));
+      CHECK(bits(products[i]) == bits(first ? x[i] : products[i - 3] * x[i]));
+    }
   }
 }
 

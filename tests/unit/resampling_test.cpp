@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -8,6 +9,7 @@
 #include <potl/numeric/resampling.hpp>
 
 #include "catch.hpp"
+#include "guarded_memory.hpp"
 
 using namespace potl::numeric;
 
@@ -98,9 +100,12 @@ TEST_CASE("resampling is products and sums in the order of the taps", "[resampli
         }
       }
       for (const std::size_t threads : {1U, 3U}) {
-        std::vector<float> y(want.size());
-        resample(table, outer, inner, x.data(), y.data(), *make_thread_pool(threads));
-        REQUIRE(y == want);
+        for (const guarded_end at : guarded_ends) {
+          const guarded from(x, at);
+          guarded<float> y(want.size(), at);
+          resample(table, outer, inner, from.data(), y.data(), *make_thread_pool(threads));
+          REQUIRE(std::ranges::equal(y, want));
+        }
       }
     }
   }

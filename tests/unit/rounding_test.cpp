@@ -11,6 +11,8 @@
 #include <potl/numeric/exact_sum.hpp>
 #include <potl/numeric/rounding.hpp>
 
+#include "guarded_memory.hpp"
+
 namespace {
 
 using namespace potl::numeric;
@@ -173,7 +175,11 @@ TEST_CASE("the norm is an upper bound with the same bits for every stride") {
       squares.add_product(x[i], x[i]);
     }
     const double bound = norm(x.data(), terms);
-    CHECK(bound == norm(spread.data(), terms, 3));
+    spread.resize(size == 0 ? 0 : 3 * size - 2);
+    for (const guarded_end at : guarded_ends) {
+      CHECK(bound == norm(guarded(x, at).data(), terms));
+      CHECK(bound == norm(guarded(spread, at).data(), terms, 3));
+    }
     const double exact = std::sqrt(squares.to_odd());
     CHECK(bound >= exact);
     CHECK(bound <= exact * (1 + (2.0 * static_cast<double>(size) + 40) * 0x1p-53));
@@ -233,11 +239,13 @@ TEST_CASE("exact dot products are correctly rounded, in every order") {
     for (std::size_t k = 0; k < terms; ++k) {
       reference += static_cast<long double>(a[k]) * b[k];
     }
-    const dot_operands operands{static_cast<std::int64_t>(terms), a.data(), 1, b.data(), 1};
-    CHECK(same_bits(exact_dot(operands, 32), static_cast<float>(reference) + 0.0F));
-    std::reverse(a.begin(), a.end());
-    std::reverse(b.begin(), b.end());
-    CHECK(same_bits(exact_dot(operands, 32), static_cast<float>(reference) + 0.0F));
+    for (const guarded_end at : guarded_ends) {
+      const guarded x(a, at), y(b, at);
+      const dot_operands operands{static_cast<std::int64_t>(terms), x.data(), 1, y.data(), 1};
+      CHECK(same_bits(exact_dot(operands, 32), static_cast<float>(reference) + 0.0F));
+      std::reverse(a.begin(), a.end());
+      std::reverse(b.begin(), b.end());
+    }
   }
 }
 
