@@ -13,7 +13,9 @@
 #include "line_run.hpp"
 #include "lines.hpp"
 #include "numeric/gemm/modes.hpp"
+#include "panel_lines.hpp"
 #include "shape.hpp"
+#include "weights.hpp"
 #include "window.hpp"
 #include "workers.hpp"
 
@@ -102,7 +104,7 @@ class gather_run {
                        if constexpr (wide)
                          widen_panel(group, panel, p, target);
                        else
-                         pack_panel(group, panel, what_.phases[p], target);
+                         pack_panel(group, panel, p, target);
                      }
                    });
   }
@@ -111,7 +113,7 @@ class gather_run {
   void widen_panel(std::int64_t group, std::int64_t panel, std::size_t p, double* target) {
     const std::int64_t rows = shape_.rows, depth = terms(p);
     std::vector<float> packed(static_cast<std::size_t>(depth * rows + slack));
-    pack_panel(group, panel, what_.phases[p], packed.data());
+    pack_panel(group, panel, p, packed.data());
     const std::vector<std::int64_t>& order = order_[p];
     for (std::int64_t k = 0; k < depth; ++k) {
       const std::int64_t from = order.empty() ? k : order[static_cast<std::size_t>(k)];
@@ -135,29 +137,11 @@ class gather_run {
     return reinterpret_cast<Sum*>(weights_.get()) + (before + terms(p) * panel) * shape_.rows;
   }
 
-  void pack_panel(std::int64_t group, std::int64_t panel, const phase& of, float* target) const {
-    const std::int64_t high = std::min(shape_.rows, what_.rows - panel * shape_.rows);
-    const auto taps = static_cast<std::int64_t>(of.taps.size());
-    const float* const source =
-        what_.weights + group * what_.weight_group + panel * shape_.rows * what_.weight_row;
-    bool all = true;  // the taps lie one after the other
-    for (std::int64_t t = 0; t < taps; ++t)
-      all = all && of.taps[static_cast<std::size_t>(t)].weight == t;
-    if (all && what_.weight_channel == taps) {
-      with_.transpose(source, what_.weight_row, high, what_.channels * taps, target, shape_.rows);
-      return;
-    }
-    for (std::int64_t c = 0; c < what_.channels; ++c, target += taps * shape_.rows) {
-      const float* const from = source + c * what_.weight_channel;
-      if (all && taps > 1) {
-        with_.transpose(from, what_.weight_row, high, taps, target, shape_.rows);
-        continue;
-      }
-      for (std::int64_t t = 0; t < taps; ++t)
-        for (std::int64_t row = 0; row < high; ++row)
-          target[t * shape_.rows + row] =
-              from[row * what_.weight_row + of.taps[static_cast<std::size_t>(t)].weight];
-    }
+  void pack_panel(std::int64_t group, std::int64_t panel, std::size_t p, float* target) const {
+    const std::int64_t row = panel * shape_.rows;
+    conv::pack_weights(
+        what_, {what_.phases[p], group, row, std::min(shape_.rows, what_.rows - row), 0, terms(p)},
+        with_, target, shape_.rows);
   }
 
   // One block of results, for the rows of one split.
@@ -175,7 +159,8 @@ class gather_run {
     const std::int64_t first = split * plan_.panels;
     const std::int64_t last = std::min(first + plan_.panels, panels_);
     const std::int64_t results = here.images * (here.d1 - here.d0) * (here.h1 - here.h0) * line_;
-    lines_of lines = lines_for(here);
+    const panel_lines lines =
+        lines_of(here, window_, {line_, tiles_.lanes, shape_.vectors * tiles_.lanes, plan_.direct});
     const std::size_t beside = what_.phases.size() / phase_rows();
     for (std::size_t p = 0; p < what_.phases.size(); ++p) {
       float* c =
@@ -194,7 +179,7 @@ class gather_run {
             c,        c_row,        rows_of(first, last),        results};
         results_->round(part, [&](std::int64_t row, std::int64_t result, double sum) {
           const std::int64_t index =
-              target_index(p, here, group, first * shape_.rows + row, result);
+              target_index(what_, p, here, group, first * shape_.rows + row, result);
           if (index >= 0) found.push_back({index, sum});
         });
       } else {
@@ -243,67 +228,14 @@ class gather_run {
                              static_cast<std::int64_t>(taps.size()), factor, line_, to);
   }
 
-  // Negative: the grid reaches beyond the target.
-  std::int64_t target_index(std::size_t p, const block& here, std::int64_t group, std::int64_t row,
-                            std::int64_t result) const {
-    const std::int64_t high = here.h1 - here.h0, plane = result / line_;
-    const std::array<std::int64_t, 3> at{here.d0 + plane / high % (here.d1 - here.d0),
-                                         here.h0 + plane % high, result % line_};
-    const std::int64_t image = here.image + plane / high / (here.d1 - here.d0);
-    std::int64_t index = (image * what_.groups + group) * what_.rows + row;
-    for (std::size_t i = 0; i < 3; ++i) {
-      const std::int64_t place = what_.phases[p].first[i] + at[i] * what_.write_step[i];
-      if (place >= what_.target_size[i]) return -1;
-      index = index * what_.target_size[i] + place;
-    }
-    return index;
-  }
-
-  struct lines_of {
-    std::vector<std::int64_t> vectors;  // direct: offset of each vector
-    std::vector<segment> segments;      // packed: what each panel holds
-    std::vector<std::size_t> panels;    // first segment of each, and the end
-  };
-
   std::size_t phase_rows() const {
     return static_cast<std::size_t>(std::min(what_.write_step[0], what_.target_size[0]) *
                                     std::min(what_.write_step[1], what_.target_size[1]));
   }
 
-  lines_of lines_for(const block& here) const {
-    lines_of all;
-    const std::int64_t width = shape_.vectors * tiles_.lanes;
-    std::int64_t filled = width;
-    for (std::int64_t n = 0; n < here.images; ++n)
-      for (std::int64_t d = 0; d < here.d1 - here.d0; ++d)
-        for (std::int64_t h = 0; h < here.h1 - here.h0; ++h) {
-          const std::int64_t start = window_.line(n, d, h);
-          if (plan_.direct) {
-            for (std::int64_t i = 0; i < line_; i += tiles_.lanes) all.vectors.push_back(start + i);
-            continue;
-          }
-          for (std::int64_t i = 0; i < line_;) {
-            if (filled == width) {
-              all.panels.push_back(all.segments.size());
-              filled = 0;
-            }
-            const std::int64_t run = std::min(line_ - i, width - filled);
-            segment* const before = filled == 0 ? nullptr : &all.segments.back();
-            if (before != nullptr && before->source + before->length == start + i)
-              before->length += run;
-            else
-              all.segments.push_back({start + i, run});
-            filled += run;
-            i += run;
-          }
-        }
-    all.panels.push_back(all.segments.size());
-    return all;
-  }
-
   // Some terms for all panels, then the next: each plane of the source is read as one stream.
   void pack_panels(const float* source, const std::int64_t* offsets, std::int64_t depth,
-                   const lines_of& lines, float* packed) const {
+                   const panel_lines& lines, float* packed) const {
     constexpr std::int64_t streams = 16;
     const std::int64_t width = shape_.vectors * tiles_.lanes;
     for (std::int64_t k = 0; k < depth; k += streams)
@@ -316,8 +248,8 @@ class gather_run {
 
   // All chunks of one phase: c[row * c_row + result].
   void sums(std::size_t p, std::int64_t group, std::int64_t first, std::int64_t last,
-            std::int64_t results, const float* source, const lines_of& lines, float* packed, Sum* c,
-            std::int64_t c_row) const {
+            std::int64_t results, const float* source, const panel_lines& lines, float* packed,
+            Sum* c, std::int64_t c_row) const {
     const std::int64_t width = shape_.vectors * tiles_.lanes, depth = terms(p);
     const std::int64_t chunk = wide ? log64_chunk(depth) : longest;
     const std::int64_t tiles = divide_up(results, width);

@@ -5,80 +5,18 @@
 #include <vector>
 
 #include "geometry.hpp"
+#include "line_blocks.hpp"
 #include "lines.hpp"
 #include "stretch.hpp"
+#include "weights.hpp"
 #include "window.hpp"
 #include "workers.hpp"
 
 namespace potl::numeric::conv {
 namespace {
 
-constexpr std::int64_t longest = 512;             // terms of a chunk
-constexpr std::int64_t part = 128;                // of them: their weights stay in the first cache
-constexpr std::int64_t most_window = 192 * 1024;  // floats that a block reads
-constexpr std::int64_t most_source = 512 * 1024;  // the same, where nothing is copied
-constexpr std::int64_t most_results = 1024;       // of a block
-
-// What the window is filled with: the source as it lies, where results are up to two places apart
-// along a line; else what gather.hpp says.
-struct reading {
-  gather from;
-  std::array<std::int64_t, 3> move{1, 1, 1};  // places between neighbouring results
-
-  explicit reading(const gather& what) : from(what) {
-    if (what.axes[2].step > 2) return;
-    for (std::size_t i = 0; i < 3; ++i) {
-      axis& a = from.axes[i];
-      move[i] = a.step;
-      a = {(a.grid - 1) * a.step + 1, a.source, 1, {a.starts[0]}, 0};
-    }
-    for (phase& one : from.phases)
-      for (tap& t : one.taps)
-        for (std::size_t i = 0; i < 3; ++i) {
-          const std::vector<std::int64_t>& starts = what.axes[i].starts;
-          t.shift[i] =
-              t.shift[i] * move[i] + starts[static_cast<std::size_t>(t.slot[i])] - starts[0];
-          t.slot[i] = 0;
-          from.axes[i].reach = std::max(from.axes[i].reach, t.shift[i]);
-        }
-  }
-
-  // Places that so many results of a dimension read.
-  std::int64_t extent(std::size_t dimension, std::int64_t results) const {
-    return (results - 1) * move[dimension] + 1 + from.axes[dimension].reach;
-  }
-  block places(const block& here) const {
-    return {here.image,        here.images,
-            here.d0 * move[0], (here.d1 - 1) * move[0] + 1,
-            here.h0 * move[1], (here.h1 - 1) * move[1] + 1};
-  }
-};
-
-// How many whole images, or lines of one slice, a block has.
-struct block_size {
-  std::int64_t images = 1, d = 1, h = 1;
-
-  block_size(const gather& what, const reading& read) {
-    const std::int64_t grid_d = what.axes[0].grid, grid_h = what.axes[1].grid;
-    std::int64_t line = what.channels * (read.from.axes[2].grid + read.from.axes[2].reach);
-    for (const axis& a : read.from.axes) line *= static_cast<std::int64_t>(a.starts.size());
-    const std::int64_t image = line * read.extent(0, grid_d) * read.extent(1, grid_h);
-    const std::int64_t results = grid_d * grid_h * what.axes[2].grid;
-    const std::int64_t room_for_all = reads_own_place(read.from) ? most_source : most_window;
-    if (image <= room_for_all && results <= most_results) {
-      d = grid_d;
-      h = grid_h;
-      images = std::clamp<std::int64_t>(std::min(room_for_all / image, most_results / results), 1,
-                                        what.batch);
-      images = divide_up(what.batch, divide_up(what.batch, images));
-      return;
-    }
-    const std::int64_t lines = most_window / (line * read.extent(0, 1));
-    const std::int64_t room = (lines - read.extent(1, 1)) / read.move[1] + 1;
-    h = std::clamp<std::int64_t>(std::min(room, most_results / what.axes[2].grid), 1, grid_h);
-    h = divide_up(grid_h, divide_up(grid_h, h));
-  }
-};
+constexpr std::int64_t longest = 512;  // terms of a chunk
+constexpr std::int64_t part = 128;     // of them: their weights stay in the first cache
 
 class line_run {
  public:
@@ -91,10 +29,10 @@ class line_run {
         width_(std::min(most_line_vectors * lanes_, divide_up(what.rows, lanes_) * lanes_)),
         panels_(divide_up(what.rows, width_)),
         read_(what),
-        size_(what, read_),
-        window_(read_.from, size_.images, (size_.d - 1) * read_.move[0] + 1,
-                (size_.h - 1) * read_.move[1] + 1),
-        results_(size_.images * size_.d * size_.h * what.axes[2].grid),
+        blocks_(line_blocks(what, read_)),
+        window_(read_.from, blocks_.images, (blocks_.d - 1) * read_.move[0] + 1,
+                (blocks_.h - 1) * read_.move[1] + 1),
+        results_(blocks_.results()),
         staged_(volume(what.write_step) != 1) {
     for (const phase& one : read_.from.phases) {
       std::vector<std::int64_t> offsets;
@@ -114,10 +52,7 @@ class line_run {
     planes_ = staged_ ? phases_beside(what_) * width_ * results_ : 0;
     const std::int64_t each =
         divide_up(window_floats_ + part * width_ + planes_ + sums + slack, 16) * 16;
-    const std::int64_t across_h = divide_up(what_.axes[1].grid, size_.h);
-    const std::int64_t across_d = divide_up(what_.axes[0].grid, size_.d);
-    const std::int64_t windows =
-        divide_up(what_.batch, size_.images) * across_d * across_h * what_.groups;
+    const std::int64_t windows = blocks_.count() * what_.groups;
     // A window that some threads share is filled by each.
     const std::int64_t splits =
         workers_ == 1 ? 1 : std::min(panels_, divide_up(4 * workers_, windows));
@@ -131,13 +66,7 @@ class line_run {
                    [&](std::int64_t worker, std::int64_t index) {
                      const std::int64_t split = index % splits, at = index / splits;
                      const std::int64_t group = at % what_.groups, place = at / what_.groups;
-                     block here{};
-                     here.h0 = place % across_h * size_.h;
-                     here.h1 = std::min(here.h0 + size_.h, what_.axes[1].grid);
-                     here.d0 = place / across_h % across_d * size_.d;
-                     here.d1 = std::min(here.d0 + size_.d, what_.axes[0].grid);
-                     here.image = place / across_h / across_d * size_.images;
-                     here.images = std::min(size_.images, what_.batch - here.image);
+                     const block here = blocks_.at(place);
                      float* const own = memory.get() + worker * each;
                      filled& window = windows_of[static_cast<std::size_t>(worker)];
                      if (window.at != at)
@@ -209,7 +138,7 @@ class line_run {
     for (std::int64_t begin = 0; begin < depth; begin += part) {
       line_task task{};
       task.depth = std::min(part, depth - begin);
-      pack(what_.phases[p], group, panel, rows, begin, begin + task.depth, left);
+      pack_weights(what_, weights(p, group, panel, begin), with_, left, width_);
       task.a = left;
       task.a_row = width_;
       task.offsets = offsets_[p].data() + begin;
@@ -237,60 +166,24 @@ class line_run {
     return std::min(width_, what_.rows - panel * width_);
   }
 
+  weight_block weights(std::size_t p, std::int64_t group, std::int64_t panel,
+                       std::int64_t begin) const {
+    const auto depth = static_cast<std::int64_t>(offsets_[p].size());
+    return {what_.phases[p], group, panel * width_,
+            rows_of(panel),  begin, std::min(begin + part, depth)};
+  }
+
   // The weights that chunks() packs after those before `begin`.
   stretch weights_after(std::size_t p, std::int64_t group, std::int64_t panel, std::int64_t begin,
                         std::int64_t last) const {
-    auto depth = static_cast<std::int64_t>(offsets_[p].size());
-    if (begin >= depth) {
+    if (begin >= static_cast<std::int64_t>(offsets_[p].size())) {
       begin = 0;
       if (++p == what_.phases.size()) {
         p = 0;
         if (++panel == last) return {};
       }
-      depth = static_cast<std::int64_t>(offsets_[p].size());
     }
-    const auto taps = static_cast<std::int64_t>(what_.phases[p].taps.size());
-    if (taps == 0) return {};
-    const std::int64_t rows = rows_of(panel), some = std::min(part, depth - begin);
-    const std::int64_t channel = begin / taps, end = divide_up(begin + some, taps);
-    const float* const from = what_.weights + group * what_.weight_group +
-                              panel * width_ * what_.weight_row + channel * what_.weight_channel;
-    const std::int64_t channels = end - channel;
-    if (what_.weight_row > what_.weight_channel)
-      return {from, rows, what_.weight_row, channels * what_.weight_channel};
-    return {from, channels, what_.weight_channel, rows * what_.weight_row};
-  }
-
-  // left[(term - begin) * width_ + row]
-  void pack(const phase& of, std::int64_t group, std::int64_t panel, std::int64_t rows,
-            std::int64_t begin, std::int64_t end, float* left) const {
-    const auto taps = static_cast<std::int64_t>(of.taps.size());
-    const float* const from =
-        what_.weights + group * what_.weight_group + panel * width_ * what_.weight_row;
-    bool all = true;  // the taps lie one after the other
-    for (std::int64_t t = 0; t < taps; ++t)
-      all = all && of.taps[static_cast<std::size_t>(t)].weight == of.taps[0].weight + t;
-    if (all && what_.weight_channel == taps) {
-      with_.transpose(from + begin, what_.weight_row, rows, end - begin, left, width_);
-      return;
-    }
-    for (std::int64_t k = begin; k < end;) {
-      const std::int64_t channel = k / taps, first = k % taps;
-      const std::int64_t some = std::min(taps - first, end - k);
-      const float* const here = from + channel * what_.weight_channel;
-      float* to = left + (k - begin) * width_;
-      if (all && taps > 1)
-        with_.transpose(here + of.taps[0].weight + first, what_.weight_row, rows, some, to, width_);
-      else
-        for (std::int64_t t = first; t < first + some; ++t, to += width_) {
-          const float* const one = here + of.taps[static_cast<std::size_t>(t)].weight;
-          if (what_.weight_row == 1)
-            std::copy_n(one, rows, to);
-          else
-            for (std::int64_t row = 0; row < rows; ++row) to[row] = one[row * what_.weight_row];
-        }
-      k += some;
-    }
+    return memory_of(what_, weights(p, group, panel, begin));
   }
 
   float* plane_of(std::int64_t image, std::int64_t group, std::int64_t row) const {
@@ -324,7 +217,7 @@ class line_run {
   std::int64_t workers_, lanes_;
   std::int64_t width_, panels_;  // rows whose weights lie side by side
   reading read_;
-  block_size size_;
+  block_grid blocks_;
   window window_;
   std::int64_t results_;  // of the largest block
   bool staged_;           // results do not lie in the target one after the other

@@ -39,4 +39,20 @@ void write_lines(const gather& what, const kernels& with, std::size_t first, con
     }
 }
 
+std::int64_t target_index(const gather& what, std::size_t p, const block& here, std::int64_t group,
+                          std::int64_t row, std::int64_t result) {
+  const std::int64_t line = what.axes[2].grid;
+  const std::int64_t high = here.h1 - here.h0, plane = result / line;
+  const std::array<std::int64_t, 3> at{here.d0 + plane / high % (here.d1 - here.d0),
+                                       here.h0 + plane % high, result % line};
+  const std::int64_t image = here.image + plane / high / (here.d1 - here.d0);
+  std::int64_t index = (image * what.groups + group) * what.rows + row;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::int64_t place = what.phases[p].first[i] + at[i] * what.write_step[i];
+    if (place >= what.target_size[i]) return -1;
+    index = index * what.target_size[i] + place;
+  }
+  return index;
+}
+
 }  // namespace potl::numeric::conv

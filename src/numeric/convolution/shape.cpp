@@ -41,53 +41,34 @@ tile_shape choose_shape(const rows_by_vectors& largest, std::int64_t rows, std::
 
 block_plan::block_plan(const gather& what, std::int64_t lanes, std::int64_t workers,
                        std::int64_t row_panels)
-    : batch_(what.batch),
-      grid_d_(what.axes[0].grid),
-      grid_h_(what.axes[1].grid),
-      line_(what.axes[2].grid) {
+    : block_grid(what) {
   constexpr std::int64_t packed_results = 384, direct_window = 96 * 1024;
-  const std::int64_t per_image = grid_d_ * grid_h_ * line_;
+  const std::int64_t per_image = grid_d * grid_h * line;
   const std::int64_t reach =
-      (line_ + what.axes[2].reach) * static_cast<std::int64_t>(what.axes[2].starts.size());
-  direct = line_ % lanes == 0 && what.rows <= 64;
+      (line + what.axes[2].reach) * static_cast<std::int64_t>(what.axes[2].starts.size());
+  direct = line % lanes == 0 && what.rows <= 64;
   // Lines of a direct block: as many as the window has room for.
   std::int64_t most = packed_results;
   if (direct)
-    most = std::clamp(direct_window / std::max<std::int64_t>(1, what.channels * reach) * line_,
-                      4 * line_, per_image);
+    most = std::clamp(direct_window / std::max<std::int64_t>(1, what.channels * reach) * line,
+                      4 * line, per_image);
   if (per_image <= most) {
-    images = direct ? 1 : std::clamp<std::int64_t>(most / per_image, 1, batch_);
-    d = grid_d_;
-    h = grid_h_;
-  } else if (grid_h_ * line_ <= most) {
-    d = most / (grid_h_ * line_);
-    h = grid_h_;
+    images = direct ? 1 : std::clamp<std::int64_t>(most / per_image, 1, batch);
+    d = grid_d;
+    h = grid_h;
+  } else if (grid_h * line <= most) {
+    d = most / (grid_h * line);
+    h = grid_h;
   } else {
-    h = std::clamp<std::int64_t>(most / line_, 1, grid_h_);
-    h = divide_up(grid_h_, divide_up(grid_h_, h));
+    h = std::clamp<std::int64_t>(most / line, 1, grid_h);
+    h = divide_up(grid_h, divide_up(grid_h, h));
   }
-  if (images > 1) images = divide_up(batch_, divide_up(batch_, images));
+  if (images > 1) images = divide_up(batch, divide_up(batch, images));
   staged = images > 1 || volume(what.write_step) != 1;
   panels = row_panels;
   const std::int64_t blocks = count() * what.groups;
   if (blocks < 8 * workers && blocks % workers != 0)
     panels = std::max<std::int64_t>(1, divide_up(row_panels, workers));
-}
-
-std::int64_t block_plan::count() const noexcept {
-  return divide_up(batch_, images) * divide_up(grid_d_, d) * divide_up(grid_h_, h);
-}
-
-block block_plan::at(std::int64_t index) const noexcept {
-  const std::int64_t across_h = divide_up(grid_h_, h), across_d = divide_up(grid_d_, d);
-  block one{};
-  one.h0 = index % across_h * h;
-  one.h1 = std::min(one.h0 + h, grid_h_);
-  one.d0 = index / across_h % across_d * d;
-  one.d1 = std::min(one.d0 + d, grid_d_);
-  one.image = index / across_h / across_d * images;
-  one.images = std::min(images, batch_ - one.image);
-  return one;
 }
 
 }  // namespace potl::numeric::conv

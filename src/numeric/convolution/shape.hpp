@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "block_grid.hpp"
 #include "gather.hpp"
-#include "window.hpp"
 
 namespace potl::numeric::conv {
 
@@ -17,22 +17,12 @@ struct tile_shape {
 /// The tile with the least cost for that many rows of so many vectors.
 tile_shape choose_shape(const rows_by_vectors& largest, std::int64_t rows, std::int64_t across);
 
-/// Blocks of whole images, or of lines of one image.
-class block_plan {
- public:
+struct block_plan : block_grid {
   block_plan(const gather& what, std::int64_t lanes, std::int64_t workers, std::int64_t row_panels);
 
-  std::int64_t images = 1, d = 1, h = 1;  ///< of the largest block
-  std::int64_t panels = 1;                ///< of rows, that one block of work computes
-  bool direct = false;                    ///< tiles read the window
-  bool staged = false;                    ///< results do not lie in the target one after the other
-
-  std::int64_t count() const noexcept;  ///< of blocks
-  block at(std::int64_t index) const noexcept;
-  std::int64_t results() const noexcept { return images * d * h * line_; }
-
- private:
-  std::int64_t batch_, grid_d_, grid_h_, line_;
+  std::int64_t panels = 1;  ///< of rows, that one block of work computes
+  bool direct = false;      ///< tiles read the window
+  bool staged = false;      ///< results do not lie in the target one after the other
 };
 
 }  // namespace potl::numeric::conv

@@ -6,15 +6,10 @@
 #include <array>
 #include <cstdint>
 
+#include "block_grid.hpp"
 #include "gather.hpp"
 
 namespace potl::numeric::conv {
-
-/// Results of some whole images, or of some lines of one image.
-struct block {
-  std::int64_t image, images;
-  std::int64_t d0, d1, h0, h1;
-};
 
 /// Room beyond the window: vectors read past its end.
 constexpr std::int64_t slack = 64;
