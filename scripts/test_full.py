@@ -23,6 +23,8 @@ KERNEL_MINUTES = 6
 LIMIT_MINUTES = 30
 # Expected minutes where it is not TEST_MINUTES.
 MINUTES: dict[str, int] = {"tests/python/test_recovery.py": 3}
+# Files that are too long for one unit.
+PARTS: dict[str, int] = {"tests/python/test_whole_trainings.py": 11}
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,13 @@ def units() -> list[Unit]:
             environment = {"POTL_FULL": "1"}
             if folder == "attacks":
                 environment["POTL_HOOKS"] = "1"
+            minutes = MINUTES.get(name, TEST_MINUTES)
             command = [sys.executable, "-m", "pytest", "-q", "--durations=10", name]
-            found.append(Unit(name, MINUTES.get(name, TEST_MINUTES), command, environment))
+            count = PARTS.get(name, 1)
+            for part in range(1, count + 1):
+                which = f" {part}/{count}" if count > 1 else ""
+                arguments = ["--part", f"{part}/{count}"] if count > 1 else []
+                found.append(Unit(name + which, minutes, [*command, *arguments], environment))
     return found
 
 

@@ -5,6 +5,9 @@ That build is `potl._core_hooks`, which only a plain CMake build makes (POTL_BUI
 no wheel contains. It is put in the place of `potl._core` before anything imports it. POTL_HOOKS_DIR
 names its folder; without it the folders of `make test` and of a plain build are searched. Otherwise
 the module can be imported beside the release build, if it was built.
+
+`--part i/n` runs every n-th of the tests that were asked for, from the i-th on: the parts of a file
+that is too long for one unit of `make test-full`.
 """
 
 import importlib.util
@@ -13,7 +16,23 @@ import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", default="1/1", metavar="i/n", help="every n-th test, from the i-th")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    number, count = map(int, config.getoption("--part").split("/"))
+    if not 1 <= number <= count:
+        raise pytest.UsageError(f"a part is i/n with 1 <= i <= n, not {number}/{count}")
+    mine = items[number - 1 :: count]
+    chosen = {id(item) for item in mine}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
+    items[:] = mine
 
 
 def find_hooks() -> Path | None:

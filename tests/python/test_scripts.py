@@ -4,7 +4,7 @@
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -40,6 +40,33 @@ def test_every_fuzz_target_is_a_long_test() -> None:
     names = {unit.name for unit in script("test_full").units()}
     targets = {f"fuzz {path.stem}" for path in (ROOT / "tests/fuzz").glob("*_fuzz.cpp")}
     assert targets and targets <= names
+
+
+@pytest.mark.parametrize("count", [1, 2, 11])
+def test_parts_of_a_long_file_are_all_of_its_tests(
+    count: int, request: pytest.FixtureRequest
+) -> None:
+    select = request.config.pluginmanager.getplugin(str(ROOT / "tests/conftest.py"))
+    everything = [f"test {number}" for number in range(22)]
+    dropped: list[list[str]] = []
+    found = []
+    for part in range(1, count + 1):
+        config = SimpleNamespace(
+            getoption={"--part": f"{part}/{count}"}.__getitem__,
+            hook=SimpleNamespace(pytest_deselected=lambda items: dropped.append(items)),
+        )
+        items = list(everything)
+        select.pytest_collection_modifyitems(config, items)
+        assert items and sorted(items + dropped[-1]) == sorted(everything)
+        found += items
+    assert sorted(found) == sorted(everything)
+
+
+def test_every_part_of_a_long_file_is_a_unit() -> None:
+    full = script("test_full")
+    for name, count in full.PARTS.items():
+        parts = [unit.command[-1] for unit in full.units() if unit.name.startswith(name)]
+        assert parts == [f"{part}/{count}" for part in range(1, count + 1)]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@
 namespace potl::numeric::conv {
 namespace {
 
-// Lanes beyond `count` are stored as zeros, and then overwritten by what comes next.
 // A line with its padding is one vector: a load that skips lanes brings the zeros along.
 template <class Lanes>
 void fill_narrow_plane(const plane_task& t) {
@@ -32,6 +31,7 @@ void fill_narrow_plane(const plane_task& t) {
   for (std::int64_t i = 0; i < t.after; ++i, target += t.pitch) Lanes::store(target, outside);
 }
 
+// Lanes beyond `count` are stored as zeros, and then overwritten by what comes next.
 template <class Lanes>
 void fill_plane(const plane_task& task) {
   const plane_task t = task;
