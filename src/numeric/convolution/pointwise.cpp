@@ -14,11 +14,11 @@ namespace potl::numeric::conv {
 namespace {
 
 constexpr std::int64_t longest = 512;  // terms of a chunk
-constexpr std::int64_t together = 4;   // strips
 
 // target = weights * source, per image: the terms of an element are those of the convolution, in
-// its order. Planes are read where they lie, some strips of all channels for all rows of weights,
-// while the next strips are on their way.
+// its order. A strip of all channels serves all rows of weights: the first of them read it where it
+// lies, on as many pages as there are channels and in few sets of the first cache, and leave a copy
+// that the others read in order, while the next strip is on its way.
 class strip_run {
  public:
   strip_run(std::int64_t images, matrix<const float> weights, matrix<const float> source,
@@ -42,25 +42,21 @@ class strip_run {
         workers == 1 ? 1
                      : std::clamp<std::int64_t>(8 * workers / images_, 1,
                                                 std::max<std::int64_t>(1, strips_ / 2));
-    for_each_block(threads_, workers, images_ * parts, [&](std::int64_t, std::int64_t task) {
-      const std::int64_t part = task % parts;
-      const std::int64_t end = strips_ * (part + 1) / parts;
-      for (std::int64_t s = strips_ * part / parts; s < end;) {
-        // A strip that overlaps the one before comes after it.
-        std::int64_t stop = std::min(end, s + together);
-        if (stop == strips_ && stop - s > 1 && source_.columns % width_ != 0) --stop;
-        multiply(task / parts, s, stop);
-        s = stop;
-      }
+    const std::int64_t strip_floats = std::min(longest, weights_.columns) * width_;
+    const buffer memory(workers * strip_floats);
+    for_each_block(threads_, workers, images_ * parts, [&](std::int64_t worker, std::int64_t task) {
+      const std::int64_t part = task % parts, end = strips_ * (part + 1) / parts;
+      for (std::int64_t strip = strips_ * part / parts; strip < end; ++strip)
+        multiply(task / parts, strip, memory.get() + worker * strip_floats);
     });
   }
 
  private:
-  // Rows of terms, at a distance that shares no cache sets.
+  // Rows of terms at distances that share neither cache sets nor the term where a line ends: one
+  // new line for each term is easier to wait for than as many as there are rows all at once.
   void copy_weights() {
     const std::int64_t rows = weights_.rows, depth = weights_.columns;
-    if (weights_.column_stride == 1 && depth % 256 != 0) return;
-    const std::int64_t row = depth + 16;
+    const std::int64_t row = divide_up(depth, 16) * 16 + 17;
     copy_ = buffer(rows * row);
     if (weights_.column_stride == 1)
       for (std::int64_t i = 0; i < rows; ++i)
@@ -78,38 +74,41 @@ class strip_run {
     return source_.columns - divide_up(left, lanes_) * lanes_;
   }
 
-  // Strips first ... last of all channels.
-  void multiply(std::int64_t image, std::int64_t first, std::int64_t last) const {
-    const std::int64_t places = source_.columns;
+  // A strip of all channels. One that overlaps the strip before comes after it.
+  void multiply(std::int64_t image, std::int64_t strip, float* copy) const {
+    const std::int64_t places = source_.columns, place = place_of(strip);
+    const std::int64_t vectors = std::min(width_, places - place) / lanes_;
     const float* const from = source_.data + image * source_.rows * places;
-    float* const to = target_.data + image * target_.rows * places;
+    float* const to = target_.data + image * target_.rows * places + place;
     // After an image comes the next.
-    const float* const next = last < strips_ ? from + place_of(last) : from + source_.rows * places;
-    const std::int64_t lines =
-        last < strips_ || image + 1 < images_ ? (last - first) * width_ / 16 : 0;
+    const bool last = strip + 1 == strips_;
+    const float* const next = last ? from + source_.rows * places : from + place_of(strip + 1);
+    const std::int64_t lines = last && image + 1 == images_ ? 0 : width_ / 16;
     for (std::int64_t begin = 0; begin < weights_.columns; begin += longest) {
       const row_run run{weights_.data + begin, std::min(longest, weights_.columns - begin)};
       rows_task task{};
       task.runs = &run;
       task.count = 1;
       task.a_row = weights_.row_stride;
+      task.b = from + begin * places + place;
       task.b_row = places;
+      task.copy = copy;
       task.c_row = places;
       task.add = begin > 0;
       std::int64_t line = 0;
       for (std::int64_t tile = 0; tile < tiles_; ++tile) {
         const std::int64_t row = first_row(tile);
         task.a = row * weights_.row_stride;
-        for (std::int64_t strip = first; strip < last; ++strip, ++line) {
-          const std::int64_t place = place_of(strip);
-          const std::int64_t vectors = std::min(width_, places - place) / lanes_;
-          task.b = from + begin * places + place;
-          task.c = to + row * places + place;
-          // The first tiles ask for a line of all channels each.
-          task.next = line < lines ? next + begin * places + line * 16 : task.b;
-          task.next_row = line < lines ? places : 0;
-          with_.rows.tile[vectors][first_row(tile + 1) - row](task);
-        }
+        task.c = to + row * places;
+        // Some of the tiles that read the copy ask for a line of all channels each.
+        const bool asks = line < lines && tile == 1 + line * (tiles_ - 1) / lines;
+        task.next = asks ? next + begin * places + line * 16 : task.b;
+        task.next_row = asks ? places : 0;
+        if (asks) ++line;
+        const auto& tiles = tile == 0 ? with_.rows.copying : with_.rows.tile;
+        tiles[vectors][first_row(tile + 1) - row](task);
+        task.b = copy;
+        task.b_row = vectors * lanes_;
       }
     }
   }
@@ -128,7 +127,7 @@ class strip_run {
 void multiply(std::int64_t images, const matrix<const float>& weights,
               const matrix<const float>& source, const matrix<float>& target, const kernels& with,
               const executor& threads) {
-  // More rows pay for a copy of the source.
+  // More rows pay for a copy of all of the source.
   constexpr std::int64_t few_rows = 128;
   if (weights.rows <= few_rows && with.single.lanes > 1)
     return strip_run(images, weights, source, target, with, threads).run();

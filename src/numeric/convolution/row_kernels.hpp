@@ -27,7 +27,7 @@ inline __attribute__((always_inline)) void add_products(
   for (std::size_t j = 0; j < Vectors; ++j) sum[j] = Lanes::fma(all, vectors[j], sum[j]);
 }
 
-template <class Lanes, std::size_t Vectors, std::size_t Rows>
+template <class Lanes, std::size_t Vectors, std::size_t Rows, bool Copies>
 void row_tile(const rows_task& task) {
   using vector = typename Lanes::type;
   // One pointer for four rows, and two offsets: a pointer for each would not leave enough
@@ -37,14 +37,14 @@ void row_tile(const rows_task& task) {
   POTL_UNROLL
   for (std::size_t i = 0; i < Rows; ++i) {
     POTL_UNROLL
-    for (std::size_t j = 0; j < Vectors; ++j) {
-      sum[i][j] = Lanes::zero();
-      __builtin_prefetch(task.c + static_cast<std::int64_t>(i) * task.c_row +
-                             static_cast<std::int64_t>(j) * Lanes::width,
-                         1);
-    }
+    for (std::size_t j = 0; j < Vectors; ++j) sum[i][j] = Lanes::zero();
   }
   const float *b = task.b, *next = task.next;
+  [[maybe_unused]] float* copy = task.copy;
+  // Results are fetched while the chains run, a row at a time: all of them at once would keep what
+  // the chains read waiting.
+  const float* result = task.c;
+  const float* const results_end = task.c + static_cast<std::int64_t>(Rows) * task.c_row;
   const std::int64_t b_row = task.b_row, next_row = task.next_row;
   std::int64_t one = task.a_row * std::int64_t{sizeof(float)}, three = 3 * one;
   for (const row_run* run = task.runs; run != task.runs + task.count; ++run) {
@@ -57,6 +57,11 @@ void row_tile(const rows_task& task) {
       POTL_UNROLL
       for (std::size_t j = 0; j < Vectors; ++j)
         right[j] = Lanes::load(b + static_cast<std::int64_t>(j) * Lanes::width);
+      if constexpr (Copies) {
+        POTL_UNROLL
+        for (std::size_t j = 0; j < Vectors; ++j, copy += Lanes::width)
+          Lanes::store(copy, right[j]);
+      }
       __builtin_prefetch(next, 0, 2);
       b += b_row;
       next += next_row;
@@ -74,6 +79,11 @@ void row_tile(const rows_task& task) {
     for (; k >= std::int64_t{together}; k -= std::int64_t{together}) {
       // The compiler shall not turn offsets back into pointers.
       __asm__ volatile("" : "+r"(one), "+r"(three));
+      POTL_UNROLL
+      for (std::size_t j = 0; j < Vectors; ++j)
+        __builtin_prefetch(result + static_cast<std::int64_t>(j) * Lanes::width, 1);
+      result += task.c_row;
+      if (result == results_end) result = task.c;
       POTL_UNROLL
       for (std::size_t at = 0; at < together; ++at) step(at);
       POTL_UNROLL
@@ -102,7 +112,8 @@ void row_tile(const rows_task& task) {
 
 template <class Lanes, std::size_t Vectors, std::size_t Rows>
 constexpr void set_row_tiles(row_tiles& all) {
-  all.tile[Vectors][Rows] = row_tile<Lanes, Vectors, Rows>;
+  all.tile[Vectors][Rows] = row_tile<Lanes, Vectors, Rows, false>;
+  all.copying[Vectors][Rows] = row_tile<Lanes, Vectors, Rows, true>;
   if constexpr (Rows > 1) set_row_tiles<Lanes, Vectors, Rows - 1>(all);
 }
 

@@ -107,6 +107,7 @@ struct rows_task {
   std::int64_t b_row;
   const float* next;  ///< what is read soon, a cache line for each k at next[k * next_row]
   std::int64_t next_row;
+  float* copy;  ///< of what copying tiles read of b, one k after the other; others leave it alone
   float* c;
   std::int64_t c_row;
   bool add;
@@ -115,6 +116,7 @@ struct rows_task {
 struct row_tiles {
   int rows;  ///< of the largest
   void (*tile[most_line_vectors + 1][most_line_rows + 1])(const rows_task&);
+  void (*copying[most_line_vectors + 1][most_line_rows + 1])(const rows_task&);
 };
 
 struct line_tiles {
