@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Integers on AVX2: tiles of 2 x 16 for 24 bits and 3 x 16 for 16 bits.
+#include "numeric/gemm/digit_cuts.hpp"
 #include "numeric/gemm/largest.hpp"
 #include "numeric/gemm/tile_integer.hpp"
 #include "numeric/gemm/transpose_avx2.hpp"
@@ -36,25 +37,6 @@ struct vector {
   }
   static void store(std::int64_t* to, wide x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x);
-  }
-};
-
-struct cut_24 : digits_24 {
-  static inline __attribute__((always_inline)) __m256i cut(__m256i q, int digit) {
-    const __m256i high = _mm256_srai_epi32(_mm256_add_epi32(q, _mm256_set1_epi32(2048)), 12);
-    const __m256i low = _mm256_sub_epi32(q, _mm256_slli_epi32(high, 12));
-    return digit == 0 ? high : digit == 1 ? low : _mm256_add_epi32(high, low);
-  }
-};
-
-struct cut_16_rows : digits_16_rows {
-  static inline __attribute__((always_inline)) __m256i cut(__m256i q, int) { return q; }
-};
-
-struct cut_16_columns : digits_16_columns {
-  static inline __attribute__((always_inline)) __m256i cut(__m256i q, int digit) {
-    const __m256i high = _mm256_srai_epi32(_mm256_add_epi32(q, _mm256_set1_epi32(128)), 8);
-    return digit == 0 ? high : _mm256_sub_epi32(q, _mm256_slli_epi32(high, 8));
   }
 };
 

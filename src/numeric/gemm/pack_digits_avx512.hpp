@@ -7,31 +7,12 @@
 
 #include <cstdint>
 
-#include "numeric/gemm/digits.hpp"
+#include "numeric/gemm/digit_cuts.hpp"
 #include "numeric/gemm/kernels.hpp"
 #include "numeric/gemm/transpose_avx512.hpp"
 
 namespace potl::numeric::detail {
 namespace {
-
-struct cut_24 : digits_24 {
-  static inline __attribute__((always_inline)) __m512i cut(__m512i q, int digit) {
-    const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(2048)), 12);
-    const __m512i low = _mm512_sub_epi32(q, _mm512_slli_epi32(high, 12));
-    return digit == 0 ? high : digit == 1 ? low : _mm512_add_epi32(high, low);
-  }
-};
-
-struct cut_16_rows : digits_16_rows {
-  static inline __attribute__((always_inline)) __m512i cut(__m512i q, int) { return q; }
-};
-
-struct cut_16_columns : digits_16_columns {
-  static inline __attribute__((always_inline)) __m512i cut(__m512i q, int digit) {
-    const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(128)), 8);
-    return digit == 0 ? high : _mm512_sub_epi32(q, _mm512_slli_epi32(high, 8));
-  }
-};
 
 // Without optimization g++'s header makes getexp a macro, whose mask changes its sign.
 #pragma GCC diagnostic push

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "numeric/gemm/pieces.hpp"
 #include "numeric/gemm/product.hpp"
 #include "numeric/gemm/share_lines.hpp"
 #include "numeric/gemm/uncertain.hpp"
@@ -77,15 +78,8 @@ class to_rounded {
         settle_(std::move(settle)) {}
 
   void finish(const area& part, const double* sums, std::int64_t sums_row) const {
-    // In pieces, so that C with columns apart and all places in doubt fit on the stack.
-    constexpr std::int64_t piece = 16;
-    for (std::int64_t top = 0; top < part.rows; top += piece) {
-      for (std::int64_t left = 0; left < part.columns; left += piece) {
-        const area here{part.row + top, part.column + left, std::min(piece, part.rows - top),
-                        std::min(piece, part.columns - left)};
-        round_piece<piece>(here, sums + top * sums_row + left, sums_row);
-      }
-    }
+    for_pieces(part, sums, sums_row,
+               [&](const area& here, const double* from) { round_piece(here, from, sums_row); });
   }
 
   /// After the product.
@@ -94,28 +88,16 @@ class to_rounded {
  private:
   static constexpr std::size_t most_kept = std::size_t{1} << 14;
 
-  template <std::int64_t Piece>
   void round_piece(const area& here, const double* sums, std::int64_t sums_row) const {
-    constexpr auto places = static_cast<std::size_t>(Piece * Piece);
-    place doubtful[places];
-    float apart[places];
-    const bool adjacent = c_.column_stride == 1;
-    rounding r;
-    r.sums = sums;
-    r.sums_row = sums_row;
-    r.row_bound = bounds_.bound.data() + here.row;
-    r.column_norm = bounds_.column.data() + here.column;
-    r.y = adjacent ? &c_(here.row, here.column) : apart;
-    r.y_row = adjacent ? c_.row_stride : Piece;
-    r.rows = here.rows;
-    r.columns = here.columns;
-    r.bits = bits_;
-    const std::int64_t count = body_.round(r, doubtful);
-    for (std::int64_t i = 0; i < here.rows && !adjacent; ++i) {
-      for (std::int64_t j = 0; j < here.columns; ++j) {
-        c_(here.row + i, here.column + j) = apart[i * Piece + j];
-      }
-    }
+    place doubtful[piece_elements];
+    std::int64_t count = 0;
+    write_piece(c_, here, [&](float* y, std::int64_t y_row) {
+      const double* row_bound = bounds_.bound.data() + here.row;
+      const double* column_norm = bounds_.column.data() + here.column;
+      count = body_.round(
+          {sums, sums_row, row_bound, column_norm, y, y_row, here.rows, here.columns, bits_},
+          doubtful);
+    });
     if (count != 0) keep(here, sums, sums_row, doubtful, count);
   }
 

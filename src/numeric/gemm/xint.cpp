@@ -8,6 +8,7 @@
 #include "numeric/gemm/blocked.hpp"
 #include "numeric/gemm/digits.hpp"
 #include "numeric/gemm/modes.hpp"
+#include "numeric/gemm/pieces.hpp"
 #include "numeric/gemm/share_lines.hpp"
 
 namespace potl::numeric::detail {
@@ -64,43 +65,24 @@ struct to_scaled {
   static constexpr bool finishes = true;
 
   void finish(const area& part, const std::int64_t* sums, std::int64_t sums_row) const {
-    // In pieces, so that C with columns apart and all places in doubt fit on the stack.
-    constexpr std::int64_t piece = 16;
-    for (std::int64_t top = 0; top < part.rows; top += piece) {
-      for (std::int64_t left = 0; left < part.columns; left += piece) {
-        finish_piece<piece>({part.row + top, part.column + left, std::min(piece, part.rows - top),
-                             std::min(piece, part.columns - left)},
-                            sums + top * sums_row + left, sums_row);
-      }
-    }
+    for_pieces(part, sums, sums_row, [&](const area& here, const std::int64_t* from) {
+      finish_piece(here, from, sums_row);
+    });
   }
 
  private:
-  template <std::int64_t Piece>
   void finish_piece(const area& here, const std::int64_t* sums, std::int64_t sums_row) const {
-    place doubtful[static_cast<std::size_t>(Piece * Piece)];
-    float apart[static_cast<std::size_t>(Piece * Piece)];
-    const bool adjacent = c.column_stride == 1;
-    scaling s;
-    s.sums = sums;
-    s.sums_row = sums_row;
-    s.row_scale = row.down.data() + here.row;
-    s.column_scale = column.down.data() + here.column;
-    s.y = adjacent ? &c(here.row, here.column) : apart;
-    s.y_row = adjacent ? c.row_stride : Piece;
-    s.rows = here.rows;
-    s.columns = here.columns;
-    const std::int64_t count = body.scale(s, doubtful);
-    for (std::int64_t at = 0; at < count; ++at) {
-      const auto [i, j] = doubtful[at];
-      s.y[i * s.y_row + j] =
-          scaled_back(sums[i * sums_row + j], s.row_scale[i] * s.column_scale[j]);
-    }
-    for (std::int64_t i = 0; i < here.rows && !adjacent; ++i) {
-      for (std::int64_t j = 0; j < here.columns; ++j) {
-        c(here.row + i, here.column + j) = apart[i * Piece + j];
+    write_piece(c, here, [&](float* y, std::int64_t y_row) {
+      const double* row_scale = row.down.data() + here.row;
+      const double* column_scale = column.down.data() + here.column;
+      place doubtful[piece_elements];
+      const std::int64_t count = body.scale(
+          {sums, sums_row, row_scale, column_scale, y, y_row, here.rows, here.columns}, doubtful);
+      for (std::int64_t at = 0; at < count; ++at) {
+        const auto [i, j] = doubtful[at];
+        y[i * y_row + j] = scaled_back(sums[i * sums_row + j], row_scale[i] * column_scale[j]);
       }
-    }
+    });
   }
 };
 
