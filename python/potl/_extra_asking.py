@@ -109,5 +109,5 @@ def digest_of(model: Any) -> str:
         if isinstance(value, torch.Tensor):
             raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
             hasher.update(f"{name} {value.dtype} {tuple(value.shape)}\0".encode())
-            hasher.update(raw.numpy().tobytes())
+            hasher.update(raw.numpy().data)
     return hasher.hexdigest()

@@ -87,7 +87,8 @@ class ExtraKey(os.PathLike[str]):
         try:
             if path.stat().st_size > _MAX_BYTES:
                 raise MalformedError(f"{path} is far too long", "restore it from a backup")
-            document = json.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            document = json.loads(text)
         except FileNotFoundError:
             return empty
         except (ValueError, RecursionError) as error:
@@ -99,7 +100,10 @@ class ExtraKey(os.PathLike[str]):
                 f"{path} belongs to another key than {self.path}", "keep both files together"
             )
         code = str(document.pop("code", ""))
-        if not hmac.compare_digest(code.encode(), self._code(_plain(document)).encode()):
+        if not any(
+            hmac.compare_digest(code.encode(), self._code(one).encode())
+            for one in _under_code(text, code, document)
+        ):
             raise MalformedError(
                 f"{path} was changed by somebody who has not the key", "restore it from a backup"
             )
@@ -129,7 +133,7 @@ class ExtraKey(os.PathLike[str]):
             grown = any(document[name] != before[name] for name in _GROWING)
             if grown or document.get("task") is not task:
                 text = _plain(document)
-                _write(path, text[:-1] + f', "code": "{self._code(text)}"}}')
+                _write(path, text[:-1] + _ending(self._code(text)))
 
     def used(self, document: dict[str, Any], what: str) -> None:
         """Adds a use, inside of `changing`."""
@@ -165,6 +169,18 @@ def _read(path: Path) -> bytes:
 
 def _plain(document: Mapping[str, Any]) -> str:
     return json.dumps(document, sort_keys=True)
+
+
+def _ending(code: str) -> str:
+    return f', "code": "{code}"}}'
+
+
+def _under_code(text: str, code: str, document: Mapping[str, Any]) -> Iterator[str]:
+    """What the code may be of: the file as it was written, or the same values set otherwise."""
+    ending = _ending(code) + "\n"
+    if text.endswith(ending):
+        yield text[: -len(ending)] + "}"
+    yield _plain(document)
 
 
 def _write(path: Path, text: str) -> None:

@@ -50,8 +50,7 @@ def answers_of(output: Any, inputs: Sequence[Any], form: Form) -> Floats:
         if form.classes != 2:
             return column
         return np.where(np.isnan(column), np.nan, (column > 0).astype(np.float64))
-    best = np.nan_to_num(values, nan=-np.inf).argmax(1).astype(np.float64)
-    return np.where(np.isnan(values).any(1), np.nan, best)
+    return np.where(np.isnan(values).any(1), np.nan, values.argmax(1))
 
 
 def _values(output: Any) -> Floats:

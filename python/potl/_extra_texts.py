@@ -102,14 +102,10 @@ class Texts:
         if self.padded or self.first or self.last:
             full = np.full((len(raw), self.padded or self.length), self.padding, np.int64)
             begin, end = self._place()
-            full[:, begin:end] = np.concatenate(
-                [
-                    np.broadcast_to(np.asarray(self.first, np.int64), (len(raw), len(self.first))),
-                    values,
-                    np.broadcast_to(np.asarray(self.last, np.int64), (len(raw), len(self.last))),
-                ],
-                axis=1,
-            )
+            inner = slice(begin + len(self.first), end - len(self.last))
+            full[:, begin : inner.start] = self.first
+            full[:, inner] = values
+            full[:, inner.stop : end] = self.last
             values = full
         return carried(values, self.carrier, self.dtype)
 
