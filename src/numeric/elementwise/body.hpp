@@ -34,8 +34,16 @@ POTL_INLINE void for_lanes(std::size_t count, const stream<typename R::element>*
     for (std::size_t k = 0; k < Out; ++k) results[k].store(out[k] + at);
   };
   if constexpr (Steps > 1) {
-    for (; i + Steps * lanes <= count; i += Steps * lanes)
+    // What computes little waits for the second cache, for lines to write as for those to read.
+    constexpr std::size_t read_ahead = 256, write_ahead = 128;
+    const auto fetch = [&](std::size_t at) {
+      for (std::size_t k = 0; k < In; ++k) __builtin_prefetch(from[k] + at + read_ahead, 0);
+      for (std::size_t k = 0; k < Out; ++k) __builtin_prefetch(out[k] + at + write_ahead, 1);
+    };
+    for (; i + Steps * lanes <= count; i += Steps * lanes) {
+      for (std::size_t step = 0; step < Steps; ++step) fetch(i + step * lanes);
       for (std::size_t step = 0; step < Steps; ++step) whole(i + step * lanes);
+    }
   }
   for (; i + lanes <= count; i += lanes) whole(i);
   if (i == count) return;
