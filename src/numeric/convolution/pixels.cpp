@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "geometry.hpp"
+#include "window.hpp"
 
 namespace potl::numeric::conv {
 
@@ -114,26 +115,23 @@ void pixels::fill_planes(const float* x, std::int64_t group, std::int64_t begin,
       const lines used = lines_of(p - n * per_image, stop - 1 - n * per_image);
       const float* const source =
           x + (n * g_.in_channels + group * channels + c) * volume(g_.input);
-      for (std::int64_t d = 0; d <= (used.d1 - 1 - used.d0) * move_[0] + taps_[0]; ++d)
-        for (std::int64_t h = 0; h <= (used.h1 - 1 - used.h0) * move_[1] + taps_[1]; ++h) {
-          const std::int64_t at_d = used.d0 * g_.stride[0] + d * step_[0] - g_.padding[0];
-          const std::int64_t at_h = used.h0 * g_.stride[1] + h * step_[1] - g_.padding[1];
-          float* const line = image + (d * height_ + h) * width_;
-          const bool inside =
-              at_d >= 0 && at_d < g_.input[0] && at_h >= 0 && at_h < g_.input[1] && high > low;
-          if (!inside) {
-            std::fill(line, line + width_, 0.0F);
-            continue;
-          }
-          const float* const from =
-              source + (at_d * g_.input[1] + at_h) * g_.input[2] - g_.padding[2] + low * step_[2];
-          if (step_[2] <= 2) {
-            with.fill_plane({from, 0, step_[2], 1, low, high - low, width_, line});
-            continue;
-          }
-          std::fill(line, line + width_, 0.0F);
-          for (std::int64_t w = low; w < high; ++w) line[w] = from[(w - low) * step_[2]];
+      const std::int64_t all = (used.h1 - 1 - used.h0) * move_[1] + taps_[1] + 1;
+      const std::int64_t first = used.h0 * g_.stride[1] - g_.padding[1];
+      const std::int64_t top = std::clamp<std::int64_t>(divide_up(-first, step_[1]), 0, all);
+      const std::int64_t bottom =
+          std::clamp<std::int64_t>(divide_up(g_.input[1] - first, step_[1]), top, all);
+      for (std::int64_t d = 0; d <= (used.d1 - 1 - used.d0) * move_[0] + taps_[0]; ++d) {
+        const std::int64_t at_d = used.d0 * g_.stride[0] + d * step_[0] - g_.padding[0];
+        float* const plane = image + d * height_ * width_;
+        if (at_d < 0 || at_d >= g_.input[0] || bottom == top || high == low) {
+          std::fill(plane, plane + all * width_, 0.0F);
+          continue;
         }
+        const std::int64_t at = (at_d * g_.input[1] + first + top * step_[1]) * g_.input[2];
+        fill_lines({source + at - g_.padding[2] + low * step_[2], step_[1] * g_.input[2], step_[2],
+                    bottom - top, low, high - low, width_, plane, top, all - bottom},
+                   with);
+      }
       if (c == 0)
         place(p - n * per_image, stop - n * per_image, used, image - workspace, 1,
               offsets + (p - begin));

@@ -9,6 +9,18 @@
 
 namespace potl::numeric::conv {
 
+void fill_lines(const plane_task& task, const kernels& with) {
+  if (task.step <= 2) return with.fill_plane(task);
+  std::fill(task.target, task.target + (task.before + task.lines + task.after) * task.pitch, 0.0F);
+  float* target = task.target + task.before * task.pitch + task.low;
+  const float* from = task.source;
+  for (std::int64_t line = 0; line < task.lines; ++line) {
+    for (std::int64_t i = 0; i < task.count; ++i) target[i] = from[i * task.step];
+    from += task.source_line;
+    target += task.pitch;
+  }
+}
+
 bool reads_own_place(const gather& what) noexcept {
   return std::all_of(what.axes.begin(), what.axes.end(), [](const axis& a) {
     return a.step == 1 && a.reach == 0 && a.grid == a.source && a.starts.size() == 1 &&
@@ -52,18 +64,6 @@ window::slot_lines window::lines_of(const block& here, std::int64_t start_h,
   return all;
 }
 
-void window::fill_slot(const plane_task& task, const kernels& with) {
-  if (task.step <= 2) return with.fill_plane(task);
-  std::fill(task.target, task.target + (task.before + task.lines + task.after) * task.pitch, 0.0F);
-  float* target = task.target + task.before * task.pitch + task.low;
-  const float* from = task.source;
-  for (std::int64_t line = 0; line < task.lines; ++line) {
-    for (std::int64_t i = 0; i < task.count; ++i) target[i] = from[i * task.step];
-    from += task.source_line;
-    target += task.pitch;
-  }
-}
-
 const float* window::fill(const block& here, std::int64_t group, const kernels& with,
                           float* workspace) const {
   const auto& axes = what_.axes;
@@ -91,7 +91,7 @@ const float* window::fill(const block& here, std::int64_t group, const kernels& 
           if (at_d < 0 || at_d >= axes[0].source || task.lines == 0)
             std::fill(task.target, task.target + lines * pitch_, 0.0F);
           else
-            fill_slot(task, with);
+            fill_lines(task, with);
         }
         to += slot_;
       }

@@ -14,6 +14,9 @@ namespace potl::numeric::conv {
 /// Room beyond the window: vectors read past its end.
 constexpr std::int64_t slack = 64;
 
+/// Fills lines whose places lie any number of steps apart.
+void fill_lines(const plane_task& task, const kernels& with);
+
 /// Whether every result reads the one place of the source that it has itself: one tap, no padding,
 /// no stride.
 bool reads_own_place(const gather& what) noexcept;
@@ -49,7 +52,6 @@ class window {
     plane_task task{};
   };
   slot_lines lines_of(const block& here, std::int64_t start_h, std::int64_t start_w) const;
-  static void fill_slot(const plane_task& task, const kernels& with);
 
   const gather& what_;
   std::int64_t images_;
