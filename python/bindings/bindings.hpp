@@ -97,6 +97,15 @@ inline std::vector<py::bytes> to_bytes_list(std::span<const digest> digests) {
   return out;
 }
 
+/// What `to` makes of each value.
+template <class Values, class To>
+py::list list_of(const Values& values, const To& to) {
+  py::list out(values.size());
+  std::size_t at = 0;
+  for (const auto& one : values) out[at++] = to(one);
+  return out;
+}
+
 /// Raises the Python exception of a failed status.
 inline void require(const status& outcome) { outcome.value(); }
 

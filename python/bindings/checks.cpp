@@ -19,6 +19,7 @@
 namespace potl::python {
 namespace {
 
+using namespace py::literals;
 using checks::run_view;
 
 [[noreturn]] void no_such_check(const std::string& name) {
@@ -27,19 +28,11 @@ using checks::run_view;
 }
 
 py::list rows_of(const std::vector<checks::field_info>& rows) {
-  py::list out;
-  for (const checks::field_info& row : rows) {
-    py::dict one;
-    one["name"] = row.name;
-    one["type"] = row.type;
-    one["default"] = to_python(row.value);
-    one["low"] = row.low;
-    one["high"] = row.high;
-    one["choices"] = row.choices;
-    one["doc"] = row.doc;
-    out.append(one);
-  }
-  return out;
+  return list_of(rows, [](const checks::field_info& row) {
+    return py::dict("name"_a = row.name, "type"_a = row.type, "default"_a = to_python(row.value),
+                    "low"_a = row.low, "high"_a = row.high, "choices"_a = row.choices,
+                    "doc"_a = row.doc);
+  });
 }
 
 py::list check_fields(const std::string& name) {
@@ -182,9 +175,7 @@ void bind_checks(py::module_& module) {
           const py::gil_scoped_release release;
           groups = checks::compare_states(start.root(), recorded.root(), replayed.root());
         }
-        py::list out;
-        append_all(out, groups);
-        return out;
+        return list_of(groups, [](const auto& one) { return dict_of(one); });
       },
       py::arg("start"), py::arg("recorded"), py::arg("replayed"));
   module.def("plan_check", &plan_check, py::arg("check"), py::arg("evidence"), py::arg("options"),

@@ -15,53 +15,35 @@ namespace potl::python {
 namespace {
 
 using namespace potl::transcript;
-
-template <class Get>
-py::list column(const std::vector<step_record>& steps, Get get) {
-  py::list out(steps.size());
-  for (std::size_t i = 0; i < steps.size(); ++i) out[i] = get(steps[i]);
-  return out;
-}
+using namespace py::literals;
 
 py::dict columns(const std::vector<step_record>& steps) {
   py::dict out;
-  out["step"] = column(steps, [](const step_record& one) { return py::int_(one.step); });
-  out["epoch"] = column(steps, [](const step_record& one) { return py::int_(one.epoch); });
-  out["loss"] = column(steps, [](const step_record& one) { return py::float_(one.loss); });
-  out["rates"] = column(steps, [](const step_record& one) { return py::cast(one.rates); });
-  out["flags"] = column(steps, [](const step_record& one) { return py::int_(one.flags); });
+  out["step"] = list_of(steps, [](const step_record& one) { return py::int_(one.step); });
+  out["epoch"] = list_of(steps, [](const step_record& one) { return py::int_(one.epoch); });
+  out["loss"] = list_of(steps, [](const step_record& one) { return py::float_(one.loss); });
+  out["rates"] = list_of(steps, [](const step_record& one) { return py::cast(one.rates); });
+  out["flags"] = list_of(steps, [](const step_record& one) { return py::int_(one.flags); });
   out["duration_ns"] =
-      column(steps, [](const step_record& one) { return py::int_(one.duration_ns); });
+      list_of(steps, [](const step_record& one) { return py::int_(one.duration_ns); });
   out["random_draws"] =
-      column(steps, [](const step_record& one) { return py::int_(one.random_draws); });
-  out["state"] = column(steps, [](const step_record& one) { return to_bytes(one.state); });
+      list_of(steps, [](const step_record& one) { return py::int_(one.random_draws); });
+  out["state"] = list_of(steps, [](const step_record& one) { return to_bytes(one.state); });
   return out;
 }
 
 py::list to_list(const std::vector<checkpoint_info>& checkpoints) {
-  py::list out;
-  for (const checkpoint_info& one : checkpoints) {
-    py::dict row;
-    row["step"] = one.step;
-    row["branch"] = one.branch;
-    row["state"] = to_bytes(one.state);
-    row["file_bytes"] = one.file_bytes;
-    out.append(row);
-  }
-  return out;
+  return list_of(checkpoints, [](const checkpoint_info& one) {
+    return py::dict("step"_a = one.step, "branch"_a = one.branch, "state"_a = to_bytes(one.state),
+                    "file_bytes"_a = one.file_bytes);
+  });
 }
 
 py::list superseded_list(const evidence& self) {
-  py::list out;
-  for (const superseded_range& one : self.superseded()) {
-    py::dict row;
-    row["branch"] = one.branch;
-    row["from_step"] = one.from_step;
-    row["last_step"] = one.last_step;
-    row["start_branch"] = one.start_branch;
-    out.append(row);
-  }
-  return out;
+  return list_of(self.superseded(), [](const superseded_range& one) {
+    return py::dict("branch"_a = one.branch, "from_step"_a = one.from_step,
+                    "last_step"_a = one.last_step, "start_branch"_a = one.start_branch);
+  });
 }
 
 py::bytes digest_at(const evidence& self, std::uint64_t step) {

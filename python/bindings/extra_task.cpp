@@ -15,6 +15,7 @@
 namespace potl::python {
 namespace {
 
+using namespace py::literals;
 using checks::extra_samples;
 using checks::extra_task_options;
 
@@ -98,9 +99,7 @@ py::bytes int64_bytes(const std::vector<std::int64_t>& values) {
 }
 
 py::list names_of(const std::vector<checks::extra_grade>& grades) {
-  py::list out;
-  for (const auto& one : grades) out.append(one.name());
-  return out;
+  return list_of(grades, [](const auto& one) { return one.name(); });
 }
 
 void bind_samples(py::module_& module) {
@@ -130,11 +129,9 @@ void bind_samples(py::module_& module) {
       .def("fill_places", &fill_places, py::arg("places"), py::arg("out"))
       .def("uploads",
            [](const extra_samples& self) {
-             py::list out;
-             for (const auto& one : self.uploads()) {
-               out.append(py::make_tuple(one.index, one.copy, one.label));
-             }
-             return out;
+             return list_of(self.uploads(), [](const auto& one) {
+               return py::make_tuple(one.index, one.copy, one.label);
+             });
            })
       .def(
           "order",
@@ -150,15 +147,9 @@ void bind_samples(py::module_& module) {
 }
 
 py::list rows_of(const std::vector<checks::extra_power>& powers) {
-  py::list out;
-  for (const auto& one : powers) {
-    py::dict row;
-    row["power"] = one.power;
-    row["learned"] = one.learned;
-    row["share"] = one.share;
-    out.append(row);
-  }
-  return out;
+  return list_of(powers, [](const auto& one) {
+    return py::dict("power"_a = one.power, "learned"_a = one.learned, "share"_a = one.share);
+  });
 }
 
 py::dict plan(std::uint64_t training_samples, std::uint64_t classes, const py::dict& options,
@@ -197,15 +188,9 @@ py::dict plan(std::uint64_t training_samples, std::uint64_t classes, const py::d
 }
 
 py::list counts_of(const std::vector<checks::extra_grade_count>& counts) {
-  py::list out;
-  for (const auto& one : counts) {
-    py::dict row;
-    row["grade"] = one.grade.name();
-    row["samples"] = one.samples;
-    row["hits"] = one.hits;
-    out.append(row);
-  }
-  return out;
+  return list_of(counts, [](const auto& one) {
+    return py::dict("grade"_a = one.grade.name(), "samples"_a = one.samples, "hits"_a = one.hits);
+  });
 }
 
 py::object dict_of(const std::optional<checks::extra_progress>& progress) {

@@ -31,9 +31,7 @@ py::dict to_python(const finding& one) {
 }
 
 py::list to_python(const std::vector<finding>& findings) {
-  py::list out;
-  for (const finding& one : findings) out.append(to_python(one));
-  return out;
+  return list_of(findings, [](const finding& one) { return to_python(one); });
 }
 
 }  // namespace potl::python

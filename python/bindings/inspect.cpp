@@ -11,33 +11,23 @@ namespace potl::python {
 namespace {
 
 using namespace potl::transcript;
+using namespace py::literals;
 
 py::object hex_or_none(const std::optional<digest>& value) {
   return value ? py::object(py::str(value->hex())) : py::none();
 }
 
 py::list to_list(const std::vector<step_range>& ranges, const char* first, const char* last) {
-  py::list out;
-  for (const step_range& one : ranges) {
-    py::dict row;
-    row[first] = one.first_step;
-    row[last] = one.last_step;
-    out.append(row);
-  }
-  return out;
+  return list_of(ranges, [&](const step_range& one) {
+    return py::dict(py::arg(first) = one.first_step, py::arg(last) = one.last_step);
+  });
 }
 
 py::list to_list(const std::vector<stored_file>& files) {
-  py::list out;
-  for (const stored_file& one : files) {
-    py::dict row;
-    row["name"] = one.name;
-    row["step"] = one.step;
-    row["branch"] = one.branch;
-    row["bytes"] = one.bytes;
-    out.append(row);
-  }
-  return out;
+  return list_of(files, [](const stored_file& one) {
+    return py::dict("name"_a = one.name, "step"_a = one.step, "branch"_a = one.branch,
+                    "bytes"_a = one.bytes);
+  });
 }
 
 py::dict inspect(const std::string& directory) {

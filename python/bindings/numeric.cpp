@@ -97,9 +97,8 @@ void bind_gemm(py::module_& module) {
         with_matrices<float>(a, b, c, [&](auto a_view, auto b_view, auto c_view) {
           ties = numeric::gemm_log64(a_view, b_view, c_view, {bits, order}, threads_of(pool));
         });
-        py::list out;
-        for (const auto& tie : ties) out.append(py::make_tuple(tie.index, tie.value, tie.window));
-        return out;
+        return list_of(
+            ties, [](const auto& tie) { return py::make_tuple(tie.index, tie.value, tie.window); });
       },
       py::arg("a"), py::arg("b"), py::arg("c"), py::arg("bits") = 32, py::arg("order") = 0,
       py::arg("pool") = nullptr);

@@ -35,9 +35,8 @@ matrix<const float> matrix_of(const py::buffer_info& info) {
 }
 
 py::list entries_of(const rounding_log& log) {
-  py::list out;
-  for (const log_entry& entry : log.entries) out.append(py::make_tuple(entry.position, entry.up));
-  return out;
+  return list_of(log.entries,
+                 [](const log_entry& entry) { return py::make_tuple(entry.position, entry.up); });
 }
 
 rounding_log log_of(int bits, std::uint64_t values, const py::iterable& entries) {

@@ -34,9 +34,7 @@ writer_options options_of(const std::string& directory, const std::string& softw
 }
 
 py::list to_list(std::span<const std::int64_t> values) {
-  py::list out(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) out[i] = py::int_(values[i]);
-  return out;
+  return list_of(values, [](std::int64_t one) { return py::int_(one); });
 }
 
 py::object fields_of(const job_handle& self) {
