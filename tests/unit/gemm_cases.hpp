@@ -182,26 +182,26 @@ class guarded_matrix {
  public:
   guarded_matrix(placed<Element>& m, guarded_end at)
       : view_(m.view()), from_(at == guarded_end::back ? 0 : first(m)), memory_(kept(m, at), at) {
-    view_.data = memory_.data() + (m.offset - from_);
+    // One without elements may lie beyond its memory.
+    view_.data = memory_.data() + (is_empty(m) ? 0 : m.offset - from_);
   }
   potl::numeric::matrix<Element> view() const { return view_; }
   void copy_to(placed<Element>& m) const {
-    std::copy(memory_.begin(), memory_.end(), m.memory.begin() + from_);
+    if (!is_empty(m)) std::copy(memory_.begin(), memory_.end(), m.memory.begin() + from_);
   }
 
  private:
   static bool is_empty(const placed<Element>& m) { return m.rows == 0 || m.columns == 0; }
   // Only strides of rows are ever negative.
   static std::int64_t first(const placed<Element>& m) {
-    return is_empty(m) ? m.offset
-                       : m.offset + std::min<std::int64_t>(0, (m.rows - 1) * m.row_stride);
+    return m.offset + std::min<std::int64_t>(0, (m.rows - 1) * m.row_stride);
   }
   static std::int64_t end(const placed<Element>& m) {
-    return is_empty(m) ? m.offset
-                       : m.offset + std::max<std::int64_t>(0, (m.rows - 1) * m.row_stride) +
-                             (m.columns - 1) * m.column_stride + 1;
+    return m.offset + std::max<std::int64_t>(0, (m.rows - 1) * m.row_stride) +
+           (m.columns - 1) * m.column_stride + 1;
   }
   static std::span<const Element> kept(const placed<Element>& m, guarded_end at) {
+    if (is_empty(m)) return {};
     const std::span all(m.memory);
     return at == guarded_end::back ? all.first(static_cast<std::size_t>(end(m)))
                                    : all.subspan(static_cast<std::size_t>(first(m)));
