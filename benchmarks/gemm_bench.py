@@ -34,6 +34,7 @@ import potl
 from potl import _core
 
 ROUNDS = 25 if measuring.FULL else 9
+MOST_ROUNDS = 41  # where the machine is noisy
 SECONDS = 0.02  # of each timed block, about
 REST = 0.06  # before and after another process: its threads still wait for work, spinning
 THREADS = (1, 2)
@@ -100,15 +101,9 @@ def repetitions(side: Side) -> int:
 def compare(theirs: Side, ours: Side) -> measuring.Ratio:
     """The other side's time over potl's, from blocks in turn."""
     times = repetitions(ours)
-    pairs = []
-    for number in range(ROUNDS + 1):
-        if number % 2:
-            after, before = ours.seconds(times), theirs.seconds(times)
-        else:
-            before, after = theirs.seconds(times), ours.seconds(times)
-        if number:
-            pairs.append((before, after))
-    return measuring.of_pairs(pairs)
+    return measuring.paired(
+        lambda: theirs.seconds(times), lambda: ours.seconds(times), rounds=ROUNDS, most=MOST_ROUNDS
+    )
 
 
 def product(mode: str, a: torch.Tensor, b: torch.Tensor) -> Side:

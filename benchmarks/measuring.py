@@ -42,30 +42,15 @@ def timed(work: Callable[[], object]) -> float:
 def interleaved(
     candidate: Callable[[], object], baseline: Callable[[], object], *, rounds: int
 ) -> Ratio:
-    """Runs both in turn, in changing order, and compares each candidate with the baseline beside
-    it.
-
-    One round before counts for nothing: it warms caches and thread pools.
-    """
-    pairs = []
-    for number in range(rounds + 1):
-        if number % 2:
-            theirs, ours = timed(baseline), timed(candidate)
-        else:
-            ours, theirs = timed(candidate), timed(baseline)
-        if number:
-            pairs.append((ours, theirs))
-    return of_pairs(pairs)
+    """Runs both in turn, and compares each candidate with the baseline beside it."""
+    return paired(lambda: timed(candidate), lambda: timed(baseline), rounds=rounds)
 
 
 def outside_and_inside(
     work: Callable[[], object], mode: str, *, times: int, rounds: int, most: int = 0
 ) -> Ratio:
     """The time of calls outside of `potl.deterministic(mode)` over that inside. Entering the mode
-    and the first call of a block are not timed, nor is the first round.
-
-    On a noisy machine more rounds follow, up to `most`, until the interval is narrower than a tenth
-    of the ratio.
+    and the first call of a block are not timed.
     """
     import potl
 
@@ -81,18 +66,29 @@ def outside_and_inside(
         with potl.deterministic(mode):
             return outside()
 
-    pairs = []
+    return paired(outside, inside, rounds=rounds, most=most)
+
+
+def paired(
+    candidate: Callable[[], float], baseline: Callable[[], float], *, rounds: int, most: int = 0
+) -> Ratio:
+    """Both in turn, in changing order; each returns its seconds.
+
+    One round before counts for nothing: it warms caches and thread pools. On a noisy machine more
+    rounds follow, up to `most`, until the interval is narrower than a tenth of the ratio.
+    """
+    pairs: list[tuple[float, float]] = []
     for number in range(max(rounds, most) + 1):
         if number % 2:
-            mine, other = inside(), outside()
+            theirs, ours = baseline(), candidate()
         else:
-            other, mine = outside(), inside()
+            ours, theirs = candidate(), baseline()
         if number:
-            pairs.append((other, mine))
+            pairs.append((ours, theirs))
         if number >= rounds:
             found = of_pairs(pairs)
             if found.high - found.low < found.value / 10:
-                break
+                return found
     return of_pairs(pairs)
 
 
