@@ -167,11 +167,12 @@ void extra_samples::fill_each(std::span<const extra_place> places, std::span<Val
                           "a sample has " + text(elements()) + " elements"));
   }
   hmac_sha256_key master(key_);
+  sample_streams streams{keyed_stream(key_), keyed_stream(key_)};  // restarted for each sample
   for (std::size_t i = 0; i < places.size(); ++i) {
     const auto& [set, index, copy] = places[i];
     const std::string purpose = name_of(set);
-    sample_streams streams{keyed_stream(extra_seed(master, purpose, index, 0)),
-                           keyed_stream(extra_seed(master, purpose + " variation", index, copy))};
+    streams.content.restart(extra_seed(master, purpose, index, 0));
+    streams.variation.restart(extra_seed(master, purpose + " variation", index, copy));
     draw(grade(index), streams, out.subspan(i * stride, stride));
   }
 }

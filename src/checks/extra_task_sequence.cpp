@@ -48,7 +48,8 @@ void draw_tokens(std::span<const std::int64_t> pattern, const extra_tokens& shap
                                 ? 0
                                 : streams.variation.below(1 + millionths(options.jitter) *
                                                                   (shape.length - 1) / 1'000'000);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = pattern[(i + shift) % pattern.size()];
+  const auto middle = pattern.begin() + static_cast<std::ptrdiff_t>(shift);  // shift < length
+  std::rotate_copy(pattern.begin(), middle, pattern.end(), out.begin());
   std::vector<std::size_t> places(out.size());
   std::iota(places.begin(), places.end(), std::size_t{0});
   choose(places, random, options, streams.content);

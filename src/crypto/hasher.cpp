@@ -124,6 +124,11 @@ hmac_sha256_key::~hmac_sha256_key() = default;
 hmac_sha256_key::hmac_sha256_key(hmac_sha256_key&&) noexcept = default;
 hmac_sha256_key& hmac_sha256_key::operator=(hmac_sha256_key&&) noexcept = default;
 
+void hmac_sha256_key::rekey(bytes_view key) {
+  set_key(state_->context.get(), key);
+  state_->fresh = true;
+}
+
 digest hmac_sha256_key::of(bytes_view message) {
   EVP_MAC_CTX* context = state_->context.get();
   if (!std::exchange(state_->fresh, false)) {

@@ -54,6 +54,16 @@ TEST_CASE("the stream is HMAC in counter mode, cut into little-endian integers")
   }
 }
 
+TEST_CASE("a restarted stream is a new one, wherever the old one was") {
+  potl::keyed_stream stream(seed_of(3));
+  for (int values = 0; values < 6; ++values) {
+    for (int i = 0; i < values; ++i) stream.next();
+    stream.restart(seed_of(4));
+    potl::keyed_stream other(seed_of(4));
+    for (int i = 0; i < 9; ++i) REQUIRE(stream.next() == other.next());
+  }
+}
+
 TEST_CASE("a draw has no repetition and stays below the population") {
   for (std::uint64_t population : {1u, 2u, 7u, 100u}) {
     for (std::uint64_t count = 0; count <= population; ++count) {

@@ -85,6 +85,18 @@ TEST_CASE("one HMAC key serves many messages") {
   REQUIRE(potl::hmac_sha256(as_bytes_view("key"), as_bytes_view("two")) == second);
 }
 
+TEST_CASE("an object that goes on with another key is one of that key") {
+  const auto message = as_bytes_view("message");
+  potl::hmac_sha256_key key(as_bytes_view("one"));
+  for (const char* name : {"two", "one"}) {  // before and after the first message
+    key.rekey(as_bytes_view(name));
+    REQUIRE(key.of(message) == potl::hmac_sha256(as_bytes_view(name), message));
+    REQUIRE(key.of(message) == potl::hmac_sha256(as_bytes_view(name), message));
+  }
+  key.rekey({});  // an empty key is one, too
+  REQUIRE(key.of(message) == potl::hmac_sha256({}, message));
+}
+
 TEST_CASE("constant-time equality compares lengths and bytes") {
   REQUIRE(potl::equal_constant_time(as_bytes_view("abc"), as_bytes_view("abc")));
   REQUIRE_FALSE(potl::equal_constant_time(as_bytes_view("abc"), as_bytes_view("abd")));

@@ -50,10 +50,12 @@ constexpr std::uint64_t random_bits(random_key key, std::uint64_t index) noexcep
 /// called until one is accepted (less than twice on average). Precondition: bound >= 1.
 template <class Next>
 constexpr std::uint64_t uniform_below(std::uint64_t bound, Next next) {
-  // 2^64 mod bound values at the top would make small remainders more likely.
-  const std::uint64_t excess = (~std::uint64_t{0} % bound + 1) % bound;
   for (;;) {
     const std::uint64_t bits = next();
+    // 2^64 mod bound values at the top would make small remainders more likely. They are fewer
+    // than `bound`, so that nearly always no division is needed to see that this is none of them.
+    if (bits <= ~std::uint64_t{0} - bound) return bits % bound;
+    const std::uint64_t excess = (~std::uint64_t{0} % bound + 1) % bound;
     if (bits <= ~std::uint64_t{0} - excess) return bits % bound;
   }
 }

@@ -32,6 +32,13 @@ class keyed_stream {
  public:
   explicit keyed_stream(bytes_view key) : key_(key) {}
 
+  /// The beginning of the stream of another key.
+  void restart(bytes_view key) {
+    key_.rekey(key);
+    counter_ = 0;
+    used_ = 4;
+  }
+
   std::uint64_t next();
   /// A uniform value below `bound`, without modulo bias. Throws usage when bound is 0.
   std::uint64_t below(std::uint64_t bound);
