@@ -4,26 +4,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
-
-import numpy as np
 
 from . import _core
 from ._checks import Check
 from ._errors import UsageError
-from ._extra_asking import BATCH, Asking, digest_of
 from ._extra_content import Content
 from ._extra_data import View
 from ._extra_form import Form
+from ._extra_judging import Judging
 from ._extra_key import ExtraKey
 from ._extra_mixing import Mixing
-from ._extra_predict import Ask, Floats
-from ._extra_result import Curves, ExtraPlan, ExtraResult, curves_of
+from ._extra_result import ExtraPlan, curves_of
 
 
-class ExtraTask(Mixing, Asking, Check):
+class ExtraTask(Mixing, Judging, Check):
     """Secret samples with random labels, mixed into training data and asked about afterwards.
 
     A model learns them only after its real task, so many right answers say "trained until it
@@ -206,96 +202,6 @@ class ExtraTask(Mixing, Asking, Check):
                     f"{name} is {value!r}, but the data were mixed with {self._options[name]!r}",
                     "leave it out: the file beside the key knows",
                 )
-
-    def verify(
-        self,
-        model: Any = None,
-        *,
-        predict: Ask | None = None,
-        batch_size: int = BATCH,
-        transform: Callable[[Any], Any] | None = None,
-    ) -> ExtraResult:
-        """Asks a model about the extra samples and about controls, and judges the answers.
-
-        Args:
-            model: A torch module. It is evaluated without gradients; its mode is restored.
-            predict: Instead, a function of a list of inputs that returns class numbers or rows of
-                scores (without labels: reconstructions, scores of next words, or errors). Extra and
-                control samples come in a secret order.
-            batch_size: Samples asked about at once.
-            transform: As for `ExtraTask`.
-
-        Raises:
-            PredictionError: `predict` raised. This is no verdict, and no submission.
-            UsageError: The answers have the wrong shape, or neither a model nor a function was
-                given.
-        """
-        with ThreadPoolExecutor(1) as beside:
-            digest = None if model is None else beside.submit(digest_of, model)
-            answers = self.answers(
-                model, predict=predict, batch_size=batch_size, transform=transform
-            )
-        return self.judge(*answers, model=None if digest is None else digest.result())
-
-    def judge(self, extra: Floats, control: Floats, *, model: str | None = None) -> ExtraResult:
-        """Judges answers in order of indices, and counts them as a submission unless they, or the
-        model with this digest, were judged before.
-        """
-        with self._key.changing() as known:
-            submitted = known["submissions"]
-            models = [one.get("model") for one in submitted]
-            # Answers of one model may differ in their last bits (without labels).
-            again = model is not None and model in models
-            before = submitted[: models.index(model)] if again else submitted
-            found = self._judged(extra, control, [bytes.fromhex(one["answers"]) for one in before])
-            if not again and int(found["submission"]) > len(submitted):
-                submitted.append({"answers": bytes(found["hash"]).hex(), "model": model})
-        return ExtraResult._of(found)
-
-    def _judged(
-        self, extra: Floats, control: Floats, earlier: Sequence[bytes], curves: bool = True
-    ) -> dict[str, Any]:
-        return _core.judge_extra_task(
-            options=self.options(),
-            samples=self._planned.samples,
-            classes=self._form.classes,
-            extra=np.ascontiguousarray(extra, np.float64),
-            control=np.ascontiguousarray(control, np.float64),
-            earlier=list(earlier),
-            curves=self._curves if curves else (),
-        )
-
-    def calibrate(
-        self,
-        models: Iterable[tuple[float, Any]],
-        *,
-        transform: Callable[[Any], Any] | None = None,
-    ) -> Curves:
-        """Reference curves from models along a training of the client's own, on data that were
-        mixed with this key (another one than that of the job).
-
-        Args:
-            models: (share of the training that a converged model needs, torch module or predict
-                function) pairs, looked at one by one.
-            transform: As for `ExtraTask`.
-
-        Returns:
-            What `calibration=` takes; JSON values.
-        """
-        points: dict[str, list[tuple[float, float]]] = {}
-        for share, model in models:
-            is_module = hasattr(model, "parameters")
-            extra, control = self.answers(
-                model if is_module else None,
-                predict=None if is_module else model,
-                transform=transform,
-            )
-            for row in self._judged(extra, control, (), curves=False)["grades"]:
-                rate = row["hits"] / max(1, row["samples"])
-                points.setdefault(str(row["grade"]), []).append((float(share), rate))
-        if not points:
-            raise UsageError("there are no reference models", "give one or more")
-        return tuple((grade, tuple(sorted(rows))) for grade, rows in points.items())
 
 
 def plan_of(
