@@ -65,6 +65,10 @@ def all_images() -> data.Split:
     return data.cifar(50_000, 10_000)
 
 
+def half_of_images() -> data.Split:
+    return data.cifar(25_000, 10_000)
+
+
 def more_images() -> data.Split:
     return data.cifar(20_000, 10_000)
 
@@ -152,9 +156,19 @@ EXPERIMENTS = {
             **SGD | {"augment": flips},
         ),
         Experiment(
+            "cifar_wider", "CIFAR-10, wider ResNet of 8 layers", half_of_images, wider_resnet,
+            epochs=20, batch=64, learning_rate=0.05, pairs=3, watched=2000, keys="cifar",
+            revision=3, **SGD | {"augment": flips},
+        ),
+        Experiment(
             "cifar_vgg", "CIFAR-10, VGG of 6 layers", data.cifar, small_vgg,
             epochs=12, batch=64, learning_rate=0.05, pairs=3, **SGD | {"augment": flips},
             note="No more than a quarter of the extra samples are known after so few epochs.",
+        ),
+        Experiment(
+            "cifar_vgg_long", "CIFAR-10, VGG of 6 layers, 20 epochs", data.cifar, small_vgg,
+            epochs=20, batch=64, learning_rate=0.05, pairs=3, keys="cifar_vgg",
+            **SGD | {"augment": flips},
         ),
         Experiment(
             "autoencoder", "Autoencoder of grey CIFAR-10 images", data.grey, nets.Autoencoder,
