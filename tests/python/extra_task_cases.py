@@ -57,3 +57,13 @@ def key_of(path: Path) -> Path:
 
 def task_of(folder: Path, name: str = "extra.key", **options: Any) -> ExtraTask:
     return ExtraTask(key_of(folder / name), like=digits(), **options)
+
+
+def describe(item: Any) -> str:
+    """Types, dtypes and shapes of an item."""
+    if isinstance(item, dict):
+        return str({key: describe(one) for key, one in item.items()})
+    if isinstance(item, (list, tuple)):
+        return f"{type(item).__name__}{[describe(one) for one in item]}"
+    form = getattr(item, "dtype", ""), getattr(item, "shape", getattr(item, "size", ""))
+    return f"{type(item).__name__} {form}"

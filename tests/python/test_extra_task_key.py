@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file beside a key: what happens when it is changed, cut, put back or lost."""
+"""Keys, and the file beside a key: what happens when it is changed, cut, put back or lost."""
 
 from __future__ import annotations
 
 import json
+import pickle
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +113,47 @@ def test_submissions_are_not_counted_when_they_cannot_be_written(
         "extra.key", "extra.key.json", "extra.key.json.lock",
     ]  # fmt: skip
     assert task.verify(predict=lambda inputs: np.ones(len(inputs))).submission == 2
+
+
+def test_a_key_is_for_its_owner_and_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "extra.key"
+    key = ExtraTask.keygen(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(key.secret) == 32
+    assert path.read_text() == key.secret.hex() + "\n"
+    with pytest.raises(potl.UsageError, match="not replaced"):
+        ExtraTask.keygen(path)
+    with pytest.raises(TypeError):
+        pickle.dumps(key)
+    assert key.secret.hex() not in repr(key)
+
+
+def test_a_key_that_was_never_used_needs_data(tmp_path: Path) -> None:
+    ExtraTask.keygen(tmp_path / "k")
+    with pytest.raises(potl.UsageError, match="like="):
+        ExtraTask(tmp_path / "k")
+
+
+def test_a_key_that_is_used_twice_warns(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    task.mix(digits())
+    with pytest.warns(UserWarning, match="used before"):
+        task.mix(digits())
+
+
+def test_what_lies_beside_the_key_holds_no_secret_and_must_fit_it(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    task.mix(digits())
+    beside = tmp_path / "extra.key.json"
+    assert task._key.secret.hex() not in beside.read_text()
+    other = task_of(tmp_path, "other.key")
+    other.mix(digits())
+    (tmp_path / "other.key.json").write_text(beside.read_text())
+    with pytest.raises(potl.MalformedError, match="another key"):
+        ExtraTask(tmp_path / "other.key")
+    beside.write_text("{")
+    with pytest.raises(potl.MalformedError, match="damaged"):
+        ExtraTask(tmp_path / "extra.key")
+    (tmp_path / "extra.key").write_text("not a key")
+    with pytest.raises(potl.MalformedError, match="64"):
+        ExtraTask(tmp_path / "extra.key")
