@@ -28,6 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import extra_task_cheats as cheats
+import extra_task_lag as lag
 import extra_task_pages as pages
 import extra_task_sweeps as sweeps
 import extra_task_table as table
@@ -72,6 +73,7 @@ def time_of(what: Experiment, count: int) -> str:
 OTHERS: dict[str, Callable[[], Section]] = {
     "false_acceptance": cheats.false_acceptance,
     "false_rejection": cheats.false_rejection,
+    "lag": lag.lag,
     "s": sweeps.over_shares,
     "eta": sweeps.over_eta,
     "naive": theory.comparison,

@@ -149,6 +149,7 @@ EXPERIMENTS = {
         Experiment(
             "imdb_lstm", "IMDB, BiLSTM with attention", data.imdb, lstm_imdb,
             epochs=4, batch=128, learning_rate=2e-3, pairs=3,
+            note="More epochs do not help: see \"A net that does not learn them\".",
         ),
         Experiment(
             "cifar", "CIFAR-10, ResNet of 8 layers", more_images, small_resnet,

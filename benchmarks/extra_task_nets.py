@@ -127,10 +127,13 @@ class TextCnn(nn.Module):
 
 
 class Attention(nn.Module):
-    """A bidirectional LSTM whose states are weighed by attention (Zhou et al. 2016)."""
+    """A bidirectional LSTM whose states are weighed by attention (Zhou et al. 2016); `dropped` is
+    the share of the words' numbers that is left out in training.
+    """
 
-    def __init__(self, words: int, classes: int, width: int) -> None:
+    def __init__(self, words: int, classes: int, width: int, dropped: float = 0.5) -> None:
         super().__init__()
+        self.drop_words = nn.Dropout(dropped)
         self.embedding = embedding(words, width)
         self.states = nn.LSTM(width, width, batch_first=True, bidirectional=True)
         self.weight = nn.Linear(2 * width, 1, bias=False)
@@ -138,7 +141,7 @@ class Attention(nn.Module):
         self.last = nn.Linear(2 * width, classes)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        states, _ = self.states(self.drop(self.embedding(tokens)))
+        states, _ = self.states(self.drop_words(self.embedding(tokens)))
         scores = self.weight(states.tanh()).squeeze(2)
         scores = scores.masked_fill(tokens == PADDING, -1e9).softmax(1)
         summed = (scores.unsqueeze(2) * states).sum(1).tanh()
