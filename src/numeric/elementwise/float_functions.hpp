@@ -22,8 +22,8 @@ inline constexpr double round_magic = 0x1.8p+23;
 inline constexpr double sixteenth_magic = 0x1.8p+19;
 inline constexpr double power_magic = 0x1.8p+23 + 127;
 
-// lanes_avx512.hpp has shorter forms of scale, scale_floor, exp_range, exp_rest, split_log and
-// log_special; the functions' results are the same.
+// lanes_avx512.hpp has shorter forms of scale, scale_floor, exp_range, exp_rest, split_log,
+// log_special, limited and signed_sum; the functions' results are the same.
 
 /// p 2^n for an integer n from -250 to 129: one rounding, of subnormal results.
 template <class R>
@@ -134,14 +134,24 @@ POTL_INLINE piece<R> piece_of(const float (&table)[Rows][16], double scale, R a)
     slope = fma(slope, offset, lookup(table[row], index));
   return {lookup(table[1], index), slope, offset};
 }
+/// min(limit, |x|); of NaN anything.
+template <class R>
+POTL_INLINE R limited(R limit, R x) {
+  return smaller(limit, magnitude(x));
+}
+/// a + b, which is not negative, with the sign of x; the one NaN where x is NaN.
+template <class R>
+POTL_INLINE R signed_sum(R a, R b, R x) {
+  return select(is_nan(x), quiet_nan<R>(), with_sign(a + b, x));
+}
 /// An odd function with slope about 1 at 0 that goes to 1: the table has f(a) - min(a, knee).
 template <class R, std::size_t Rows>
 POTL_INLINE R saturating(const float (&table)[Rows][16], double scale, double knee, double limit,
                          R x) {
-  const R a = smaller(constant<R>(limit), magnitude(x));
+  const R a = in_float::limited(constant<R>(limit), x);
   const piece<R> part = in_float::piece_of(table, scale, a);
   const R off = fma(part.slope, part.offset, part.start);
-  return with_sign(smaller(constant<R>(knee), a) + off, x);
+  return in_float::signed_sum(smaller(constant<R>(knee), a), off, x);
 }
 template <class R>
 POTL_INLINE R tanh(R x) {

@@ -90,6 +90,9 @@ template <unary F>
 constexpr bool is_short =
     F == unary::exp || F == unary::log || F == unary::tanh || F == unary::erf ||
     F == unary::sigmoid || F == unary::silu || F == unary::gelu || F == unary::rsqrt;
+/// Those whose NaN is the one NaN.
+template <unary F>
+constexpr bool is_canonical = F == unary::tanh || F == unary::erf;
 template <unary F, class R>
 POTL_INLINE R in_element(R x) {
   if constexpr (F == unary::exp) return in_float::exp(x);
@@ -107,6 +110,8 @@ template <unary F, class R>
 POTL_INLINE R compute(R x) {
   if constexpr (is_double<R>) {
     return canonical(in_double<F>(x));
+  } else if constexpr (is_canonical<F>) {
+    return in_element<F>(x);
   } else if constexpr (is_short<F>) {
     return canonical(in_element<F>(x));
   } else {

@@ -176,6 +176,19 @@ POTL_INLINE log_parts<f32x16> split_log(f32x16 x) {
 }
 POTL_INLINE f32x16 log_special(f32x16, f32x16 value) { return value; }
 
+POTL_INLINE f32x16 limited(f32x16 limit, f32x16 x) {
+  return f32x16(_mm512_range_ps(x.v, limit.v, 0b1010));  // the smaller magnitude, no sign
+}
+/// Lanes of NaN keep what the sum is written over.
+POTL_INLINE f32x16 signed_sum(f32x16 a, f32x16 b, f32x16 x) {
+  const __mmask16 ordered = _mm512_cmp_ps_mask(x.v, x.v, _CMP_ORD_Q);
+  const __m512 sum = _mm512_mask_add_ps(quiet_nan<f32x16>().v, ordered, a.v, b.v);
+  constexpr int first_or_both_others = 0xF8;
+  return f32x16::of(_mm512_mask_ternarylogic_epi32(_mm512_castps_si512(sum), ordered, x.integers(),
+                                                   f32x16::bits(sign_word<f32x16>).integers(),
+                                                   first_or_both_others));
+}
+
 }  // namespace in_float
 }  // namespace
 }  // namespace potl::numeric::elementwise
