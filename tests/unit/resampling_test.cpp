@@ -51,6 +51,24 @@ TEST_CASE("the taps of every output lie in the input and their weights sum to 1"
   }
 }
 
+TEST_CASE("a scale near 0 puts every later output at the last input", "[resampling]") {
+  for (const double scale : {1e-20, 1e-300, 5e-324}) {
+    const resize of{5, 3, false, scale};
+    for (const bool exact : {false, true}) {
+      const std::int64_t first = exact ? 4 : 0;
+      CHECK(nearest_taps(of, exact).positions == std::vector<std::int64_t>{first, 4, 4});
+    }
+    CHECK(linear_taps(of).positions == std::vector<std::int64_t>(6, 4));
+    CHECK(cubic_taps(of).positions == std::vector<std::int64_t>(12, 4));
+    for (const tap_table& table : {smooth_linear_taps(of), smooth_cubic_taps(of)}) {
+      REQUIRE(table.outputs() == 3);
+      for (const std::int64_t position : table.positions) {
+        CHECK((position >= 0 && position < 5));
+      }
+    }
+  }
+}
+
 TEST_CASE("the transposed table has the same taps, by input", "[resampling]") {
   for (const tap_table& table : tables()) {
     const tap_table other = transposed(table);

@@ -29,6 +29,12 @@ double source(const resize& of, double step, std::int64_t output) {
   return of.align_corners ? step * j : step * (j + 0.5) - 0.5;
 }
 
+/// The integer part, kept within [low, high]: a scale near 0 puts outputs beyond every integer.
+std::int64_t within(double at, std::int64_t low, std::int64_t high) {
+  if (!(at > static_cast<double>(low))) return low;
+  return at < static_cast<double>(high) ? static_cast<std::int64_t>(at) : high;
+}
+
 double near_cubic(double x, double a) { return ((a + 2) * x - (a + 3)) * x * x + 1; }
 double far_cubic(double x, double a) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }
 
@@ -49,9 +55,8 @@ tap_table filtered(const resize& of, double radius, double (*filter)(double)) {
   out.inputs = of.inputs;
   for (std::int64_t j = 0; j < of.outputs; ++j) {
     const double centre = step * (static_cast<double>(j) + 0.5);
-    const auto begin = std::max<std::int64_t>(static_cast<std::int64_t>(centre - support + 0.5), 0);
-    const auto end =
-        std::min<std::int64_t>(static_cast<std::int64_t>(centre + support + 0.5), of.inputs);
+    const std::int64_t begin = within(centre - support + 0.5, 0, of.inputs);
+    const std::int64_t end = within(centre + support + 0.5, 0, of.inputs);
     const std::size_t first = out.weights.size();
     double total = 0;
     for (std::int64_t i = begin; i < end; ++i) {
@@ -104,7 +109,7 @@ tap_table nearest_taps(const resize& of, bool exact) {
   for (std::int64_t j = 0; j < of.outputs; ++j) {
     const auto output = static_cast<float>(j);
     const float at = exact ? (output + 0.5F) * step : output * step;
-    out.positions.push_back(std::min(static_cast<std::int64_t>(std::floor(at)), of.inputs - 1));
+    out.positions.push_back(within(at, 0, of.inputs - 1));
     out.weights.push_back(1);
     out.close();
   }
@@ -118,7 +123,7 @@ tap_table linear_taps(const resize& of) {
   out.inputs = of.inputs;
   for (std::int64_t j = 0; j < of.outputs; ++j) {
     const double at = std::max(source(of, step, j), 0.0);
-    const std::int64_t low = std::min(static_cast<std::int64_t>(at), of.inputs - 1);
+    const std::int64_t low = within(at, 0, of.inputs - 1);
     const double part = std::min(at - static_cast<double>(low), 1.0);
     out.positions.push_back(low);
     out.weights.push_back(1 - part);
@@ -139,11 +144,11 @@ tap_table cubic_taps(const resize& of) {
     const double at = source(of, step, j);
     const double low = std::floor(at);
     const double part = at - low;
+    const std::int64_t from = within(low, -3, of.inputs + 1) - 1;
     const double weights[] = {far_cubic(part + 1, a), near_cubic(part, a), near_cubic(1 - part, a),
                               far_cubic(2 - part, a)};
     for (std::int64_t tap = 0; tap < 4; ++tap) {
-      out.positions.push_back(
-          std::clamp<std::int64_t>(static_cast<std::int64_t>(low) - 1 + tap, 0, of.inputs - 1));
+      out.positions.push_back(std::clamp<std::int64_t>(from + tap, 0, of.inputs - 1));
       out.weights.push_back(weights[tap]);
     }
     out.close();
