@@ -63,7 +63,8 @@ std::uint64_t packed_units(std::uint64_t units, double cheat_fraction) noexcept 
   if (cheat_fraction >= 1) return units;
   // 0.29 * 100 is 28.999...: a hair is added before rounding down.
   const double packed = std::floor(cheat_fraction * static_cast<double>(units) * (1 + 1e-12));
-  return std::clamp(static_cast<std::uint64_t>(packed), std::uint64_t{1}, units);
+  if (packed >= static_cast<double>(units)) return units;
+  return std::max(static_cast<std::uint64_t>(packed), std::uint64_t{1});
 }
 
 double strength(std::uint64_t segments, std::uint64_t sampled, double cheat_fraction) noexcept {

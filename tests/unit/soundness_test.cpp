@@ -2,6 +2,8 @@
 #include "catch.hpp"
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include <potl/numeric/soundness.hpp>
 
@@ -59,6 +61,8 @@ TEST_CASE("a cheat is packed into whole segments, at least one, without rounding
   REQUIRE(packed_units(12, 0.01) == 1);
   REQUIRE(packed_units(12, 1) == 12);
   REQUIRE(packed_units(0, 0.5) == 0);
+  constexpr auto most = std::numeric_limits<std::uint64_t>::max();
+  REQUIRE(packed_units(most, 1 - 0x1p-53) == most);
 }
 
 TEST_CASE("a challenge that the prover can redraw is larger") {

@@ -29,6 +29,15 @@ TEST_CASE("checkpoints fit the budget and the samples reach the goal") {
   REQUIRE(numeric::strength(plan.segments, plan.samples, 0.05) >= 0.95);
 }
 
+TEST_CASE("more steps than a job can have are refused, as many as it can have are planned") {
+  storage_goal vast = goal();
+  vast.steps = (std::uint64_t{1} << 53) + 1;
+  REQUIRE(plan_storage(vast).why().code == errc::usage);
+  vast.steps -= 1;
+  vast.state_bytes = 1e-9;
+  REQUIRE(plan_storage(vast));
+}
+
 TEST_CASE("more disk makes verification cheaper") {
   storage_goal rich = goal();
   rich.budget_bytes *= 10;
