@@ -128,16 +128,24 @@ class TextCnn(nn.Module):
 
 class Attention(nn.Module):
     """A bidirectional LSTM whose states are weighed by attention (Zhou et al. 2016); `dropped` is
-    the share of the words' numbers that is left out in training.
+    the share of the words' numbers that is left out in training, `dropped_last` that of the last
+    layer's.
     """
 
-    def __init__(self, words: int, classes: int, width: int, dropped: float = 0.5) -> None:
+    def __init__(
+        self,
+        words: int,
+        classes: int,
+        width: int,
+        dropped: float = 0.5,
+        dropped_last: float = 0.5,
+    ) -> None:
         super().__init__()
         self.drop_words = nn.Dropout(dropped)
         self.embedding = embedding(words, width)
         self.states = nn.LSTM(width, width, batch_first=True, bidirectional=True)
         self.weight = nn.Linear(2 * width, 1, bias=False)
-        self.drop = nn.Dropout(0.5)
+        self.drop = nn.Dropout(dropped_last)
         self.last = nn.Linear(2 * width, classes)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:

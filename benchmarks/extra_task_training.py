@@ -14,7 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -165,8 +165,8 @@ def training(what: Experiment, seed: int, extras: bool) -> Training:
 
 
 def epoch_of(row: dict[str, Any]) -> Epoch:
-    """An epoch as it was kept; older ones also have the verdict of their time."""
-    return Epoch(**{name: value for name, value in row.items() if name != "passed"})
+    """An epoch as it was kept: some say more than that, older ones the verdict of their time."""
+    return Epoch(**{one.name: row[one.name] for one in fields(Epoch) if one.name in row})
 
 
 def steps(what: Experiment, data: TensorDataset, seed: int) -> Iterator[tuple[nn.Module, bool]]:
