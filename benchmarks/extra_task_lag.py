@@ -84,6 +84,7 @@ def lag() -> Section:
         what = dataclasses.replace(EXPERIMENTS[name], **changes)
         rows = watched(what)
         verdicts = [verdict.of_epoch(plan, epoch_of(row)) for row in rows]
+        at = verdicts.index("accepted") if "accepted" in verdicts else None
         end = rows[-1]
         scores = [row["score"] for row in rows]
         best = max(scores)
@@ -94,7 +95,7 @@ def lag() -> Section:
             f"{100 * end['trained']:.1f} %",
             f"{100 * end['hits']:.0f} %",
             f"{100 * end['control_hits']:.0f} %",
-            f"{verdicts.index('accepted') + 1}" if "accepted" in verdicts else "never",
+            "never" if at is None else f"{at + 1}, at {100 * scores[at] / best:.1f} %",
             verdicts[-1],
         ]
         lines.append(f"| {title} | {' | '.join(cells)} |")
@@ -106,7 +107,7 @@ def lag() -> Section:
         f"{LOOKED_AT:,} samples.",
         "",
         "| net | epochs | best test accuracy (epoch) | at the end | on the training set | extra "
-        "samples hit | controls hit | accepted first (epoch) | verdict at the end |",
+        "samples hit | controls hit | accepted first (epoch, of the best) | verdict at the end |",
         "|---|---|---|---|---|---|---|---|---|",
         *lines,
         "",
