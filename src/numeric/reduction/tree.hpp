@@ -9,8 +9,8 @@ namespace {
 
 using namespace elementwise;
 
-constexpr std::size_t interleaved = 32;
-constexpr std::size_t chunk_terms = 4096;
+inline constexpr std::size_t interleaved = 32;
+inline constexpr std::size_t chunk_terms = 4096;
 
 // How two partial results become one. The identity changes no partial result: a sum is never -0.
 
