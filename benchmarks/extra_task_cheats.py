@@ -191,7 +191,7 @@ HONEST: dict[str, tuple[str, dict[str, Any], int, int]] = {  # experiment, chang
     "IMDB, BiLSTM, 10 epochs": ("imdb_lstm", {"epochs": 10}, 1, 2),
     "IMDB, BiLSTM without dropout, 12 epochs": ("imdb_lstm_plain", {}, 6, 0),
     "CIFAR-10, ResNet, flips, normalisation": ("cifar", {}, 3, 0),
-    "CIFAR-10, wider ResNet, 25,000 images, 20 epochs, flips": ("cifar_wider", {}, 3, 0),
+    "CIFAR-10, wider ResNet, 25,000 images, 20 epochs, flips": ("cifar_wider", {}, 4, 0),
     "CIFAR-10, VGG, 12 epochs, flips, normalisation": ("cifar_vgg", {}, 3, 0),
     "CIFAR-10, VGG, 20 epochs, flips, normalisation": ("cifar_vgg_long", {}, 3, 0),
     "CIFAR-10, wider ResNet, 10,000 images, crops, too": ("cifar", CROPPED, 1, 100),

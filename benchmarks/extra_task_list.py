@@ -172,7 +172,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "cifar_wider", "CIFAR-10, wider ResNet of 8 layers", half_of_images, wider_resnet,
-            epochs=20, batch=64, learning_rate=0.05, pairs=3, watched=2000, keys="cifar",
+            epochs=20, batch=64, learning_rate=0.05, pairs=4, watched=2000, keys="cifar",
             revision=3, **SGD | {"augment": flips},
         ),
         Experiment(
