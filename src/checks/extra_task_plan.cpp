@@ -118,7 +118,7 @@ void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint
 }  // namespace
 
 extra_accuracy_cost extra_cost(double eta) noexcept {
-  return {std::min(100 * eta, 1.0), std::min(290 * eta, 2.3)};
+  return {std::min(100 * eta, 1.0), std::min(190 * eta, 1.9)};
 }
 
 result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t classes,
