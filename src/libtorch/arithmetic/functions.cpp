@@ -22,7 +22,31 @@ using numeric::binary;
 using numeric::gradient;
 using numeric::unary;
 
+/// Whether elements can be taken as they lie in memory: so it is in most calls, and what `elements`
+/// prepares for the others takes as long as some thousand elements.
+bool is_flat(const Tensor& x) {
+  const c10::ScalarType type = x.scalar_type();
+  return (type == c10::ScalarType::Float || type == c10::ScalarType::Double) &&
+         x.layout() == c10::kStrided && x.device().is_cpu() && x.is_non_overlapping_and_dense();
+}
+void apply_flat(unary function, const Tensor& x, const Tensor& out) {
+  if (x.scalar_type() == c10::ScalarType::Double) {
+    numeric::apply(function, values<double>(x), mutable_values<double>(out), executor());
+  } else {
+    numeric::apply(function, values<float>(x), mutable_values<float>(out), executor());
+  }
+}
+
+/// `in_place` is x, or can_write_to(x, *in_place).
 Tensor unary_to(unary function, const Tensor& x, const Tensor* in_place) {
+  if (is_flat(x)) {
+    const Tensor out = in_place == nullptr ? like(x) : *in_place;
+    if (out.scalar_type() == x.scalar_type() && out.sizes() == x.sizes() &&
+        out.strides() == x.strides()) {
+      apply_flat(function, x, out);
+      return out;
+    }
+  }
   return elements(to_string(function), {x}, in_place, [&](const auto& in, auto out) {
     numeric::apply(function, in[0], out, executor());
   });
