@@ -6,11 +6,10 @@
 #include <optional>
 
 #include <potl/numeric/soundness.hpp>
+#include <potl/transcript/job.hpp>
 
 namespace potl::checks {
 namespace {
-
-constexpr std::uint64_t most_steps = std::uint64_t{1} << 53;  // the most that a job can have
 
 double stored_bytes(const storage_goal& goal, std::uint64_t every) {
   const std::uint64_t count = goal.steps / every + (goal.steps % every != 0) + 1;
@@ -59,10 +58,10 @@ storage_plan cost_of(const storage_goal& goal, std::uint64_t every, std::uint64_
 }  // namespace
 
 result<storage_plan> plan_storage(const storage_goal& goal) {
-  const bool sane = goal.steps > 0 && goal.steps <= most_steps && goal.step_seconds > 0 &&
-                    goal.state_bytes > 0 && goal.read_bytes_per_second > 0 &&
-                    goal.probability > 0 && goal.probability < 1 && goal.cheat_fraction > 0 &&
-                    goal.cheat_fraction <= 1;
+  const bool sane = goal.steps > 0 && goal.steps <= transcript::max_job_steps &&
+                    goal.step_seconds > 0 && goal.state_bytes > 0 &&
+                    goal.read_bytes_per_second > 0 && goal.probability > 0 &&
+                    goal.probability < 1 && goal.cheat_fraction > 0 && goal.cheat_fraction <= 1;
   if (!sane) return error{errc::usage, "storage plan: a number is zero or out of range", ""};
   if (!(goal.budget_bytes >= 2 * goal.state_bytes)) {
     return error{errc::usage, "storage plan: the budget holds less than two checkpoints",

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::string_view format_name = "potl-job-v1";
 constexpr json_limits limits{.max_bytes = std::size_t{16} << 20, .max_nodes = std::size_t{1} << 20};
-constexpr std::uint64_t max_steps = std::uint64_t{1} << 48;
 constexpr std::uint64_t max_samples = std::uint64_t{1} << 40;  // of a permutation
 constexpr std::uint64_t max_batch = std::uint64_t{1} << 32;
 constexpr std::uint64_t max_integer = static_cast<std::uint64_t>(json_max_integer);
@@ -98,7 +97,7 @@ void read_rates(reader& in, job& out) {
     const json_cursor at = table.at(i);
     in.only(at, {"steps", "rates"});
     rate_run run;
-    in.count(at.at("steps"), run.steps, 1, max_steps);
+    in.count(at.at("steps"), run.steps, 1, max_job_steps);
     std::size_t groups = 0;
     if (!in.take(at.at("rates").size(), groups)) return;
     if (groups == 0 || groups > max_rates || (i != 0 && groups != out.rates[0].rates.size())) {
@@ -136,15 +135,15 @@ void read_initial_state(reader& in, job& out) {
 
 void read_sizes(reader& in, job& out) {
   in.count("seed", out.seed, 0, max_integer);
-  in.count("steps", out.steps, 1, max_steps);
-  in.count("epochs", out.epochs, 1, max_steps);
+  in.count("steps", out.steps, 1, max_job_steps);
+  in.count("epochs", out.epochs, 1, max_job_steps);
   in.count("batch_size", out.batch_size, 1, max_batch);
   in.count("accumulate", out.accumulate, 1, max_batch);
   in.take(in.root().boolean("drop_last"), out.drop_last);
-  in.count("checkpoint_every", out.checkpoint_every, 1, max_steps);
-  in.count("max_segment", out.max_segment, 1, max_steps);
+  in.count("checkpoint_every", out.checkpoint_every, 1, max_job_steps);
+  in.count("max_segment", out.max_segment, 1, max_job_steps);
   if (in.root().at("store_every").get() != nullptr) {
-    in.count("store_every", out.store_every, 1, max_steps);
+    in.count("store_every", out.store_every, 1, max_job_steps);
   }
   const json_cursor data = in.root().at("data");
   in.only(data, {"count", "root"});

@@ -7,6 +7,7 @@
 #include <potl/checks/storage_plan.hpp>
 #include <potl/crypto/challenge.hpp>
 #include <potl/numeric/soundness.hpp>
+#include <potl/transcript/job.hpp>
 
 using namespace potl;
 using namespace potl::checks;
@@ -31,7 +32,7 @@ TEST_CASE("checkpoints fit the budget and the samples reach the goal") {
 
 TEST_CASE("more steps than a job can have are refused, as many as it can have are planned") {
   storage_goal vast = goal();
-  vast.steps = (std::uint64_t{1} << 53) + 1;
+  vast.steps = potl::transcript::max_job_steps + 1;
   REQUIRE(plan_storage(vast).why().code == errc::usage);
   vast.steps -= 1;
   vast.state_bytes = 1e-9;

@@ -17,6 +17,9 @@
 
 namespace potl::transcript {
 
+/// The most steps that a job can have, and that can lie between two of its states.
+inline constexpr std::uint64_t max_job_steps = std::uint64_t{1} << 48;
+
 /// The learning rates of all parameter groups (of all optimizers, in order) during `steps`
 /// consecutive steps.
 struct rate_run {
