@@ -12,9 +12,9 @@ Li et al.; and the performance loss, accuracy without minus accuracy with extra 
     python benchmarks/extra_task_experiments.py --full [--steps 3]
 
 Every finished training is kept in build/bench/extra_task, so that a run which was cut off goes on
-there. --write puts the table and the plots of each experiment into docs/benchmarks and leaves other
-sections as they are. --full is the setting of Li et al., on a GPU where there is one; --steps says
-how long that would take. Data lie in ../shared/data, or where POTL_DATA says.
+there. --write puts the table and the plots of each experiment into its page of docs/benchmarks and
+leaves other sections as they are. --full is the setting of Li et al., on a GPU where there is one;
+--steps says how long that would take. Data lie in ../shared/data, or where POTL_DATA says.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def main() -> None:
         results += section.results
         print(section.text, flush=True)
         if chosen.write:
-            pages.keep(section, names)
+            pages.keep(section)
     measuring.write("extra_task_experiments", results)
 
 
