@@ -11,39 +11,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ._errors import MalformedError, UnsupportedError, UsageError
-from ._image_bytes import encoded, huffman_tables, plain_jpeg, plain_png
+from ._errors import UsageError
+from ._image_forms import SUFFIXES, header, like_file, opened, plain
 from ._sample_files import random_name, require_new
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
-_LOOKED_AT = 2048
+# What systems put into folders, and no sample.
+_LITTER = ("thumbs.db", "desktop.ini")
 
 
 class ImageFolder:
     """`root/class/name.png`. Where sizes differ, extra samples are of the most common one, and
     written in the size of some real image of their class. Files lose what they carry beside their
-    pixels; WebP and TIFF files keep it.
+    pixels. Nothing else may lie in the folders: it would not be in the upload.
     """
 
     def __init__(self, root: Path) -> None:
-        self.names = sorted(one.name for one in root.iterdir() if one.is_dir())
-        self._files = [
-            (path, name)
-            for name in self.names
-            for path in sorted((root / name).iterdir())
-            if path.suffix.lower() in SUFFIXES
-        ]
-        if not self._files:
-            raise UsageError(
-                f"{root} has no images", "the layout is one folder per class, with images inside"
-            )
-        stride = -(-len(self._files) // _LOOKED_AT)
-        seen = [_opened(path) for path, _ in self._files[::stride]]
-        sizes = Counter(image.size for image in seen)
+        self.names, self._files = _found(root)
+        headers = [header(path, root) for path, _ in self._files]
+        sizes = Counter(size for _, size in headers)
         self._sizes_differ = len(sizes) > 1
         self._size = sizes.most_common(1)[0][0]
-        modes = {image.mode for image in seen}
-        self._mode = modes.pop() if modes in ({"L"}, {"RGB"}, {"RGBA"}) else "RGB"
+        modes = {mode for mode, _ in headers}
+        self._mode = modes.pop() if len(modes) == 1 else "RGB"
 
     @property
     def data(self) -> Any:
@@ -62,52 +51,57 @@ class ImageFolder:
             if index < len(self._files):
                 source, name = self._files[index]
                 target = path / name / (random_name() + source.suffix)
-                target.write_bytes(_plain(source))
+                target.write_bytes(plain(source))
             else:
                 image, name = extras[index - len(self._files)]
                 model = secrets.choice(by_class[name])
+                if self._sizes_differ:
+                    image = image.resize(opened(model).size)
                 target = path / name / (random_name() + model.suffix)
-                self._save(image, model, target)
+                target.write_bytes(like_file(image, model))
             os.utime(target, (now, now))
 
-    def _save(self, image: Any, model: Path, target: Path) -> None:
-        """Saves an image as another one was saved."""
-        like = _opened(model)
-        if self._sizes_differ and like.size != image.size:
-            image = image.resize(like.size)
-        if like.mode != image.mode and like.mode in ("L", "RGB", "RGBA"):
-            image = image.convert(like.mode)
-        if like.format != "JPEG":
-            target.write_bytes(encoded(image, like.format))
-            return
-        from PIL import JpegImagePlugin
 
-        options = {
-            "qtables": like.quantization,
-            "subsampling": JpegImagePlugin.get_sampling(like),
-            "progressive": bool(like.info.get("progressive")),
-        }
-        usual = encoded(image, "JPEG", **options)
-        # Tables of its own, as of an encoder that optimises.
-        if huffman_tables(model.read_bytes()) != huffman_tables(usual):
-            usual = encoded(image, "JPEG", optimize=True, **options)
-        target.write_bytes(plain_jpeg(usual))
+def _found(root: Path) -> tuple[list[str], list[tuple[Path, str]]]:
+    """Names of classes, and the images with theirs.
+
+    Raises:
+        UsageError: There is something else, or no image.
+    """
+    names: list[str] = []
+    files: list[tuple[Path, str]] = []
+    others: list[Path] = []
+    for folder in _listed(root):
+        if not folder.is_dir():
+            others.append(folder)
+            continue
+        names.append(folder.name)
+        for path in _listed(folder):
+            if path.is_file() and path.suffix.lower() in SUFFIXES:
+                files.append((path, folder.name))
+            else:
+                others.append(path)
+    if others:
+        some = ", ".join(str(one.relative_to(root)) for one in others[:3])
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        raise UsageError(
+            f"{root} holds {some}{more}, which would not be in the upload",
+            "the layout is one folder per class, with images inside and nothing else "
+            f"({', '.join(SUFFIXES)}): move, convert or remove them",
+        )
+    if not files:
+        raise UsageError(
+            f"{root} has no images", "the layout is one folder per class, with images inside"
+        )
+    return names, files
 
 
-def _plain(source: Path) -> bytes:
-    """A real image's file without metadata, of which extra ones have none."""
-    data = source.read_bytes()
-    image = _opened(source)
-    try:
-        if image.format == "JPEG":
-            return plain_jpeg(data)
-        if image.format == "PNG":
-            return plain_png(data, image)
-    except ValueError as error:
-        raise MalformedError(f"{source}: {error}", "remove or mend it") from error
-    if image.format == "BMP" and image.mode in ("L", "RGB"):
-        return encoded(image, "BMP")
-    return data
+def _listed(folder: Path) -> list[Path]:
+    return sorted(
+        one
+        for one in folder.iterdir()
+        if not one.name.startswith(".") and one.name.lower() not in _LITTER
+    )
 
 
 def write_images(path: Path, images: Sequence[Any]) -> None:
@@ -134,18 +128,5 @@ class _Items(Sequence[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         path, name = self._files[index]
-        image = _opened(path).convert(self._mode)
+        image = opened(path).convert(self._mode)
         return (image if image.size == self._size else image.resize(self._size)), name
-
-
-def _opened(path: Path) -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise UnsupportedError("Pillow is not installed", "pip install pillow") from error
-    try:
-        with Image.open(path) as image:
-            image.load()
-            return image
-    except (OSError, ValueError, SyntaxError) as error:
-        raise MalformedError(f"{path} is no image: {error}", "remove or mend it") from error
