@@ -63,6 +63,15 @@ class View(Sequence[Any]):
         """All labels, where the data set knows them without reading its items."""
         return getattr(self._data, "label_names", None)
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether items are there without reading them."""
+        return isinstance(self._data, (list, tuple))
+
+    def column(self, place: Any) -> Any:
+        """What all items have at a place; None where they are read one by one."""
+        return None if self._columns is None else self._columns[place]
+
     def __len__(self) -> int:
         return len(self._data if self._columns is None else self._columns[0])
 

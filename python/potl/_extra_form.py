@@ -13,6 +13,7 @@ from ._errors import UsageError
 from ._extra_content import Content, as_array, carrier_of, content_of
 from ._extra_images import Images
 from ._extra_items import Items, items_of
+from ._extra_labels import counted, typical
 from ._extra_tables import Tables
 from ._extra_texts import Texts
 
@@ -75,14 +76,16 @@ class Form:
             content = Images.learn(inputs, axes)
         if kind in ("autoencoder", "language") or classes == 0:
             objective = "language" if kind in ("text", "language") else "reconstruction"
+            if items.is_labelled:
+                items = items.with_labels(typical(counted(data, items, _LOOKED_AT)[0]))
             return Form(items, content, 0, objective, pairs)
-        if items.label not in ("int", "array", "tensor", "str"):
+        if not items.is_labelled:
             raise UsageError(
                 "the items have no labels",
                 'pass kind="autoencoder" or kind="language" where there are none',
             )
-        items, counted = _labelled(data, items, classes)
-        return Form(items, content, counted, "classes")
+        items, number = _labelled(data, items, classes)
+        return Form(items, content, number, "classes")
 
     def plain(self) -> dict[str, Any]:
         """JSON values from which `Form.of` makes this again."""
@@ -106,7 +109,7 @@ class Form:
         )
 
     def made(self, raw: np.ndarray[Any, Any], labels: Sequence[int]) -> list[Any]:
-        """Items from generated values."""
+        """Items from generated values, and for each a class or the place of a typical label."""
         whole = self.content.inputs(raw)
         if self.pairs:
             return [(one[:-1], one[1:]) for one in whole]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,10 @@ class Items:
         label: "int", "array", "tensor", "str", "same" (the input again), "next" (its next words) or
             "".
         dtype: Of a label that is an array or a tensor.
-        names: Labels that are strings, by class; class numbers otherwise are themselves.
+        names: Labels that are strings, by class.
+        values: Labels that are numbers, by class; none: the number of a class is its label.
+            Where there are no classes, `names` or `values` hold typical labels, in proportion to
+            how often they occur.
         masks: What lies beside the input of a text: (key, "ones" where it has words or "zeros",
             kind of object, dtype) each.
     """
@@ -39,6 +42,7 @@ class Items:
     dtype: str = ""
     names: Sequence[str] = ()
     masks: Sequence[Sequence[str]] = ()
+    values: Sequence[int] = ()
 
     def input_of(self, item: Any) -> Any:
         """The input."""
@@ -58,6 +62,39 @@ class Items:
             raise UsageError(f"the label {number!r} is no class", "number classes from 0 on")
         return int(number)
 
+    @property
+    def is_labelled(self) -> bool:
+        """Whether items have labels that are not made of their inputs."""
+        return self.label in ("int", "array", "tensor", "str")
+
+    def plain_label(self, label: Any) -> Any:
+        """The label as a whole number or string.
+
+        Raises:
+            UsageError: It is of another type than that of the first item.
+        """
+        if isinstance(label, str) and self.label == "str":
+            return str(label)
+        number = label.item() if getattr(label, "ndim", None) == 0 else label
+        if isinstance(label, str) or self.label == "str":
+            raise UsageError(
+                f"some labels are strings, and one is {number!r}",
+                "make all of them strings, or class numbers",
+            )
+        if not isinstance(number, int) and not (isinstance(number, float) and number.is_integer()):
+            raise UsageError(f"the label {number!r} is no class", "number classes from 0 on")
+        return int(number)
+
+    def with_labels(self, labels: Sequence[Any]) -> Items:
+        """These with `names` or `values`."""
+        if self.label == "str":
+            return replace(self, names=list(labels))
+        return replace(self, values=list(labels))
+
+    def label_of(self, index: int) -> Any:
+        """The label of a class, or a typical one where there are no classes."""
+        return (self.names or self.values or range(index + 1))[index]
+
     def item(self, value: Any, label: int, mask: np.ndarray[Any, Any] | None = None) -> Any:
         """An item of an input and a class; `mask` says where a text has words."""
         if self.container == "bare":
@@ -76,15 +113,14 @@ class Items:
     def _label(self, value: Any, label: int) -> Any:
         if self.label == "same":
             return value
-        if self.label == "str":
-            return self.names[label]
+        own = self.label_of(label)
         if self.label == "array":
-            return np.asarray(label, self.dtype)[()]
+            return np.asarray(own, self.dtype)[()]
         if self.label == "tensor":
             import torch
 
-            return torch.tensor(label, dtype=getattr(torch, self.dtype))
-        return label
+            return torch.tensor(own, dtype=getattr(torch, self.dtype))
+        return own
 
 
 def items_of(item: Any) -> Items:

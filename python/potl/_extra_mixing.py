@@ -60,7 +60,22 @@ class Mixing(ExtraParts):
 
     def _made(self, uploads: Sequence[tuple[int, int, int]]) -> list[Any]:
         places = np.array([(0, index, copy) for index, copy, _ in uploads], np.int64)
-        return self._form.made(self.generated(places), [label for _, _, label in uploads])
+        return self._form.made(self.generated(places), self._labels(uploads))
+
+    def _labels(self, uploads: Sequence[tuple[int, int, int]]) -> list[int]:
+        """The class of each. Where the data have labels but no classes, the key draws a typical
+        label.
+        """
+        items = self._form.items
+        if self._form.classes or not items.is_labelled:
+            return [label for _, _, label in uploads]
+        known = items.names or items.values
+        if not known:
+            raise UsageError(
+                f"{self._key.path} was made by a version that did not keep labels",
+                "pass like=, the training data",
+            )
+        return [self._key.seed(f"label {index}") % len(known) for index, _, _ in uploads]
 
     def _require_like(self, view: View) -> None:
         own, items = self._form, self._form.items
