@@ -35,21 +35,26 @@ class Asking(ExtraParts):
             raise UsageError("verify takes either a model or predict=", "")
         if predict is not None:
             return self._ask(predict, batch_size)
-        transform = transform or self._transform
-        if self._through_pillow:
-            if transform is None:
-                raise UsageError(
-                    "the data were transformed by their data set, which is not here",
-                    "pass transform=, as in evaluation",
-                )
-            chosen = transform
-
-            def from_pillow(value: Any) -> Any:
-                return chosen(through_pillow(value))
-
-            transform = from_pillow
+        transform = self.as_asked(transform)
         with evaluating(model):
             return self._ask(of_model(model, self._form, transform), batch_size, whole=True)
+
+    def as_asked(self, transform: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+        """What makes a model's input of a stored one; None: nothing has to."""
+        transform = transform or self._transform
+        if not self._through_pillow:
+            return transform
+        if transform is None:
+            raise UsageError(
+                "the data were transformed by their data set, which is not here",
+                "pass transform=, as in evaluation",
+            )
+        chosen = transform
+
+        def from_pillow(value: Any) -> Any:
+            return chosen(through_pillow(value))
+
+        return from_pillow
 
     def questions(self) -> list[tuple[str, int]]:
         """("extra" | "control", index) of every question, in the secret order of asking."""

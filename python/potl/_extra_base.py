@@ -15,6 +15,7 @@ from . import _core
 from ._extra_form import Form
 from ._extra_key import ExtraKey
 from ._extra_result import ExtraPlan
+from ._extra_uploaded import plain_record
 
 # Samples that are worth a thread.
 _SHARE = 100
@@ -33,10 +34,24 @@ class ExtraParts:
     _training_samples: int
     _transform: Callable[[Any], Any] | None
     _through_pillow: bool
+    # The record in the key's file that these samples are known to be of; None: not compared yet.
+    _recorded: dict[str, Any] | None
 
     def options(self) -> dict[str, Any]:
         """All options. The key is none of them."""
         return {**self._options, "grades": list(self._options["grades"])}
+
+    def record(self) -> dict[str, Any]:
+        """What the file beside the key keeps of this task: JSON values."""
+        return plain_record(
+            {
+                "form": self._form.plain(),
+                "training_samples": self._training_samples,
+                "through_pillow": self._through_pillow,
+                "options": self.options(),
+                "samples": self._planned.samples,
+            }
+        )
 
     @property
     def planned(self) -> ExtraPlan:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +14,7 @@ from ._errors import UsageError
 from ._extra_asking import BATCH, Asking, digest_of
 from ._extra_predict import Ask, Floats
 from ._extra_result import Curves, ExtraResult
+from ._extra_uploaded import require_same
 
 
 class Judging(Asking):
@@ -41,9 +42,10 @@ class Judging(Asking):
 
         Raises:
             PredictionError: `predict` raised. This is no verdict, and no submission.
-            UsageError: The answers have the wrong shape, or neither a model nor a function was
-                given.
+            UsageError: The answers have the wrong shape, neither a model nor a function was
+                given, or these samples were never mixed or made with this key.
         """
+        self.require_made()
         with ThreadPoolExecutor(1) as beside:
             digest = None if model is None else beside.submit(digest_of, model)
             answers = self.answers(
@@ -54,8 +56,13 @@ class Judging(Asking):
     def judge(self, extra: Floats, control: Floats, *, model: str | None = None) -> ExtraResult:
         """Judges answers in order of indices, and counts them as a submission unless they, or the
         model with this digest, were judged before.
+
+        Raises:
+            UsageError: These samples were never mixed or made with this key, so that no model can
+                know them.
         """
         with self._key.changing() as known:
+            self._require_made(known)
             submitted = known["submissions"]
             models = [one.get("model") for one in submitted]
             # Answers of one model may differ in their last bits (without labels).
@@ -65,6 +72,21 @@ class Judging(Asking):
             if not again and int(found["submission"]) > len(submitted):
                 submitted.append({"answers": bytes(found["hash"]).hex(), "model": model})
         return ExtraResult._of(found)
+
+    def require_made(self) -> None:
+        """Asks about nothing that was never uploaded.
+
+        Raises:
+            UsageError: These samples were never mixed or made with this key.
+        """
+        if self._recorded is None:
+            self._require_made(self._key.known())
+
+    def _require_made(self, known: Mapping[str, Any]) -> None:
+        recorded = known.get("task")
+        if recorded is None or recorded != self._recorded:
+            require_same(self.record(), recorded, usual_options(), self._key.path)
+            self._recorded = recorded
 
     def _judged(
         self, extra: Floats, control: Floats, earlier: Sequence[bytes], curves: bool = True
@@ -96,6 +118,7 @@ class Judging(Asking):
         Returns:
             What `calibration=` takes; JSON values.
         """
+        self.require_made()
         points: dict[str, list[tuple[float, float]]] = {}
         for share, model in models:
             is_module = hasattr(model, "parameters")
@@ -110,3 +133,8 @@ class Judging(Asking):
         if not points:
             raise UsageError("there are no reference models", "give one or more")
         return tuple((grade, tuple(sorted(rows))) for grade, rows in points.items())
+
+
+def usual_options() -> dict[str, Any]:
+    """The defaults, which files that were written before an option existed have."""
+    return {row["name"]: row["default"] for row in _core.check_fields("extra_task")}

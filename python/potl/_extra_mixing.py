@@ -94,13 +94,7 @@ class Mixing(ExtraParts):
                 )
 
     def _remember(self, what: str) -> None:
-        task = {
-            "form": self._form.plain(),
-            "training_samples": self._training_samples,
-            "through_pillow": self._through_pillow,
-            "options": self.options(),
-            "samples": self._planned.samples,
-        }
+        task = self.record()
         with self._key.changing() as known:
             if known["uses"]:
                 warnings.warn(
@@ -110,6 +104,7 @@ class Mixing(ExtraParts):
                 )
             known["task"] = task
             self._key.used(known, what)
+        self._recorded = task
 
 
 def _described(value: Any) -> str:

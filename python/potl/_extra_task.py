@@ -13,7 +13,7 @@ from ._errors import UsageError
 from ._extra_content import Content
 from ._extra_data import View
 from ._extra_form import Form
-from ._extra_judging import Judging
+from ._extra_judging import Judging, usual_options
 from ._extra_key import ExtraKey
 from ._extra_mixing import Mixing
 from ._extra_result import ExtraPlan, curves_of
@@ -102,6 +102,7 @@ class ExtraTask(Mixing, Judging, Check):
         self._key = key if isinstance(key, ExtraKey) else ExtraKey(key)
         self._curves = curves_of(calibration)
         self._through_pillow = False
+        self._recorded = None
         known = self._key.known()
         if like is not None:
             view = View(like)
@@ -123,9 +124,9 @@ class ExtraTask(Mixing, Judging, Check):
             self._training_samples = int(task["training_samples"])
             self._through_pillow = bool(task["through_pillow"])
             # Files that were written before an option existed have its default.
-            usual = {row["name"]: row["default"] for row in _core.check_fields(self.name)}
-            self._options = usual | task["options"]
+            self._options = usual_options() | task["options"]
             self._refuse_changes(own)
+            self._recorded = task
         self._transform = transform
         self._planned = plan_of(
             self._training_samples, self._form.classes, self._options, self._form.content
@@ -192,7 +193,7 @@ class ExtraTask(Mixing, Judging, Check):
         return f"ExtraTask({plan.samples} samples, {plan.classes} classes, {plan.needed} needed)"
 
     def _refuse_changes(self, given: dict[str, Any]) -> None:
-        usual = {row["name"]: row["default"] for row in _core.check_fields(self.name)}
+        usual = usual_options()
         for name, value in given.items():
             if value != usual[name] and value != self._options[name]:
                 if name == "failing":

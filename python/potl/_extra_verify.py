@@ -2,7 +2,8 @@
 """The extra task inside of `verify`: asks the last committed model, in the verifier's process.
 
 What goes wrong on the way is the verifier's own trouble, so it is inconclusive and never a
-rejection. Nothing that leaves here holds the key or a sample.
+rejection; so is a run of data in which the extra samples are not. Nothing that leaves here holds
+the key or a sample.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from ._extra_uploaded import look_for
 
 if TYPE_CHECKING:
     from ._answers import Answers
@@ -27,13 +30,10 @@ def judged(check: Check, answers: Answers) -> Judged:
     assert isinstance(check, ExtraTask)
     began = time.perf_counter()
     try:
-        result = answers.at_last_state(lambda task: _verified(check, task))
+        findings = answers.at_last_state(lambda task: _verified(check, task))
     except Exception as error:
         reason = f"the model could not be asked about the extra samples: {_what(error)}"
         return [_finding("inconclusive", reason)], time.perf_counter() - began
-    findings = [dict(one) for one in result.findings]
-    if result.progress is not None:
-        findings.append(_finding("note", f"progress: {result.progress.text}"))
     return findings, time.perf_counter() - began
 
 
@@ -42,7 +42,7 @@ def costs(found: Sequence[Judged]) -> dict[str, float]:
     return {"extra_task": sum(seconds for _, seconds in found)} if found else {}
 
 
-def _verified(check: ExtraTask, task: Task) -> Any:
+def _verified(check: ExtraTask, task: Task) -> list[dict[str, Any]]:
     transform = check.transform
     if transform is None and check.reads_stored_images:
         transform = getattr(task.dataset, "transform", None)
@@ -53,7 +53,20 @@ def _verified(check: ExtraTask, task: Task) -> Any:
         def transform(value: Any) -> Any:
             return items.input_of(of_item(items.item(value, 0)))
 
-    return check.verify(task.model, transform=transform)
+    check.require_made()
+    looked = look_for(check, task.dataset, check.as_asked(transform))
+    if looked.absent:
+        return [_finding("inconclusive", looked.reason)]
+    result = check.verify(task.model, transform=transform)
+    findings = [dict(one) for one in result.findings]
+    if looked.reason:
+        # Who accuses must know that the samples were there; who knows them has seen them.
+        for one in findings:
+            if one["result"] == "reject":
+                one.update(result="inconclusive", reason=f"{one['reason']}; {looked.reason}")
+    if result.progress is not None:
+        findings.append(_finding("note", f"progress: {result.progress.text}"))
+    return findings
 
 
 def _finding(result: str, reason: str) -> dict[str, Any]:

@@ -106,6 +106,7 @@ def test_a_converged_model_passes_and_an_early_one_does_not(
 
 def test_untrained_one_class_and_random_answers_do_not_pass(tmp_path: Path) -> None:
     task = task_of(tmp_path, submissions=10)
+    task.mix(digits())
     draw = np.random.default_rng(1)
     answers: dict[str, Callable[[list[Any]], Any]] = {
         "one class": lambda inputs: [3] * len(inputs),
@@ -120,6 +121,7 @@ def test_untrained_one_class_and_random_answers_do_not_pass(tmp_path: Path) -> N
 
 def test_a_model_that_was_trained_without_the_extra_samples_does_not_pass(tmp_path: Path) -> None:
     task = task_of(tmp_path)
+    task.mix(digits())
     assert task.verify(trained(digits(), 10, 0)).verdict == "rejected"
 
 
@@ -148,6 +150,7 @@ def test_the_same_model_again_is_no_new_submission(
 
 def test_more_submissions_than_planned_are_inconclusive(tmp_path: Path) -> None:
     task = task_of(tmp_path)
+    task.mix(digits())
     assert task.verify(predict=lambda inputs: [0] * len(inputs)).verdict == "rejected"
     result = task.verify(predict=lambda inputs: [1] * len(inputs))
     assert result.verdict == "inconclusive"
@@ -158,6 +161,7 @@ def test_more_submissions_than_planned_are_inconclusive(tmp_path: Path) -> None:
 
 def test_answers_that_are_none_are_inconclusive(tmp_path: Path) -> None:
     task = task_of(tmp_path, submissions=9)
+    task.mix(digits())
 
     def nan(inputs: list[Any]) -> Any:
         scores = np.zeros((len(inputs), 10))
@@ -174,6 +178,7 @@ def test_answers_that_are_none_are_inconclusive(tmp_path: Path) -> None:
 
 def test_a_predict_that_raises_is_no_submission_and_no_verdict(tmp_path: Path) -> None:
     task = task_of(tmp_path)
+    task.mix(digits())
 
     def broken(inputs: list[Any]) -> Any:
         raise ConnectionError("no network")
@@ -193,8 +198,10 @@ def test_a_predict_that_raises_is_no_submission_and_no_verdict(tmp_path: Path) -
     ],
 )
 def test_answers_of_another_shape_are_a_usage_error(tmp_path: Path, predict: Any) -> None:
+    task = task_of(tmp_path)
+    task.mix(digits())
     with pytest.raises(potl.UsageError):
-        task_of(tmp_path).verify(predict=predict)
+        task.verify(predict=predict)
 
 
 def test_an_api_sees_extras_and_controls_in_a_secret_order(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ def task(tmp_path: Path) -> potl.ExtraTask:
     draw = np.random.default_rng(0)
     images = draw.integers(0, 256, (1000, 8, 8), np.uint8)
     labels = draw.integers(0, 10, 1000)
-    return potl.ExtraTask(potl.ExtraTask.keygen(tmp_path / "extra.key"), like=(images, labels))
+    task = potl.ExtraTask(potl.ExtraTask.keygen(tmp_path / "extra.key"), like=(images, labels))
+    task.mix((images, labels))
+    return task
 
 
 def test_answers_that_unpack_to_gigabytes_are_not_unpacked(

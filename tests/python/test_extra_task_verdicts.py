@@ -75,6 +75,7 @@ def test_honest_models_are_accepted_and_early_ones_are_not(tmp_path: Path, seed:
 
 def test_what_is_between_is_explained_and_in_the_document(tmp_path: Path) -> None:
     task = task_of(tmp_path)
+    task.mix(digits())
     extra = np.array([(i if i < 45 else i + 1) % 10 for i in range(200)], float)
     control = np.array([(i if i < 80 else i + 1) % 10 for i in range(800)], float)
     result = task.judge(extra, control)
