@@ -52,7 +52,8 @@ def verify(
     answers: Annotated[
         Path | None,
         typer.Option(
-            help="Judge answers in the order of the questions: .npz, .json, or a line each."
+            help="Judge answers in the order of the questions: names of classes, class numbers "
+            "from 0 on, rows of scores, or errors; .npz, .json, .csv, or a line each."
         ),
     ] = None,
     calibration: Annotated[

@@ -7,19 +7,20 @@ import csv
 import functools
 import json
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ._errors import LimitError, MalformedError, UsageError
+from ._extra_answers import classes_of, lines_of, wrong_count
 from ._extra_content import carrier_of
 from ._extra_predict import Floats, asked
 from ._extra_task import ExtraTask
 from ._sample_files import read_arrays, require_new, write_arrays
 
 _BATCH = 1024
+_STRUCTURED = (".npz", ".safetensors", ".json")
 # Who answers may be the cheat: no more bytes than this are read or unpacked.
 _MOST_TEXT, _MOST_ARRAY = 1 << 26, 1 << 31
 
@@ -62,11 +63,11 @@ def write_questions(task: ExtraTask, path: Path) -> int:
 
 def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
     """Answers in the order of the questions: an array in .npz or .safetensors, a list in .json, or
-    a line each: class numbers, names of classes, rows of scores, or errors.
+    a line each: names of classes, class numbers, rows of scores, or errors.
 
     Raises:
         MalformedError: They cannot be read.
-        UsageError: They are too many or too few, or have the wrong form.
+        UsageError: They are too many or too few, have the wrong form, or one is no answer.
     """
     if not path.is_file():
         raise UsageError(f"there are no answers {path}", "")
@@ -80,17 +81,17 @@ def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
         [values] = arrays.values()
     else:
         try:
-            text = path.read_text(encoding="utf-8")
-            values = json.loads(text) if path.suffix == ".json" else _lines(text)
+            text = path.read_text(encoding="utf-8-sig")
+            values = json.loads(text) if path.suffix == ".json" else None
         except (ValueError, RecursionError) as error:
             raise MalformedError(f"{path} cannot be read: {error}", "") from error
     questions = task.questions()
+    if path.suffix not in _STRUCTURED:
+        values = lines_of(text, path, task.form, len(questions))
     is_list = isinstance(values, list) or (isinstance(values, np.ndarray) and values.ndim > 0)
     if not is_list or len(values) != len(questions):
-        count = len(values) if is_list else "no"
-        raise UsageError(
-            f"there are {count} answers to {len(questions)} questions", "answer each, in order"
-        )
+        raise wrong_count(len(values) if is_list else "no", len(questions))
+    values = classes_of(values, path, task.form)
     out = []
     for first in range(0, len(questions), _BATCH):
         given = functools.partial(_given, values[first : first + _BATCH])
@@ -116,15 +117,3 @@ def _require_at_most(path: Path, most: int) -> None:
 
 def _given(answers: Any, inputs: list[Any]) -> Any:
     return answers
-
-
-def _lines(text: str) -> list[Any]:
-    rows: Sequence[str] = [line.strip() for line in text.splitlines() if line.strip()]
-    out: list[Any] = []
-    for row in rows:
-        try:
-            cells = [float(cell) for cell in row.split(",")]
-        except ValueError:
-            return list(rows)
-        out.append(cells[0] if len(cells) == 1 else cells)
-    return out
