@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +27,17 @@ _REINSTALL = (
     "build potl again, from its checkout: "
     "pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps ."
 )
+
+# What kernels for dense tensors say of others, which a block keeps from kernels of their own.
+_NOT_DENSE = re.compile(
+    "unsupported tensor layout"
+    "|Cannot access (storage|data pointer) of (Sparse|Opaque)"
+    "|(Sparse|Opaque|Nested)[A-Za-z]*TensorImpl"
+)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _folder() -> Path:
@@ -111,6 +123,13 @@ def deterministic(
         try:
             with patches:
                 yield
+        except RuntimeError as why:
+            if _NOT_DENSE.search(str(why)):
+                raise NotReproducible(
+                    f"an operator has a tensor that is not dense ({_first_line(why)})",
+                    "use dense tensors: call to_dense(), or to_padded_tensor(), before the block",
+                ) from why
+            raise
         finally:
             block.leave()
     finally:

@@ -2,10 +2,13 @@
 // Convolutions in 1, 2 and 3 dimensions, transposed ones and gradients. Dot products are those of
 // numeric/convolution.hpp; a bias is added with one more rounding, its gradient is a sum
 // (numeric/reduction.hpp). float64: convolution_double.hpp.
+#include <algorithm>
+
 #include <potl/numeric/convolution.hpp>
 #include <potl/numeric/convolution_operands.hpp>
 
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 
 #include "convolution_double.hpp"
 #include "operand.hpp"
@@ -58,6 +61,10 @@ numeric::convolution geometry(const geometry_options& options, IntArrayRef wide,
   return out;
 }
 
+std::int64_t value_at(IntArrayRef values, std::size_t dimension) {
+  return values.size() == 1 ? values[0] : values[dimension];
+}
+
 /// Sizes of a tensor with these spatial dimensions.
 std::vector<std::int64_t> sizes_of(std::int64_t batch, std::int64_t channels,
                                    const std::array<std::int64_t, 3>& spatial,
@@ -72,9 +79,7 @@ std::vector<std::int64_t> transposed_sizes(const geometry_options& options, IntA
                                            IntArrayRef weight) {
   std::vector<std::int64_t> out{input[0], weight[1] * options.groups};
   for (std::size_t i = 2; i < weight.size(); ++i) {
-    const auto at = [&](IntArrayRef values) {
-      return values.size() == 1 ? values[0] : values[i - 2];
-    };
+    const auto at = [&](IntArrayRef values) { return value_at(values, i - 2); };
     out.push_back((input[i] - 1) * at(options.stride) - 2 * at(options.padding) +
                   at(options.dilation) * (weight[i] - 1) + at(options.output_padding) + 1);
     TORCH_CHECK(out.back() >= 0, "the transposed convolution of sizes ", input, " with ", weight,
@@ -83,7 +88,56 @@ std::vector<std::int64_t> transposed_sizes(const geometry_options& options, IntA
   return out;
 }
 
-void check(const Tensor& input, const Tensor& weight, const geometry_options& options) {
+/// The places of a transposed convolution's input with those that its output_padding adds behind
+/// them. A convolution of its result has one more for each whole stride of that padding, which
+/// torch allows where the dilation is larger than the stride; nothing is there, so they are zeros.
+std::vector<std::int64_t> deep_sizes(const geometry_options& options, IntArrayRef input) {
+  std::vector<std::int64_t> out = input.vec();
+  for (std::size_t i = 2; i < out.size(); ++i) {
+    out[i] += value_at(options.output_padding, i - 2) / value_at(options.stride, i - 2);
+  }
+  return out;
+}
+
+/// The first places of x, as many as these sizes have.
+Tensor first_places(Tensor x, IntArrayRef places) {
+  for (std::int64_t i = 2; i < x.dim(); ++i) {
+    x = x.narrow(i, 0, std::min(x.size(i), places[static_cast<std::size_t>(i)]));
+  }
+  return x;
+}
+
+Tensor with_zeros(const Tensor& x, IntArrayRef sizes) {
+  if (x.sizes() == sizes) return x;
+  Tensor out = at::zeros(sizes, x.options());
+  first_places(out, x.sizes()).copy_(x);
+  return out;
+}
+
+void check_options(const geometry_options& options, const Tensor& weight, const Tensor* bias) {
+  for (std::size_t i = 0; i + 2 < static_cast<std::size_t>(weight.dim()); ++i) {
+    const std::int64_t stride = value_at(options.stride, i);
+    const std::int64_t dilation = value_at(options.dilation, i);
+    TORCH_CHECK(stride >= 1 && dilation >= 1 && value_at(options.padding, i) >= 0,
+                "convolution: stride and dilation are at least 1, padding at least 0; got ",
+                options.stride, ", ", options.dilation, " and ", options.padding);
+    if (!options.transposed) continue;
+    const std::int64_t output_padding = value_at(options.output_padding, i);
+    TORCH_CHECK(output_padding >= 0 && output_padding < std::max(stride, dilation),
+                "convolution: output_padding is at least 0 and below stride or dilation; got ",
+                options.output_padding, ", ", options.stride, " and ", options.dilation);
+  }
+  TORCH_CHECK(options.groups >= 1 && weight.size(0) % options.groups == 0,
+              "convolution: ", options.groups, " groups do not divide weights of sizes ",
+              weight.sizes());
+  const std::int64_t channels =
+      options.transposed ? weight.size(1) * options.groups : weight.size(0);
+  TORCH_CHECK(bias == nullptr || (bias->dim() == 1 && bias->size(0) == channels),
+              "convolution: a bias has one value for each of ", channels, " channels");
+}
+
+void check(const Tensor& input, const Tensor& weight, const geometry_options& options,
+           const Tensor* bias = nullptr) {
   require_plain("convolution", input);
   require_plain("convolution", weight);
   const std::int64_t dimensions = weight.dim() - 2;
@@ -102,6 +156,12 @@ void check(const Tensor& input, const Tensor& weight, const geometry_options& op
       weight.sizes(), " with ", options.groups, " groups");
   TORCH_CHECK(input.scalar_type() == weight.scalar_type(), "convolution: input has type ",
               input.scalar_type(), ", and weights have ", weight.scalar_type());
+  check_options(options, weight, bias);
+}
+
+void check_gradient(const Tensor& dy, IntArrayRef sizes) {
+  TORCH_CHECK(dy.sizes() == sizes, "convolution: the result has sizes ", sizes,
+              ", and its gradient ", dy.sizes());
 }
 
 /// What the three kernels need, in the type that they compute in.
@@ -172,7 +232,8 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
                    IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
                    IntArrayRef output_padding, std::int64_t groups) {
   const geometry_options options = {stride, padding, dilation, transposed, output_padding, groups};
-  check(input, weight, options);
+  const bool biased = bias.has_value() && bias->defined();
+  check(input, weight, options, biased ? &*bias : nullptr);
   const c10::ScalarType type = input.scalar_type();
   const c10::ScalarType wide = compute_type("convolution", type);
   const Tensor x = row_major("convolution", input, wide);
@@ -182,12 +243,12 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
   if (transposed) {
     const auto sizes = transposed_sizes(options, x.sizes(), w.sizes());
     how.shape = geometry(options, sizes, w.sizes(), x.size(1));
-    y = input_gradient(how, x, w, sizes);
+    y = input_gradient(how, with_zeros(x, deep_sizes(options, x.sizes())), w, sizes);
   } else {
     how.shape = geometry(options, x.sizes(), w.sizes(), w.size(0));
     y = forward(how, x, w, sizes_of(x.size(0), w.size(0), how.shape.output(), w.dim() - 2));
   }
-  if (bias.has_value() && bias->defined()) {
+  if (biased) {
     std::vector<std::int64_t> column(static_cast<std::size_t>(w.dim() - 1), 1);
     column[0] = -1;
     y.add_(bias->to(wide).view(column));
@@ -217,11 +278,14 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
   operands how = {{}, product_mode(type), wide};
   Tensor dx, dw, db;
   if (transposed) {
+    check_gradient(dy, transposed_sizes(options, x.sizes(), w.sizes()));
+    const auto deep = deep_sizes(options, x.sizes());
     how.shape = geometry(options, dy.sizes(), w.sizes(), x.size(1));
-    if (wanted[0]) dx = forward(how, dy, w, x.sizes());
-    if (wanted[1]) dw = weight_gradient(how, dy, x, w.sizes());
+    if (wanted[0]) dx = first_places(forward(how, dy, w, deep), x.sizes()).contiguous();
+    if (wanted[1]) dw = weight_gradient(how, dy, with_zeros(x, deep), w.sizes());
   } else {
     how.shape = geometry(options, x.sizes(), w.sizes(), w.size(0));
+    check_gradient(dy, sizes_of(x.size(0), w.size(0), how.shape.output(), w.dim() - 2));
     if (wanted[0]) dx = input_gradient(how, dy, w, x.sizes());
     if (wanted[1]) dw = weight_gradient(how, x, dy, w.sizes());
   }

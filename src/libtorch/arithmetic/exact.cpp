@@ -378,6 +378,14 @@ void register_exact(registrar& r) {
               "fft_rfftfreq",
               "fft_rfftfreq.out"},
              "other operators");
+  const char* dense =
+      "use dense tensors: sparse=False in an embedding, to_dense() before the block";
+  r.refused(
+      {"_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_to_sparse",
+       "_to_sparse.sparse_dim", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr",
+       "_to_sparse_bsc", "_to_dense", "_coalesce", "is_coalesced", "_values", "_indices", "_nnz"},
+      dense);
+  r.refused({"to_mkldnn"}, "leave tensors in torch's own layout");
 }
 
 }  // namespace potl::libtorch::dispatch

@@ -87,11 +87,22 @@ std::string spelled(numeric::arithmetic mode, int bits) {
   return text;
 }
 
+/// Kernels for tensors that are not dense lie above `key`: with these left out such tensors come to
+/// ours, which refuse them, or to the CPU's, which cannot read them.
+constexpr c10::DispatchKey not_dense[] = {c10::DispatchKey::MkldnnCPU, c10::DispatchKey::Sparse,
+                                          c10::DispatchKey::SparseCsr,
+                                          c10::DispatchKey::NestedTensor};
+
+void switch_key(bool on) {
+  c10::impl::tls_set_dispatch_key_included(key, on);
+  for (const c10::DispatchKey one : not_dense) c10::impl::tls_set_dispatch_key_excluded(one, on);
+}
+
 /// A forked process (a worker of a data loader) starts outside of the block.
 void leave_after_fork() {
   if (!is_on() && here.depth == 0) return;
   here = {};
-  c10::impl::tls_set_dispatch_key_included(key, false);
+  switch_key(false);
 }
 
 }  // namespace
@@ -143,13 +154,13 @@ deterministic_guard::deterministic_guard(numeric::arithmetic mode, int bits) {
   dispatch::require_ieee();
   here = {1, mode, bits, dispatch::is_on()};
   dispatch::nodes().begin();
-  c10::impl::tls_set_dispatch_key_included(dispatch::key, true);
+  dispatch::switch_key(true);
 }
 
 deterministic_guard::~deterministic_guard() {
   using dispatch::here;
   if (here.depth == 0 || --here.depth > 0) return;  // 0: this is a forked process
-  c10::impl::tls_set_dispatch_key_included(dispatch::key, here.foreign);
+  dispatch::switch_key(here.foreign);
   dispatch::nodes().end();
 }
 
@@ -160,7 +171,7 @@ stock_guard::stock_guard() noexcept
       bits_(dispatch::here.bits),
       foreign_(dispatch::here.foreign) {
   if (!was_on_) return;
-  c10::impl::tls_set_dispatch_key_included(dispatch::key, false);
+  dispatch::switch_key(false);
   if (depth_ > 0) dispatch::nodes().end();
   dispatch::here.depth = 0;  // a guard in here is an outermost one
 }
@@ -169,16 +180,14 @@ stock_guard::~stock_guard() {
   if (!was_on_) return;
   dispatch::here = {depth_, mode_, bits_, foreign_};
   if (depth_ > 0) dispatch::nodes().begin();
-  c10::impl::tls_set_dispatch_key_included(dispatch::key, true);
+  dispatch::switch_key(true);
 }
 
 namespace dispatch {
 
-foreign_guard::foreign_guard() noexcept : was_on_(is_on()) {
-  c10::impl::tls_set_dispatch_key_included(key, true);
-}
+foreign_guard::foreign_guard() noexcept : was_on_(is_on()) { switch_key(true); }
 
-foreign_guard::~foreign_guard() { c10::impl::tls_set_dispatch_key_included(key, was_on_); }
+foreign_guard::~foreign_guard() { switch_key(was_on_); }
 
 }  // namespace dispatch
 

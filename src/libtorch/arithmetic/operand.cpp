@@ -29,9 +29,12 @@ c10::ScalarType result_type(const at::Tensor& operand) {
 }
 
 void require_plain(const char* name, const at::Tensor& operand) {
+  if (operand.is_nested()) {
+    refuse(std::string(name) + " of a nested tensor", "use a padded one, with a mask");
+  }
   if (operand.layout() != c10::kStrided) {
     refuse(std::string(name) + " of a tensor with layout " + c10::str(operand.layout()),
-           "call to_dense() first");
+           "use a dense tensor: call to_dense() before the block");
   }
   if (!operand.device().is_cpu()) {
     refuse(std::string(name) + " on " + operand.device().str(),

@@ -26,6 +26,21 @@ std::optional<c10::OperatorHandle> find(const std::string& name) {
   return c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), overload});
 }
 
+/// torch's primitive operators, in which its Python describes others (for tensors without memory).
+/// Each is composed of the operator that it stands for, which is looked after when it arrives; a
+/// tensor without memory has to come past to the kernel of its own that knows sizes alone.
+void pass_primitives() {
+  auto* library = new ::torch::Library(::torch::Library::IMPL, "prims", key, __FILE__, __LINE__);
+  for (const c10::OperatorName& full : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto found = c10::Dispatcher::singleton().findOp(full);
+    if (!found || full.getNamespace() != std::optional<std::string_view>("prims") ||
+        !found->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
+      continue;
+    }
+    library->impl(c10::toString(full).c_str(), ::torch::CppFunction::makeFallthrough());
+  }
+}
+
 // Never destroyed: at exit other threads may still call operators.
 void register_all() {
   auto* library = new ::torch::Library(::torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
@@ -53,6 +68,7 @@ void register_all() {
   register_recurrent(r);
   register_encoder(r);
   r.refuse_the_rest();
+  pass_primitives();
 }
 
 }  // namespace
