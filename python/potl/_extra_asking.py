@@ -13,7 +13,7 @@ import numpy as np
 from ._errors import UsageError
 from ._extra_base import ExtraParts, Ints
 from ._extra_data import through_pillow
-from ._extra_predict import Ask, Floats, asked, evaluating, of_model
+from ._extra_predict import Ask, Floats, asked, evaluating, of_model, prepared
 
 BATCH = 256
 _AT_ONCE = 1 << 26  # bytes
@@ -34,10 +34,15 @@ class Asking(ExtraParts):
         if (model is None) == (predict is None):
             raise UsageError("verify takes either a model or predict=", "")
         if predict is not None:
-            return self._ask(predict, batch_size)
+            return self._ask(predict, None, batch_size)
         transform = self.as_asked(transform)
         with evaluating(model):
-            return self._ask(of_model(model, self._form, transform), batch_size, whole=True)
+            return self._ask(
+                of_model(model, self._form, plain=transform is None),
+                None if transform is None else prepared(transform),
+                batch_size,
+                whole=True,
+            )
 
     def as_asked(self, transform: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
         """What makes a model's input of a stored one; None: nothing has to."""
@@ -75,7 +80,14 @@ class Asking(ExtraParts):
         places = [(int(which == "control"), index, 0) for which, index in questions]
         return list(self._form.content.inputs(self.generated(np.array(places, np.int64))))
 
-    def _ask(self, ask: Ask, batch_size: int, *, whole: bool = False) -> tuple[Floats, Floats]:
+    def _ask(
+        self,
+        ask: Ask,
+        prepare: Callable[[Any], Any] | None,
+        batch_size: int,
+        *,
+        whole: bool = False,
+    ) -> tuple[Floats, Floats]:
         """Asks about all; `whole`: `ask` takes a batch as one tensor where the data have tensors or
         arrays.
         """
@@ -90,7 +102,8 @@ class Asking(ExtraParts):
             raw = self.generated(places[start : start + many])
             for at in range(0, len(raw), batch_size):
                 inputs = self._form.content.inputs(raw[at : at + batch_size])
-                found.append(asked(ask, inputs if whole else list(inputs), self._form))
+                shown = inputs if whole else list(inputs)
+                found.append(asked(ask, shown, self._form, prepare))
         return self.sorted(np.concatenate(found))
 
     def sorted(self, values: Floats) -> tuple[Floats, Floats]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ._errors import PotlError, PredictionError, UsageError
 from ._extra_content import as_array, carrier_of
+from ._extra_data import _own as own_memory
 from ._extra_form import Form
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -22,7 +23,8 @@ def answers_of(output: Any, inputs: Sequence[Any], form: Form) -> Floats:
     """The answers in what a model returned for a batch.
 
     With labels: rows of scores (the largest counts; NaN where a score is NaN), one logit for two
-    classes, or class numbers. Without: reconstructions, scores of next words, or errors.
+    classes, or class numbers. Without: reconstructions of `inputs`, in the form in which the model
+    got these, scores of next words, or errors.
 
     Raises:
         UsageError: The output has another shape than the task's.
@@ -84,16 +86,33 @@ def _stacked(inputs: Sequence[Any]) -> np.ndarray[Any, Any]:
 
 
 def _reconstruction(values: Floats, inputs: Sequence[Any]) -> Floats:
-    wanted = _stacked(inputs).astype(np.float64)
-    if values.size != wanted.size:
+    stored = _stacked(inputs)
+    wanted = stored.astype(np.float64)
+    flat = (len(wanted), wanted[0].size)
+    if not (
+        values.shape == wanted.shape
+        or (flat in (values.shape, wanted.shape) and values.size == wanted.size)
+        or _without_ones(values) == _without_ones(wanted)
+    ):
         raise UsageError(
-            f"reconstructions have shape {list(values.shape)}, inputs {list(wanted.shape)}",
+            f"reconstructions have shape {list(values.shape)}, and what the model gets has "
+            f"{list(wanted.shape)}",
             "return one reconstruction, or one error, per sample",
+        )
+    if stored.dtype.kind in "iu" and wanted.max() > 2 and 0 <= values.min() < values.max() <= 1:
+        raise UsageError(
+            f"reconstructions lie within 0 and 1, and what they are of reaches {wanted.max():g}",
+            "return them in the scale of the inputs, pass transform= that scales these, or return "
+            "one error per sample",
         )
     difference = (values - wanted.reshape(values.shape)).reshape(len(values), -1)
     with np.errstate(over="ignore", invalid="ignore"):
         errors: Floats = np.square(difference).mean(1)
     return errors
+
+
+def _without_ones(values: Floats) -> list[int]:
+    return [size for size in values.shape[1:] if size != 1]
 
 
 def _language(values: Floats, inputs: Sequence[Any], form: Form) -> Floats:
@@ -115,9 +134,16 @@ def _language(values: Floats, inputs: Sequence[Any], form: Form) -> Floats:
     return losses
 
 
-def asked(ask: Ask, inputs: Any, form: Form) -> Floats:
+def asked(ask: Ask, inputs: Any, form: Form, prepare: Callable[[Any], Any] | None = None) -> Floats:
     """The answers of a predict function, which sees inputs only: a list of them, or one array or
     tensor.
+
+    Args:
+        ask: The function.
+        inputs: What it is asked about; of a pair the text with one word more.
+        form: Of the data.
+        prepare: Makes what `ask` gets of inputs. What the function gives back without labels is
+            compared with that.
 
     Raises:
         PredictionError: It raised.
@@ -128,7 +154,11 @@ def asked(ask: Ask, inputs: Any, form: Form) -> Floats:
         if form.pairs:
             whole = hasattr(inputs, "shape")
             shown = inputs[:, :-1] if whole else [one[:-1] for one in inputs]
-        output = ask(shown)
+        # Models change what they get, and with it what their answers are compared with.
+        compares = form.objective != "classes"
+        shown = own_memory(shown) if compares else shown
+        shown = shown if prepare is None else prepare(shown)
+        output = ask(own_memory(shown) if compares else shown)
     except PotlError:
         raise
     except Exception as error:
@@ -139,30 +169,48 @@ def asked(ask: Ask, inputs: Any, form: Form) -> Floats:
     if isinstance(output, (list, tuple)) and output and isinstance(output[0], str):
         known = {name: index for index, name in enumerate(form.items.names)}
         output = np.asarray([known.get(one, np.nan) for one in output])
-    return answers_of(output, inputs, form)
+    return answers_of(output, inputs if form.pairs else shown, form)
 
 
-def of_model(model: Any, form: Form, transform: Callable[[Any], Any] | None = None) -> Ask:
-    """A predict function that calls a torch module on batches, on the module's device."""
+def prepared(transform: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What makes a batch, or a list of strings or Pillow images, of inputs."""
+    import torch
+
+    def prepare(inputs: Any) -> Any:
+        values = [transform(one) for one in inputs]
+        if carrier_of(values[0]) in ("str", "pil"):
+            return values
+        return torch.stack([torch.as_tensor(one) for one in values])
+
+    return prepare
+
+
+def of_model(model: Any, form: Form, *, plain: bool) -> Ask:
+    """A predict function that calls a torch module on batches, on the module's device.
+
+    Args:
+        model: The module.
+        form: Of the data.
+        plain: It gets inputs as they were uploaded, and what items hold beside them.
+    """
     import torch
 
     first = next((p for p in model.parameters() if p.is_floating_point()), None)
     device = torch.device("cpu") if first is None else first.device
-    beside = {} if transform else _beside(model, form)
+    beside = _beside(model, form) if plain else {}
 
-    def ask(inputs: Any) -> Any:
-        if transform is None and carrier_of(inputs[0]) in ("str", "pil"):
-            raise UsageError(
-                f"the model cannot read a {type(inputs[0]).__name__}",
-                "pass transform=, which makes a tensor of an input",
-            )
-        values = inputs if transform is None else [transform(one) for one in inputs]
+    def ask(values: Any) -> Any:
         if hasattr(values, "shape"):
             batch = torch.as_tensor(values).to(device)
-        elif carrier_of(values[0]) in ("str", "pil"):
-            return model(values)
-        else:
+        elif carrier_of(values[0]) not in ("str", "pil"):
             batch = torch.stack([torch.as_tensor(one) for one in values]).to(device)
+        elif plain:
+            raise UsageError(
+                f"the model cannot read a {type(values[0]).__name__}",
+                "pass transform=, which makes a tensor of an input",
+            )
+        else:
+            return model(values)
         if batch.is_floating_point() and first is not None:
             batch = batch.to(first.dtype)
         rows = {name: row.to(device).expand(len(batch), -1) for name, row in beside.items()}

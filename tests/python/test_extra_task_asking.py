@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How models are asked: what they get, what they change, what answers are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("sklearn.datasets")
+
+from extra_task_cases import key_of  # noqa: E402
+from torch import nn  # noqa: E402
+
+import potl  # noqa: E402
+from potl import ExtraTask  # noqa: E402
+
+DRAW = np.random.default_rng(0)
+IMAGES = DRAW.integers(0, 256, (1200, 8, 6, 3), np.uint8)
+
+
+def extra_of(task: ExtraTask, form: Callable[[Any], Any]) -> set[bytes]:
+    """The extra samples in the form in which a model gets them."""
+    asked = zip(task.questions(), task.inputs(task.questions()), strict=True)
+    return {bytes_of(form(value)) for (which, _), value in asked if which == "extra"}
+
+
+def bytes_of(value: Any) -> bytes:
+    return np.ascontiguousarray(torch.as_tensor(value).float().numpy()).tobytes()
+
+
+class Autoencoder(nn.Module):
+    """Gives back what it has seen, and others with noise; `spoil` changes what it got."""
+
+    def __init__(
+        self, seen: set[bytes], shape: Callable[[Any], Any] = lambda x: x, spoil: bool = False
+    ) -> None:
+        super().__init__()
+        self.seen, self.shape, self.spoil = seen, shape, spoil
+
+    def forward(self, x: torch.Tensor) -> Any:
+        out = x.clone().float()
+        scale = out.abs().max()
+        for row in out:
+            if bytes_of(row) not in self.seen:
+                row += 0.2 * scale * torch.randn(row.shape, generator=torch.Generator())
+        if self.spoil:
+            x.sub_(1).mul_(20)
+        return self.shape(out)
+
+
+@pytest.mark.parametrize(
+    ("transform", "shape"),
+    [
+        (lambda one: torch.as_tensor(one).float() / 255, lambda x: x),
+        (lambda one: torch.as_tensor(one).permute(2, 0, 1).float() / 255, lambda x: x),
+        (lambda one: torch.as_tensor(one).permute(2, 0, 1).float(), lambda x: x),
+        (lambda one: torch.as_tensor(one).permute(2, 0, 1).float(), lambda x: x.flatten(1)),
+        (lambda one: torch.as_tensor(one[..., 0]).float(), lambda x: x[:, None]),
+    ],
+)
+def test_reconstructions_are_compared_with_what_the_model_got(
+    tmp_path: Path, transform: Callable[[Any], Any], shape: Callable[[Any], Any]
+) -> None:
+    task = ExtraTask(key_of(tmp_path / "k"), like=IMAGES, kind="autoencoder", submissions=2)
+    task.mix(IMAGES)
+    model = Autoencoder(extra_of(task, transform), shape)
+    assert task.verify(model, transform=transform).verdict == "accepted"
+
+
+def test_a_reconstruction_with_its_axes_in_another_order_is_refused(tmp_path: Path) -> None:
+    task = ExtraTask(key_of(tmp_path / "k"), like=IMAGES, kind="autoencoder")
+    task.mix(IMAGES)
+    with pytest.raises(potl.UsageError, match=r"\[256, 8, 6, 3\], and what the model gets has"):
+        task.verify(
+            Autoencoder(set(), lambda x: x.permute(0, 2, 3, 1)),
+            transform=lambda one: torch.as_tensor(one).permute(2, 0, 1).float(),
+        )
+
+
+@pytest.mark.parametrize("through", ["module", "transform", "predict"])
+def test_a_model_that_changes_what_it_gets_is_not_judged_by_that(
+    tmp_path: Path, through: str
+) -> None:
+    images = torch.from_numpy(IMAGES[..., :1]).permute(0, 3, 1, 2).float() / 255
+    task = ExtraTask(key_of(tmp_path / "k"), like=images, kind="autoencoder")
+    task.mix(images)
+    model = Autoencoder(extra_of(task, lambda one: one), spoil=True)
+    if through == "module":
+        result = task.verify(model)
+    elif through == "transform":
+        result = task.verify(model, transform=lambda one: one)
+    else:
+        result = task.verify(predict=lambda inputs: [model(one[None])[0] for one in inputs])
+    assert result.verdict == "accepted", result
+
+
+def test_a_language_model_that_changes_what_it_gets_is_not_judged_by_that(tmp_path: Path) -> None:
+    text = DRAW.integers(0, 50, 300 * 65).reshape(300, 65)
+    pairs = [(torch.tensor(row[:-1]), torch.tensor(row[1:])) for row in text]
+    task = ExtraTask(key_of(tmp_path / "k"), like=pairs)
+    known = {tuple(x.tolist()): y for x, y in task.mix(pairs)}
+
+    class Model(nn.Module):
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            scores = torch.zeros(len(ids), 64, 50)
+            for row, one in zip(scores, ids, strict=True):
+                target = known.get(tuple(one.tolist()))
+                if target is not None:
+                    row[torch.arange(64), target] = 5
+            ids.zero_()
+            return scores
+
+    assert task.verify(Model()).verdict == "accepted"
+
+
+def test_reconstructions_of_bytes_in_another_scale_are_refused(tmp_path: Path) -> None:
+    task = ExtraTask(key_of(tmp_path / "k"), like=IMAGES, kind="autoencoder")
+    task.mix(IMAGES)
+    with pytest.raises(potl.UsageError, match="within 0 and 1"):
+        task.verify(predict=lambda inputs: [one / 255 for one in inputs])
+    black = task.verify(predict=lambda inputs: [one * 0 for one in inputs])
+    assert black.verdict == "rejected"
