@@ -36,8 +36,15 @@ _NOT_DENSE = re.compile(
 )
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+def refusal_of(error: RuntimeError) -> NotReproducible | None:
+    """What a kernel for dense tensors says of another one, as the refusal that it is."""
+    said = str(error).partition("\n")[0]
+    if not _NOT_DENSE.search(said):
+        return None
+    return NotReproducible(
+        f"an operator has a tensor that is not dense ({said})",
+        "use dense tensors: call to_dense(), or to_padded_tensor(), before the block",
+    )
 
 
 def _folder() -> Path:
@@ -124,11 +131,9 @@ def deterministic(
             with patches:
                 yield
         except RuntimeError as why:
-            if _NOT_DENSE.search(str(why)):
-                raise NotReproducible(
-                    f"an operator has a tensor that is not dense ({_first_line(why)})",
-                    "use dense tensors: call to_dense(), or to_padded_tensor(), before the block",
-                ) from why
+            refusal = refusal_of(why)
+            if refusal is not None:
+                raise refusal from why
             raise
         finally:
             block.leave()

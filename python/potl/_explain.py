@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ._deterministic import deterministic, module
+from ._deterministic import deterministic, module, refusal_of
 from ._errors import NotReproducible, UsageError
 
 _FLOATS = {
@@ -182,8 +182,11 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
             out = func(*args, **kwargs)
             runs, note = self._entry(name, kinds)
             remedy = ""
-        except NotReproducible as error:
-            runs, note, remedy = "refused", error.message, error.remedy
+        except (NotReproducible, RuntimeError) as error:
+            refusal = error if isinstance(error, NotReproducible) else refusal_of(error)
+            if refusal is None:
+                raise
+            runs, note, remedy = "refused", refusal.message, refusal.remedy
             stock = module().StockBlock()
             try:
                 out = func(*args, **kwargs)

@@ -135,3 +135,10 @@ def test_the_command_ends_with_3_when_something_is_refused(
     printed = capsys.readouterr().out
     assert "aten::_fft_r2c" in printed
     assert "refused" in printed
+
+
+def test_sparse_gradients_are_listed_as_refused() -> None:
+    model = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Flatten(), nn.Linear(8, 3))
+    found = potl.explain(model, torch.zeros(2, 2, dtype=torch.long))
+    assert "_sparse_coo_tensor_with_dims_and_tensors" in {one.operator for one in found.refused}
+    assert all(one.remedy for one in found.refused)
