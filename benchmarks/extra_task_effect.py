@@ -23,7 +23,7 @@ from potl import _core
 
 # Epochs until little is left to gain, seeds, epochs that are printed.
 RUNS = {
-    "autoencoder": (60, 2, (1, 5, 10, 15, 20, 25, 30, 35, 40, 50, 60)),
+    "autoencoder_constant": (60, 2, (1, 5, 10, 15, 20, 25, 30, 35, 40, 50, 60)),
     "language": (10, 2, tuple(range(1, 11))),
 }
 

@@ -30,6 +30,7 @@ from pathlib import Path
 import extra_task_cheats as cheats
 import extra_task_lag as lag
 import extra_task_pages as pages
+import extra_task_recipes as recipes
 import extra_task_sweeps as sweeps
 import extra_task_table as table
 import extra_task_theory as theory
@@ -78,6 +79,7 @@ OTHERS: dict[str, Callable[[], Section]] = {
     "eta": sweeps.over_eta,
     "naive": theory.comparison,
     "gradients": theory.gradients,
+    "recipes": recipes.recipes,
 }
 
 

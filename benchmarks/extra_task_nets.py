@@ -158,16 +158,17 @@ class Attention(nn.Module):
 
 
 class Autoencoder(nn.Module):
-    """Grey images of 32 x 32 through 128 numbers."""
+    """Grey images of 32 x 32 through so many numbers, and a hidden layer after them or none."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: int = 128, hidden: int = 0) -> None:
         super().__init__()
         self.layers = nn.Sequential(
             nn.Conv2d(1, 16, 4, 4),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(1024, 128),
-            nn.Linear(128, 1024),
+            nn.Linear(1024, numbers),
+            *([nn.Linear(numbers, hidden), nn.ReLU()] if hidden else []),
+            nn.Linear(hidden or numbers, 1024),
             nn.Unflatten(1, (16, 8, 8)),
             nn.ReLU(),
             nn.ConvTranspose2d(16, 1, 4, 4),

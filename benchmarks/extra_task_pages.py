@@ -31,7 +31,10 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
         "Texts",
         ("agnews", "agnews_long", "agnews_lstm", "imdb", "imdb_lstm", "imdb_lstm_dropout"),
     ),
-    "errors": ("Without labels, judged by errors", ("autoencoder", "language")),
+    "errors": (
+        "Without labels, judged by errors",
+        ("autoencoder", "autoencoder_constant", "language", "recipes"),
+    ),
     "verdicts": ("False verdicts", ("false_acceptance", "false_rejection", "lag")),
     "sweeps": ("Sweeps, the naive task, gradients", ("s", "eta", "naive", "gradients")),
 }  # fmt: skip

@@ -119,6 +119,7 @@ def section(what: Experiment, pairs: Sequence[tuple[Training, Training]]) -> Sec
         "",
         f"{shown}; performance loss {mean:+.2f} {unit} [{low:+.2f}, {high:+.2f}]: {met}. "
         f"CQ of 96 %: {reached(cq)}{of_those}.",
+        *([] if has_classes else ["", effects(runs)]),
         *(["", what.note] if what.note else []),
         "",
         f"![along training](extra_task_{what.name}.svg)",
@@ -141,6 +142,13 @@ def section(what: Experiment, pairs: Sequence[tuple[Training, Training]]) -> Sec
     ]
     return Section(what.name, "\n".join(text), results, {f"extra_task_{what.name}.svg": picture(
         what, pairs[0][0])})  # fmt: skip
+
+
+def effects(runs: Sequence[Training]) -> str:
+    """What trainings without classes show at the end, from the least to the greatest."""
+    found = [verdict.effect(run.plan, run.epochs[-1]) for run in runs]
+    shown = ", ".join(f"{one:.3f}" for one, _ in sorted(found))
+    return f"Effects at the end: {shown}, of {found[0][1]:.3f} that acceptance takes."
 
 
 def at_least(score: float) -> Good:

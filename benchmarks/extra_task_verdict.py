@@ -40,14 +40,25 @@ def of_epoch(plan: dict[str, Any], epoch: Epoch) -> str:
     if epoch.errors is None:
         others = round(epoch.control_hits * controls)
         return of_counts(samples, plan["classes"], hits_of(plan, epoch), controls, others)
-    found = _core.judge_extra_task(
-        options={"control": controls // samples},
-        samples=samples,
+    return str(of_errors(plan, epoch)["verdict"])
+
+
+def of_errors(plan: dict[str, Any], epoch: Epoch) -> dict[str, Any]:
+    """What the library says of a model without classes."""
+    assert epoch.errors is not None
+    return _core.judge_extra_task(
+        options={"control": plan["controls"] // plan["samples"]},
+        samples=plan["samples"],
         classes=0,
         extra=np.array(epoch.errors[0]),
         control=np.array(epoch.errors[1]),
     )
-    return str(found["verdict"])
+
+
+def effect(plan: dict[str, Any], epoch: Epoch) -> tuple[float, float]:
+    """How often an extra sample's error is below a control's, and what acceptance takes."""
+    found = of_errors(plan, epoch)
+    return found["effect"], found["needed_effect"]
 
 
 def hits_of(plan: dict[str, Any], epoch: Epoch) -> int:
