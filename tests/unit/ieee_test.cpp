@@ -97,3 +97,25 @@ TEST_CASE("operands of different lengths are the caller's mistake") {
   CHECK_THROWS_AS(apply(ieee_binary::maximum, x, y, out, inline_executor()), potl::exception);
   CHECK_THROWS_AS(square_root(std::span<const float>(y), out, inline_executor()), potl::exception);
 }
+
+TEST_CASE("between its bounds soft shrinkage is plus zero, and NaN stays") {
+  const std::vector<float> x = {-2.0F, -0.5F, -0.0F, 0.25F, 0.5F, 2.0F, -not_a_number, infinity};
+  std::vector<float> y(x.size());
+  soft_shrink(std::span<const float>(x), 0.5, std::span<float>(y), inline_executor());
+  const std::vector<std::uint32_t> expected = {bits(-1.5F),   0, 0, 0, 0, bits(1.5F), 0x7fc00000U,
+                                               bits(infinity)};
+  for (std::size_t i = 0; i < x.size(); ++i) CHECK(bits(y[i]) == expected[i]);
+}
+
+TEST_CASE("gates let nothing through where the operand is NaN or on a bound") {
+  const std::vector<float> x = {-1.0F, -0.5F, 1.0F, 2.0F, not_a_number};
+  const std::vector<float> value(x.size(), -3.0F);
+  std::vector<float> y(x.size());
+  pass_between(std::span<const float>(value), std::span<const float>(x), {-1, 1},
+               std::span<float>(y), inline_executor());
+  CHECK(y == std::vector<float>{0, -3.0F, 0, 0, 0});
+  pass_beyond(std::span<const float>(value), std::span<const float>(x), {-1, 1},
+              std::span<float>(y), inline_executor());
+  CHECK(y == std::vector<float>{0, 0, 0, -3.0F, 0});
+  CHECK(bits(y[4]) == 0);
+}

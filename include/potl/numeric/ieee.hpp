@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations with one exact definition for which libraries have several implementations: square
-// roots, remainders, maxima, evenly spaced values.
+// roots, remainders, maxima, gates, evenly spaced values.
 //
 // Claims: the same bits everywhere. Each result is the exact one, rounded once, except where a
 // formula is given: there every operation is rounded for itself, in the order written.
@@ -12,6 +12,9 @@
 //   trunc_divide  trunc(x / y)
 //   maximum, minimum  NaN wins; of zeros with different signs +0 is larger
 //   fmax, fmin        the same, but a number wins over NaN
+//   soft_shrink       x - lambda above lambda, x + lambda below -lambda, +0 between; NaN stays
+//   pass_between      value where low < x < high, else +0 (where x is NaN too)
+//   pass_beyond       value where x < low or x > high, else +0 (where x is NaN too)
 // NaN results are canonical (0x7fc00000, 0x7ff8000000000000).
 // Assumes round-to-nearest without flush-to-zero. Spans have equal lengths (else potl::exception,
 // usage); an input of one element stands for that element everywhere; an output may be an input.
@@ -42,6 +45,26 @@ void apply(ieee_binary function, std::span<const float> x, std::span<const float
            std::span<float> out, const executor& workers);
 void apply(ieee_binary function, std::span<const double> x, std::span<const double> y,
            std::span<double> out, const executor& workers);
+
+/// Bounds are rounded to the element type.
+void soft_shrink(std::span<const float> x, double lambda, std::span<float> out,
+                 const executor& workers);
+void soft_shrink(std::span<const double> x, double lambda, std::span<double> out,
+                 const executor& workers);
+
+struct bounds {
+  double low = 0;
+  double high = 0;
+};
+
+void pass_between(std::span<const float> value, std::span<const float> x, bounds of,
+                  std::span<float> out, const executor& workers);
+void pass_between(std::span<const double> value, std::span<const double> x, bounds of,
+                  std::span<double> out, const executor& workers);
+void pass_beyond(std::span<const float> value, std::span<const float> x, bounds of,
+                 std::span<float> out, const executor& workers);
+void pass_beyond(std::span<const double> value, std::span<const double> x, bounds of,
+                 std::span<double> out, const executor& workers);
 
 /// out[i] = start + i step, in double with two roundings, then rounded to the element type.
 void fill_steps(double start, double step, std::span<float> out, const executor& workers);

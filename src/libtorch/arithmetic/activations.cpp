@@ -2,6 +2,7 @@
 // Activations with parameters, and those that are a few exact operations after one another.
 #include <potl/numeric/combine.hpp>
 #include <potl/numeric/elementwise.hpp>
+#include <potl/numeric/ieee.hpp>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -9,6 +10,7 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/logical_and.h>
 #include <ATen/ops/logical_or.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
@@ -107,6 +109,35 @@ Tensor glu_backward_of(const Tensor& dy, const Tensor& x, std::int64_t dim) {
   return at::cat({da, s.neg().add_(1).mul_(da).mul_(a)}, dim);
 }
 
+// torch's kernels of these give zeros other signs, and NaN other gradients, in the vectors than in
+// the elements left over.
+void require_shrinkable(const char* name, const Tensor& x, double lambda) {
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(x.scalar_type()), name, " not implemented for ",
+                              x.scalar_type());
+  TORCH_CHECK(lambda >= 0, name, ": lambda must be greater or equal to 0, but found ", lambda);
+}
+Tensor softshrink_of(const Tensor& x, const Scalar& lambda) {
+  require_shrinkable("softshrink", x, lambda.toDouble());
+  return elements("softshrink", {x}, nullptr, [&](const auto& in, auto out) {
+    numeric::soft_shrink(in[0], lambda.toDouble(), out, executor());
+  });
+}
+/// Of hardshrink and softshrink; the bound is a number of the operands' type.
+Tensor shrink_backward_of(const Tensor& dy, const Tensor& x, const Scalar& lambda) {
+  require_shrinkable("shrink_backward", x, 0);
+  const double high = at::scalar_tensor(lambda, x.scalar_type()).item().toDouble();
+  return elements("shrink_backward", {dy, x}, nullptr, [&](const auto& in, auto out) {
+    numeric::pass_beyond(in[0], in[1], {-high, high}, out, executor());
+  });
+}
+Tensor hardtanh_backward_of(const Tensor& dy, const Tensor& x, const Scalar& low,
+                            const Scalar& high) {
+  require_shrinkable("hardtanh_backward", x, 0);
+  return elements("hardtanh_backward", {dy, x}, nullptr, [&](const auto& in, auto out) {
+    numeric::pass_between(in[0], in[1], {low.toDouble(), high.toDouble()}, out, executor());
+  });
+}
+
 /// min(max(x + 3, 0), 6)
 Tensor ramp(const Tensor& x) { return x.add(3).clamp_(0, 6); }
 Tensor hardsigmoid_of(const Tensor& x) { return ramp(x).div_(6); }
@@ -164,6 +195,15 @@ void register_activations(registrar& r) {
   r.kernel("hardswish_", TORCH_FN(hardswish_in), exact);
   r.kernel("hardswish.out", TORCH_FN(hardswish_out), exact);
   r.kernel("hardswish_backward", TORCH_FN(hardswish_backward_of), exact);
+  r.kernel("softshrink", TORCH_FN(softshrink_of), "x - lambda, x + lambda or +0");
+  r.derived("softshrink", {"softshrink.out"});
+  const char* gate = "dy, or +0 where the function is constant or x is NaN";
+  r.kernel("softshrink_backward", TORCH_FN(shrink_backward_of), gate);
+  r.derived("softshrink_backward", {"softshrink_backward.grad_input"});
+  r.kernel("hardshrink_backward", TORCH_FN(shrink_backward_of), gate);
+  r.derived("hardshrink_backward", {"hardshrink_backward.grad_input"});
+  r.kernel("hardtanh_backward", TORCH_FN(hardtanh_backward_of), gate);
+  r.derived("hardtanh_backward", {"hardtanh_backward.grad_input"});
   r.kernel("logit", TORCH_FN(logit_of), "log(x / (1 - x))");
   r.kernel("logit_", TORCH_FN(logit_in), "log(x / (1 - x))");
   r.kernel("logit.out", TORCH_FN(logit_out), "log(x / (1 - x))");

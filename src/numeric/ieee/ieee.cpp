@@ -73,15 +73,53 @@ Real one(ieee_binary function, Real x, Real y) {
   return x;
 }
 
-template <class Real>
-void apply_to(ieee_binary function, std::span<const Real> x, std::span<const Real> y,
-              std::span<Real> out, const executor& workers) {
+/// out[i] = body(x[i], y[i])
+template <class Real, class Body>
+void each_of_two(std::span<const Real> x, std::span<const Real> y, std::span<Real> out,
+                 const executor& workers, const Body& body) {
   require((x.size() == out.size() || x.size() == 1) && (y.size() == out.size() || y.size() == 1));
   const std::size_t x_step = x.size() == 1 ? 0 : 1;
   const std::size_t y_step = y.size() == 1 ? 0 : 1;
   in_parts(out.size(), workers, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) out[i] = one(function, x[i * x_step], y[i * y_step]);
+    for (std::size_t i = begin; i < end; ++i) out[i] = body(x[i * x_step], y[i * y_step]);
   });
+}
+
+template <class Real>
+void apply_to(ieee_binary function, std::span<const Real> x, std::span<const Real> y,
+              std::span<Real> out, const executor& workers) {
+  each_of_two(x, y, out, workers, [=](Real a, Real b) { return one(function, a, b); });
+}
+
+template <class Real>
+void soft_shrink_to(std::span<const Real> x, double lambda, std::span<Real> out,
+                    const executor& workers) {
+  require(x.size() == out.size());
+  const auto high = static_cast<Real>(lambda);
+  in_parts(out.size(), workers, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const Real beyond = x[i] > 0 ? x[i] - high : x[i] + high;
+      out[i] = x[i] >= -high && x[i] <= high ? Real{0} : canonical(beyond);
+    }
+  });
+}
+
+template <class Real>
+void pass_between_to(std::span<const Real> value, std::span<const Real> x, bounds of,
+                     std::span<Real> out, const executor& workers) {
+  const auto low = static_cast<Real>(of.low);
+  const auto high = static_cast<Real>(of.high);
+  each_of_two(value, x, out, workers,
+              [=](Real v, Real at) { return low < at && at < high ? canonical(v) : Real{0}; });
+}
+
+template <class Real>
+void pass_beyond_to(std::span<const Real> value, std::span<const Real> x, bounds of,
+                    std::span<Real> out, const executor& workers) {
+  const auto low = static_cast<Real>(of.low);
+  const auto high = static_cast<Real>(of.high);
+  each_of_two(value, x, out, workers,
+              [=](Real v, Real at) { return at < low || at > high ? canonical(v) : Real{0}; });
 }
 
 template <class Real>
@@ -130,6 +168,33 @@ void apply(ieee_binary function, std::span<const float> x, std::span<const float
 void apply(ieee_binary function, std::span<const double> x, std::span<const double> y,
            std::span<double> out, const executor& workers) {
   apply_to(function, x, y, out, workers);
+}
+
+void soft_shrink(std::span<const float> x, double lambda, std::span<float> out,
+                 const executor& workers) {
+  soft_shrink_to(x, lambda, out, workers);
+}
+void soft_shrink(std::span<const double> x, double lambda, std::span<double> out,
+                 const executor& workers) {
+  soft_shrink_to(x, lambda, out, workers);
+}
+
+void pass_between(std::span<const float> value, std::span<const float> x, bounds of,
+                  std::span<float> out, const executor& workers) {
+  pass_between_to(value, x, of, out, workers);
+}
+void pass_between(std::span<const double> value, std::span<const double> x, bounds of,
+                  std::span<double> out, const executor& workers) {
+  pass_between_to(value, x, of, out, workers);
+}
+
+void pass_beyond(std::span<const float> value, std::span<const float> x, bounds of,
+                 std::span<float> out, const executor& workers) {
+  pass_beyond_to(value, x, of, out, workers);
+}
+void pass_beyond(std::span<const double> value, std::span<const double> x, bounds of,
+                 std::span<double> out, const executor& workers) {
+  pass_beyond_to(value, x, of, out, workers);
 }
 
 void fill_steps(double start, double step, std::span<float> out, const executor& workers) {
