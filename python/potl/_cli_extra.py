@@ -130,7 +130,7 @@ def _plan(
     if data is None:
         plan = ExtraTask.plan(samples, classes=classes, **given_of(TABLE, options))
     else:
-        file = read(data, inputs=inputs, labels=labels, unlabelled=unlabelled)
+        file = read(data, inputs=inputs, labels=labels, unlabelled=unlabelled, kind=kind)
         plan = ExtraTask.plan(file.data, classes=classes, kind=kind, **given_of(TABLE, options))
     return Result(document=plan.document(), show=lambda console: _show_plan(plan, console))
 
@@ -211,9 +211,9 @@ def _make(
 
 def _task(data: Path, out: Path, key: Path, given: dict[str, Any]) -> tuple[SampleFile, ExtraTask]:
     from ._extra_task import ExtraTask
-    from ._sample_files import require_new
+    from ._sample_files import require_fitting
 
-    require_new(out)  # before the key counts as used
+    require_fitting(out, data)  # before the key counts as used
     reading, form, options = split(given)
     file = read(data, **reading)
     return file, ExtraTask(key, like=file.data, **form, **given_of(TABLE, options))

@@ -81,8 +81,8 @@ def making() -> list[inspect.Parameter]:
 
 def split(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """What `making` added: arguments of `read`, those of `ExtraTask`, and its options."""
-    reading = {name: given[name] for name in ("inputs", "labels", "unlabelled")}
-    form = {name: given[name] for name in _MAKING if name not in reading}
+    reading = {name: given[name] for name in ("inputs", "labels", "unlabelled", "kind")}
+    form = {name: given[name] for name in _MAKING if name not in reading or name == "kind"}
     rest = {name: value for name, value in given.items() if name not in _MAKING}
     return reading, form, rest
 

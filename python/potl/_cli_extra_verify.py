@@ -159,7 +159,7 @@ def audit(
     if epochs < 1:
         raise typer.BadParameter("--epochs must be at least 1")
     report = play(
-        read(data, inputs=inputs, labels=labels).data,
+        read(data, inputs=inputs, labels=labels, kind=kind).data,
         classes=classes,
         kind=kind,
         build=function_of(build),

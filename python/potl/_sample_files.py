@@ -22,6 +22,14 @@ _INPUTS = ("x_train", "x", "train_images", "images", "data", "inputs", "input_id
 _LABELS = ("y_train", "y", "train_labels", "labels", "targets", "label", "target")
 
 
+# The same of columns and members of text files.
+TEXT_INPUTS = (
+    "text", "review", "sentence", "content", "comment", "input", "title", "description",
+)  # fmt: skip
+TEXT_LABELS = ("label", "labels", "class", "class index", "target", "y", "sentiment", "category")
+_ARRAYS, _TEXTS = (".npz", ".safetensors"), (".csv", ".tsv", ".jsonl")
+
+
 class SampleFile(Protocol):
     """A data set that was read."""
 
@@ -38,7 +46,12 @@ class SampleFile(Protocol):
 
 
 def read(
-    path: Path, *, inputs: str | None = None, labels: str | None = None, unlabelled: bool = False
+    path: Path,
+    *,
+    inputs: str | None = None,
+    labels: str | None = None,
+    unlabelled: bool = False,
+    kind: str | None = None,
 ) -> SampleFile:
     """Reads a data set.
 
@@ -47,33 +60,69 @@ def read(
         inputs: Name of the array or column of inputs; None: found by its usual names.
         labels: The same of labels.
         unlabelled: There are no labels.
+        kind: As for `ExtraTask`: what columns hold.
 
     Raises:
-        UsageError: There is no such file, or none of its names is usual.
+        UsageError: There is no such file, none of its names is usual, or it holds what would not
+            be in the upload.
         MalformedError: It cannot be read.
     """
     if path.is_dir():
         from ._sample_images import ImageFolder
 
+        if unlabelled or inputs is not None or labels is not None:
+            raise UsageError(
+                f"{path} is a folder of images, whose labels are the names of its folders",
+                "leave out --inputs, --labels and --unlabelled; for images without labels, put "
+                "them into one folder in it and pass --kind autoencoder",
+            )
         return ImageFolder(path)
     if not path.is_file():
         raise UsageError(f"there is no data set {path}", "")
-    if path.suffix in (".npz", ".safetensors"):
+    suffix = path.suffix.lower()
+    if suffix in _ARRAYS:
         return Arrays(path, inputs, labels, unlabelled)
-    if path.suffix in (".csv", ".tsv", ".jsonl"):
-        from ._sample_text import read_text
+    if suffix == ".jsonl":
+        from ._sample_lines import JsonLines
 
-        return read_text(path, inputs, labels, unlabelled)
+        return JsonLines(path, inputs, labels, unlabelled)
+    if suffix in _TEXTS:
+        from ._sample_text import Table
+
+        return Table(path, inputs, labels, unlabelled, kind)
     raise UsageError(
         f"{path} is of no known kind",
         "use a folder of images, .npz, .safetensors, .csv, .tsv or .jsonl",
     )
 
 
-def require_new(path: Path) -> None:
+def require_fitting(out: Path, data: Path) -> None:
+    """Refuses a name whose ending says something else than what is written there.
+
+    Raises:
+        UsageError: The ending does not fit, or there is something already.
+    """
+    require_absent(out)
+    suffix, own = out.suffix.lower(), data.suffix.lower()
+    if data.is_dir():
+        if suffix in (*_ARRAYS, *_TEXTS, ".zip", ".tar", ".gz", ".tgz"):
+            raise UsageError(f"{out} would be a folder of images", "choose a name without ending")
+    elif suffix != own and not (suffix in _ARRAYS and own in _ARRAYS):
+        raise UsageError(
+            f"{out} would have the form of {data.name}",
+            f"choose a name that ends with {' or '.join(_ARRAYS) if own in _ARRAYS else own}",
+        )
+
+
+def require_absent(path: Path) -> None:
     """Refuses to replace what exists."""
     if path.exists():
         raise UsageError(f"{path} exists and is not replaced", "choose another name")
+
+
+def require_new(path: Path) -> None:
+    """Refuses to replace what exists, and makes the folder of what does not."""
+    require_absent(path)
     path.parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -93,6 +142,15 @@ class Arrays:
         self._labels = None
         if not unlabelled:
             self._labels = _chosen(self._arrays, labels, _LABELS, path, "labels")
+        names = (self._inputs, *([] if self._labels is None else [self._labels]))
+        if any(self._arrays[name].ndim == 0 for name in names):
+            raise UsageError(f"{path}: {' and '.join(names)} hold no rows", "")
+        beside = _beside(self._arrays, self._inputs, self._labels)
+        if beside:
+            raise UsageError(
+                f"{path}: {', '.join(beside)} belong to the samples, and extra samples have none",
+                "remove them before mixing",
+            )
 
     @property
     def data(self) -> Any:
@@ -102,12 +160,6 @@ class Arrays:
     def write(self, path: Path, extras: list[Any], order: Sequence[int]) -> None:
         mixed = View(self.data).mixed(extras, order)
         columns = (mixed,) if self._labels is None else mixed
-        beside = _beside(self._arrays, self._inputs, self._labels)
-        if beside:
-            raise UsageError(
-                f"{', '.join(beside)} belong to the samples, and extra samples have none",
-                "remove them before mixing",
-            )
         names = [self._inputs] + ([] if self._labels is None else [self._labels])
         write_arrays(path, {**self._arrays, **dict(zip(names, columns, strict=True))})
 
@@ -119,7 +171,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         MalformedError: It is damaged, or holds pickled objects.
     """
     try:
-        if path.suffix == ".safetensors":
+        if path.suffix.lower() == ".safetensors":
             return dict(_safetensors().load_file(path))
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -132,11 +184,13 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Writes .npz or .safetensors, by the suffix."""
     require_new(path)
-    if path.suffix == ".safetensors":
+    suffix = path.suffix.lower()
+    if suffix == ".safetensors":
         _safetensors().save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, path)
-    elif path.suffix == ".npz":
+    elif suffix == ".npz":
         plain: dict[str, Any] = dict(arrays)
-        np.savez_compressed(path, **plain)
+        with path.open("xb") as file:  # by its name NumPy would add to it
+            np.savez_compressed(file, **plain)
     else:
         raise UsageError(f"{path} is no .npz or .safetensors file", "choose such a name")
 
