@@ -182,6 +182,7 @@ py::dict plan(std::uint64_t training_samples, std::uint64_t classes, const py::d
   py::dict accuracy;
   accuracy["expected"] = plan.accuracy.expected;
   accuracy["most"] = plan.accuracy.most;
+  accuracy["measured"] = plan.accuracy.measured;
   out["accuracy"] = accuracy;
   out["warnings"] = plan.warnings;
   return out;

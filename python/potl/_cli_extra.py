@@ -164,6 +164,9 @@ def _show_plan(plan: ExtraPlan, console: Console) -> None:
         console.print(
             f"in experiments they cost up to {expected} points of accuracy, up to {most} at the "
             "ends of intervals (docs/benchmarks/extra_task.md)"
+            if plan.accuracy["measured"]
+            else f"experiments had no share as large; in proportion they would cost {expected} "
+            f"points of accuracy, up to {most}"
         )
     for warning in plan.warnings:
         console.print(f"warning: {printable(warning)}")

@@ -87,8 +87,8 @@ def plan_extra_task(
     labels), "grades", "powers" ([{"power": 0.5, "learned", "share"}, 0.9, 0.99]: what must be
     learned not to be rejected; empty without labels), "acceptance" (the same, to be accepted),
     "needed_for_acceptance" (hits, where controls are hit by chance), "needed_effect" (without
-    labels), "accuracy" ({"expected", "most"}: points that the extra samples cost by experience),
-    "warnings".
+    labels), "accuracy" ({"expected", "most"}: points that the extra samples cost by experience;
+    "measured": whether experiments had as many), "warnings".
     """
 
 def judge_extra_task(

@@ -57,8 +57,9 @@ class ExtraPlan:
             is not rejected, with probability `power`.
         acceptance: The same rows: so that it is accepted.
         cost: Share of the training steps that the extra samples add.
-        accuracy: {"expected", "most"}: points of accuracy that they cost, by the experiments in
-            docs/benchmarks/extra_task.md; another task may lose more.
+        accuracy: {"expected", "most", "measured"}: points of accuracy that they cost, by the
+            experiments in docs/benchmarks/extra_task.md; another task may lose more. Where these
+            had no share as large (`measured` is False), in proportion to it.
         warnings: What speaks against this plan.
     """
 

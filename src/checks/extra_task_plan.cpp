@@ -12,7 +12,8 @@
 namespace potl::checks {
 namespace {
 
-constexpr double heavy_share = 0.03;  // beyond it the extra task costs accuracy
+constexpr double heavy_share = 0.03;     // beyond it the extra task costs accuracy
+constexpr double measured_share = 0.16;  // the largest of any experiment
 
 error wrong(std::string message, std::string remedy) {
   return {errc::usage, "extra_task: " + std::move(message), std::move(remedy)};
@@ -89,6 +90,11 @@ void add_powers(extra_plan& plan, const extra_task_options& options) {
   plan.needed_for_acceptance = needed[static_cast<std::size_t>(plan.controls / plan.classes)];
 }
 
+// What is mixed in, copies of noisy samples included.
+double share_of(const extra_plan& plan) {
+  return static_cast<double>(plan.uploads) / static_cast<double>(plan.training_samples);
+}
+
 void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint64_t asked) {
   auto& out = plan.warnings;
   if (asked < extra_minimum) {
@@ -96,9 +102,16 @@ void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint
                   " samples would be " + text(asked) + " extra samples; there are " +
                   text(plan.samples) + ", which is " + percent(plan.eta));
   }
-  if (plan.eta > heavy_share) {
-    out.push_back("extra samples are " + percent(plan.eta) +
+  const double share = share_of(plan);
+  if (share > heavy_share) {
+    const std::string copies =
+        plan.uploads > plan.samples ? " (" + text(plan.uploads) + " with copies)" : "";
+    out.push_back("extra samples" + copies + " are " + percent(share) +
                   " of the training data, more than 3 %: they may cost accuracy");
+  }
+  if (share > measured_share) {
+    out.push_back("no experiment had more than " + percent(measured_share) +
+                  " extra samples: what they cost here was not measured");
   }
   if (plan.classes != 0 && plan.samples / plan.classes < 3 && options.layout != "paper" &&
       options.grades.empty()) {
@@ -117,8 +130,12 @@ void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint
 
 }  // namespace
 
-extra_accuracy_cost extra_cost(double eta) noexcept {
-  return {std::min(100 * eta, 1.0), std::min(190 * eta, 1.9)};
+extra_accuracy_cost extra_cost(double share) noexcept {
+  const bool measured = share <= measured_share;
+  // Beyond it nothing says that they cost no more: in proportion, up to all of the accuracy.
+  const double bound = measured ? 1 : share / measured_share;
+  return {std::min({100 * share, bound, 100.0}), std::min({190 * share, 1.9 * bound, 100.0}),
+          measured};
 }
 
 result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t classes,
@@ -164,7 +181,7 @@ result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t
                                               options.submissions);
     if (!threshold) return threshold.why();
     plan.threshold = threshold.value();
-    plan.accuracy = extra_cost(plan.eta);
+    plan.accuracy = extra_cost(share_of(plan));
     add_powers(plan, options);
   }
   add_warnings(plan, options, asked);

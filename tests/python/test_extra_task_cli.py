@@ -158,6 +158,11 @@ def test_people_can_read_it_too(run: Run, capsys: Any) -> None:
     assert "1,600 controls" in text
     assert text.count("passes with probability") == 3
     assert "up to 0.8 points of accuracy" in text
+    many = ["extra-task", "plan", "--samples", "5000", "--classes", "1600"]
+    assert _cli.run(many) == 0
+    text = capsys.readouterr().out
+    assert "experiments had no share as large; in proportion they would cost 2 points" in text
+    assert "no experiment had more than 16 % extra samples" in text
 
 
 def test_the_audit_names_the_cheapest_attack_of_each_layout(

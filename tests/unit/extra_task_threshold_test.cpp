@@ -187,3 +187,33 @@ TEST_CASE("a plan says what the extra samples cost, no less than experiments tha
   REQUIRE(plan_extra_task(50'000, 10, {}).value().accuracy.expected == Approx(0.8));
   REQUIRE(plan_extra_task(50'000, 0, {}).value().accuracy.most == 0);
 }
+
+TEST_CASE("a plan beyond what was measured says so, and names no less than in proportion") {
+  const auto plan = plan_extra_task(5'000, 100'000, {}).value();
+  REQUIRE(plan.eta == 20);
+  REQUIRE_FALSE(plan.accuracy.measured);
+  REQUIRE(plan.accuracy.expected == 100);
+  std::string warnings;
+  for (const std::string& one : plan.warnings) warnings += one + "\n";
+  REQUIRE(warnings.find("no experiment had more than 16 %") != std::string::npos);
+  const auto twice = extra_cost(0.32);
+  REQUIRE_FALSE(twice.measured);
+  REQUIRE(twice.expected == Approx(2));
+  REQUIRE(twice.most == Approx(3.8));
+  REQUIRE(extra_cost(0.16).measured);
+}
+
+TEST_CASE("copies of noisy samples count in the cost of a plan") {
+  extra_task_options options;
+  options.eta = 0.02;
+  options.grades = {"noisy:0.75"};
+  const auto plan = plan_extra_task(26'316, 10, options).value();
+  REQUIRE(plan.uploads == 3 * plan.samples);
+  REQUIRE(plan.accuracy.expected == Approx(1));
+  REQUIRE(plan.warnings.size() == 1);
+  REQUIRE(plan.warnings[0].find("copies) are 6") != std::string::npos);
+  options.eta = 0.002;
+  options.grades = {"noisy:0.75"};
+  // 200 samples are 0.2 % of 100,000, and 600 are 0.6 %.
+  REQUIRE(plan_extra_task(100'000, 10, options).value().accuracy.expected == Approx(0.6));
+}
