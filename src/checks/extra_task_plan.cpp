@@ -106,12 +106,12 @@ void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint
   if (share > heavy_share) {
     const std::string copies =
         plan.uploads > plan.samples ? " (" + text(plan.uploads) + " with copies)" : "";
+    const std::string unknown = share > measured_share
+                                    ? "; no experiment had more than " + percent(measured_share) +
+                                          " extra samples: what they cost here was not measured"
+                                    : "";
     out.push_back("extra samples" + copies + " are " + percent(share) +
-                  " of the training data, more than 3 %: they may cost accuracy");
-  }
-  if (share > measured_share) {
-    out.push_back("no experiment had more than " + percent(measured_share) +
-                  " extra samples: what they cost here was not measured");
+                  " of the training data, more than 3 %: they may cost accuracy" + unknown);
   }
   if (plan.classes != 0 && plan.samples / plan.classes < 3 && options.layout != "paper" &&
       options.grades.empty()) {
