@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -116,16 +115,3 @@ class Asking(ExtraParts):
             own = places[:, 0] == which
             out[places[own, 1]] = values[own]
         return extra, control
-
-
-def digest_of(model: Any) -> str:
-    """Names a model by its parameters and buffers."""
-    import torch
-
-    hasher = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        if isinstance(value, torch.Tensor):
-            raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            hasher.update(f"{name} {value.dtype} {tuple(value.shape)}\0".encode())
-            hasher.update(raw.numpy().data)
-    return hasher.hexdigest()

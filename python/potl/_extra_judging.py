@@ -11,7 +11,8 @@ import numpy as np
 
 from . import _core
 from ._errors import UsageError
-from ._extra_asking import BATCH, Asking, digest_of
+from ._extra_asking import BATCH, Asking
+from ._extra_identity import digest_of, kept, place_of
 from ._extra_predict import Ask, Floats
 from ._extra_result import Curves, ExtraResult
 from ._extra_uploaded import require_same
@@ -54,8 +55,8 @@ class Judging(Asking):
         return self.judge(*answers, model=None if digest is None else digest.result())
 
     def judge(self, extra: Floats, control: Floats, *, model: str | None = None) -> ExtraResult:
-        """Judges answers in order of indices, and counts them as a submission unless they, or the
-        model with this digest, were judged before.
+        """Judges answers in order of indices, and counts them as a submission unless they, or about
+        the same answers of the model with this digest, were judged before: then those are.
 
         Raises:
             UsageError: These samples were never mixed or made with this key, so that no model can
@@ -63,14 +64,18 @@ class Judging(Asking):
         """
         with self._key.changing() as known:
             self._require_made(known)
-            submitted = known["submissions"]
-            models = [one.get("model") for one in submitted]
-            # Answers of one model may differ in their last bits (without labels).
-            again = model is not None and model in models
-            before = submitted[: models.index(model)] if again else submitted
+            before = submitted = known["submissions"]
+            answers = np.concatenate([extra, control]).astype(np.float64)
+            again = model and place_of(submitted, model, answers, self._form.classes)
+            if again:
+                before = submitted[: again[0]]
+                if again[1] is not None:
+                    extra, control = np.split(again[1], [len(extra)])
             found = self._judged(extra, control, [bytes.fromhex(one["answers"]) for one in before])
             if not again and int(found["submission"]) > len(submitted):
-                submitted.append({"answers": bytes(found["hash"]).hex(), "model": model})
+                values = None if model is None else kept(answers, len(submitted))
+                one = {"answers": bytes(found["hash"]).hex(), "model": model}
+                submitted.append(one if values is None else {**one, "values": values})
         return ExtraResult._of(found)
 
     def require_made(self) -> None:
