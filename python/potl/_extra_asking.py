@@ -12,7 +12,7 @@ import numpy as np
 from ._errors import UsageError
 from ._extra_base import ExtraParts, Ints
 from ._extra_data import through_pillow
-from ._extra_predict import Ask, Floats, asked, evaluating, of_model, prepared
+from ._extra_predict import Ask, Floats, asked, evaluating, of_model, prepared, settled
 
 BATCH = 256
 _AT_ONCE = 1 << 26  # bytes
@@ -103,11 +103,13 @@ class Asking(ExtraParts):
                 inputs = self._form.content.inputs(raw[at : at + batch_size])
                 shown = inputs if whole else list(inputs)
                 found.append(asked(ask, shown, self._form, prepare))
+        if len({one.ndim for one in found}) != 1:
+            raise UsageError("answers to some batches are numbers, to others columns", "")
         return self.sorted(np.concatenate(found))
 
     def sorted(self, values: Floats) -> tuple[Floats, Floats]:
         """Answers in the order of `questions`, as those of extra and of control samples."""
-        places = self._asked
+        places, values = self._asked, settled(values, self._form)
         if len(values) != len(places):
             raise UsageError(f"{len(places)} questions have {len(values)} answers", "")
         extra, control = np.empty(self._planned.samples), np.empty(self._planned.controls)

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,9 +24,10 @@ Ask = Callable[[list[Any]], Any]
 def answers_of(output: Any, inputs: Sequence[Any], form: Form) -> Floats:
     """The answers in what a model returned for a batch.
 
-    With labels: rows of scores (the largest counts; NaN where a score is NaN), one logit for two
-    classes, or class numbers. Without: reconstructions of `inputs`, in the form in which the model
-    got these, scores of next words, or errors.
+    With labels: rows of scores (the largest counts; NaN where a score is NaN), class numbers, or
+    for two classes one score or probability; `settled` reads rows of one number. Without:
+    reconstructions of `inputs`, in the form in which the model got these, scores of next words, or
+    errors.
 
     Raises:
         UsageError: The output has another shape than the task's.
@@ -48,10 +51,7 @@ def answers_of(output: Any, inputs: Sequence[Any], form: Form) -> Floats:
             "return one score per class, or class numbers",
         )
     if values.shape[1] == 1:
-        column = values[:, 0]
-        if form.classes != 2:
-            return column
-        return np.where(np.isnan(column), np.nan, (column > 0).astype(np.float64))
+        return values
     return np.where(np.isnan(values).any(1), np.nan, values.argmax(1))
 
 
@@ -134,6 +134,44 @@ def _language(values: Floats, inputs: Sequence[Any], form: Form) -> Floats:
     return losses
 
 
+def _numbered(names: Sequence[Any], form: Form) -> Floats:
+    """Class numbers of names of classes; NaN for None."""
+    labels = form.items.names or range(form.classes)
+    known = {str(name): index for index, name in enumerate(labels)}
+    unknown = [one for one in names if one is not None and one not in known]
+    if unknown:
+        some = ", ".join(map(repr, itertools.islice(known, 5)))
+        raise UsageError(
+            f"answers are no classes: {most_common(unknown)}",
+            f"answer with names ({some}{', ...' if len(known) > 5 else ''}) or numbers of classes, "
+            "with None where the model has no answer",
+        )
+    return np.asarray([np.nan if one is None else known[one] for one in names], np.float64)
+
+
+def most_common(values: Sequence[Any]) -> str:
+    """'cat' (3 times), ..."""
+    counts = Counter(map(repr, values)).most_common(4)
+    named = ", ".join(f"{one[:40]} ({count} times)" for one, count in counts[:3])
+    return named + (", ..." if len(counts) > 3 else "")
+
+
+def settled(values: Floats, form: Form) -> Floats:
+    """Class numbers, or errors, of all answers together: rows of one number are read here, because
+    two classes may have a probability, a score or class numbers in them, which one batch does not
+    tell.
+    """
+    flat = values.reshape(-1)
+    known = flat[np.isfinite(flat)]
+    whole = bool((known == np.rint(known)).all())
+    numbers = values.ndim == 1 or (set(known) <= {0.0, 1.0} and not np.isinf(flat).any())
+    if form.classes != 2 or (whole and numbers):
+        return flat
+    # Scores that all lie within 0 and 1 are of one class when read as logits: no model answers so.
+    is_probability = bool(known.size and known.min() >= 0 and known.max() <= 1)
+    return np.where(np.isnan(flat), np.nan, flat > (0.5 if is_probability else 0.0))
+
+
 def asked(ask: Ask, inputs: Any, form: Form, prepare: Callable[[Any], Any] | None = None) -> Floats:
     """The answers of a predict function, which sees inputs only: a list of them, or one array or
     tensor.
@@ -166,9 +204,10 @@ def asked(ask: Ask, inputs: Any, form: Form, prepare: Callable[[Any], Any] | Non
             f"predict raised {type(error).__name__}: {error}",
             "this says nothing about the model: mend predict and verify again",
         ) from error
-    if isinstance(output, (list, tuple)) and output and isinstance(output[0], str):
-        known = {name: index for index, name in enumerate(form.items.names)}
-        output = np.asarray([known.get(one, np.nan) for one in output])
+    if isinstance(output, np.ndarray) and output.dtype.kind == "U" and output.ndim == 1:
+        output = output.tolist()
+    if form.classes and isinstance(output, (list, tuple)):
+        output = _numbered(output, form) if any(isinstance(one, str) for one in output) else output
     return answers_of(output, inputs if form.pairs else shown, form)
 
 

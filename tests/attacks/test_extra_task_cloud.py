@@ -181,6 +181,9 @@ def test_who_takes_to_the_family_instead_of_the_samples_fails(tmp_path: Path) ->
         lambda count: np.array(["2020-01-01"] * count, "datetime64[D]"),
         lambda count: [10**400] * count,
         lambda count: 3,
+        lambda count: ["no such class"] * count,
+        lambda count: np.array(["no such class"] * count),
+        lambda count: [None, *[0] * (count - 2), "3?"],
     ],
 )
 def test_answers_that_are_none_are_an_error_and_no_submission(tmp_path: Path, answer: Any) -> None:
@@ -194,7 +197,6 @@ def test_answers_that_are_none_are_an_error_and_no_submission(tmp_path: Path, an
 @pytest.mark.parametrize(
     "answer",
     [
-        lambda count: ["no such class"] * count,
         lambda count: np.full((count, 10), np.nan),
         lambda count: np.r_[np.nan, np.zeros(count - 1)],
         lambda count: [10**30] * count,
