@@ -18,6 +18,8 @@ from ._extra_tables import Tables
 from ._extra_texts import Texts
 
 KINDS = ("image", "text", "table", "autoencoder", "language")
+# Items that are read twice: of an augmentation that flips a coin all are equal with 2^-32.
+READ_TWICE = 32
 # Items that are looked at; vocabularies are taken from more.
 _LOOKED_AT, _LOOKED_AT_BYTES, _READ = 2048, 1 << 27, 50_000
 
@@ -57,8 +59,8 @@ class Form:
             raise UsageError(f"there is no kind {kind!r}", f"use one of {', '.join(KINDS)}")
         if len(data) == 0:
             raise UsageError("the training data are empty", "")
+        _require_fixed(data)
         first = data[0]
-        _require_fixed(data, first)
         items = items_of(first)
         inputs = _some(data, items, _looked_at(items.input_of(first)))
         kind = kind or _kind(first, items, inputs[0], classes)
@@ -176,8 +178,11 @@ def _some(data: Sequence[Any], items: Items, most: int) -> list[Any]:
     return [items.input_of(data[index]) for index in range(0, len(data), stride)]
 
 
-def _require_fixed(data: Sequence[Any], first: Any) -> None:
-    if not _same(first, data[0]):
+def _require_fixed(data: Sequence[Any]) -> None:
+    places = sorted({len(data) * part // READ_TWICE for part in range(READ_TWICE)})
+    # Between the two reads of an item others are read, so that a cache of the last does not hide.
+    before = [data[place] for place in places]
+    if not all(_same(one, data[place]) for one, place in zip(before, places, strict=True)):
         raise UsageError(
             "reading an item twice gives different values",
             "mix the data without augmentation, and augment the mixed data",

@@ -15,7 +15,7 @@ import numpy as np
 from ._errors import PotlError, PredictionError, UsageError
 from ._extra_content import as_array, carrier_of
 from ._extra_data import _own as own_memory
-from ._extra_form import Form
+from ._extra_form import READ_TWICE, Form, _same
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ask = Callable[[list[Any]], Any]
@@ -212,11 +212,27 @@ def asked(ask: Ask, inputs: Any, form: Form, prepare: Callable[[Any], Any] | Non
 
 
 def prepared(transform: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What makes a batch, or a list of strings or Pillow images, of inputs."""
+    """What makes a batch, or a list of strings or Pillow images, of inputs.
+
+    Its first inputs are transformed twice: those of a training's augmentation differ.
+    """
     import torch
 
+    twice = iter(range(READ_TWICE))
+
+    def made(value: Any) -> Any:
+        if next(twice, None) is None:
+            return transform(value)
+        first, second = transform(own_memory(value)), transform(value)
+        if not _same(first, second):
+            raise UsageError(
+                "the transform gives different values for one input, as an augmentation does",
+                "pass transform=, as in evaluation",
+            )
+        return second
+
     def prepare(inputs: Any) -> Any:
-        values = [transform(one) for one in inputs]
+        values = [made(one) for one in inputs]
         if carrier_of(values[0]) in ("str", "pil"):
             return values
         return torch.stack([torch.as_tensor(one) for one in values])

@@ -9,7 +9,6 @@ all items for a minute at most.
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ import numpy as np
 from ._errors import UsageError
 from ._extra_content import as_array, carrier_of
 from ._extra_data import View
-from ._extra_form import Form, _same
+from ._extra_form import READ_TWICE, Form, _same
 from ._extra_items import items_of
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 LOOKED_FOR = 50
 _SECONDS = 60.0
-_READ_TWICE = 32
 _PROBED = 32
 
 
@@ -212,7 +210,7 @@ def _label(label: Any) -> int | str | None:
 def _augmented(data: Sequence[Any]) -> bool:
     """Whether the items differ between two reads."""
     try:
-        places = {len(data) * part // _READ_TWICE for part in range(_READ_TWICE)}
-        return not all(_same(data[place], data[place]) for place in itertools.islice(places, 64))
+        places = {len(data) * part // READ_TWICE for part in range(READ_TWICE)}
+        return not all(_same(data[place], data[place]) for place in places)
     except Exception:
         return True

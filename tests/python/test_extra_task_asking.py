@@ -125,3 +125,74 @@ def test_reconstructions_of_bytes_in_another_scale_are_refused(tmp_path: Path) -
         task.verify(predict=lambda inputs: [one / 255 for one in inputs])
     black = task.verify(predict=lambda inputs: [one * 0 for one in inputs])
     assert black.verdict == "rejected"
+
+
+# ---------------------------------------------------------------------------- augmentation
+
+
+class Vision:
+    """Like a torchvision data set of grey images."""
+
+    def __init__(self, transform: Callable[[Any], Any]) -> None:
+        self.data, self.targets, self.transform = IMAGES[..., 0], list(range(10)) * 120, transform
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Any:
+        image = pytest.importorskip("PIL.Image")
+        return self.transform(image.fromarray(self.data[index])), self.targets[index]
+
+
+def plain(image: Any) -> torch.Tensor:
+    return torch.as_tensor(np.array(image)).float() / 255
+
+
+def flipped(image: Any) -> torch.Tensor:
+    return plain(image).flip(-1) if torch.rand(()) < 0.5 else plain(image)
+
+
+class Zero(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(len(x), 10)
+
+
+def test_the_augmentation_of_a_data_set_is_not_what_a_model_is_asked_with(tmp_path: Path) -> None:
+    data = Vision(flipped)
+    task = ExtraTask(key_of(tmp_path / "k"), like=data)
+    task.mix(data)
+    for number in range(20):
+        torch.manual_seed(number)
+        with pytest.raises(potl.UsageError, match=r"as an augmentation does.*in evaluation"):
+            task.verify(Zero())
+    assert task.verify(Zero(), transform=plain).verdict == "rejected"
+
+
+def test_a_transform_that_changes_its_input_is_the_same_twice(tmp_path: Path) -> None:
+    images = torch.from_numpy(IMAGES[..., :1]).permute(0, 3, 1, 2).float()
+    labels = torch.arange(1200) % 10
+    data = torch.utils.data.TensorDataset(images, labels)
+    task = ExtraTask(key_of(tmp_path / "k"), like=data)
+    task.mix(data)
+    assert task.verify(Zero(), transform=lambda one: one.div_(255)).verdict == "rejected"
+
+
+class Sometimes:
+    """Items that a coin flips, but for the first."""
+
+    def __init__(self) -> None:
+        self.draw = np.random.default_rng(0)
+
+    def __len__(self) -> int:
+        return len(IMAGES)
+
+    def __getitem__(self, index: int) -> Any:
+        image = IMAGES[index]
+        return image[:, ::-1] if index and self.draw.random() < 0.5 else image, index % 10
+
+
+def test_data_that_a_coin_augments_are_refused(tmp_path: Path) -> None:
+    data = Sometimes()
+    for _ in range(20):
+        with pytest.raises(potl.UsageError, match="twice"):
+            ExtraTask(key_of(tmp_path / "k"), like=data)
