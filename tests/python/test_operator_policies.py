@@ -126,6 +126,13 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "layer_norm": lambda x: F.layer_norm(x, (x.shape[1],)),
 }
 
+WIDENED: dict[str, Callable[[Tensor], Tensor]] = {
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "logit": lambda x: torch.logit(x, 0.01),
+    "glu": F.glu,
+}
+
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_are_the_same_in_all_modes(name: str) -> None:
@@ -150,6 +157,40 @@ def test_narrow_types_are_computed_wider_and_rounded_once(name: str, dtype: torc
         torch.testing.assert_close(got, want)
     else:
         assert same_bits(got.view(torch.int16), want.view(torch.int16))
+
+
+@pytest.mark.parametrize("name", WIDENED)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_bodies_of_several_operations_round_narrow_types_once(
+    name: str, dtype: torch.dtype
+) -> None:
+    def both(x: Tensor, dy: Tensor) -> list[Tensor]:
+        x = x.requires_grad_()
+        y = WIDENED[name](x)
+        return [y.detach(), torch.autograd.grad(y, x, dy)[0]]
+
+    x = (drawn(40, 10) * 3).to(dtype)
+    dy = drawn(40, 5 if name == "glu" else 10).to(dtype)
+    with potl.deterministic():
+        got = both(x.clone(), dy)
+        want = [t.to(dtype) for t in both(x.float(), dy.float())]
+    for one, other in zip(got, want, strict=True):
+        assert same_bits(one.view(torch.int16), other.view(torch.int16))
+
+
+@pytest.mark.parametrize("order", [3, 6, -2.5])
+@pytest.mark.parametrize("size", [1, 300])
+def test_powers_of_a_norm_do_not_overflow_in_float16(order: float, size: float) -> None:
+    x = (drawn(2000) * size).half()
+    with potl.deterministic():
+        got = torch.linalg.vector_norm(x, order)
+        want = torch.linalg.vector_norm(x.float(), order).half()
+        typed = torch.linalg.vector_norm(x.float(), order, dtype=torch.float16)
+        distance = torch.dist(x, torch.zeros_like(x), order)
+    assert got.isfinite()
+    assert torch.equal(got, want)
+    assert torch.equal(typed, want)
+    assert torch.equal(distance, want)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -98,15 +98,19 @@ std::pair<Tensor, Tensor> halves(const Tensor& x, std::int64_t dim) {
               size);
   return {x.narrow(dim, 0, size / 2), x.narrow(dim, size / 2, size / 2)};
 }
+/// Bodies of several operations compute in this, so that they round narrow types once.
+Tensor widened(const char* name, const Tensor& x) {
+  return x.to(compute_type(name, x.scalar_type()));
+}
 Tensor glu_of(const Tensor& x, std::int64_t dim) {
-  const auto [a, b] = halves(x, dim);
-  return at::sigmoid(b).mul_(a);
+  const auto [a, b] = halves(widened("glu", x), dim);
+  return rounded_to(at::sigmoid(b).mul_(a), result_type(x));
 }
 Tensor glu_backward_of(const Tensor& dy, const Tensor& x, std::int64_t dim) {
-  const auto [a, b] = halves(x, dim);
+  const auto [a, b] = halves(widened("glu_backward", x), dim);
   const Tensor s = at::sigmoid(b);
-  const Tensor da = s * dy;
-  return at::cat({da, s.neg().add_(1).mul_(da).mul_(a)}, dim);
+  const Tensor da = s * widened("glu_backward", dy);
+  return rounded_to(at::cat({da, s.neg().add_(1).mul_(da).mul_(a)}, dim), result_type(dy));
 }
 
 // torch's kernels of these give zeros other signs, and NaN other gradients, in the vectors than in
@@ -140,33 +144,43 @@ Tensor hardtanh_backward_of(const Tensor& dy, const Tensor& x, const Scalar& low
 
 /// min(max(x + 3, 0), 6)
 Tensor ramp(const Tensor& x) { return x.add(3).clamp_(0, 6); }
-Tensor hardsigmoid_of(const Tensor& x) { return ramp(x).div_(6); }
+Tensor hardsigmoid_of(const Tensor& x) {
+  return rounded_to(ramp(widened("hardsigmoid", x)).div_(6), result_type(x));
+}
 Tensor& hardsigmoid_in(Tensor& x) { return x.copy_(hardsigmoid_of(x)); }
 Tensor& hardsigmoid_out(const Tensor& x, Tensor& out) { return write_out(hardsigmoid_of(x), out); }
 Tensor hardsigmoid_backward_of(const Tensor& dy, const Tensor& x) {
   return at::where(at::logical_and(x > -3, x < 3), dy / 6, Scalar(0));
 }
-Tensor hardswish_of(const Tensor& x) { return ramp(x).mul_(x).div_(6); }
+Tensor hardswish_of(const Tensor& x) {
+  const Tensor wide = widened("hardswish", x);
+  return rounded_to(ramp(wide).mul_(wide).div_(6), result_type(x));
+}
 Tensor& hardswish_in(Tensor& x) { return x.copy_(hardswish_of(x)); }
 Tensor& hardswish_out(const Tensor& x, Tensor& out) { return write_out(hardswish_of(x), out); }
 Tensor hardswish_backward_of(const Tensor& dy, const Tensor& x) {
-  const Tensor middle = x.div(3).add_(0.5).mul_(dy);
-  return at::where(x < -3, at::zeros_like(dy), at::where(x <= 3, middle, dy));
+  const Tensor wide = widened("hardswish_backward", dy);
+  const Tensor middle = widened("hardswish_backward", x).div(3).add_(0.5).mul_(wide);
+  const Tensor dx = at::where(x < -3, at::zeros_like(wide), at::where(x <= 3, middle, wide));
+  return rounded_to(dx, result_type(dy));
 }
 
 Tensor logit_of(const Tensor& x, std::optional<double> epsilon) {
-  const Tensor within = epsilon ? x.clamp(*epsilon, 1 - *epsilon) : x;
-  return (within / within.neg().add_(1)).log_();
+  const Tensor wide = widened("logit", x);
+  const Tensor within = epsilon ? wide.clamp(*epsilon, 1 - *epsilon) : wide;
+  return rounded_to((within / within.neg().add_(1)).log_(), result_type(x));
 }
 Tensor& logit_in(Tensor& x, std::optional<double> epsilon) { return x.copy_(logit_of(x, epsilon)); }
 Tensor& logit_out(const Tensor& x, std::optional<double> epsilon, Tensor& out) {
   return write_out(logit_of(x, epsilon), out);
 }
-Tensor logit_backward_of(const Tensor& dy, const Tensor& x, std::optional<double> epsilon) {
-  const Tensor inside = dy / x.neg().add_(1).mul_(x);
+Tensor logit_backward_of(const Tensor& dy, const Tensor& given, std::optional<double> epsilon) {
+  const Tensor x = widened("logit_backward", given);
+  const Tensor inside = widened("logit_backward", dy) / x.neg().add_(1).mul_(x);
   const double low = epsilon.value_or(0);
   const Tensor outside = at::full_like(x, epsilon ? 0.0 : std::numeric_limits<double>::quiet_NaN());
-  return at::where(at::logical_or(x<low, x> 1 - low), outside, inside);
+  const Tensor dx = at::where(at::logical_or(x<low, x> 1 - low), outside, inside);
+  return rounded_to(dx, result_type(dy));
 }
 
 }  // namespace

@@ -295,12 +295,13 @@ Tensor norm_of(const Tensor& x, double order, optional_dims dims, bool keepdim,
   if (order == 2) return reduce(reduction::norm);
   if (order == 1) return reduce(reduction::sum_of_magnitudes);
   if (order == infinity) return reduce(reduction::largest_magnitude);
-  const Tensor size = x.to(type).abs();
+  // Powers and their sum would overflow in float16.
+  const Tensor size = x.to(type).to(compute_type("linalg_vector_norm", type)).abs();
   if (order == -infinity) {
     return reduce_to("linalg_vector_norm", reduction::minimum, size, dims, keepdim, type);
   }
   if (order == 0) return size.ne(0).sum(dims, keepdim, type);
-  return size.pow(order).sum(dims, keepdim).pow(1.0 / order);
+  return rounded_to(size.pow(order).sum(dims, keepdim).pow(1.0 / order), type);
 }
 Tensor vector_norm(const Tensor& x, const Scalar& order, optional_dims dims, bool keepdim,
                    optional_type dtype) {
