@@ -226,6 +226,28 @@ def test_a_compiled_callable_runs_as_eager_code_with_a_warning() -> None:
         assert compiled(A).shape == A.shape
 
 
+@pytest.mark.parametrize("kind", ["function", "module"])
+def test_fullgraph_runs_as_eager_code_with_a_warning_too(kind: str) -> None:
+    def product(x: Any) -> Any:
+        return x @ x.T
+
+    used: list[Any] = []
+
+    def backend(graph: Any, _example: Any) -> Any:
+        used.append(graph)
+        return graph.forward
+
+    plain: Any = product if kind == "function" else torch.nn.Linear(7, 2)
+    compiled = torch.compile(plain, backend=backend, fullgraph=True)
+    with potl.deterministic():
+        want = plain(A)
+        with pytest.warns(RuntimeWarning, match="eager"):
+            assert torch.equal(compiled(A), want)
+    assert not used
+    assert compiled(A).shape == want.shape
+    assert used
+
+
 def test_what_is_compiled_inside_runs_as_eager_code_too() -> None:
     used: list[Any] = []
 
