@@ -26,7 +26,7 @@ constexpr std::int64_t group_scores = std::int64_t{1} << 22;
 constexpr double never = -std::numeric_limits<double>::infinity();
 
 /// Keeps where a mask of bool is true; adds another.
-void apply_mask(at::Tensor scores, const at::Tensor& mask) {
+void apply_mask(const at::Tensor& scores, const at::Tensor& mask) {
   if (mask.scalar_type() == at::kBool) {
     scores.masked_fill_(mask.logical_not(), never);
   } else {
