@@ -66,7 +66,7 @@ class View(Sequence[Any]):
     @property
     def in_memory(self) -> bool:
         """Whether items are there without reading them."""
-        return isinstance(self._data, (list, tuple))
+        return isinstance(self._data, (list, tuple, MixedDataset))
 
     def column(self, place: Any) -> Any:
         """What all items have at a place; None where they are read one by one."""

@@ -22,6 +22,8 @@ KINDS = ("image", "text", "table", "autoencoder", "language")
 READ_TWICE = 32
 # Items that are looked at; vocabularies are taken from more.
 _LOOKED_AT, _LOOKED_AT_BYTES, _READ = 2048, 1 << 27, 50_000
+# Items whose labels are read one by one; all of them where there are no more.
+_COUNTED = 100_000
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Form:
         classes: 0: no labels.
         objective: "classes", "reconstruction" or "language".
         pairs: Items hold a text and the same text one word further.
+        absent: Classes that no item has.
     """
 
     items: Items
@@ -39,6 +42,7 @@ class Form:
     classes: int
     objective: str
     pairs: bool = False
+    absent: Sequence[int] = ()
 
     @staticmethod
     def learn(
@@ -86,8 +90,8 @@ class Form:
                 "the items have no labels",
                 'pass kind="autoencoder" or kind="language" where there are none',
             )
-        items, number = _labelled(data, items, classes)
-        return Form(items, content, number, "classes")
+        items, number, absent = _labelled(data, items, classes)
+        return Form(items, content, number, "classes", absent=absent)
 
     def plain(self) -> dict[str, Any]:
         """JSON values from which `Form.of` makes this again."""
@@ -97,6 +101,7 @@ class Form:
             "classes": self.classes,
             "objective": self.objective,
             "pairs": self.pairs,
+            "absent": list(self.absent),
         }
 
     @staticmethod
@@ -108,7 +113,23 @@ class Form:
             int(plain["classes"]),
             str(plain["objective"]),
             bool(plain["pairs"]),
+            plain.get("absent", ()),
         )
+
+    def warnings(self) -> list[str]:
+        """What speaks against extra samples of this form."""
+        if not self.absent:
+            return []
+        some = ", ".join(map(str, self.absent[:5])) + ("..." if len(self.absent) > 5 else "")
+        return [
+            f"there are classes that no training sample has: {some}; their extra samples show by "
+            "it: leave classes= out to use the labels that occur"
+        ]
+
+    @property
+    def labels(self) -> Sequence[Any]:
+        """The label of each class."""
+        return self.items.names or self.items.values or range(self.classes)
 
     def made(self, raw: np.ndarray[Any, Any], labels: Sequence[int]) -> list[Any]:
         """Items from generated values, and for each a class or the place of a typical label."""
@@ -124,25 +145,30 @@ class Form:
         return self.content.mask() if isinstance(self.content, Texts) else None
 
 
-def _labelled(data: Sequence[Any], items: Items, classes: int | None) -> tuple[Items, int]:
+def _labelled(
+    data: Sequence[Any], items: Items, classes: int | None
+) -> tuple[Items, int, Sequence[int]]:
+    """Items that know the labels of classes, how many classes there are, and which do not occur."""
     if items.label == "str":
-        known = getattr(data, "label_names", None)  # reading every image would take long
-        names = set(known or (data[index][items.label_key] for index in range(len(data))))
-        items = Items(**{**asdict(items), "names": sorted(names)})
-        counted = len(names)
-        if classes not in (None, counted):
-            raise UsageError(f"the data have {counted} different labels, not {classes}", "")
-        return items, counted
-    stride = max(1, len(data) // (_READ if classes is None else _LOOKED_AT))
-    counted = 1 + max(items.class_of(data[index]) for index in range(0, len(data), stride))
+        # Reading every image would take long where their names are known.
+        names = getattr(data, "label_names", None) or counted(data, items, len(data))[0]
+        items = items.with_labels(sorted(map(str, names)))
+        if classes not in (None, len(names)):
+            raise UsageError(f"the data have {len(names)} different labels, not {classes}", "")
+        return items, len(names), ()
+    found, whole = counted(data, items, _COUNTED if classes is None else _LOOKED_AT)
+    labels = sorted(found)
+    if labels[0] < 0:
+        raise UsageError(f"the label {labels[0]} is no class", "number classes from 0 on")
     if classes is None:
-        return items, counted
-    if counted > classes:
+        is_plain = labels == list(range(len(labels)))
+        return items if is_plain else items.with_labels(labels), len(labels), ()
+    if labels[-1] >= classes:
         raise UsageError(
-            f"the data have a label {counted - 1}, but there are {classes} classes",
-            "pass the right number of classes",
+            f"the data have a label {labels[-1]}, but there are {classes} classes",
+            "pass the right number of classes, or none: then classes are the labels that occur",
         )
-    return items, classes
+    return items, classes, sorted(set(range(classes)) - set(labels)) if whole else ()
 
 
 def _kind(item: Any, items: Items, value: Any, classes: int | None) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 
 from ._errors import UsageError
 from ._extra_content import as_array, carried, carrier_of, dtype_of
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 _INPUTS = ("input", "inputs", "x", "image", "images", "pixel_values", "input_ids", "text", "data")
 _LABELS = ("label", "labels", "y", "target", "targets", "class")
@@ -49,18 +52,56 @@ class Items:
         return item if self.container == "bare" else item[self.input_key]
 
     def class_of(self, item: Any) -> int:
-        """The class.
+        """The class of an item, from 0 on.
 
         Raises:
-            UsageError: The label is no class.
+            UsageError: The label is none of the data's.
         """
-        label = item[self.label_key]
-        if self.label == "str":
-            return self.names.index(label)
-        number = label.item() if hasattr(label, "item") else label
-        if int(number) != number or number < 0:
-            raise UsageError(f"the label {number!r} is no class", "number classes from 0 on")
-        return int(number)
+        label = self.plain_label(item[self.label_key])
+        if not self._places and self.label != "str" and label >= 0:
+            return int(label)
+        if label not in self._places:
+            raise UsageError(f"the label {label!r} is none of the data's", "")
+        return self._places[label]
+
+    @functools.cached_property
+    def _places(self) -> dict[Any, int]:
+        return {label: place for place, label in enumerate(self.names or self.values)}
+
+    def numbers_of(self, places: Floats, scores: int) -> Floats:
+        """Class numbers, or labels that are numbers, of the `places` of the largest of scores.
+
+        Where the labels of the data are not 0, 1, ..., as in 1 to 10, rows with one score for each
+        class have them in the order of the labels; longer ones have one for every number from 0 to
+        the largest label, as a loss in torch needs them.
+
+        Raises:
+            UsageError: Neither reading fits so many scores.
+        """
+        if not self.values:
+            return places
+        if scores == len(self.values):
+            known = np.asarray(self.values, np.float64)
+            return np.where(np.isnan(places), np.nan, known[np.nan_to_num(places).astype(int)])
+        largest = self.values[-1]
+        if scores <= largest:
+            raise UsageError(
+                f"the model answers with {scores} scores, and the data have {len(self.values)} "
+                f"different labels up to {largest}",
+                f"return {len(self.values)} scores, in the order of the labels, or "
+                f"{largest + 1}, one for each number from 0 on",
+            )
+        return places
+
+    def classes_of(self, numbers: Floats) -> Floats:
+        """Classes from 0 on of class numbers, or labels that are numbers; NaN where the data have
+        no such label.
+        """
+        if not self.values:
+            return numbers
+        known = np.asarray(self.values, np.float64)
+        places = np.searchsorted(known, numbers).clip(max=len(known) - 1)
+        return np.where(known[places] == numbers, places, np.nan)
 
     @property
     def is_labelled(self) -> bool:

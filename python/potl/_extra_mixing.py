@@ -13,6 +13,7 @@ from ._errors import UsageError
 from ._extra_base import ExtraParts
 from ._extra_content import carrier_of
 from ._extra_data import View
+from ._extra_labels import counted
 
 
 class Mixing(ExtraParts):
@@ -37,7 +38,9 @@ class Mixing(ExtraParts):
                 "pass like= the same data",
             )
         self._require_like(view)
-        return view.mixed(*self.uploads())
+        mixed = view.mixed(*self.uploads())
+        self._require_labels(View(mixed))
+        return mixed
 
     def uploads(self) -> tuple[list[Any], list[int]]:
         """The extra items, and the secret order of real ones (their numbers) and extra ones (the
@@ -76,6 +79,19 @@ class Mixing(ExtraParts):
                 "pass like=, the training data",
             )
         return [self._key.seed(f"label {index}") % len(known) for index, _, _ in uploads]
+
+    def _require_labels(self, mixed: View) -> None:
+        """Not all labels are read before, where reading items takes long."""
+        if self._form.classes == 0:
+            return
+        found, _ = counted(mixed, self._form.items, len(mixed))
+        unknown = sorted(set(found) - set(self._form.labels))
+        if unknown:
+            raise UsageError(
+                f"the data have a label {unknown[0]!r}, which is none of the "
+                f"{self._form.classes} classes that the task was made for",
+                "pass classes=, where not all items could be looked at",
+            )
 
     def _require_like(self, view: View) -> None:
         own, items = self._form, self._form.items

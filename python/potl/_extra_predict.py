@@ -52,7 +52,8 @@ def answers_of(output: Any, inputs: Sequence[Any], form: Form) -> Floats:
         )
     if values.shape[1] == 1:
         return values
-    return np.where(np.isnan(values).any(1), np.nan, values.argmax(1))
+    best = np.where(np.isnan(values).any(1), np.nan, values.argmax(1))
+    return form.items.numbers_of(best, values.shape[1])
 
 
 def _values(output: Any) -> Floats:
@@ -135,9 +136,9 @@ def _language(values: Floats, inputs: Sequence[Any], form: Form) -> Floats:
 
 
 def _numbered(names: Sequence[Any], form: Form) -> Floats:
-    """Class numbers of names of classes; NaN for None."""
-    labels = form.items.names or range(form.classes)
-    known = {str(name): index for index, name in enumerate(labels)}
+    """Class numbers, or labels that are numbers, of names of classes; NaN for None."""
+    known = {str(name): index for index, name in enumerate(form.items.names)}
+    known = known or {str(number): number for number in form.labels}
     unknown = [one for one in names if one is not None and one not in known]
     if unknown:
         some = ", ".join(map(repr, itertools.islice(known, 5)))
@@ -157,16 +158,17 @@ def most_common(values: Sequence[Any]) -> str:
 
 
 def settled(values: Floats, form: Form) -> Floats:
-    """Class numbers, or errors, of all answers together: rows of one number are read here, because
-    two classes may have a probability, a score or class numbers in them, which one batch does not
-    tell.
+    """Classes from 0 on, or errors, of all answers together: rows of one number are read here,
+    because two classes may have a probability, a score or class numbers in them, which one batch
+    does not tell.
     """
     flat = values.reshape(-1)
     known = flat[np.isfinite(flat)]
     whole = bool((known == np.rint(known)).all())
-    numbers = values.ndim == 1 or (set(known) <= {0.0, 1.0} and not np.isinf(flat).any())
+    labels = set(form.items.values or (0, 1))
+    numbers = values.ndim == 1 or (set(known) <= labels and not np.isinf(flat).any())
     if form.classes != 2 or (whole and numbers):
-        return flat
+        return form.items.classes_of(flat) if form.classes else flat
     # Scores that all lie within 0 and 1 are of one class when read as logits: no model answers so.
     is_probability = bool(known.size and known.min() >= 0 and known.max() <= 1)
     return np.where(np.isnan(flat), np.nan, flat > (0.5 if is_probability else 0.0))

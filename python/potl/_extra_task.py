@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from . import _core
 from ._checks import Check
 from ._errors import UsageError
-from ._extra_content import Content
 from ._extra_data import View
 from ._extra_form import Form
 from ._extra_judging import Judging, usual_options
@@ -129,7 +128,7 @@ class ExtraTask(Mixing, Judging, Check):
             self._recorded = task
         self._transform = transform
         self._planned = plan_of(
-            self._training_samples, self._form.classes, self._options, self._form.content
+            self._training_samples, self._form.classes, self._options, self._form
         )
         self._samples = _core.ExtraSamples(
             self._key.secret,
@@ -186,7 +185,7 @@ class ExtraTask(Mixing, Judging, Check):
             if name in options
         }
         form = Form.learn(view, classes=classes, **learning)
-        return plan_of(len(view), form.classes, options, form.content)
+        return plan_of(len(view), form.classes, options, form)
 
     def __repr__(self) -> str:
         plan = self._planned
@@ -206,19 +205,19 @@ class ExtraTask(Mixing, Judging, Check):
 
 
 def plan_of(
-    training_samples: int, classes: int, options: dict[str, Any], content: Content | None = None
+    training_samples: int, classes: int, options: dict[str, Any], form: Form | None = None
 ) -> ExtraPlan:
     """The plan of a task with these sizes.
 
     Raises:
-        UsageError: Samples of this content could not be told apart.
+        UsageError: Samples of this form could not be told apart.
     """
     options = {**options, "grades": list(options.get("grades", ()))}
-    return ExtraPlan._of(
-        _core.plan_extra_task(
-            training_samples=training_samples,
-            classes=classes,
-            options=options,
-            content=None if content is None else content.description(),
-        )
+    found = _core.plan_extra_task(
+        training_samples=training_samples,
+        classes=classes,
+        options=options,
+        content=None if form is None else form.content.description(),
     )
+    warnings = [] if form is None else form.warnings()
+    return ExtraPlan._of({**found, "warnings": [*found["warnings"], *warnings]})
