@@ -187,8 +187,9 @@ def _mix(
     what images carry beside their pixels is left out. Keep the key, and the .json file beside it.
     """
     file, task = _task(data, out, key, given)
-    extras, order = task.uploads()
-    file.write(out, extras, order)
+    with task.using():
+        extras, order = task.uploads()
+        file.write(out, extras, order)
     return _written(task, out, len(order))
 
 
@@ -206,9 +207,10 @@ def _make(
     Whoever sees this file can cheat: it shows which samples are extra.
     """
     file, task = _task(data, out, key, given)
-    extras = task.make()
     real = task.planned.training_samples
-    file.write(out, extras, [real + place for place in range(len(extras))])
+    with task.using():
+        extras = task.make()
+        file.write(out, extras, [real + place for place in range(len(extras))])
     return _written(task, out, len(extras))
 
 

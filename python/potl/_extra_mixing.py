@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,17 +39,22 @@ class Mixing(ExtraParts):
                 "pass like= the same data",
             )
         self._require_like(view)
-        mixed = view.mixed(*self.uploads())
+        mixed = view.mixed(*self._uploads())
         self._require_labels(View(mixed))
+        self._remember("mix")
         return mixed
 
     def uploads(self) -> tuple[list[Any], list[int]]:
         """The extra items, and the secret order of real ones (their numbers) and extra ones (the
         numbers after them): what `mix` mixes.
         """
+        made = self._uploads()
+        self._remember("mix")
+        return made
+
+    def _uploads(self) -> tuple[list[Any], list[int]]:
         extras = self._made(self._samples.uploads())
         order = np.frombuffer(self._samples.order(self._training_samples), np.int64).tolist()
-        self._remember("mix")
         return extras, order
 
     def make(self) -> list[Any]:
@@ -58,8 +64,26 @@ class Mixing(ExtraParts):
         """
         uploads = self._samples.uploads()
         order = np.frombuffer(self._samples.order(0), np.int64).tolist()
+        made = self._made([uploads[place] for place in order])
         self._remember("make")
-        return self._made([uploads[place] for place in order])
+        return made
+
+    @contextlib.contextmanager
+    def using(self) -> Iterator[None]:
+        """What `uploads` and `make` give in this block counts as a use of the key only if the block
+        ends well: data that could not be written are none. Who is killed on the way has used it.
+        """
+        before, recorded = self._key.known(), self._recorded
+        try:
+            yield
+        except Exception:
+            with self._key.changing() as known:
+                if known["uses"][:-1] == before["uses"]:  # nobody else has used it since
+                    known["uses"] = before["uses"]
+                    known.pop("task", None)
+                    known.update({name: before[name] for name in ("task",) if name in before})
+            self._recorded = recorded
+            raise
 
     def _made(self, uploads: Sequence[tuple[int, int, int]]) -> list[Any]:
         places = np.array([(0, index, copy) for index, copy, _ in uploads], np.int64)
@@ -116,7 +140,7 @@ class Mixing(ExtraParts):
                 warnings.warn(
                     f"{self._key.path} was used before: two data sets with the same extra samples "
                     "show which ones these are; use a new key for every model",
-                    stacklevel=4,
+                    stacklevel=3,
                 )
             known["task"] = task
             self._key.used(known, what)

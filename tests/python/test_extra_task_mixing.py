@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ from torch import nn  # noqa: E402
 from torch.utils.data import TensorDataset  # noqa: E402
 
 import potl  # noqa: E402
-from potl import ExtraTask  # noqa: E402
+from potl import ExtraTask, _cli  # noqa: E402
+from potl._extra_key import ExtraKey  # noqa: E402
 
 
 def test_mixed_items_are_like_real_ones_and_the_order_is_the_keys(tmp_path: Path) -> None:
@@ -213,3 +216,67 @@ class Augmented:
 
     def __getitem__(self, index: int) -> Any:
         return torch.rand(8, 8), index % 2
+
+
+class Failing(Pairs):
+    """Reading one item fails."""
+
+    broken = True
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 200 and self.broken:
+            raise OSError("disk")
+        return super().__getitem__(index)
+
+
+def test_a_mix_that_fails_does_not_use_the_key_up(tmp_path: Path) -> None:
+    data = Failing("dict")
+    data.broken = False
+    task = ExtraTask(key_of(tmp_path / "k"), like=data)
+    data.broken = True
+    with pytest.raises(OSError, match="disk"):
+        task.mix(data)
+    assert ExtraKey(tmp_path / "k").known()["uses"] == []
+    data.broken = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(task.mix(data)) == 500
+    with pytest.warns(UserWarning, match="used before") as caught:
+        task.mix(data)
+    assert caught[0].filename == __file__
+
+
+def test_uploads_that_could_not_be_written_do_not_use_the_key_up(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    beside = tmp_path / "extra.key.json"
+
+    def failing(what: Any) -> None:
+        with pytest.raises(OSError, match="disk"), what.using():
+            what.uploads()
+            assert json.loads(beside.read_text())["uses"]
+            raise OSError("disk")
+
+    failing(task)
+    known = json.loads(beside.read_text())
+    assert known["uses"] == []
+    assert "task" not in known
+    with task.using():
+        task.uploads()
+    used = beside.read_text()
+    with pytest.warns(UserWarning, match="used before"):
+        failing(task_of(tmp_path, eta=0.2))
+    assert json.loads(beside.read_text()) == json.loads(used)
+    assert ExtraTask(tmp_path / "extra.key").options()["eta"] == 0.008
+
+
+@pytest.mark.parametrize("command", ["mix", "make"])
+def test_a_command_that_fails_to_write_does_not_use_the_key_up(
+    tmp_path: Path, command: str
+) -> None:
+    images = np.random.default_rng(4).integers(0, 256, (600, 8, 8), np.uint8)
+    data, key = tmp_path / "train.npz", key_of(tmp_path / "k")
+    np.savez(data, x=images, y=np.arange(600) % 3, id=np.arange(600))
+    words = ["extra-task", command, str(data), str(tmp_path / "out.npz"), "--key", str(key)]
+    assert _cli.run([*words, "--json"]) == 2
+    assert ExtraKey(key).known()["uses"] == []
+    assert "task" not in ExtraKey(key).known()
