@@ -10,20 +10,15 @@ import typer
 
 from ._cli_extra_data import (
     TABLE,
-    Classes,
     DataPath,
-    Inputs,
     KeyPath,
-    Kind,
-    Labels,
     OutPath,
-    Unlabelled,
     making,
     read,
     split,
 )
 from ._cli_extra_verify import audit, verify
-from ._cli_options import given_of, parameters_of
+from ._cli_options import given_of
 from ._cli_result import Debug, Json, Result, command
 from ._printable import number, percent, printable
 
@@ -49,7 +44,7 @@ def add_to(app: typer.Typer) -> None:
         "plan",
         examples="  potl extra-task plan photos\n\n"
         "  potl extra-task plan --samples 50000 --classes 10 --eta 0.004",
-        extra=parameters_of(TABLE),
+        extra=making(),
     )(_plan)
     command(
         group,
@@ -76,7 +71,7 @@ def add_to(app: typer.Typer) -> None:
         "audit",
         examples="  potl extra-task audit train.npz --epochs 20\n\n"
         "  potl extra-task audit train.npz --build net:build --json",
-        extra=parameters_of(TABLE),
+        extra=making("unlabelled"),
     )(audit)
 
 
@@ -110,14 +105,9 @@ def _plan(
     samples: Annotated[
         int | None, typer.Option(help="Instead of data: how many training samples there are.")
     ] = None,
-    classes: Classes = None,
-    inputs: Inputs = None,
-    labels: Labels = None,
-    unlabelled: Unlabelled = False,
-    kind: Kind = None,
     json: Json = False,
     debug: Debug = False,
-    **options: Any,
+    **given: Any,
 ) -> Result:
     """Say how many extra samples there would be, how many hits are needed, and what that can tell.
 
@@ -127,11 +117,17 @@ def _plan(
 
     if (data is None) == (samples is None):
         raise typer.BadParameter("give either DATA or --samples")
+    reading, form, options = split(given)
+    own = given_of(TABLE, options)
     if data is None:
-        plan = ExtraTask.plan(samples, classes=classes, **given_of(TABLE, options))
+        unused = [
+            name for name, value in {**reading, **form}.items() if value and name != "classes"
+        ]
+        if unused:
+            raise typer.BadParameter(f"--{unused[0]} is about DATA, and there are none")
+        plan = ExtraTask.plan(samples, classes=form["classes"], **own)
     else:
-        file = read(data, inputs=inputs, labels=labels, unlabelled=unlabelled, kind=kind)
-        plan = ExtraTask.plan(file.data, classes=classes, kind=kind, **given_of(TABLE, options))
+        plan = ExtraTask.plan(read(data, **reading).data, **form, **own)
     return Result(document=plan.document(), show=lambda console: _show_plan(plan, console))
 
 
@@ -164,7 +160,7 @@ def _show_plan(plan: ExtraPlan, console: Console) -> None:
         console.print(
             f"in experiments they cost up to {expected} points of accuracy, up to {most} at the "
             "ends of intervals (docs/benchmarks/extra_task.md)"
-            if plan.accuracy["measured"]
+            if plan.accuracy.get("measured", True)
             else f"experiments had no share as large; in proportion they would cost {expected} "
             f"points of accuracy, up to {most}"
         )

@@ -46,6 +46,10 @@ Length = Annotated[
     typer.Option(help="Words of an extra text, no more than the model reads. Default: the median."),
 ]
 Padding = Annotated[int | None, typer.Option(help="Id of padding. Default: found out.")]
+Axes = Annotated[
+    str | None,
+    typer.Option(help="Of an array of one image: HW, HWC or CHW. Default: found out."),
+]
 Transform = Annotated[
     str | None,
     typer.Option(
@@ -64,16 +68,21 @@ _MAKING = {
     "kind": (Kind, None),
     "length": (Length, None),
     "padding": (Padding, None),
+    "axes": (Axes, None),
 }
 
 
-def making() -> list[inspect.Parameter]:
-    """The flags of a command that makes samples, and the options of the extra task."""
+_READING = ("inputs", "labels", "unlabelled", "kind")
+
+
+def making(*without: str) -> list[inspect.Parameter]:
+    """The flags of a command that looks at data, and the options of the extra task."""
     kind = inspect.Parameter.KEYWORD_ONLY
     return [
         *(
             inspect.Parameter(name, kind, default=default, annotation=annotation)
             for name, (annotation, default) in _MAKING.items()
+            if name not in without
         ),
         *parameters_of(TABLE),
     ]
@@ -81,8 +90,8 @@ def making() -> list[inspect.Parameter]:
 
 def split(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """What `making` added: arguments of `read`, those of `ExtraTask`, and its options."""
-    reading = {name: given[name] for name in ("inputs", "labels", "unlabelled", "kind")}
-    form = {name: given[name] for name in _MAKING if name not in reading or name == "kind"}
+    reading = {name: given.get(name) for name in _READING}
+    form = {name: given[name] for name in _MAKING if name not in _READING or name == "kind"}
     rest = {name: value for name, value in given.items() if name not in _MAKING}
     return reading, form, rest
 

@@ -11,14 +11,11 @@ import typer
 
 from ._cli_extra_data import (
     TABLE,
-    Classes,
     DataPath,
-    Inputs,
-    Kind,
-    Labels,
     Transform,
     function_of,
     read,
+    split,
 )
 from ._cli_options import given_of
 from ._cli_result import Debug, Json, Result
@@ -131,10 +128,6 @@ def _judged(result: ExtraResult) -> Result:
 def audit(
     data: DataPath,
     *,
-    classes: Classes = None,
-    inputs: Inputs = None,
-    labels: Labels = None,
-    kind: Kind = None,
     build: Annotated[
         str | None,
         typer.Option(
@@ -147,9 +140,9 @@ def audit(
     seed: Annotated[int, typer.Option(help="Of keys, initial weights and order.")] = 0,
     json: Json = False,
     debug: Debug = False,
-    **options: Any,
+    **given: Any,
 ) -> Result:
-    """Play a cheating cloud against extra samples in these data, with both layouts.
+    """Play a cheating cloud against extra samples in these data, with both layouts or --layout.
 
     Trains small models here. Says which attack is the cheapest that is accepted, and its cost as a
     share of the honest training.
@@ -158,14 +151,16 @@ def audit(
 
     if epochs < 1:
         raise typer.BadParameter("--epochs must be at least 1")
+    if seed < 0:
+        raise typer.BadParameter("--seed must be at least 0")
+    reading, form, options = split(given)
     report = play(
-        read(data, inputs=inputs, labels=labels, kind=kind).data,
-        classes=classes,
-        kind=kind,
+        read(data, **reading).data,
         build=function_of(build),
         transform=function_of(transform),
         epochs=epochs,
         seed=seed,
+        **form,
         **given_of(TABLE, options),
     )
     return Result(document=report.document(), show=lambda console: console.print(report.table()))

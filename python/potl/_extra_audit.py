@@ -90,6 +90,9 @@ def audit(
     epochs: int = 20,
     seed: int = 0,
     layouts: Sequence[str] = ("jittered", "paper"),
+    length: int | None = None,
+    padding: int | None = None,
+    axes: str | None = None,
     **options: Any,
 ) -> Audit:
     """Plays all attacks with each layout.
@@ -103,9 +106,13 @@ def audit(
         epochs: Of honest training.
         seed: Of keys, initial weights and order of batches.
         layouts: Which to play with.
-        options: Of `ExtraTask`.
+        length, padding, axes: As for `ExtraTask`.
+        options: Of `ExtraTask`; `layout` instead of `layouts`.
+
+    Raises:
+        UsageError: The data have no labels, or do not fit `build` and `transform`.
     """
-    options.pop("layout", None)
+    layouts = [options.pop("layout")] if "layout" in options else layouts
     attacks: list[Attack] = []
     with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as folder:
         for layout in layouts:
@@ -117,6 +124,9 @@ def audit(
                 like=data,
                 classes=classes,
                 kind=kind,
+                length=length,
+                padding=padding,
+                axes=axes,
                 layout=layout,
                 **options,
             )

@@ -18,6 +18,7 @@ from ._extra_data import View
 from ._extra_result import ExtraResult
 from ._extra_search import Ints, repeated, unusual
 from ._extra_task import ExtraTask
+from ._extra_tensors import as_tensor
 from ._extra_texts import Texts
 
 _BATCH, _RATE = 32, 2e-3
@@ -70,12 +71,18 @@ class Cloud:
         seed: int,
     ) -> None:
         self._task, self._seed, self._epochs = task, seed, epochs
-        self._transform = transform or task.transform
         extras, order = task.uploads()
         mixed = View(View(data).mixed(extras, order))
         items = task.form.items
         self._raw = [items.input_of(item) for item in mixed]
-        self._x = torch.stack([self._tensor(one) for one in self._raw])
+        transform = transform or task.transform
+        if build is not None and transform is None and isinstance(self._raw[0], str):
+            raise UsageError(
+                "texts have to become tensors for a model of yours",
+                "pass transform=, a function that makes a tensor of one text",
+            )
+        self._tensor = as_tensor(transform, task.form.content, self._raw)
+        self._x = self._stacked(self._raw)
         self._y = torch.tensor([items.class_of(item) for item in mixed])
         self._is_extra = np.asarray(order) >= task.planned.training_samples
         self._build = build or (lambda: _small_net(task, self._x))
@@ -143,19 +150,24 @@ class Cloud:
             losses = nn.functional.cross_entropy(model.eval()(self._x), self._y, reduction="none")
         return np.asarray(losses.topk(count).indices)
 
-    def _tensor(self, value: Any) -> torch.Tensor:
-        if self._transform is not None:
-            value = self._transform(value)
-        tensor = torch.as_tensor(value)
-        return (
-            tensor.float() / 255
-            if tensor.dtype == torch.uint8
-            else (tensor.float() if tensor.is_floating_point() else tensor)
-        )
+    def _stacked(self, values: list[Any]) -> torch.Tensor:
+        tensors = [self._tensor(one) for one in values]
+        shapes = {tuple(one.shape) for one in tensors}
+        if len(shapes) > 1:
+            raise UsageError(
+                f"inputs have different shapes: {', '.join(map(str, sorted(shapes)[:3]))}",
+                "pass transform=, a function that makes tensors of one shape",
+            )
+        return torch.stack(tensors)
 
     def _fresh(self) -> nn.Module:
         torch.manual_seed(self._seed)
-        return self._build()
+        model = self._build()
+        if not isinstance(model, nn.Module):
+            raise UsageError(
+                f"build= returned a {type(model).__name__}", "return a fresh torch module"
+            )
+        return model
 
     def _train(self, model: nn.Module, which: Ints, epochs: int) -> None:
         if len(which) == 0:
@@ -180,7 +192,7 @@ class Cloud:
 
         def predict(inputs: list[Any]) -> Any:
             with torch.no_grad():
-                batch = torch.stack([self._tensor(one) for one in inputs])
+                batch = self._stacked(inputs)
                 classes = model.eval()(batch).argmax(1).tolist()
             return [
                 table.get(_key(one), chosen) for one, chosen in zip(inputs, classes, strict=True)
@@ -199,7 +211,7 @@ class Cloud:
         predict: Callable[[list[Any]], Any] | None = None,
         api_only: bool = False,
     ) -> Attack:
-        ask = predict or (lambda inputs: _scores(model, [self._tensor(one) for one in inputs]))
+        ask = predict or (lambda inputs: _scores(model, self._stacked(inputs)))
         answers = self._task.answers(predict=ask)
         result = ExtraResult._of(self._task._judged(*answers, ()))
         real = np.flatnonzero(~self._is_extra)[:2000]
@@ -219,10 +231,10 @@ class Cloud:
         )
 
 
-def _scores(model: nn.Module | None, inputs: list[torch.Tensor]) -> Any:
+def _scores(model: nn.Module | None, inputs: torch.Tensor) -> Any:
     assert model is not None
     with torch.no_grad():
-        return model.eval()(torch.stack(inputs)).numpy()
+        return model.eval()(inputs).numpy()
 
 
 def _key(value: Any) -> bytes | str:
@@ -232,9 +244,7 @@ def _key(value: Any) -> bytes | str:
 def _small_net(task: ExtraTask, x: torch.Tensor) -> nn.Module:
     """Large enough to learn extra samples by heart."""
     classes, content = task.form.classes, task.form.content
-    if isinstance(content, Texts):
-        if x.is_floating_point():
-            raise UsageError("texts have to become ids", "pass build= and transform=")
+    if isinstance(content, Texts) and not x.is_floating_point():
         return nn.Sequential(
             nn.EmbeddingBag(int(x.max()) + 1, 64), nn.Linear(64, 128), nn.ReLU(),
             nn.Linear(128, classes),

@@ -91,7 +91,7 @@ def _bytes(content: Images, raw: Sequence[Any]) -> np.ndarray[Any, Any]:
     values = np.stack([as_array(one) for one in raw]).astype(np.float64)
     if content.axes == "CHW":
         values = np.moveaxis(values, 1, -1)
-    elif content.axes == "HW":
+    elif values.ndim == 3:  # grey
         values = values[..., None]
     low, high = values.min(), values.max()
     scaled: np.ndarray[Any, Any] = np.rint((values - low) * (255 / max(high - low, 1e-9))).astype(
