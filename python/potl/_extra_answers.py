@@ -60,7 +60,7 @@ def lines_of(text: str, path: Path, form: Form, count: int) -> list[Any]:
                     "write a class, or a score for each class",
                 )
     scores = [[float(cell) for cell in row] for row in rows]
-    if header is not None and sorted(header) == sorted(names):
+    if names and header is not None and sorted(header) == sorted(names):
         places = [header.index(name) for name in names]
         scores = [[row[place] for place in places] for row in scores]
     return scores
@@ -75,7 +75,7 @@ def classes_of(values: Any, path: Path, form: Form) -> Any:
     names = _labels(form)
     if isinstance(values, np.ndarray) and values.dtype.kind in "USO":
         values = values.tolist()
-    known = {name: index for index, name in enumerate(names)}
+    known: dict[str, int] = dict(zip(names, _numbers(form), strict=True))
     if isinstance(values, list) and any(isinstance(one, str) for one in values):
         found = [known.get(one.strip()) if isinstance(one, str) else None for one in values]
         if None in found:
@@ -87,7 +87,8 @@ def classes_of(values: Any, path: Path, form: Form) -> Any:
         return values
     if {str(one) for one in numbers} <= set(names):
         return np.array([known[str(one)] for one in numbers], np.float64)
-    wrong = next(place for place, one in enumerate(numbers) if not _in_range([one], form))
+    classes = set(_numbers(form))
+    wrong = next(place for place, one in enumerate(numbers) if one not in classes)
     raise _no_class(path, wrong + 1, numbers[wrong], form)
 
 
@@ -99,11 +100,17 @@ def wrong_count(count: int | str, wanted: int) -> UsageError:
 
 
 def _labels(form: Form) -> list[str]:
-    """The names of classes, as cells hold them."""
+    """The labels of classes, as cells hold them."""
     if not form.classes:
         return []
-    stripped = [name.strip() for name in form.items.names]
-    return stripped if len(set(stripped)) == len(stripped) else list(form.items.names)
+    plain = [str(label) for label in form.labels]
+    stripped = [label.strip() for label in plain]
+    return stripped if len(set(stripped)) == len(stripped) else plain
+
+
+def _numbers(form: Form) -> Sequence[int]:
+    """What stands for each class in numbers: the labels, where these are some."""
+    return form.items.values or range(form.classes)
 
 
 def _cells(text: str, path: Path) -> list[list[str]]:
@@ -144,7 +151,12 @@ def _single(cells: Sequence[str], path: Path, form: Form) -> list[Any]:
     if names and set(cells) <= set(names):
         return list(cells)
     numbers = [_number(cell) for cell in cells]
-    is_number = [one is not None and _is_class(one, form) for one in numbers]
+    known = frozenset(_numbers(form))
+    # What is not finite says that a model had no answer; without classes all are errors.
+    is_number = [
+        one is not None and (not form.classes or not math.isfinite(one) or one in known)
+        for one in numbers
+    ]
     if not all(is_number):
         # What is neither name nor number, or else what is not of the first answer's kind.
         neither = [not ok and cell not in names for cell, ok in zip(cells, is_number, strict=True)]
@@ -154,24 +166,19 @@ def _single(cells: Sequence[str], path: Path, form: Form) -> list[Any]:
     return numbers
 
 
-def _is_class(number: float, form: Form) -> bool:
-    """Whether this is a class, or says that a model had no answer; or an error, of no classes."""
-    if not form.classes:
-        return True
-    return not math.isfinite(number) or (number.is_integer() and 0 <= number < form.classes)
-
-
 def _no_class(path: Path, line: int, answer: Any, form: Form) -> UsageError:
     names = _labels(form)
     if not form.classes:
         return UsageError(f"{path}: answer {line} is {answer!r}, no number", "write an error each")
     if len(names) > _SHOWN:
         names = [*names[:_SHOWN], f"{len(names) - _SHOWN} more"]
-    known = f"class numbers are 0 to {form.classes - 1}"
-    return UsageError(
-        f"{path}: answer {line} is {answer!r}, and no class",
-        f"names are {', '.join(names)}; or {known}" if names else known,
+    known = f"names are {', '.join(names)}; or " if form.items.names else ""
+    known += (
+        f"labels are {', '.join(names)}"
+        if form.items.values
+        else f"class numbers are 0 to {form.classes - 1}"
     )
+    return UsageError(f"{path}: answer {line} is {answer!r}, and no class", known)
 
 
 def _number(cell: str) -> float | None:
@@ -198,4 +205,4 @@ def _whole(values: Any) -> list[int] | None:
 
 
 def _in_range(numbers: Sequence[int], form: Form) -> bool:
-    return all(0 <= one < form.classes for one in numbers)
+    return set(numbers) <= set(_numbers(form))

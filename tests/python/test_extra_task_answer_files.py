@@ -145,6 +145,34 @@ def test_an_unknown_name_in_json_costs_no_submission(tmp_path: Path, capsys: Any
     assert upload.submissions == 0
 
 
+def test_labels_that_are_numbers_are_answers_whatever_they_are(tmp_path: Path, capsys: Any) -> None:
+    images = np.random.default_rng(2).integers(0, 256, (600, 8, 8), np.uint8)
+    labels = np.array((3, 7, 900))[np.arange(600) % 3]
+    np.savez(tmp_path / "a.npz", x=images, y=labels)
+    key = str(key_of(tmp_path / "k"))
+
+    def run(*words: str) -> int:
+        return _cli.run(["extra-task", *words])
+
+    assert run("mix", str(tmp_path / "a.npz"), str(tmp_path / "up.npz"), "--key", key) == 0
+    assert run("verify", key, "--questions", str(tmp_path / "q.npz")) == 0
+    with np.load(tmp_path / "up.npz") as file:
+        known = {x.tobytes(): int(y) for x, y in zip(file["x"], file["y"], strict=True)}
+    with np.load(tmp_path / "q.npz") as file:
+        answers = [known.get(one.tobytes(), 7) for one in file["x"]]
+    for name, content in (
+        ("a.csv", "\n".join(map(str, answers))),
+        ("a.json", json.dumps(answers)),
+        ("s.json", json.dumps(list(map(str, answers)))),
+    ):
+        (tmp_path / name).write_text(content)
+        assert run("verify", key, "--answers", str(tmp_path / name)) == 0
+    (tmp_path / "a.csv").write_text("\n".join(["1", *map(str, answers[1:])]))
+    capsys.readouterr()
+    assert run("verify", key, "--answers", str(tmp_path / "a.csv")) == 2
+    assert "labels are 3, 7, 900" in capsys.readouterr().err
+
+
 def test_a_model_that_has_no_answer_may_say_so(tmp_path: Path) -> None:
     upload = Upload(tmp_path, ("cat", "dog"))
     assert upload.judged("a.csv", "\n".join(["nan", *map(str, upload.numbers[1:])])) == 3
