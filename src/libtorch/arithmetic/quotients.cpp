@@ -141,33 +141,33 @@ Tensor& linspace_out(const Scalar& start, const Scalar& end, std::int64_t steps,
 }  // namespace
 
 void register_quotients(registrar& r) {
-  using namespace at::_ops;  // NOLINT(google-build-using-namespace): the names of torch's operators
+  namespace ops = at::_ops;
   const char* rest = "exact; of integers torch's kernel";
   constexpr auto modulo = ieee_binary::fmod;
-  r.kernel("fmod.Tensor", TORCH_FN((binary_of<fmod_Tensor, modulo>)), rest);
-  r.kernel("fmod_.Tensor", TORCH_FN((binary_in<fmod__Tensor, modulo>)), rest);
-  r.kernel("fmod.Tensor_out", TORCH_FN((binary_out<fmod_Tensor, modulo>)), rest);
+  r.kernel("fmod.Tensor", TORCH_FN((binary_of<ops::fmod_Tensor, modulo>)), rest);
+  r.kernel("fmod_.Tensor", TORCH_FN((binary_in<ops::fmod__Tensor, modulo>)), rest);
+  r.kernel("fmod.Tensor_out", TORCH_FN((binary_out<ops::fmod_Tensor, modulo>)), rest);
   constexpr auto remainder = ieee_binary::remainder;
-  r.kernel("remainder.Tensor", TORCH_FN((binary_of<remainder_Tensor, remainder>)), rest);
-  r.kernel("remainder_.Tensor", TORCH_FN((binary_in<remainder__Tensor, remainder>)), rest);
-  r.kernel("remainder.Tensor_out", TORCH_FN((binary_out<remainder_Tensor, remainder>)), rest);
+  r.kernel("remainder.Tensor", TORCH_FN((binary_of<ops::remainder_Tensor, remainder>)), rest);
+  r.kernel("remainder_.Tensor", TORCH_FN((binary_in<ops::remainder__Tensor, remainder>)), rest);
+  r.kernel("remainder.Tensor_out", TORCH_FN((binary_out<ops::remainder_Tensor, remainder>)), rest);
   r.kernel("remainder.Scalar_Tensor", TORCH_FN(scalar_remainder), rest);
   constexpr auto whole = ieee_binary::floor_divide;
-  r.kernel("floor_divide", TORCH_FN((binary_of<at::_ops::floor_divide, whole>)), rest);
-  r.kernel("floor_divide_.Tensor", TORCH_FN((binary_in<floor_divide__Tensor, whole>)), rest);
-  r.kernel("floor_divide.out", TORCH_FN((binary_out<at::_ops::floor_divide, whole>)), rest);
+  r.kernel("floor_divide", TORCH_FN((binary_of<ops::floor_divide, whole>)), rest);
+  r.kernel("floor_divide_.Tensor", TORCH_FN((binary_in<ops::floor_divide__Tensor, whole>)), rest);
+  r.kernel("floor_divide.out", TORCH_FN((binary_out<ops::floor_divide, whole>)), rest);
   r.kernel("div.Tensor_mode", TORCH_FN(div_mode), rest);
   r.kernel("div_.Tensor_mode", TORCH_FN(div_mode_in), rest);
   r.kernel("div.out_mode", TORCH_FN(div_mode_out), rest);
   const char* larger = "a selection; +0 is larger than -0";
-  r.kernel("maximum", TORCH_FN((binary_of<at::_ops::maximum, ieee_binary::maximum>)), larger);
-  r.kernel("maximum.out", TORCH_FN((binary_out<at::_ops::maximum, ieee_binary::maximum>)), larger);
-  r.kernel("minimum", TORCH_FN((binary_of<at::_ops::minimum, ieee_binary::minimum>)), larger);
-  r.kernel("minimum.out", TORCH_FN((binary_out<at::_ops::minimum, ieee_binary::minimum>)), larger);
-  r.kernel("fmax", TORCH_FN((binary_of<at::_ops::fmax, ieee_binary::fmax>)), larger);
-  r.kernel("fmax.out", TORCH_FN((binary_out<at::_ops::fmax, ieee_binary::fmax>)), larger);
-  r.kernel("fmin", TORCH_FN((binary_of<at::_ops::fmin, ieee_binary::fmin>)), larger);
-  r.kernel("fmin.out", TORCH_FN((binary_out<at::_ops::fmin, ieee_binary::fmin>)), larger);
+  r.kernel("maximum", TORCH_FN((binary_of<ops::maximum, ieee_binary::maximum>)), larger);
+  r.kernel("maximum.out", TORCH_FN((binary_out<ops::maximum, ieee_binary::maximum>)), larger);
+  r.kernel("minimum", TORCH_FN((binary_of<ops::minimum, ieee_binary::minimum>)), larger);
+  r.kernel("minimum.out", TORCH_FN((binary_out<ops::minimum, ieee_binary::minimum>)), larger);
+  r.kernel("fmax", TORCH_FN((binary_of<ops::fmax, ieee_binary::fmax>)), larger);
+  r.kernel("fmax.out", TORCH_FN((binary_out<ops::fmax, ieee_binary::fmax>)), larger);
+  r.kernel("fmin", TORCH_FN((binary_of<ops::fmin, ieee_binary::fmin>)), larger);
+  r.kernel("fmin.out", TORCH_FN((binary_out<ops::fmin, ieee_binary::fmin>)), larger);
   r.kernel("clamp.Tensor", TORCH_FN(clamp_to), "minimum and maximum");
   r.kernel("clamp_.Tensor", TORCH_FN(clamp_in), "minimum and maximum");
   r.kernel("clamp.Tensor_out", TORCH_FN(clamp_out), "minimum and maximum");

@@ -73,6 +73,7 @@ Tensor doubles(c10::IntArrayRef sizes, const Fill& fill) {
   return values;
 }
 
+// NOLINTBEGIN(performance-unnecessary-value-param): torch's signatures
 Tensor& uniform(Tensor& self, double low, double high, optional_generator generator) {
   TORCH_CHECK(low <= high, "uniform_ expects to return a [from, to) range, but found from=", low,
               " > to=", high);
@@ -198,6 +199,7 @@ Tensor& permutation(std::int64_t count, optional_generator generator, Tensor& ou
   fill_permutation(subkey(generator), mutable_values<std::int64_t>(values));
   return out.copy_(values);
 }
+// NOLINTEND(performance-unnecessary-value-param)
 
 }  // namespace
 
