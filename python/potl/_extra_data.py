@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from ._errors import UsageError
+from ._extra_containers import carrier_of_data, is_columns, is_vision, refuse, targets_of
 from ._extra_content import as_array, carrier_of
+from ._extra_images import axes_of
 
 
 class MixedDataset(Sequence[Any]):
@@ -42,11 +44,12 @@ class View(Sequence[Any]):
         self.through_pillow = False
         self.transform: Callable[[Any], Any] | None = None
         self._columns: tuple[Any, ...] | None = None
-        if _is_vision(data):
-            self._columns = (data.data, _targets(data))
+        refuse(data)
+        if is_vision(data):
+            self._columns = (data.data, targets_of(data))
             self.transform = data.transform
             self.through_pillow = True
-        elif _is_columns(data):
+        elif is_columns(data):
             self._columns = tuple(data)
         elif hasattr(data, "tensors") and type(data).__name__ == "TensorDataset":
             self._columns = tuple(data.tensors)
@@ -56,7 +59,8 @@ class View(Sequence[Any]):
                 "pass a map-style data set, arrays, or a list of items",
             )
         if self._columns is not None and len({len(one) for one in self._columns}) != 1:
-            raise UsageError("inputs and labels have different lengths", "")
+            lengths = " and ".join(str(len(one)) for one in self._columns)
+            raise UsageError(f"inputs and labels have different lengths: {lengths}", "")
 
     @property
     def label_names(self) -> Sequence[str] | None:
@@ -110,17 +114,14 @@ class View(Sequence[Any]):
         return out
 
 
-def carrier_of_data(data: Any) -> str:
-    """ "tensor" for a tensor, else ""."""
-    return "tensor" if type(data).__module__.startswith("torch") and hasattr(data, "dim") else ""
-
-
 def _mixed_column(column: Any, extras: list[Any], order: Sequence[int]) -> Any:
     if isinstance(column, list):
-        both = [*column, *extras]
-        return [both[index] for index in order]
+        both = [*column, *(_dressed(one, column[0]) for one in extras)]
+        return [_own(both[index]) for index in order]
     if isinstance(column, np.ndarray):
-        new = np.stack([np.asarray(one, column.dtype) for one in extras])
+        # Strings may be longer than real ones: then all of them get room.
+        dtype = None if column.dtype.kind == "U" else column.dtype
+        new = np.stack([np.asarray(one, dtype) for one in extras])
         return np.concatenate([column, new])[np.asarray(order)]
     import torch
 
@@ -169,33 +170,6 @@ def _own(value: Any) -> Any:
     return value
 
 
-def _is_vision(data: Any) -> bool:
-    stored: Any = getattr(data, "data", None)
-    return (
-        hasattr(data, "transform")
-        and (hasattr(data, "targets") or hasattr(data, "labels"))
-        and hasattr(stored, "shape")
-        and len(stored.shape) in (3, 4)
-        and str(stored.dtype).endswith("uint8")
-        and len(stored) == len(data)
-    )
-
-
-def _targets(data: Any) -> Any:
-    return data.targets if hasattr(data, "targets") else data.labels
-
-
-def _is_columns(data: Any) -> bool:
-    """(inputs, labels) of arrays, not a list of two items."""
-    return (
-        isinstance(data, tuple)
-        and len(data) == 2
-        and all(isinstance(one, np.ndarray) or carrier_of_data(one) == "tensor" for one in data)
-        and all(one.ndim >= 1 for one in data)
-        and len(data[0]) == len(data[1])
-    )
-
-
 def batches(count: int, size: int) -> Iterator[range]:
     """Consecutive ranges."""
     for first in range(0, count, size):
@@ -203,7 +177,16 @@ def batches(count: int, size: int) -> Iterator[range]:
 
 
 def through_pillow(values: Any) -> Any:
-    """A stored image as the Pillow image that torchvision's transforms expect."""
+    """A stored image as the Pillow image that torchvision's transforms expect; some data sets, such
+    as SVHN, store channels first.
+    """
     from PIL import Image
 
-    return values if carrier_of(values) == "pil" else Image.fromarray(as_array(values))
+    if carrier_of(values) == "pil":
+        return values
+    pixels = as_array(values)
+    if axes_of(pixels.shape, "array") == "CHW":
+        pixels = np.moveaxis(pixels, 0, -1)
+    return Image.fromarray(
+        np.ascontiguousarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
+    )

@@ -11,9 +11,11 @@ import numpy as np
 
 from ._errors import UsageError
 from ._extra_content import Content, as_array, carrier_of, content_of
+from ._extra_form_options import require_useful
 from ._extra_images import Images
-from ._extra_items import Items, items_of
-from ._extra_labels import counted, typical
+from ._extra_items import Items
+from ._extra_labels import LOOKED_AT, counted, labelled, typical
+from ._extra_reading import items_of
 from ._extra_tables import Tables
 from ._extra_texts import Texts
 
@@ -21,9 +23,7 @@ KINDS = ("image", "text", "table", "autoencoder", "language")
 # Items that are read twice: of an augmentation that flips a coin all are equal with 2^-32.
 READ_TWICE = 32
 # Items that are looked at; vocabularies are taken from more.
-_LOOKED_AT, _LOOKED_AT_BYTES, _READ = 2048, 1 << 27, 50_000
-# Items whose labels are read one by one; all of them where there are no more.
-_COUNTED = 100_000
+_LOOKED_AT_BYTES, _READ = 1 << 27, 50_000
 
 
 @dataclass(frozen=True)
@@ -80,17 +80,18 @@ class Form:
             content = Tables.learn(inputs)
         else:
             content = Images.learn(inputs, axes)
+        require_useful(content, length=length, padding=padding, axes=axes)
         if kind in ("autoencoder", "language") or classes == 0:
             objective = "language" if kind in ("text", "language") else "reconstruction"
             if items.is_labelled:
-                items = items.with_labels(typical(counted(data, items, _LOOKED_AT)[0]))
+                items = items.with_labels(typical(counted(data, items, LOOKED_AT)[0]))
             return Form(items, content, 0, objective, pairs)
         if not items.is_labelled:
             raise UsageError(
                 "the items have no labels",
                 'pass kind="autoencoder" or kind="language" where there are none',
             )
-        items, number, absent = _labelled(data, items, classes)
+        items, number, absent = labelled(data, items, classes)
         return Form(items, content, number, "classes", absent=absent)
 
     def plain(self) -> dict[str, Any]:
@@ -145,32 +146,6 @@ class Form:
         return self.content.mask() if isinstance(self.content, Texts) else None
 
 
-def _labelled(
-    data: Sequence[Any], items: Items, classes: int | None
-) -> tuple[Items, int, Sequence[int]]:
-    """Items that know the labels of classes, how many classes there are, and which do not occur."""
-    if items.label == "str":
-        # Reading every image would take long where their names are known.
-        names = getattr(data, "label_names", None) or counted(data, items, len(data))[0]
-        items = items.with_labels(sorted(map(str, names)))
-        if classes not in (None, len(names)):
-            raise UsageError(f"the data have {len(names)} different labels, not {classes}", "")
-        return items, len(names), ()
-    found, whole = counted(data, items, _COUNTED if classes is None else _LOOKED_AT)
-    labels = sorted(found)
-    if labels[0] < 0:
-        raise UsageError(f"the label {labels[0]} is no class", "number classes from 0 on")
-    if classes is None:
-        is_plain = labels == list(range(len(labels)))
-        return items if is_plain else items.with_labels(labels), len(labels), ()
-    if labels[-1] >= classes:
-        raise UsageError(
-            f"the data have a label {labels[-1]}, but there are {classes} classes",
-            "pass the right number of classes, or none: then classes are the labels that occur",
-        )
-    return items, classes, sorted(set(range(classes)) - set(labels)) if whole else ()
-
-
 def _kind(item: Any, items: Items, value: Any, classes: int | None) -> str:
     carrier = carrier_of(value)
     if items.label == "next":
@@ -194,14 +169,22 @@ def _is_row(value: Any) -> bool:
 
 def _looked_at(value: Any) -> int:
     if carrier_of(value) in ("str", "list", "tuple"):
-        return _LOOKED_AT
+        return LOOKED_AT
     size = as_array(value).nbytes
-    return max(64, min(_LOOKED_AT, _LOOKED_AT_BYTES // max(1, size)))
+    return max(64, min(LOOKED_AT, _LOOKED_AT_BYTES // max(1, size)))
 
 
 def _some(data: Sequence[Any], items: Items, most: int) -> list[Any]:
     stride = -(-len(data) // most)
-    return [items.input_of(data[index]) for index in range(0, len(data), stride)]
+    some = [items.input_of(data[index]) for index in range(0, len(data), stride)]
+    carrier = carrier_of(some[0])
+    odd = next((one for one in some if carrier_of(one) != carrier), None)
+    if odd is not None:
+        raise UsageError(
+            f"inputs are of different types: {type(some[0]).__name__}, {type(odd).__name__}",
+            "make them all of one type",
+        )
+    return some
 
 
 def _require_fixed(data: Sequence[Any]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from ._errors import UsageError
 from ._extra_content import as_array, carried, carrier_of, dtype_of
 
+_AXES = ("HW", "HWC", "CHW")
 _MODES = {"L": 1, "RGB": 3, "RGBA": 4}
 
 
@@ -46,7 +47,9 @@ class Images:
         if carrier == "pil":
             return _pillow(inputs)
         first = as_array(inputs[0])
-        axes = _axes(first.shape, carrier) if axes is None else axes
+        axes = axes_of(first.shape, carrier) if axes is None else axes
+        if axes not in _AXES:
+            raise UsageError(f"there are no axes {axes!r}", f"use one of {', '.join(_AXES)}")
         if len(axes) != first.ndim:
             raise UsageError(f"an image of shape {list(first.shape)} has no axes {axes}", "")
         sizes = dict(zip(axes, first.shape, strict=True))
@@ -116,7 +119,8 @@ def _pillow(inputs: Sequence[Any]) -> Images:
     return Images(height, width, _MODES[first.mode], "HWC", "pil", "uint8")
 
 
-def _axes(shape: tuple[int, ...], carrier: str) -> str:
+def axes_of(shape: tuple[int, ...], carrier: str) -> str:
+    """Where the channels are, as far as a shape says."""
     if len(shape) == 2:
         return "HW"
     if len(shape) != 3:

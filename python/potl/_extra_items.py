@@ -11,13 +11,9 @@ from typing import Any
 import numpy as np
 
 from ._errors import UsageError
-from ._extra_content import as_array, carried, carrier_of, dtype_of
+from ._extra_content import carried
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-
-_INPUTS = ("input", "inputs", "x", "image", "images", "pixel_values", "input_ids", "text", "data")
-_LABELS = ("label", "labels", "y", "target", "targets", "class")
-_MASKS = {"attention_mask": "ones", "token_type_ids": "zeros"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class Items:
             Where there are no classes, `names` or `values` hold typical labels, in proportion to
             how often they occur.
         masks: What lies beside the input of a text: (key, "ones" where it has words or "zeros",
-            kind of object, dtype) each.
+            kind of object, dtype) each. The key is a place in tuples.
     """
 
     container: str
@@ -44,7 +40,7 @@ class Items:
     label: str = ""
     dtype: str = ""
     names: Sequence[str] = ()
-    masks: Sequence[Sequence[str]] = ()
+    masks: Sequence[Sequence[Any]] = ()
     values: Sequence[int] = ()
 
     def input_of(self, item: Any) -> Any:
@@ -126,6 +122,14 @@ class Items:
             raise UsageError(f"the label {number!r} is no class", "number classes from 0 on")
         return int(number)
 
+    @property
+    def named_masks(self) -> list[tuple[str, str]]:
+        """By which name a model takes each mask, and its kind."""
+        return [
+            (key if isinstance(key, str) else "attention_mask", kind)
+            for key, kind, _, _ in self.masks
+        ]
+
     def with_labels(self, labels: Sequence[Any]) -> Items:
         """These with `names` or `values`."""
         if self.label == "str":
@@ -162,60 +166,3 @@ class Items:
 
             return torch.tensor(own, dtype=getattr(torch, self.dtype))
         return own
-
-
-def items_of(item: Any) -> Items:
-    """How this item, and all like it, hold an input and a label."""
-    if isinstance(item, dict):
-        inputs = [key for key in _INPUTS if key in item]
-        labels = [key for key in _LABELS if key in item]
-        masks = [_mask(key, item[key]) for key in _MASKS if key in item]
-        unknown = set(item) - set(inputs[:1]) - set(labels[:1]) - {one[0] for one in masks}
-        if not inputs or unknown:
-            raise UsageError(
-                f"items have the keys {', '.join(map(str, item))}",
-                f"use one of {', '.join(_INPUTS)} and one of {', '.join(_LABELS)}",
-            )
-        label = labels[0] if labels else None
-        kind, dtype = ("", "") if label is None else _label(item[inputs[0]], item[label])
-        return Items("dict", inputs[0], label, kind, dtype, masks=masks)
-    is_row = isinstance(item, (list, tuple)) and (
-        len(item) > 2 or all(isinstance(one, (int, float)) for one in item)
-    )
-    if is_row or not isinstance(item, (list, tuple)):
-        return Items("bare")
-    container = "list" if isinstance(item, list) else "tuple"
-    if len(item) == 1:
-        return Items(container, 0)
-    return Items(container, 0, 1, *_label(item[0], item[1]))
-
-
-def _label(value: Any, label: Any) -> tuple[str, str]:
-    if isinstance(label, bool) or label is None:
-        raise UsageError(f"a label is {label!r}", "number classes from 0 on")
-    if isinstance(label, (int, str)):
-        return ("int" if isinstance(label, int) else "str"), ""
-    kind = carrier_of(label)
-    values = as_array(label)
-    dtype = str(getattr(label, "dtype", "")).removeprefix("torch.")
-    if values.ndim == 0 and values.dtype.kind in "iu":
-        return kind, dtype
-    if kind == carrier_of(value):
-        given = as_array(value)
-        if given.shape == values.shape and (given == values).all():
-            return "same", ""
-        if given.ndim == 1 == values.ndim and (given[1:] == values[:-1]).all():
-            return "next", ""
-    raise UsageError(
-        f"a label of type {type(label).__name__} and shape {list(values.shape)} is no class",
-        "give class numbers, or the input again (autoencoder), or its next words (language)",
-    )
-
-
-def _mask(key: str, value: Any) -> tuple[str, str, str, str]:
-    values = as_array(value)
-    if values.dtype.kind not in "iubf" or not set(np.unique(values)) <= {0, 1}:
-        raise UsageError(f"{key} holds more than zeros and ones", "remove it before mixing")
-    if _MASKS[key] == "zeros" and values.any():
-        raise UsageError(f"texts have parts that differ by {key}", "remove it before mixing")
-    return key, _MASKS[key], carrier_of(value), dtype_of(value)

@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ._errors import UsageError
 from ._extra_content import as_array
 from ._extra_items import Items
 
+# Items whose labels are read one by one: all of them where there are no more. LOOKED_AT where
+# classes are given, or there are none.
+_COUNTED, LOOKED_AT = 100_000, 2048
 # Labels that are kept where they are no classes, as often as they occur.
 _KEPT = 1024
 
@@ -36,6 +40,32 @@ def counted(data: Sequence[Any], items: Items, most: int) -> tuple[Counter[Any],
     values, counts = np.unique(as_array(column), return_counts=True)
     plain = map(items.plain_label, values.tolist())
     return Counter(dict(zip(plain, counts.tolist(), strict=True))), True
+
+
+def labelled(
+    data: Sequence[Any], items: Items, classes: int | None
+) -> tuple[Items, int, Sequence[int]]:
+    """Items that know the labels of classes, how many classes there are, and which do not occur."""
+    if items.label == "str":
+        # Reading every image would take long where their names are known.
+        names = getattr(data, "label_names", None) or counted(data, items, len(data))[0]
+        items = items.with_labels(sorted(map(str, names)))
+        if classes not in (None, len(names)):
+            raise UsageError(f"the data have {len(names)} different labels, not {classes}", "")
+        return items, len(names), ()
+    found, whole = counted(data, items, _COUNTED if classes is None else LOOKED_AT)
+    labels = sorted(found)
+    if labels[0] < 0:
+        raise UsageError(f"the label {labels[0]} is no class", "number classes from 0 on")
+    if classes is None:
+        is_plain = labels == list(range(len(labels)))
+        return items if is_plain else items.with_labels(labels), len(labels), ()
+    if labels[-1] >= classes:
+        raise UsageError(
+            f"the data have a label {labels[-1]}, but there are {classes} classes",
+            "pass the right number of classes, or none: then classes are the labels that occur",
+        )
+    return items, classes, sorted(set(range(classes)) - set(labels)) if whole else ()
 
 
 def typical(counts: Mapping[Any, int]) -> list[Any]:

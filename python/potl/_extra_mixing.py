@@ -123,6 +123,8 @@ class Mixing(ExtraParts):
             value = items.input_of(view[index])
             made = own.content.inputs(self.generated(np.array([[1, 0, 0]])))[0]
             made = made[:-1] if own.pairs else made
+            if carrier_of(value) == carrier_of(made) == "str":
+                continue
             if carrier_of(value) != carrier_of(made) or any(
                 getattr(value, name, None) != getattr(made, name, None)
                 for name in ("dtype", "shape", "mode", "size")

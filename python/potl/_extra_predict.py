@@ -286,7 +286,7 @@ def _beside(model: Any, form: Form) -> dict[str, Any]:
     takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     return {
         key: torch.as_tensor(form.mask if kind == "ones" else form.mask * 0)[None]
-        for key, kind, _, _ in form.items.masks
+        for key, kind in form.items.named_masks
         if takes_all or key in parameters
     }
 

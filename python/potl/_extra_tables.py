@@ -37,7 +37,7 @@ class Tables:
     @staticmethod
     def learn(inputs: Sequence[Any]) -> Tables:
         """The form of these rows."""
-        rows = np.stack([as_array(one).reshape(-1) for one in inputs]).astype(np.float64)
+        rows = _rows(inputs)
         if not np.isfinite(rows).all():
             raise UsageError("rows hold numbers that are not finite", "fill what is missing")
         columns, categories, counts = [], [], []
@@ -74,6 +74,24 @@ class Tables:
 
     def plain(self) -> dict[str, Any]:
         return {"kind": "table", **asdict(self)}
+
+
+def _rows(inputs: Sequence[Any]) -> np.ndarray[Any, Any]:
+    try:
+        rows = [as_array(one).reshape(-1) for one in inputs]
+    except ValueError as error:
+        raise UsageError(f"a row is no list of numbers: {error}", "") from error
+    lengths = sorted({len(one) for one in rows})
+    odd = next((one for one in rows if one.dtype.kind not in "biuf"), None)
+    if odd is not None:
+        raise UsageError(
+            f"a row holds what is no number: {odd.tolist()[0]!r:.40}", "number the categories"
+        )
+    if len(lengths) > 1:
+        raise UsageError(
+            f"rows have {lengths[0]} to {lengths[-1]} columns", "give all rows the same columns"
+        )
+    return np.stack(rows).astype(np.float64)
 
 
 def _told_apart(knots: np.ndarray[Any, Any]) -> int:

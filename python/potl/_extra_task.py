@@ -12,6 +12,7 @@ from ._checks import Check
 from ._errors import UsageError
 from ._extra_data import View
 from ._extra_form import Form
+from ._extra_form_options import require_mixed
 from ._extra_judging import Judging, usual_options
 from ._extra_key import ExtraKey
 from ._extra_mixing import Mixing
@@ -120,6 +121,10 @@ class ExtraTask(Mixing, Judging, Check):
         else:
             task = known["task"]
             self._form = Form.of(task["form"])
+            require_mixed(
+                self._form, self._key.path, kind,
+                classes=classes, length=length, padding=padding, axes=axes,
+            )  # fmt: skip
             self._training_samples = int(task["training_samples"])
             self._through_pillow = bool(task["through_pillow"])
             # Files that were written before an option existed have its default.

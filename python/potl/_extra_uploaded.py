@@ -22,7 +22,7 @@ from ._errors import UsageError
 from ._extra_content import as_array, carrier_of
 from ._extra_data import View
 from ._extra_form import READ_TWICE, Form, _same
-from ._extra_items import items_of
+from ._extra_reading import items_of
 
 if TYPE_CHECKING:
     from ._extra_mixing import Mixing
