@@ -327,6 +327,19 @@ OUT: dict[str, Callable[..., Tensor]] = {
 }
 
 
+MASK = A > 0
+OUT |= {
+    "clamp_min": lambda **o: torch.clamp_min(A, A.flip(0), **o),
+    "clamp_max": lambda **o: torch.clamp_max(A, A.flip(0), **o),
+    "nansum": lambda **o: torch.nansum(torch.where(MASK, A, torch.nan), 1, **o),
+    "nanmean": lambda **o: torch.nanmean(torch.where(MASK, A, torch.nan), 1, **o),
+    "log_sigmoid": lambda **o: torch._C._nn.log_sigmoid(A, **o),
+    "conj_physical": lambda **o: torch.conj_physical(A, **o),
+    "softshrink": lambda **o: torch._C._nn.softshrink(A, 0.3, **o),
+    "copysign": lambda **o: torch.copysign(A, A.flip(0), **o),
+}
+
+
 @pytest.mark.parametrize("name", OUT)
 def test_out_forms_give_the_bits_of_plain_ones(name: str) -> None:
     with potl.deterministic():
@@ -340,6 +353,23 @@ def test_out_forms_give_the_bits_of_plain_ones(name: str) -> None:
     assert same_bits(full, want)
     assert same_bits(memory[..., 1].contiguous(), want)
     assert not memory[..., 0].any()
+
+
+def test_real_numbers_are_their_own_conjugates() -> None:
+    x = A.clone()
+    with potl.deterministic():
+        assert torch.equal(x.conj_physical_(), A)
+
+
+def test_masked_scatter_has_gradients() -> None:
+    def gradients() -> tuple[Tensor, ...]:
+        x, source = A.clone().requires_grad_(), drawn(500).requires_grad_()
+        y = x.masked_scatter(MASK, source)
+        return torch.autograd.grad(y, (x, source), A)
+
+    with potl.deterministic():
+        got = gradients()
+    assert all(torch.equal(x, y) for x, y in zip(got, gradients(), strict=True))
 
 
 def test_products_into_an_operand_do_not_read_what_they_wrote() -> None:

@@ -38,7 +38,7 @@ OPTIMIZERS: dict[str, Callable[..., optim.Optimizer]] = {
     "rprop": lambda p, **o: optim.Rprop(p, lr=0.01, **o),
     "adadelta": lambda p, **o: optim.Adadelta(p, lr=0.1, **o),
 }
-HAVE_FUSED = ("sgd", "adam", "amsgrad", "adamw")
+HAVE_FUSED = ("sgd", "adam", "amsgrad", "adamw", "adagrad")
 
 
 def weights() -> list[nn.Parameter]:

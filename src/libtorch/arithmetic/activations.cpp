@@ -197,7 +197,9 @@ void register_activations(registrar& r) {
   r.kernel("elu_backward", TORCH_FN(elu_backward_of), note);
   r.kernel("elu_backward.grad_input", TORCH_FN(elu_backward_out), note);
   r.kernel("log_sigmoid_forward", TORCH_FN(log_sigmoid), note);
+  r.derived("log_sigmoid_forward", {"log_sigmoid_forward.output"});
   r.kernel("log_sigmoid_backward", TORCH_FN(log_sigmoid_backward_of), note);
+  r.derived("log_sigmoid_backward", {"log_sigmoid_backward.grad_input"});
   const char* exact = "exact operations, one after the other";
   r.kernel("glu", TORCH_FN(glu_of), "a sigmoid(b)");
   r.kernel("glu_backward", TORCH_FN(glu_backward_of), "s dy and (1 - s) (s dy) a, s = sigmoid(b)");

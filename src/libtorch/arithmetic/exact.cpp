@@ -10,6 +10,7 @@
 #include "registrar.hpp"
 
 #include <ATen/ops/abs_ops.h>
+#include <ATen/ops/conj_physical_ops.h>
 #include <ATen/ops/div_ops.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/reciprocal_ops.h>
@@ -155,6 +156,7 @@ void register_copies(registrar& r) {
            "triu_indices"},
           "memory, filled with one value");
   r.exact_forms({"tril", "triu"}, "copies");
+  r.exact_real<at::_ops::conj_physical_, at::_ops::conj_physical_out>("copies");
 }
 
 void register_indexing(registrar& r) {
@@ -338,6 +340,7 @@ void register_exact(registrar& r) {
   register_comparisons(r);
   register_elements(r);
   register_integers(r);
+  r.composed({"masked_scatter_backward"}, "masked_select and cat");
   r.composed({"allclose",
               "addr",
               "addr_",

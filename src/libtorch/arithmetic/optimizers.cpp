@@ -152,6 +152,28 @@ void adam_tensor_lr(TensorList parameters, TensorList gradients, TensorList mean
                   beta2, weight_decay, eps, amsgrad, maximize, grad_scale, found_inf);
 }
 
+void adagrad(TensorList parameters, TensorList gradients, TensorList sums, TensorList steps,
+             double lr, double lr_decay, double weight_decay, double eps, bool maximize,
+             const std::optional<Tensor>& grad_scale, const std::optional<Tensor>& found_inf) {
+  check("_fused_adagrad_", grad_scale, found_inf);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& parameter = parameters[i];
+    // torch's optimizer has already counted this step.
+    const double rate = lr / (1 + (steps[i].item<double>() - 1) * lr_decay);
+    Tensor dy = maximize ? gradients[i].neg() : gradients[i];
+    if (weight_decay != 0) dy = dy.add(parameter, weight_decay);
+    sums[i].addcmul_(dy, dy);
+    parameter.addcdiv_(dy, sums[i].sqrt().add_(eps), -rate);
+  }
+}
+void adagrad_tensor_lr(TensorList parameters, TensorList gradients, TensorList sums,
+                       TensorList steps, const Tensor& lr, double lr_decay, double weight_decay,
+                       double eps, bool maximize, const std::optional<Tensor>& grad_scale,
+                       const std::optional<Tensor>& found_inf) {
+  adagrad(parameters, gradients, sums, steps, lr.item<double>(), lr_decay, weight_decay, eps,
+          maximize, grad_scale, found_inf);
+}
+
 }  // namespace
 
 void register_optimizers(registrar& r) {
@@ -162,7 +184,8 @@ void register_optimizers(registrar& r) {
   r.kernel("_fused_adam_.tensor_lr", TORCH_FN(adam_tensor_lr<false>), note);
   r.kernel("_fused_adamw_", TORCH_FN(adam<true>), note);
   r.kernel("_fused_adamw_.tensor_lr", TORCH_FN(adam_tensor_lr<true>), note);
-  r.refused({"_fused_adagrad_", "_fused_adagrad_.tensor_lr"}, remedy);
+  r.kernel("_fused_adagrad_", TORCH_FN(adagrad), note);
+  r.kernel("_fused_adagrad_.tensor_lr", TORCH_FN(adagrad_tensor_lr), note);
   r.composed_prefix("_foreach_", "the operator of each tensor");
 }
 

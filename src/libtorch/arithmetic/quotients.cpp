@@ -175,6 +175,8 @@ void register_quotients(registrar& r) {
   r.kernel("clamp_min_.Tensor", TORCH_FN(clamp_min_in), "minimum and maximum");
   r.kernel("clamp_max.Tensor", TORCH_FN(clamp_max), "minimum and maximum");
   r.kernel("clamp_max_.Tensor", TORCH_FN(clamp_max_in), "minimum and maximum");
+  r.derived("clamp_min.Tensor", {"clamp_min.Tensor_out"});
+  r.derived("clamp_max.Tensor", {"clamp_max.Tensor_out"});
   r.kernel("arange.start_out", TORCH_FN(arange_out), "start + i step in double, rounded once");
   r.kernel("linspace.out", TORCH_FN(linspace_out), "from both ends in double, rounded once");
   r.refused({"range", "range.step", "range.out", "logspace", "logspace.out"},

@@ -353,6 +353,7 @@ void register_reductions(registrar& r) {
   r.kernel("mean.dim", TORCH_FN(mean_dims), tree);
   r.kernel("mean.out", TORCH_FN(mean_out), tree);
   r.kernel("nansum", TORCH_FN(nansum), tree);
+  r.derived("nansum", {"nansum.out"});
   r.kernel("prod", TORCH_FN(prod_all), tree);
   r.kernel("prod.dim_int", TORCH_FN(prod_dim), tree);
   r.kernel("prod.int_out", TORCH_FN(prod_out), tree);
