@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from . import _core
+from ._errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,9 @@ class Replay(Check):
             hundredth of it.
         repeat: Nonces of earlier challenges, whose segments are replayed again; `verify` fills it
             from its ledger.
+
+    Raises:
+        UsageError: No tolerance is called so.
     """
 
     name: ClassVar[str] = "replay"
@@ -70,6 +74,14 @@ class Replay(Check):
     tensor_looseness: float = 10.0
     d_ref: float | None = None
     repeat: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        known = next(r["choices"] for r in _core.check_fields("replay") if r["name"] == "tolerance")
+        if self.tolerance not in known:
+            raise UsageError(
+                f"replay: tolerance {self.tolerance!r} is not known",
+                f"use one of {', '.join(known)}",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,7 +87,10 @@ def module() -> ModuleType:
 
 @contextlib.contextmanager
 def deterministic(
-    mode: str = "ord32", *, bits: int = 32, log: RoundingTrainer | RoundingAuditor | None = None
+    mode: str = "ord32",
+    *,
+    bits: int | None = None,
+    log: RoundingTrainer | RoundingAuditor | None = None,
 ) -> Iterator[None]:
     """Inside of the block torch computes the same bits on every machine.
 
@@ -101,9 +104,9 @@ def deterministic(
 
     Args:
         mode: "ord32", "cr32", "xint24", "xint16", or "log64".
-        bits: For log64: what products are rounded to, 23 to 32.
+        bits: For log64: what products are rounded to, 23 to 32; by default those of `log`, else 32.
         log: For log64: the side that logs or follows the directions of roundings near a tie, in a
-            step that it has begun; its bits count. Without it results are those of the default
+            step that it has begun. Without it results are those of the default
             order of summation, and no other device is promised the same.
 
     Raises:
@@ -111,7 +114,8 @@ def deterministic(
             torch's workers is not that of IEEE 754. Inside, at what is not reproducible: an
             operator, another thread, a backward pass of a graph that was computed outside. And
             outside, at a backward pass of a graph that was computed inside.
-        UsageError: There is no such mode, or this thread computes in another one.
+        UsageError: There is no such mode, or this thread computes in another one; `bits` are not
+            those of `log`, or its step has not begun.
         UnsupportedError: This installation has no reproducible operators.
 
     >>> import potl, torch
@@ -122,11 +126,15 @@ def deterministic(
     """
     from ._block_patches import patches
 
-    if mode != "log64" and (bits != 32 or log is not None):
+    if mode != "log64" and (bits not in (None, 32) or log is not None):
         raise UsageError(f"bits and log belong to log64, not to {mode}", 'use mode="log64"')
+    if log is not None and bits not in (None, log.bits):
+        raise UsageError(f"the log is one of {log.bits} bits, not of {bits}", "leave out bits")
+    if log is not None and not log.is_open:
+        raise UsageError("the log has no open step", "call its begin_step before the block")
     before = None if log is None else module().install_rounding(log.session)
     try:
-        block = module().Block(mode, bits if log is None else log.bits)
+        block = module().Block(mode, log.bits if log is not None else 32 if bits is None else bits)
         try:
             with patches:
                 yield

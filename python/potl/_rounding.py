@@ -44,20 +44,24 @@ class RoundingTrainer:
 
     def __init__(self, *, bits: int = 32, order: int = 0) -> None:
         self.bits = bits
+        self.is_open = False
         self.session: Any = module().RoundingSession("trainer", bits=bits, order=order)
 
     def begin_step(self, step: int) -> None:
         """From here results are logged."""
         self.session.begin_step(step)
+        self.is_open = True
 
     def end_step(self) -> RoundingLog:
         """The log of the step."""
         log = self.session.end_step()
+        self.is_open = False
         return RoundingLog(log["step"], log["bytes"], log["digest"], log["values"], log["entries"])
 
     def cancel_step(self) -> None:
         """Forgets the step, after an error in it."""
         self.session.cancel_step()
+        self.is_open = False
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -77,6 +81,7 @@ class RoundingAuditor:
 
     def __init__(self, *, bits: int = 32, order: int = 0, false_alarm: float = 1e-9) -> None:
         self.bits = bits
+        self.is_open = False
         self.session: Any = module().RoundingSession(
             "auditor", bits=bits, order=order, false_alarm=false_alarm
         )
@@ -86,17 +91,20 @@ class RoundingAuditor:
         to; None when there is none.
         """
         self.session.begin_step(step, log=log, committed=committed)
+        self.is_open = True
 
     def end_step(self) -> dict[str, Any]:
         """What was found: "rejections" is empty for an honest trainer, else each has a fault, a
         message and a proof.
         """
         audit: dict[str, Any] = self.session.end_audit()
+        self.is_open = False
         return audit
 
     def cancel_step(self) -> None:
         """Forgets the step, after an error in it."""
         self.session.cancel_step()
+        self.is_open = False
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:

@@ -80,3 +80,9 @@ def test_a_policy_for_detection_draws_enough_segments() -> None:
     assert _core.strength(1000, replay.samples, 0.05) >= 0.95
     assert _core.strength(1000, replay.samples - 1, 0.05) < 0.95
     assert set(checks) == {"telemetry", "pev", "replay"}
+
+
+def test_a_tolerance_that_does_not_exist_is_refused_at_once() -> None:
+    with pytest.raises(potl.UsageError, match="foo") as raised:
+        potl.Replay(tolerance="foo")
+    assert "mean_grad_norm" in raised.value.remedy

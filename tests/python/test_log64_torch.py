@@ -199,10 +199,35 @@ def test_without_a_session_products_round_by_default(bits: int) -> None:
 
 def test_the_session_is_the_blocks_alone() -> None:
     trainer = potl.RoundingTrainer()
-    with potl.deterministic("log64", log=trainer), pytest.raises(RuntimeError, match="step"):
-        torch.ones(2, 2) @ torch.ones(2, 2)  # no step has begun
+    trainer.begin_step(1)
+    with potl.deterministic("log64", log=trainer):
+        trainer.cancel_step()
+        with pytest.raises(RuntimeError, match="step"):
+            torch.ones(2, 2) @ torch.ones(2, 2)
     with potl.deterministic("log64"):
         torch.ones(2, 2) @ torch.ones(2, 2)
+
+
+def test_a_log_without_an_open_step_is_a_usage_error() -> None:
+    trainer = potl.RoundingTrainer()
+    block = potl.deterministic("log64", log=trainer)
+    with pytest.raises(potl.UsageError, match="open step") as raised:
+        block.__enter__()
+    assert "begin_step" in raised.value.remedy
+    trainer.begin_step(1)
+    trainer.end_step()
+    with pytest.raises(potl.UsageError, match="open step"):
+        potl.deterministic("log64", log=trainer).__enter__()
+
+
+def test_bits_other_than_the_logs_are_a_usage_error() -> None:
+    trainer = potl.RoundingTrainer(bits=30)
+    trainer.begin_step(1)
+    with pytest.raises(potl.UsageError, match="30 bits, not of 26"):
+        potl.deterministic("log64", bits=26, log=trainer).__enter__()
+    with potl.deterministic("log64", bits=30, log=trainer):
+        pass
+    trainer.cancel_step()
 
 
 def test_a_step_belongs_to_one_thread() -> None:
