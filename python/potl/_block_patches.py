@@ -7,6 +7,8 @@
 - Data loaders run outside of the block.
 - Threads that are started inside do not compute as stock silently: what is not exact is refused.
 - Compiled callables run as eager code.
+- Einstein sums of three and more operands are contracted from left to right, whether there is a
+  package for the order or not.
 - A backward pass runs on the side of the block where its graph was computed.
 
 All but the last are attributes of torch's modules that are replaced while any thread is in a block
@@ -15,6 +17,7 @@ and put back after the last one; every replacement does what it stands for in th
 
 from __future__ import annotations
 
+import _thread
 import concurrent.futures
 import functools
 import importlib
@@ -60,7 +63,9 @@ class Patches:
             self.put(lr_scheduler, "math", _Math)
             self.put(dataloader.DataLoader, "__iter__", _outside)
             self.put(dataloader._BaseDataLoaderIter, "__next__", _outside)
+            self.put(torch.backends, "opt_einsum", _LeftToRight)
             self.put(threading.Thread, "start", _start)
+            self.put(_thread, "start_new_thread", _start_function)
             self.put(concurrent.futures.ThreadPoolExecutor, "submit", _submit)
             self.put(torch, "compile", _compile)
             self.compiled()
@@ -123,6 +128,21 @@ class _Math:
         return float(module().exact_cos(x) if _is_on() else self._math.cos(x))
 
 
+class _LeftToRight:
+    """torch's settings for Einstein sums: no package chooses the order inside of blocks."""
+
+    def __init__(self, settings: Any) -> None:
+        object.__setattr__(self, "_settings", settings)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "enabled" and _is_on():
+            return False
+        return getattr(self._settings, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._settings, name, value)
+
+
 def _number(get_value: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def exact(x: Any) -> Any:
         value = get_value(x)
@@ -173,6 +193,14 @@ def _start(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thr
         if _is_on():
             thread.run = _foreign(thread.run)  # type: ignore[method-assign]
         start(thread)
+
+    return started
+
+
+def _start_function(start: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(start)
+    def started(function: Callable[..., Any], *arguments: Any) -> Any:
+        return start(_foreign(function) if _is_on() else function, *arguments)
 
     return started
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a `deterministic` block does with Python around operators: threads, loaders, compilers."""
 
+import _thread
 import concurrent.futures
 import math
 import sys
@@ -41,6 +42,8 @@ def replaced() -> list[Any]:
         sys.modules["torch.optim.adam"]._get_value,
         torch.optim.Adafactor.step,
         lr_scheduler.math,
+        torch.backends.opt_einsum,
+        _thread.start_new_thread,
     ]
 
 
@@ -102,6 +105,20 @@ def test_a_thread_started_inside_is_refused_what_needs_the_block(
     with potl.deterministic():
         thread.start()
         thread.join()
+    assert isinstance(got[0], potl.NotReproducible)
+
+
+def test_a_bare_thread_started_inside_is_refused_too() -> None:
+    got: list[Any] = []
+    done = threading.Event()
+
+    def run() -> None:
+        outcome(product)(got)
+        done.set()
+
+    with potl.deterministic():
+        _thread.start_new_thread(run, ())
+        assert done.wait(60)
     assert isinstance(got[0], potl.NotReproducible)
 
 
@@ -282,6 +299,47 @@ def test_compilers_in_other_threads_are_left_alone() -> None:
         thread.join()
     assert torch.equal(got[0], A + 1)
     assert used
+
+
+# ---------------------------------------------------------------------- contractions
+
+
+class FromTheRight:
+    """Stands for torch's settings with the package opt_einsum installed."""
+
+    enabled = True
+    strategy = "auto"
+
+    def is_available(self) -> bool:
+        return True
+
+    def get_opt_einsum(self) -> Any:
+        return self
+
+    def contract_path(self, *_: Any, **__: Any) -> Any:
+        return [(1, 2), (0, 1)], None
+
+
+def test_contractions_go_from_left_to_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(3)
+    a, b, c = (torch.randn(n, m, generator=generator) for n, m in ((30, 40), (40, 50), (50, 2)))
+
+    def chain() -> Any:
+        return torch.einsum("ij,jk,kl->il", a, b, c)
+
+    with potl.deterministic():
+        want = chain()
+        assert torch.equal(want, (a @ b) @ c)
+    settings = FromTheRight()
+    monkeypatch.setattr(torch.backends, "opt_einsum", settings)
+    outside = chain()
+    with potl.deterministic():
+        assert torch.equal(chain(), want)
+        assert not torch.backends.opt_einsum.enabled
+        torch.backends.opt_einsum.strategy = "greedy"
+    assert settings.enabled
+    assert settings.strategy == "greedy"
+    assert torch.equal(chain(), outside)
 
 
 # ---------------------------------------------------------------------- numbers
