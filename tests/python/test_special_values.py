@@ -163,3 +163,17 @@ def test_numbers_shrink_as_in_torch(shrink: Callable[[Tensor], Tensor], dtype: t
         y, dx = shrink(x), _gradient(shrink, x)
     assert torch.equal(y, shrink(x))
     assert torch.equal(dx, _gradient(shrink, x))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_nan_has_no_sign_that_a_number_could_take_over(dtype: torch.dtype) -> None:
+    x = torch.tensor([-NAN, NAN, -0.0, 0.0, -1.0, 1.0], dtype=torch.float64).repeat(9)
+    x = x.to(dtype)
+    assert x.signbit()[0]  # outside
+    one = torch.ones_like(x)
+    with potl.deterministic():
+        assert torch.signbit(x).tolist() == [False, False, True, False, True, False] * 9
+        assert torch.copysign(one, x).tolist() == [1, 1, -1, 1, -1, 1] * 9
+        assert one.copysign_(x).tolist() == [1, 1, -1, 1, -1, 1] * 9
+        assert torch.copysign(x[5], -NAN) == 1
+        assert torch.copysign(x[5], -2.0).dtype == dtype

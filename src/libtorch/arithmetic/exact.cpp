@@ -180,8 +180,7 @@ void register_comparisons(registrar& r) {
       r.exact({(std::string(name) + form).c_str()}, "a comparison");
     }
   }
-  r.exact_forms({"logical_and", "logical_or", "logical_xor", "logical_not", "isposinf", "isneginf",
-                 "signbit"},
+  r.exact_forms({"logical_and", "logical_or", "logical_xor", "logical_not", "isposinf", "isneginf"},
                 "a comparison");
   r.exact({"isnan",
            "isinf",
@@ -251,8 +250,8 @@ void register_comparisons(registrar& r) {
 }
 
 void register_elements(registrar& r) {
-  r.exact_forms({"neg", "floor", "ceil", "trunc", "frac", "round", "nan_to_num", "copysign",
-                 "nextafter", "heaviside", "hardtanh", "hardshrink", "threshold", "relu"},
+  r.exact_forms({"neg", "floor", "ceil", "trunc", "frac", "round", "nan_to_num", "nextafter",
+                 "heaviside", "hardtanh", "hardshrink", "threshold", "relu"},
                 "one IEEE operation, or a selection");
   r.exact({"clamp",
            "clamp_",
@@ -263,10 +262,6 @@ void register_elements(registrar& r) {
            "clamp_max",
            "clamp_max_",
            "clamp_max.out",
-           "copysign.Scalar",
-           "copysign.Scalar_out",
-           "copysign_.Scalar",
-
            "frexp.Tensor",
            "frexp.Tensor_out",
            "threshold_backward",

@@ -109,6 +109,7 @@ void register_pooling(registrar& r);
 void register_upsampling(registrar& r);
 void register_convolution(registrar& r);
 void register_sums(registrar& r);
+void register_signs(registrar& r);
 void register_functions(registrar& r);
 void register_activations(registrar& r);
 void register_quotients(registrar& r);

@@ -55,6 +55,7 @@ void register_all() {
   register_upsampling(r);
   register_convolution(r);
   register_sums(r);
+  register_signs(r);
   register_functions(r);
   register_activations(r);
   register_quotients(r);
