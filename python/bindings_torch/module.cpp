@@ -34,7 +34,8 @@ struct python_not_reproducible final : torch::PyTorchError {
 };
 
 void throw_for_python(const std::string& message, const std::string& remedy) {
-  throw python_not_reproducible(message + '\x1f' + remedy);
+  // TorchScript shows the text as it is.
+  throw python_not_reproducible(message + ":\x1f " + remedy);
 }
 
 void set_error_classes(const py::object& not_reproducible, const py::object& usage) {

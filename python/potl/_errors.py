@@ -82,7 +82,7 @@ class NotReproducible(UsageError):
 
     def __init__(self, message: str = "", remedy: str = "") -> None:
         if not remedy:  # from C++ both come in one text
-            message, _, remedy = message.partition("\x1f")
+            message, _, remedy = message.partition(":\x1f ")
         super().__init__(message, remedy)
 
 

@@ -24,6 +24,10 @@ B = torch.linspace(-3, 2, 28).view(7, 4)
 UNKNOWN: Callable[[], Tensor] = lambda: torch.fft.fft(A)  # noqa: E731
 
 
+def spectrum(x: torch.Tensor) -> torch.Tensor:
+    return torch.fft.fft(x)
+
+
 def is_on() -> bool:
     return bool(_deterministic.module().is_on())
 
@@ -146,6 +150,38 @@ def test_a_refused_operator_says_what_to_use_instead() -> None:
         torch._addmm_activation(torch.zeros(3, 4), A, B)
     assert "aten::_addmm_activation" in raised.value.message
     assert "torch.nn.functional.linear" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("refused", "remedy"),
+    [
+        (lambda x: torch.atan(x), "outside of the block"),
+        (lambda x: torch.atan2(x, x), "outside of the block"),
+        (lambda x: torch.linalg.svd(x), "decomposes"),
+        (lambda x: torch.linalg.inv(x), "inverts"),
+        (lambda x: torch.linalg.solve(x, x), "solve"),
+        (lambda x: torch.fft.fft(x), "cosines"),
+        (lambda x: torch.cdist(x, x), "sqrt"),
+        (lambda x: torch.logcumsumexp(x, 0), "cumsum"),
+        (lambda x: torch.histc(x), "bucketize"),
+        (lambda x: torch.bincount(torch.arange(3), x[0]), "index_add"),
+        (lambda x: torch.nn.functional.affine_grid(x[None, :2], [1, 1, 4, 4], False), "bmm"),
+        (lambda x: torch.sinc(x), "torch.sin"),
+    ],
+)
+def test_the_remedy_says_what_to_write(refused: Callable[[Any], Any], remedy: str) -> None:
+    with potl.deterministic(), pytest.raises(potl.NotReproducible) as raised:
+        refused(torch.eye(3) + 0.25)
+    assert remedy in raised.value.remedy
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_refusals_through_torchscript_can_be_read() -> None:
+    scripted = torch.jit.script(spectrum)
+    with potl.deterministic(), pytest.raises(RuntimeError) as raised:
+        scripted(torch.ones(3))
+    text = str(raised.value).replace("\x1f", "")
+    assert "is not reproducible: multiply by" in text
 
 
 def test_an_operator_of_somebody_else_is_refused() -> None:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fallback.hpp"
 
+#include <string_view>
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -33,17 +35,63 @@ bool exact_values(const ::torch::jit::Stack& stack, std::size_t count) {
   return true;
 }
 
+/// What to do instead of operators whose names begin so; the first that fits.
+struct hint {
+  std::string_view begins;
+  const char* remedy;
+};
+constexpr const char* decomposition =
+    "compute it outside of the block, and let the result enter as an operand: what decomposes, "
+    "inverts or solves has no reproducible form";
+constexpr const char* function =
+    "potl has no polynomial for this function: compute it outside of the block, and let the result "
+    "enter as an operand";
+constexpr hint hints[] = {
+    {"_fft_", "multiply by the matrix of cosines and sines, made outside of the block"},
+    {"linalg_", decomposition},
+    {"_linalg_", decomposition},
+    {"cholesky", decomposition},
+    {"triangular_solve", decomposition},
+    {"lu_", decomposition},
+    {"geqrf", decomposition},
+    {"ormqr", decomposition},
+    {"atan", function},
+    {"asin", function},
+    {"acos", function},
+    {"lgamma", function},
+    {"digamma", function},
+    {"polygamma", function},
+    {"igamma", function},
+    {"special_", function},
+    {"i0", function},
+    {"sinc", "write it as torch.sin(x) / x, with torch.where for x = 0"},
+    {"_cdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
+    {"_euclidean_dist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
+    {"_pdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
+    {"_logcumsumexp", "with m = x.amax(0, keepdim=True): (x - m).exp().cumsum(0).log() + m"},
+    {"logcumsumexp", "with m = x.amax(0, keepdim=True): (x - m).exp().cumsum(0).log() + m"},
+    {"hist", "torch.bucketize finds the bins, torch.bincount without weights counts"},
+    {"_hist", "torch.bucketize finds the bins, torch.bincount without weights counts"},
+    {"bincount", "torch.zeros(n).index_add(0, index, weights)"},
+    {"affine_grid_generator", "multiply theta by a grid from torch.linspace with torch.bmm"},
+};
+
+std::string remedy_for(const std::string& name) {
+  std::string remedy = remedy_of(name);
+  if (!remedy.empty()) return remedy;
+  for (const hint& one : hints) {
+    if (name.rfind(one.begins, 0) == 0) return one.remedy;
+  }
+  return "docs/operators.md lists the operators that have a reproducible form: write it with "
+         "those, or run it outside of the block";
+}
+
 [[noreturn]] void refuse_operator(const c10::OperatorHandle& handle) {
   const auto& schema = handle.schema();
   std::string name = schema.name();
   if (!schema.overload_name().empty()) name += "." + schema.overload_name();
-  std::string remedy = remedy_of(name.substr(name.find("::") + 2));
-  if (remedy.empty()) {
-    remedy =
-        "docs/operators.md lists the operators that have a reproducible form: write it with those, "
-        "or run it outside of the block";
-  }
-  refuse("the operator " + name + " is not reproducible", remedy);
+  refuse("the operator " + name + " is not reproducible",
+         remedy_for(name.substr(name.find("::") + 2)));
 }
 
 void integers_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,

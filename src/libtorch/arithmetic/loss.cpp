@@ -11,6 +11,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <potl/core/error.hpp>
 #include <potl/numeric/softmax.hpp>
 
 #include "real.hpp"
@@ -108,6 +109,16 @@ at::Tensor cross_entropy_backward(const at::Tensor& dy, const at::Tensor& x, con
   return rounded_to(slope * share(x, reduction) * dy.to(p.type), p.result);
 }
 
+/// Errors of the call are those of an index, as in torch.
+template <class Call>
+void indexed(const char* name, const Call& call) {
+  try {
+    call();
+  } catch (const exception& error) {
+    TORCH_CHECK_INDEX(false, name, ": ", error.details().message);
+  }
+}
+
 /// x is [batch, classes, places...], or [classes] with one target.
 struct samples {
   samples(const char* name, const at::Tensor& x, const at::Tensor& target) {
@@ -141,10 +152,12 @@ std::tuple<at::Tensor, at::Tensor> nll(const at::Tensor& x, const at::Tensor& ta
   const at::Tensor sample_weights = make(target.sizes(), type);
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
-    numeric::nll_losses(
-        all.shape, from.const_data_ptr<Real>(), all.targets.const_data_ptr<std::int64_t>(),
-        weights.defined() ? weights.const_data_ptr<Real>() : nullptr, ignore,
-        losses.mutable_data_ptr<Real>(), sample_weights.mutable_data_ptr<Real>(), executor());
+    indexed(name, [&] {
+      numeric::nll_losses(
+          all.shape, from.const_data_ptr<Real>(), all.targets.const_data_ptr<std::int64_t>(),
+          weights.defined() ? weights.const_data_ptr<Real>() : nullptr, ignore,
+          losses.mutable_data_ptr<Real>(), sample_weights.mutable_data_ptr<Real>(), executor());
+    });
   });
   if (reduction == none)
     return {rounded_to(losses, x.scalar_type()), at::zeros({}, at::TensorOptions(type))};
