@@ -355,6 +355,32 @@ def test_out_forms_give_the_bits_of_plain_ones(name: str) -> None:
     assert not memory[..., 0].any()
 
 
+def test_results_over_part_of_their_operand_are_refused_as_in_torch() -> None:
+    b = drawn(9)
+    with potl.deterministic():
+        for function in (torch.exp, torch.copysign):
+            operands = (b[:8],) if function is torch.exp else (b[:8], b[:8])
+            with pytest.raises(RuntimeError, match="memory location"):
+                function(*operands, out=b[1:])
+
+
+def test_a_sums_result_has_the_type_that_was_asked_for() -> None:
+    with potl.deterministic():
+        for function in (torch.sum, torch.mean, torch.prod):
+            with pytest.raises(RuntimeError, match="ouble"):
+                function(A, 1, dtype=torch.float64, out=torch.empty(9))
+            function(A, 1, dtype=torch.float64, out=torch.empty(9, dtype=torch.float64))
+
+
+def test_errors_of_the_call_are_torchs() -> None:
+    x, target = A[:, :3], torch.full((9,), 3)
+    with potl.deterministic():
+        with pytest.raises(IndexError, match="nll_loss"):
+            F.nll_loss(x, target)
+        with pytest.raises(RuntimeError, match="2 dimensions"):
+            torch.renorm(A[0, 0], 2, 0, 1.0)
+
+
 def test_real_numbers_are_their_own_conjugates() -> None:
     x = A.clone()
     with potl.deterministic():

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -41,6 +42,11 @@ class derived_form final : public c10::OperatorKernel {
       at::Tensor target = given[i].toTensor();
       const at::Tensor value = work.at(result++).toTensor();
       if (arguments[i].is_out()) {
+        for (const c10::IValue& operand : given) {
+          if (operand.isTensor() && operand.toTensor().defined()) {
+            at::assert_no_partial_overlap(target, operand.toTensor());
+          }
+        }
         write_out(value, target);
       } else {
         TORCH_CHECK(value.sizes() == target.sizes(), handle.schema().name(),

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/ops/pow_ops.h>
 
@@ -53,6 +54,7 @@ Tensor unary_to(unary function, const Tensor& x, const Tensor* in_place) {
 }
 
 Tensor& unary_into(unary function, const Tensor& x, Tensor& out) {
+  at::assert_no_partial_overlap(out, x);
   if (can_write_to(x, out)) {
     unary_to(function, x, &out);
     return out;

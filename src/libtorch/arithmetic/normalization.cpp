@@ -303,6 +303,7 @@ std::tuple<at::Tensor, at::Tensor> weight_norm_backward(const at::Tensor& gradie
 
 at::Tensor renorm(const at::Tensor& x, const at::Scalar& p, std::int64_t dim,
                   const at::Scalar& largest) {
+  TORCH_CHECK(x.dim() > 1, "renorm: input needs at least 2 dimensions, got ", x.dim());
   dim = c10::maybe_wrap_dim(dim, x.dim());
   sizes others;
   for (std::int64_t axis = 0; axis < x.dim(); ++axis) {

@@ -101,6 +101,14 @@ Tensor reduce_to(const char* name, reduction kind, const Tensor& x, optional_dim
   return rounded_to(reduced(kind, arrange(name, x, dims, keepdim, wide), wide), type);
 }
 
+/// An out= form with a type: that of `out`, which torch converts to no other.
+optional_type type_of(optional_type asked, const Tensor& out) {
+  TORCH_CHECK(!asked.has_value() || *asked == out.scalar_type(),
+              "Expected out tensor to have dtype ", asked.value_or(out.scalar_type()), ", but got ",
+              out.scalar_type(), " instead");
+  return out.scalar_type();
+}
+
 Tensor sum_dims(keys_t keys, const Tensor& x, optional_dims dims, bool keepdim,
                 optional_type dtype) {
   const c10::ScalarType type = dtype.value_or(x.scalar_type());
@@ -111,7 +119,7 @@ Tensor sum_dims(keys_t keys, const Tensor& x, optional_dims dims, bool keepdim,
 }
 Tensor& sum_out(keys_t keys, const Tensor& x, optional_dims dims, bool keepdim, optional_type dtype,
                 Tensor& out) {
-  return write_out(sum_dims(keys, x, dims, keepdim, dtype ? dtype : out.scalar_type()), out);
+  return write_out(sum_dims(keys, x, dims, keepdim, type_of(dtype, out)), out);
 }
 Tensor sum_all(keys_t keys, const Tensor& x, optional_type dtype) {
   return sum_dims(keys, x, {}, false, dtype);
@@ -127,7 +135,7 @@ Tensor mean_dims(const Tensor& x, optional_dims dims, bool keepdim, optional_typ
 }
 Tensor& mean_out(const Tensor& x, optional_dims dims, bool keepdim, optional_type dtype,
                  Tensor& out) {
-  return write_out(mean_dims(x, dims, keepdim, dtype ? dtype : out.scalar_type()), out);
+  return write_out(mean_dims(x, dims, keepdim, type_of(dtype, out)), out);
 }
 Tensor mean_all(const Tensor& x, optional_type dtype) { return mean_dims(x, {}, false, dtype); }
 
@@ -150,7 +158,7 @@ Tensor prod_dim(keys_t keys, const Tensor& x, std::int64_t dim, bool keepdim, op
 }
 Tensor& prod_out(keys_t keys, const Tensor& x, std::int64_t dim, bool keepdim, optional_type dtype,
                  Tensor& out) {
-  return write_out(prod_dim(keys, x, dim, keepdim, dtype ? dtype : out.scalar_type()), out);
+  return write_out(prod_dim(keys, x, dim, keepdim, type_of(dtype, out)), out);
 }
 
 void require_elements(const char* name, const Tensor& x, optional_dims dims) {
