@@ -114,11 +114,14 @@ def _objects(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
                     numbers.append(number)
     except (ValueError, RecursionError) as error:
         raise MalformedError(
-            f"{path}: line {number or 1} is no JSON in UTF-8: {error}", "mend or remove it"
+            f"{path}: line {number or 1} is no JSON in UTF-8: {error}",
+            "mend or remove it: the file is read line by line",
         ) from error
     for at, row in zip(numbers, rows, strict=True):
         if not isinstance(row, dict):
-            raise MalformedError(f"{path}: line {at} is no object", "write {...} in each line")
+            raise MalformedError(
+                f"{path}: line {at} is no object", "write {...} in each line: lists are no objects"
+            )
     if not rows:
         raise MalformedError(f"{path} has no lines", "")
     return rows, numbers
