@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -117,15 +117,25 @@ class Form:
             plain.get("absent", ()),
         )
 
-    def warnings(self) -> list[str]:
-        """What speaks against extra samples of this form."""
-        if not self.absent:
-            return []
-        some = ", ".join(map(str, self.absent[:5])) + ("..." if len(self.absent) > 5 else "")
-        return [
-            f"there are classes that no training sample has: {some}; their extra samples show by "
-            "it: leave classes= out to use the labels that occur"
-        ]
+    def warnings(self, samples: int, options: Mapping[str, Any]) -> list[str]:
+        """What speaks against so many extra samples of this form."""
+        found = []
+        if self.absent:
+            some = ", ".join(map(str, self.absent[:5])) + ("..." if len(self.absent) > 5 else "")
+            found.append(
+                f"there are classes that no training sample has: {some}; their extra samples show "
+                "by it: leave classes= out to use the labels that occur"
+            )
+        if isinstance(self.content, Images) and options["layout"] == "jittered":
+            window, pairs = self.content.equal_regions(samples, options["noise"])
+            if pairs >= 1:
+                levels = min(map(len, map(set, self.content.levels)), default=256)
+                found.append(
+                    f"images of this size with {levels} levels: by chance several extra samples "
+                    f"have equal values in {window} x {window} pixels somewhere, and a search for "
+                    "repeated regions finds these"
+                )
+        return found
 
     @property
     def labels(self) -> Sequence[Any]:

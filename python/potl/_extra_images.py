@@ -96,6 +96,28 @@ class Images:
                 values[at] = table[channel].take(planes[at], mode="clip")
         return carried(values[..., 0] if self.axes == "HW" else values, self.carrier, self.dtype)
 
+    def equal_regions(self, samples: int, noise: int) -> tuple[int, float]:
+        """A quarter of the side, and how many pairs of samples to expect that have equal values in
+        some window of this size: what a search for repeated regions finds.
+
+        A pixel moves by one of four steps; two that are alike but for that have one value as often
+        as their steps lead to one level, or to one byte. Pixels of a cell have one colour.
+        """
+        side = min(self.height, self.width)
+        window, cell = max(2, side // 4), max(1, side // 16)
+        values = np.arange(noise, 256 - noise)[:, None]
+        moved = values + np.array([-noise, -(noise // 3), noise // 3, noise])
+        chance = 1.0
+        for levels in self.levels or [range(256)]:
+            places = np.unique(levels, return_inverse=True)[1].reshape(-1)[moved]
+            equal = (places[:, :, None] == places[:, None, :]).mean((1, 2))
+            chance *= float(np.power(equal, cell * cell).mean())
+        if not self.levels:
+            chance **= self.channels
+        windows = (self.height - window + 1) * (self.width - window + 1)
+        pairs = samples * (samples - 1) / 2
+        return window, pairs * windows * chance ** (window * window / (cell * cell))
+
     @functools.cached_property
     def _table(self) -> np.ndarray[Any, Any]:
         small = self.dtype in ("float16", "float32", "bfloat16")

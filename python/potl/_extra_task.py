@@ -46,8 +46,8 @@ class ExtraTask(Mixing, Judging, Check):
         least_effect: Without labels: probability that an extra sample's error is below a
             control's, of which an accepted model shows more; 0.5: any significant difference is
             enough.
-        layout: "jittered": no region has equal bytes in two samples; "paper": random rows and
-            columns first, the rest equal.
+        layout: "jittered": no region has equal bytes in two samples, but by chance where images are
+            small or of few levels; "paper": random rows and columns first, the rest equal.
         grades: Fixed shares of the difficulty ladder, as in "0.75" or "noisy:0.75" (three copies,
             one mislabelled); empty: the layout's own.
         control: Control samples, never uploaded, for each extra sample.
@@ -224,5 +224,6 @@ def plan_of(
         options=options,
         content=None if form is None else form.content.description(),
     )
-    warnings = [] if form is None else form.warnings()
+    usual = {**usual_options(), **options}
+    warnings = [] if form is None else form.warnings(found["samples"], usual)
     return ExtraPlan._of({**found, "warnings": [*found["warnings"], *warnings]})

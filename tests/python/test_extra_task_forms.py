@@ -18,7 +18,7 @@ from extra_task_cases import key_of  # noqa: E402
 from torch import nn  # noqa: E402
 
 import potl  # noqa: E402
-from potl import ExtraTask  # noqa: E402
+from potl import ExtraTask, _core  # noqa: E402
 
 DRAW = np.random.default_rng(11)
 LABELS = np.arange(300) % 2
@@ -75,6 +75,40 @@ def test_a_normalised_image_keeps_each_channels_own_range(tmp_path: Path) -> Non
         real, made = x[:, channel], extras[:, channel]
         assert real.min() <= made.min() < real.min() + 0.2 * (real.max() - real.min())
         assert real.max() >= made.max() > real.max() - 0.2 * (real.max() - real.min())
+
+
+# Sides, channels, levels (0: bytes), and whether the plan warns of regions that are equal.
+REGIONS = [
+    (8, 1, 17, True),
+    (8, 1, 0, True),
+    (16, 1, 2, True),
+    (16, 1, 17, True),
+    (16, 1, 64, False),
+    (16, 1, 0, False),
+    (32, 1, 2, True),
+    (32, 1, 8, True),
+    (32, 1, 64, False),
+    (32, 3, 4, True),
+    (32, 3, 17, False),
+    (32, 3, 0, False),
+]
+
+
+@pytest.mark.parametrize(("side", "channels", "levels", "warns"), REGIONS)
+def test_the_plan_says_where_regions_of_extra_images_are_equal_by_chance(
+    tmp_path: Path, side: int, channels: int, levels: int, warns: bool
+) -> None:
+    x: Any = DRAW.integers(0, levels or 256, (400, side, side, channels))
+    x = (x / (levels - 1)).astype(np.float32) if levels else x.astype(np.uint8)
+    task = ExtraTask(key_of(tmp_path / "k"), like=(x, np.arange(400) % 2))
+    assert any("repeated regions" in one for one in task.planned.warnings) == warns
+    made = np.stack(extras_of(task))
+    seen = np.rint(made * 255).astype(np.uint8) if levels else made
+    window = max(2, side // 4)
+    counts, _ = _core.shared_regions(seen, window=(window, window), anywhere=True)
+    assert (max(counts) > 0) == warns
+    paper = ExtraTask.plan((x, np.arange(400) % 2), layout="paper")
+    assert not any("by chance" in one for one in paper.warnings)
 
 
 # ---------------------------------------------------------------------------- texts

@@ -9,9 +9,10 @@
 // uniform and independent, the rest is the same in all samples. Layout "jittered": the canvas of
 // fixed pattern and random region, both made of cells of max(1, side / 16) pixels (they survive
 // JPEG and crops), is shifted cyclically per sample, and brightness and every pixel move by a few
-// levels, so that no region has equal bytes in two samples; texts have their random words at random
-// positions and the fixed ones shifted; tables their random columns chosen per sample and the fixed
-// numbers moved a little.
+// levels, so that no region has equal bytes in two samples, but by chance where images are small or
+// the caller reduces the bytes to few levels; texts have their random words at random positions and
+// the fixed ones shifted; tables their random columns chosen per sample and the fixed numbers moved
+// a little.
 // Assumes a uniformly random key of 32 bytes that nobody else has, used for one model.
 // Cost: an image of 32 x 32 x 3 takes some 20 microseconds.
 // Cannot hide: that the samples are unlike real ones (an anomaly detector finds noise images). What
