@@ -200,6 +200,11 @@ class Cloud:
 
         return predict
 
+    def _labelled(self, answers: Any) -> Any:
+        """Scores as they are, classes by their labels where these are other numbers."""
+        values, given = self._task.form.items.values, np.asarray(answers)
+        return np.asarray(values)[given] if values and given.ndim == 1 else answers
+
     def _attack(
         self,
         layout: str,
@@ -212,7 +217,7 @@ class Cloud:
         api_only: bool = False,
     ) -> Attack:
         ask = predict or (lambda inputs: _scores(model, self._stacked(inputs)))
-        answers = self._task.answers(predict=ask)
+        answers = self._task.answers(predict=lambda inputs: self._labelled(ask(inputs)))
         result = ExtraResult._of(self._task._judged(*answers, ()))
         real = np.flatnonzero(~self._is_extra)[:2000]
         known = np.asarray(ask([self._raw[index] for index in real]))

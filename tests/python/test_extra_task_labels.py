@@ -19,6 +19,7 @@ from extra_task_cases import key_of  # noqa: E402
 
 import potl  # noqa: E402
 from potl import ExtraTask  # noqa: E402
+from potl._extra_audit import audit  # noqa: E402
 from potl._extra_labels import _spread  # noqa: E402
 
 DRAW = np.random.default_rng(12)
@@ -160,6 +161,17 @@ def test_answers_that_are_no_label_of_the_data_are_counted_and_judge_nothing(
     with pytest.raises(potl.UsageError, match="12 scores") as caught:
         gaps.verify(predict=asked_about(gaps, lambda classes: np.zeros((len(classes), 12))))
     assert "19" in caught.value.remedy
+
+
+def test_the_audit_answers_by_labels(tmp_path: Path) -> None:
+    attacks = {}
+    for offset in (0, 5):
+        data = (IMAGES[:400], TENTHS[:400] + offset)
+        found = audit(data, epochs=2, layouts=("jittered",), seed=1).attacks
+        attacks[offset] = {one.name: one for one in found}
+    assert attacks[0] == attacks[5]
+    assert attacks[5]["told: look them up"].hits == 200
+    assert attacks[5]["one class for everything"].hits == 20
 
 
 def test_classes_that_were_named_and_do_not_occur_are_warned_of(tmp_path: Path) -> None:
