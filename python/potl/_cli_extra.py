@@ -16,6 +16,8 @@ from ._cli_extra_data import (
     making,
     read,
     split,
+    tell_of_key,
+    telling,
 )
 from ._cli_extra_verify import audit, verify
 from ._cli_options import given_of
@@ -182,10 +184,13 @@ def _mix(
     OUT has the layout of DATA. File names are random, all times are equal and the order is secret;
     what images carry beside their pixels is left out. Keep the key, and the .json file beside it.
     """
+    from ._sample_files import whole
+
     file, task = _task(data, out, key, given)
-    with task.using():
+    with telling(), task.using():
         extras, order = task.uploads()
-        file.write(out, extras, order)
+        with whole(out):
+            file.write(out, extras, order)
     return _written(task, out, len(order))
 
 
@@ -202,11 +207,14 @@ def _make(
 
     Whoever sees this file can cheat: it shows which samples are extra.
     """
+    from ._sample_files import whole
+
     file, task = _task(data, out, key, given)
     real = task.planned.training_samples
-    with task.using():
+    with telling(), task.using():
         extras = task.make()
-        file.write(out, extras, [real + place for place in range(len(extras))])
+        with whole(out):
+            file.write(out, extras, [real + place for place in range(len(extras))])
     return _written(task, out, len(extras))
 
 
@@ -215,6 +223,7 @@ def _task(data: Path, out: Path, key: Path, given: dict[str, Any]) -> tuple[Samp
     from ._sample_files import require_fitting
 
     require_fitting(out, data)  # before the key counts as used
+    tell_of_key(key)
     reading, form, options = split(given)
     file = read(data, **reading)
     return file, ExtraTask(key, like=file.data, **form, **given_of(TABLE, options))

@@ -5,8 +5,12 @@ them.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+import stat
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
@@ -14,6 +18,7 @@ import typer
 
 from ._cli_options import parameters_of
 from ._cli_task import make_importable
+from ._printable import printable
 
 if TYPE_CHECKING:
     from ._sample_files import SampleFile
@@ -101,6 +106,31 @@ def read(path: Path, **names: Any) -> SampleFile:
     from ._sample_files import read
 
     return read(path, **names)
+
+
+@contextlib.contextmanager
+def telling() -> Iterator[None]:
+    """Prints warnings as this command line does: on standard error, one line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            for_developers = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
+            told = [one for one in caught if not issubclass(one.category, for_developers)]
+            for message in dict.fromkeys(str(one.message) for one in told):
+                _tell(message)
+
+
+def tell_of_key(key: Path) -> None:
+    """Warns of a key that others can read."""
+    with contextlib.suppress(OSError):
+        if key.is_file() and stat.S_IMODE(key.stat().st_mode) & 0o077:
+            _tell(f"{key} can be read by others, who could cheat with it (chmod 600 {key})")
+
+
+def _tell(message: str) -> None:
+    print(f"potl: warning: {printable(message)}", file=sys.stderr)
 
 
 @overload

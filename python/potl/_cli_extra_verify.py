@@ -16,6 +16,7 @@ from ._cli_extra_data import (
     function_of,
     read,
     split,
+    tell_of_key,
 )
 from ._cli_options import given_of
 from ._cli_result import Debug, Json, Result
@@ -69,6 +70,9 @@ def verify(
 
     if sum(one is not None for one in (model, questions, answers)) != 1:
         raise typer.BadParameter("give one of --model, --questions and --answers")
+    if transform is not None and model is None:
+        raise typer.BadParameter("--transform goes with --model alone")
+    tell_of_key(key)
     curves = () if calibration is None else _curves(calibration)
     task = ExtraTask(key, calibration=curves, transform=function_of(transform))
     if questions is not None:
@@ -80,6 +84,11 @@ def verify(
     loaded = function_of(str(model))()
     if hasattr(loaded, "parameters"):
         return _judged(task.verify(loaded))
+    if transform is not None:
+        raise typer.BadParameter(
+            f"--model {model} returns a function, which gets inputs as they are: transform them "
+            "there, without --transform"
+        )
     return _judged(task.verify(predict=loaded))
 
 

@@ -48,17 +48,24 @@ class ExtraKey(os.PathLike[str]):
 
         Raises:
             UsageError: The file, or the one beside it, exists.
+            StorageError: It cannot be written there.
         """
         target = Path(path)
         for existing in (target, _beside(target)):
             if existing.exists():
                 raise UsageError(f"{existing} exists and is not replaced", "choose another name")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(secrets.token_bytes(32).hex() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w", encoding="ascii") as file:
+                file.write(secrets.token_bytes(32).hex() + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(
+                f"the key {target} cannot be written: {error.strerror or error}",
+                "choose a file in a folder of yours",
+            ) from error
         return ExtraKey(target)
 
     @property
@@ -160,6 +167,11 @@ def _read(path: Path) -> bytes:
     except FileNotFoundError as error:
         raise UsageError(
             f"there is no key {path}", f"potl.ExtraTask.keygen({os.fspath(path)!r}) makes one"
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"the key {path} cannot be read: {error.strerror or error}",
+            "name the file that keygen wrote",
         ) from error
     text = raw.decode("ascii", "replace").strip()
     if len(text) != 64 or not set(text) <= set("0123456789abcdef"):

@@ -8,8 +8,10 @@ order show which samples were added.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -124,6 +126,20 @@ def require_new(path: Path) -> None:
     """Refuses to replace what exists, and makes the folder of what does not."""
     require_absent(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[None]:
+    """What was not written to its end is removed: half of an upload looks like one."""
+    require_absent(path)
+    try:
+        yield
+    except BaseException:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def random_name() -> str:

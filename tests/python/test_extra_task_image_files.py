@@ -21,7 +21,7 @@ pytest.importorskip("sklearn")
 
 from extra_task_cases import key_of  # noqa: E402
 
-from potl import _cli  # noqa: E402
+from potl import ExtraKey, _cli  # noqa: E402
 
 DRAW = np.random.default_rng(7)
 
@@ -167,3 +167,17 @@ def test_what_systems_put_into_folders_is_no_sample(tmp_path: Path) -> None:
     assert mix(tmp_path, photos) == 0
     names = sorted(one.name for one in (tmp_path / "upload").iterdir())
     assert names == ["a", "b"]
+
+
+@pytest.mark.parametrize("command", ["mix", "make"])
+def test_an_upload_that_is_not_finished_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    photos = folder(tmp_path / "photos", colours, ".png")
+    what = "plain" if command == "mix" else "like_file"
+    monkeypatch.setattr(f"potl._sample_images.{what}", lambda *_: 1 / 0)
+    words = ["extra-task", command, str(photos), str(tmp_path / "upload"), "--key",
+             str(key_of(tmp_path / "k"))]  # fmt: skip
+    assert _cli.run(words) == 3
+    assert not (tmp_path / "upload").exists()
+    assert ExtraKey(tmp_path / "k").known()["uses"] == []
