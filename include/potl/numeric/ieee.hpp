@@ -46,7 +46,7 @@ void apply(ieee_binary function, std::span<const float> x, std::span<const float
 void apply(ieee_binary function, std::span<const double> x, std::span<const double> y,
            std::span<double> out, const executor& workers);
 
-/// Bounds are rounded to the element type.
+/// Bounds are rounded to the element type; lambda is finite there.
 void soft_shrink(std::span<const float> x, double lambda, std::span<float> out,
                  const executor& workers);
 void soft_shrink(std::span<const double> x, double lambda, std::span<double> out,

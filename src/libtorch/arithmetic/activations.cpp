@@ -4,6 +4,8 @@
 #include <potl/numeric/elementwise.hpp>
 #include <potl/numeric/ieee.hpp>
 
+#include <limits>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
@@ -118,7 +120,10 @@ Tensor glu_backward_of(const Tensor& dy, const Tensor& x, std::int64_t dim) {
 void require_shrinkable(const char* name, const Tensor& x, double lambda) {
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(x.scalar_type()), name, " not implemented for ",
                               x.scalar_type());
-  TORCH_CHECK(lambda >= 0, name, ": lambda must be greater or equal to 0, but found ", lambda);
+  const double most = x.scalar_type() == at::kDouble ? std::numeric_limits<double>::max()
+                                                     : std::numeric_limits<float>::max();
+  TORCH_CHECK(lambda >= 0 && lambda <= most, name, ": lambda must be in range [0, ", most,
+              "], but found ", lambda);
 }
 Tensor softshrink_of(const Tensor& x, const Scalar& lambda) {
   require_shrinkable("softshrink", x, lambda.toDouble());

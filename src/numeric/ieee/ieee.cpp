@@ -96,12 +96,12 @@ void soft_shrink_to(std::span<const Real> x, double lambda, std::span<Real> out,
                     const executor& workers) {
   require(x.size() == out.size());
   const auto high = static_cast<Real>(lambda);
-  in_parts(out.size(), workers, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      const Real beyond = x[i] > 0 ? x[i] - high : x[i] + high;
-      out[i] = x[i] >= -high && x[i] <= high ? Real{0} : canonical(beyond);
-    }
-  });
+  // x less its nearest within the bounds: no branch, and +0 where x is that itself.
+  const auto body = [high, low = -high](Real value, Real) {
+    const Real not_above = value > high ? high : value;
+    return canonical(value - (not_above < low ? low : not_above));
+  };
+  each_of_two(x, x, out, workers, body);
 }
 
 template <class Real>
