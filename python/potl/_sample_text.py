@@ -233,6 +233,11 @@ def _label_column(path: Path, names: Sequence[str], lower: Sequence[str], given:
     for name in TEXT_LABELS:
         if name in lower:
             return lower.index(name)
+    if len(names) == 1:
+        raise UsageError(
+            f"{path} has one column",
+            "separate columns by commas in .csv and by tabs in .tsv, or pass --unlabelled",
+        )
     raise UsageError(
         f"{path} has the columns {', '.join(names)}",
         "name the one of labels with --labels, or pass --unlabelled",

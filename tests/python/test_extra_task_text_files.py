@@ -134,6 +134,13 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
     assert len(rows_of(tmp_path / "up.csv")) == 501
 
 
+def test_columns_that_something_else_separates_are_one(tmp_path: Path, capsys: Any) -> None:
+    data = tmp_path / "t.csv"
+    data.write_text("text;label\n" + "".join(f"{text()};{number % 2}\n" for number in range(300)))
+    assert mix(tmp_path, data) == 2
+    assert "has one column (separate columns by commas in .csv" in capsys.readouterr().err
+
+
 def test_other_encodings_are_named(tmp_path: Path, capsys: Any) -> None:
     rows = [[text() + " \xe9", number % 2] for number in range(300)]
     assert mix(tmp_path, write(tmp_path / "t.csv", [["text", "label"], *rows], "latin-1")) == 4
