@@ -211,21 +211,24 @@ const char* verdict_of(outcome result) {
 
 using named_curves = std::vector<std::pair<std::string, std::vector<std::pair<double, double>>>>;
 
-std::vector<checks::extra_curve> curves_of(const named_curves& curves) {
+std::vector<checks::extra_curve> curves_of(const named_curves& curves,
+                                           const std::vector<std::uint64_t>& measured) {
   std::vector<checks::extra_curve> out;
-  for (const auto& [grade, points] : curves) out.push_back({grade, points});
+  for (const auto& [grade, points] : curves) {
+    out.push_back({grade, points, out.size() < measured.size() ? measured[out.size()] : 0});
+  }
   return out;
 }
 
 py::dict judge(const py::dict& options, std::uint64_t samples, std::uint64_t classes,
                const py::buffer& extra, const py::buffer& control, const py::iterable& earlier,
-               const named_curves& curves) {
+               const named_curves& curves, const std::vector<std::uint64_t>& measured) {
   const auto parsed = options_of(options);
   const py::buffer_info extra_info = extra.request(), control_info = control.request();
   const checks::extra_answers answers{span_of<const double>(extra_info, "float64"),
                                       span_of<const double>(control_info, "float64")};
   const auto before = to_digests(earlier);
-  const auto reference = curves_of(curves);
+  const auto reference = curves_of(curves, measured);
   checks::extra_result found;
   digest hash;
   {
@@ -263,13 +266,14 @@ py::dict judge(const py::dict& options, std::uint64_t samples, std::uint64_t cla
 
 py::object progress(
     const std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t>>& counts,
-    const named_curves& curves, double confidence) {
+    const named_curves& curves, const std::vector<std::uint64_t>& measured, double confidence) {
   std::vector<checks::extra_grade_count> given;
   for (const auto& [grade, samples, hits] : counts) {
     given.push_back({checks::extra_grade::parse(grade).value(), samples, hits});
   }
+  const auto reference = curves_of(curves, measured);
   return dict_of(
-      std::optional(checks::estimate_extra_progress(given, curves_of(curves), confidence).value()));
+      std::optional(checks::estimate_extra_progress(given, reference, confidence).value()));
 }
 
 template <class Size>
@@ -350,9 +354,10 @@ void bind_extra_task(py::module_& module) {
              py::arg("classes"), py::arg("options"), py::arg("content") = py::none());
   module.def("judge_extra_task", &judge, py::kw_only(), py::arg("options"), py::arg("samples"),
              py::arg("classes"), py::arg("extra"), py::arg("control"),
-             py::arg("earlier") = py::tuple(), py::arg("curves") = named_curves());
+             py::arg("earlier") = py::tuple(), py::arg("curves") = named_curves(),
+             py::arg("measured") = py::tuple());
   module.def("extra_progress", &progress, py::arg("counts"), py::arg("curves"), py::kw_only(),
-             py::arg("confidence") = 0.95);
+             py::arg("measured") = py::tuple(), py::arg("confidence") = 0.95);
   module.def("shared_regions", &shared_regions, py::arg("samples"), py::kw_only(),
              py::arg("window"), py::arg("stride") = 1, py::arg("dropped_bits") = 0,
              py::arg("least") = 2, py::arg("anywhere") = false);

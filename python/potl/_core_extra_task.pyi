@@ -100,12 +100,14 @@ def judge_extra_task(
     control: ReadableBuffer,
     earlier: Sequence[bytes] = (),
     curves: Curves = (),
+    measured: Sequence[int] = (),
 ) -> dict[str, Any]:
     """`extra`, `control`: float64, classes answered (errors when `classes` is 0) in order of
     indices. What is no class, or not finite, makes the result inconclusive.
 
     `earlier`: "hash" of each different submission before this one. `curves`: reference curves
     [(grade, [(share of a converged training, hit rate), ...])]; without them no progress.
+    `measured`: with how many samples each curve was measured; 0: it is exact.
 
     Returns "verdict" ("accepted", "rejected", "inconclusive"), "reason", "samples", "controls",
     "classes", "hits", "control_hits", "invalid", "needed", "needed_against_control",
@@ -117,7 +119,11 @@ def judge_extra_task(
     """
 
 def extra_progress(
-    counts: Sequence[tuple[str, int, int]], curves: Curves, *, confidence: float = 0.95
+    counts: Sequence[tuple[str, int, int]],
+    curves: Curves,
+    *,
+    measured: Sequence[int] = (),
+    confidence: float = 0.95,
 ) -> dict[str, Any]:
     """ "share", "low", "high", "text" from (grade, samples, hits) of every grade."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,14 @@ class Judging(Asking):
     def _judged(
         self, extra: Floats, control: Floats, earlier: Sequence[bytes], curves: bool = True
     ) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        if curves and self._curves:
+            # Whoever wrote no number of samples down is taken to have measured with as many.
+            own = self._planned.samples // len(self._planned.grades)
+            given = {
+                "curves": [(grade, points) for grade, points, _ in self._curves],
+                "measured": [samples or own for *_, samples in self._curves],
+            }
         return _core.judge_extra_task(
             options=self.options(),
             samples=self._planned.samples,
@@ -113,7 +122,7 @@ class Judging(Asking):
             extra=np.ascontiguousarray(extra, np.float64),
             control=np.ascontiguousarray(control, np.float64),
             earlier=list(earlier),
-            curves=self._curves if curves else (),
+            **given,
         )
 
     def calibrate(
@@ -132,22 +141,44 @@ class Judging(Asking):
 
         Returns:
             What `calibration=` takes; JSON values.
+
+        Raises:
+            UsageError: There are no labels, a share is not within 0 and 1, or a model gives answers
+                that are none.
         """
         self.require_made()
+        if self._form.classes == 0:
+            raise UsageError(
+                "progress is estimated from hits, and these data have no labels",
+                "without labels compare the effects of results",
+            )
         points: dict[str, list[tuple[float, float]]] = {}
+        counts: dict[str, int] = {}
         for share, model in models:
+            if not isinstance(share, Real) or not 0 <= share <= 1:
+                raise UsageError(
+                    f"a share of the training is {share!r}",
+                    "shares are from 0 to 1, which is what a converged model needs",
+                )
             is_module = hasattr(model, "parameters")
             extra, control = self.answers(
                 model if is_module else None,
                 predict=None if is_module else model,
                 transform=transform,
             )
-            for row in self._judged(extra, control, (), curves=False)["grades"]:
+            found = self._judged(extra, control, (), curves=False)
+            if found["invalid"]:
+                raise UsageError(
+                    f"the model at {share:g} of the training: {found['reason']}",
+                    "a reference model answers every sample with a class",
+                )
+            for row in found["grades"]:
                 rate = row["hits"] / max(1, row["samples"])
+                counts[str(row["grade"])] = int(row["samples"])
                 points.setdefault(str(row["grade"]), []).append((float(share), rate))
         if not points:
             raise UsageError("there are no reference models", "give one or more")
-        return tuple((grade, tuple(sorted(rows))) for grade, rows in points.items())
+        return tuple((grade, tuple(sorted(rows)), counts[grade]) for grade, rows in points.items())
 
 
 def no_classes(answers: Floats, classes: int) -> Floats:

@@ -10,7 +10,8 @@ from typing import Any
 
 from ._errors import UsageError
 
-Curves = tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
+# (grade, ((share of a converged training, hit rate), ...), samples it was measured with or 0)
+Curves = tuple[tuple[str, tuple[tuple[float, float], ...], int], ...]
 
 
 class Row(Mapping[str, Any]):
@@ -223,12 +224,17 @@ def curves_of(given: Sequence[Any]) -> Curves:
         UsageError: They are none.
     """
     try:
-        return tuple(
-            (str(grade), tuple((float(share), float(rate)) for share, rate in points))
-            for grade, points in given
-        )
-    except (TypeError, ValueError) as error:
+        return tuple(_curve(*one) for one in given)
+    except (OverflowError, TypeError, ValueError) as error:
         raise UsageError(
             f"a calibration holds no reference curves: {error}",
-            "give [[grade, [[share of the training, hit rate], ...]], ...]",
+            "give [[grade, [[share of the training, hit rate], ...], samples], ...]",
         ) from error
+
+
+def _curve(
+    grade: Any, points: Any, samples: Any = 0
+) -> tuple[str, tuple[tuple[float, float], ...], int]:
+    if isinstance(samples, bool) or int(samples) != samples or samples < 0:
+        raise ValueError(f"{samples!r} is no number of samples")
+    return str(grade), tuple((float(share), float(rate)) for share, rate in points), int(samples)

@@ -52,12 +52,13 @@ double rate_at(const points& curve, double share) {
 struct ladder_step {
   points curve;
   double samples = 0, hits = 0;
+  double worth = 1;  // of a sample, since the curve is uncertain, too
 
   double log_likelihood(double share) const {
     // A reference run that hit none, or all, does not exclude the opposite.
     const double least = 0.5 / (samples + 1);
     const double rate = std::clamp(rate_at(curve, share), least, 1 - least);
-    return hits * std::log(rate) + (samples - hits) * std::log1p(-rate);
+    return worth * (hits * std::log(rate) + (samples - hits) * std::log1p(-rate));
   }
 };
 
@@ -107,8 +108,10 @@ result<extra_progress> estimate_extra_progress(std::span<const extra_grade_count
     if (!curve) return curve.why();
     if (count.hits > count.samples) return wrong("more hits than samples", "");
     end = std::max(end, curve->back().first);
-    ladder.push_back(
-        {std::move(*curve), static_cast<double>(count.samples), static_cast<double>(count.hits)});
+    const auto samples = static_cast<double>(count.samples),
+               measured = static_cast<double>(found->samples);
+    ladder.push_back({std::move(*curve), samples, static_cast<double>(count.hits),
+                      found->samples == 0 ? 1 : measured / (measured + samples)});
   }
   constexpr std::size_t steps = 2000;
   std::vector<double> likelihood(steps + 1);

@@ -232,6 +232,24 @@ def test_progress_comes_with_reference_curves() -> None:
     assert judge(answers(300, 400, 10, 2), answers(0, 1600, 10, 1))["progress"] is None
 
 
+def test_the_interval_of_progress_holds_the_truth_although_the_curve_is_measured() -> None:
+    draw = np.random.default_rng(0)
+    shares, samples, trials = np.array([0, 0.25, 0.5, 0.75, 1]), 200, 1000
+    covered = {0: 0, samples: 0}
+    for _ in range(trials):
+        truth = draw.uniform(0.1, 0.9)
+        rates = draw.binomial(samples, 0.1 + 0.8 * shares) / samples
+        hits = int(draw.binomial(samples, 0.1 + 0.8 * truth))
+        curve = [("0.75", list(zip(shares.tolist(), rates.tolist(), strict=True)))]
+        for measured in covered:
+            counts = [("0.75", samples, hits)]
+            found = _core.extra_progress(counts, curve, measured=[measured])
+            covered[measured] += found["low"] <= truth <= found["high"]
+    # Five standard deviations below 95 %: false alarms below 1e-6. An exact curve it would not be.
+    least = 0.95 * trials - 5 * (trials * 0.95 * 0.05) ** 0.5
+    assert covered[0] < least < covered[samples], covered
+
+
 def test_the_difference_test_agrees_with_a_sum_over_all_tables_in_rationals() -> None:
     # 6 of 8 against 2 of 12, margin 0: the supremum over p on a line, in exact arithmetic.
     def probability(hits: int, count: int, share: Fraction) -> Fraction:

@@ -87,6 +87,8 @@ result<extra_plan> plan_extra_task(std::uint64_t training_samples, std::uint64_t
 struct extra_curve {
   std::string grade;                              ///< extra_grade::name()
   std::vector<std::pair<double, double>> points;  ///< (share >= 0, hit rate in [0, 1])
+  /// With how many samples each rate was measured; 0: the curve is exact.
+  std::uint64_t samples = 0;
 };
 
 struct extra_grade_count {
@@ -102,8 +104,9 @@ struct extra_progress {
 
 /// The share of a converged training at which these counts are most likely, and the shares within
 /// the likelihood-ratio interval. Curves are made monotone first and read linearly between points.
-/// usage: a curve without points or with values out of range, none for a grade, confidence not in
-/// (0, 1).
+/// Rates that were measured are as uncertain as counts: the two variances add, so that n samples
+/// and a rate from m count as n m / (n + m) samples. usage: a curve without points or with values
+/// out of range, none for a grade, confidence not in (0, 1).
 result<extra_progress> estimate_extra_progress(std::span<const extra_grade_count> counts,
                                                std::span<const extra_curve> curves,
                                                double confidence = 0.95);
