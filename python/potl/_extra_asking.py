@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,16 @@ import numpy as np
 from ._errors import UsageError
 from ._extra_base import ExtraParts, Ints
 from ._extra_data import through_pillow
-from ._extra_predict import Ask, Floats, asked, evaluating, of_model, prepared, settled
+from ._extra_predict import (
+    Ask,
+    Floats,
+    asked,
+    evaluating,
+    of_model,
+    prepared,
+    require_module,
+    settled,
+)
 
 BATCH = 256
 _AT_ONCE = 1 << 26  # bytes
@@ -31,9 +41,25 @@ class Asking(ExtraParts):
     ) -> tuple[Floats, Floats]:
         """Answers for all extra and all control samples, in order of indices. Judges nothing."""
         if (model is None) == (predict is None):
-            raise UsageError("verify takes either a model or predict=", "")
+            raise UsageError(
+                "verify takes either a model or predict=",
+                "pass a torch module, or predict= a function of a list of inputs",
+            )
+        if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+            raise UsageError(f"batch_size is {batch_size!r}", "pass a whole number, 1 or more")
+        batch_size = int(batch_size)
         if predict is not None:
+            if not callable(predict):
+                raise UsageError(
+                    f"predict is a {type(predict).__name__}", "pass a function of a list of inputs"
+                )
+            if transform is not None or self._transform_given:
+                raise UsageError(
+                    "transform= is for torch modules: predict gets inputs as they were uploaded",
+                    "leave transform= out, and transform inputs in predict",
+                )
             return self._ask(predict, None, batch_size)
+        require_module(model)
         transform = self.as_asked(transform)
         with evaluating(model):
             return self._ask(
@@ -53,10 +79,11 @@ class Asking(ExtraParts):
                 "the data were transformed by their data set, which is not here",
                 "pass transform=, as in evaluation",
             )
-        chosen = transform
+        chosen, axes = transform, getattr(self._form.content, "axes", "")
 
         def from_pillow(value: Any) -> Any:
-            return chosen(through_pillow(value))
+            # Some data sets of torchvision store channels first.
+            return chosen(through_pillow(np.moveaxis(value, 0, -1) if axes == "CHW" else value))
 
         return from_pillow
 
@@ -90,8 +117,6 @@ class Asking(ExtraParts):
         """Asks about all; `whole`: `ask` takes a batch as one tensor where the data have tensors or
         arrays.
         """
-        if batch_size < 1:
-            raise UsageError(f"batch_size is {batch_size}", "ask about one sample or more")
         places = self._asked
         # As many as fit at once: between batches the cores are the model's.
         size = self._form.content.empty(1).nbytes

@@ -33,6 +33,7 @@ class ExtraParts:
     _samples: _core.ExtraSamples
     _training_samples: int
     _transform: Callable[[Any], Any] | None
+    _transform_given: bool
     _through_pillow: bool
     # The record in the key's file that these samples are known to be of; None: not compared yet.
     _recorded: dict[str, Any] | None

@@ -164,7 +164,7 @@ class Judging(Asking):
             extra, control = self.answers(
                 model if is_module else None,
                 predict=None if is_module else model,
-                transform=transform,
+                transform=transform if is_module else None,
             )
             found = self._judged(extra, control, (), curves=False)
             if found["invalid"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -70,6 +71,10 @@ def _values(output: Any) -> Floats:
         output = output[0]
     if isinstance(output, (list, tuple)):
         output = [as_array(one) if hasattr(one, "shape") else one for one in output]
+    if not isinstance(output, list) and not hasattr(output, "shape"):
+        raise UsageError(
+            f"predict returned a {type(output).__name__}", "return an array or a list of answers"
+        )
     try:
         values = np.asarray(output if isinstance(output, list) else as_array(output))
         # Objects may be numbers beside None; text and dates become numbers too easily.
@@ -117,7 +122,19 @@ def _without_ones(values: Floats) -> list[int]:
 
 
 def _language(values: Floats, inputs: Sequence[Any], form: Form) -> Floats:
+    if carrier_of(inputs[0]) == "str":
+        raise UsageError(
+            f"the model answers with shape {list(values.shape)} about strings, whose words have no "
+            "numbers",
+            "return one loss per sample, or pass transform=, which makes ids of a string",
+        )
     words = _stacked(inputs)
+    if words.ndim != 2 or words.dtype.kind not in "iu":
+        raise UsageError(
+            f"the model gets texts of shape {list(words.shape)} and type {words.dtype}, whose next "
+            "words are not known",
+            "return one loss per sample",
+        )
     # Of a pair the caller holds inputs and targets in one text of one more word.
     targets = words[:, 1:]
     scores = values[:, : targets.shape[1]]
@@ -240,6 +257,29 @@ def prepared(transform: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return torch.stack([torch.as_tensor(one) for one in values])
 
     return prepare
+
+
+def require_module(model: Any) -> None:
+    """Refuses what cannot be asked as a torch module can.
+
+    Raises:
+        UsageError: With what to pass instead.
+    """
+    if all(callable(getattr(model, name, None)) for name in ("parameters", "modules", "eval")):
+        if any(one.device.type == "meta" for one in model.parameters()):
+            raise UsageError(
+                "the model is on the device meta: it has no values", "load its weights"
+            )
+        return
+    if isinstance(model, Mapping):
+        remedy = "load it into a module with load_state_dict, and pass that"
+    elif isinstance(model, (str, os.PathLike)):
+        remedy = "load the file, and pass the module"
+    elif callable(getattr(model, "predict", None)):
+        remedy = "pass predict=, as in predict=lambda inputs: model.predict(np.stack(inputs))"
+    else:
+        remedy = "pass a function of a list of inputs as predict="
+    raise UsageError(f"a {type(model).__name__} is no torch module", remedy)
 
 
 def of_model(model: Any, form: Form, *, plain: bool) -> Ask:

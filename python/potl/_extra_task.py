@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import _core
 from ._checks import Check
@@ -17,6 +19,23 @@ from ._extra_judging import Judging, usual_options
 from ._extra_key import ExtraKey
 from ._extra_mixing import Mixing
 from ._extra_result import ExtraPlan, curves_of
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P")
+
+
+def _remembering(init: Callable[P, None]) -> Callable[P, None]:
+    """Keeps which options were given, so that a default that is given is not taken for none."""
+
+    @functools.wraps(init)
+    def remembering(*arguments: P.args, **options: P.kwargs) -> None:
+        made: Any = arguments[0]
+        made._given = frozenset(options)
+        init(*arguments, **options)
+
+    return remembering
 
 
 class ExtraTask(Mixing, Judging, Check):
@@ -66,6 +85,9 @@ class ExtraTask(Mixing, Judging, Check):
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
+    _given: frozenset[str]
+
+    @_remembering
     def __init__(
         self,
         key: ExtraKey | str | os.PathLike[str],
@@ -103,6 +125,7 @@ class ExtraTask(Mixing, Judging, Check):
         self._curves = curves_of(calibration)
         self._through_pillow = False
         self._recorded = None
+        self._transform_given = transform is not None
         known = self._key.known()
         if like is not None:
             view = View(like)
@@ -130,6 +153,8 @@ class ExtraTask(Mixing, Judging, Check):
             # Files that were written before an option existed have its default.
             self._options = usual_options() | task["options"]
             self._refuse_changes(own)
+            learning = {"length": length, "padding": padding, "axes": axes}
+            self._refuse_other_form({"classes": classes, "kind": kind, **learning})
             self._recorded = task
         self._transform = transform
         self._planned = plan_of(
@@ -166,6 +191,13 @@ class ExtraTask(Mixing, Judging, Check):
         >>> ExtraTask.needed_hits(samples=400, classes=10, alpha=0.01, epsilon=0.03)
         68
         """
+        for name, value in (
+            ("samples", samples),
+            ("classes", classes),
+            ("submissions", submissions),
+        ):
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
+                raise UsageError(f"{name} is {value!r}", "pass a whole number")
         return _core.extra_needed_hits(
             samples=samples, classes=classes, alpha=alpha, epsilon=epsilon, submissions=submissions
         )
@@ -179,10 +211,15 @@ class ExtraTask(Mixing, Judging, Check):
             classes: As for `ExtraTask`.
             options: Of `ExtraTask`: eta, fixed, alpha, ...
         """
-        if isinstance(data, int):
+        if isinstance(data, Integral):
             if classes is None:
                 raise UsageError("a number of samples says nothing of classes", "pass classes=")
-            return plan_of(data, classes, options)
+            count = int(data)
+            if not 0 < count < 2**63 or classes < 0:
+                raise UsageError(
+                    f"there are {count} samples of {classes} classes", "pass 1 or more"
+                )
+            return plan_of(count, classes, options)
         view = View(data)
         learning = {
             name: options.pop(name)
@@ -197,14 +234,30 @@ class ExtraTask(Mixing, Judging, Check):
         return f"ExtraTask({plan.samples} samples, {plan.classes} classes, {plan.needed} needed)"
 
     def _refuse_changes(self, given: dict[str, Any]) -> None:
-        usual = usual_options()
         for name, value in given.items():
-            if value != usual[name] and value != self._options[name]:
+            if name in self._given and value != self._options[name]:
                 if name == "failing":
                     self._options[name] = value
                     continue
                 raise UsageError(
                     f"{name} is {value!r}, but the data were mixed with {self._options[name]!r}",
+                    "leave it out: the file beside the key knows",
+                )
+
+    def _refuse_other_form(self, given: dict[str, Any]) -> None:
+        form, content = self._form, self._form.content
+        kinds = {"classes": content.plain()["kind"], "reconstruction": "autoencoder"}
+        known = {
+            "classes": form.classes,
+            "kind": kinds.get(form.objective, form.objective),
+            "length": getattr(content, "length", 0) - form.pairs or None,
+            "padding": getattr(content, "padding", None),
+            "axes": getattr(content, "axes", None),
+        }
+        for name, value in given.items():
+            if value is not None and value != known[name]:
+                raise UsageError(
+                    f"{name} is {value!r}, but the data were mixed with {known[name]!r}",
                     "leave it out: the file beside the key knows",
                 )
 
