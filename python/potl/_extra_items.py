@@ -90,14 +90,19 @@ class Items:
         return places
 
     def classes_of(self, numbers: Floats) -> Floats:
-        """Classes from 0 on of class numbers, or labels that are numbers; NaN where the data have
-        no such label.
+        """Classes from 0 on of class numbers, or labels that are numbers; where the data have no
+        such label, a number that is no class, of which `number_of` is the label.
         """
         if not self.values:
             return numbers
         known = np.asarray(self.values, np.float64)
         places = np.searchsorted(known, numbers).clip(max=len(known) - 1)
-        return np.where(known[places] == numbers, places, np.nan)
+        other = np.where(numbers >= 0, numbers + len(known), numbers)
+        return np.where(known[places] == numbers, places, other)
+
+    def number_of(self, answer: float) -> float:
+        """What `classes_of` was given that is no class."""
+        return answer - len(self.values) if self.values and answer >= 0 else answer
 
     @property
     def is_labelled(self) -> bool:

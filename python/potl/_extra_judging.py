@@ -14,8 +14,9 @@ from . import _core
 from ._errors import UsageError
 from ._extra_asking import BATCH, Asking
 from ._extra_identity import digest_of, kept, place_of
-from ._extra_predict import Ask, Floats, most_common
+from ._extra_predict import Ask, Floats
 from ._extra_result import Curves, ExtraResult
+from ._extra_unread import is_unread, unjudged
 from ._extra_uploaded import require_same
 
 
@@ -73,21 +74,13 @@ class Judging(Asking):
                 if again[1] is not None:
                     extra, control = np.split(again[1], [len(extra)])
             found = self._judged(extra, control, [bytes.fromhex(one["answers"]) for one in before])
-            if found["invalid"] and self._is_unreadable(answers):
-                return ExtraResult._of(_unjudged(found, answers, self._form.classes))
+            if found["invalid"] and is_unread(answers, self._form):
+                return ExtraResult._of(unjudged(found, answers, self._form))
             if not again and int(found["submission"]) > len(submitted):
                 values = None if model is None else kept(answers, len(submitted))
                 one = {"answers": bytes(found["hash"]).hex(), "model": model}
                 submitted.append(one if values is None else {**one, "values": values})
         return ExtraResult._of(found)
-
-    def _is_unreadable(self, answers: Floats) -> bool:
-        """Whether answers were written in a way that is not understood: numbers that are no class,
-        or nothing else than missing ones. Some missing ones are the model's own.
-        """
-        finite = answers[np.isfinite(answers)]
-        classes = self._form.classes
-        return not finite.size or bool(classes and no_classes(finite, classes).size)
 
     def require_made(self) -> None:
         """Asks about nothing that was never uploaded.
@@ -179,28 +172,6 @@ class Judging(Asking):
         if not points:
             raise UsageError("there are no reference models", "give one or more")
         return tuple((grade, tuple(sorted(rows)), counts[grade]) for grade, rows in points.items())
-
-
-def no_classes(answers: Floats, classes: int) -> Floats:
-    """Those of finite answers that are no class."""
-    is_class = (answers == np.floor(answers)) & (answers >= 0) & (answers < classes)
-    return np.asarray(answers[~is_class])
-
-
-def _unjudged(found: dict[str, Any], answers: Floats, classes: int) -> dict[str, Any]:
-    """A result without what it would say of the model, since it is no submission."""
-    reason = str(found["reason"])
-    if classes:
-        wrong = no_classes(answers[np.isfinite(answers)], classes)
-        if wrong.size:
-            reason += f", as {most_common([float(one) for one in wrong])}"
-        reason += f"; classes are 0 to {classes - 1}"
-    reason += ". Nothing was judged, and this is no submission: mend how answers are written"
-    return {
-        **found, "reason": reason, "hits": 0, "control_hits": 0, "known": 0.0,
-        "grades": [{**row, "hits": 0} for row in found["grades"]],
-        "findings": [{**one, "reason": reason} for one in found["findings"]],
-    }  # fmt: skip
 
 
 def usual_options() -> dict[str, Any]:

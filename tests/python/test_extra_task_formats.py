@@ -110,7 +110,7 @@ def test_unknown_names_are_an_error_that_names_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "named"),
     [
-        (lambda a: a + 1, r"10\.0 \(\d+ times\); classes are 0 to 9"),
+        (lambda a: a + 1, r"10 \(\d+ times\); classes are 0 to 9"),
         (lambda a: a - 0.5, r"-0\.5 \("),
         (lambda a: a * np.nan, "classes are 0 to 9"),
         (lambda a: np.full((len(a), 10), np.nan), "classes are 0 to 9"),
@@ -143,3 +143,14 @@ def test_an_answer_that_is_missing_here_and_there_is_the_models_own(tmp_path: Pa
 
     assert task.verify(predict=sometimes).verdict == "inconclusive"
     assert count(task) == 1
+
+
+def test_labels_that_do_not_start_at_0_are_named_where_an_answer_is_none(tmp_path: Path) -> None:
+    labels = np.arange(1500) % 4 + 1
+    task = ExtraTask(key_of(tmp_path / "k"), like=(IMAGES, labels))
+    task.mix((IMAGES, labels))
+    result = task.verify(predict=lambda inputs: np.arange(len(inputs)) % 4)
+    assert result.verdict == "inconclusive"
+    assert re.search(r"as 0 \(\d+ times\); classes are 1, 2, 3, 4\.", result.reason), result.reason
+    assert count(task) == 0
+    assert task.verify(predict=lambda inputs: [2] * len(inputs)).verdict == "rejected"
