@@ -84,7 +84,7 @@ def test_images_that_are_stored_with_channels_first_become_pillow_images(tmp_pat
             return torch.as_tensor(np.array(image)).permute(2, 0, 1).float()
 
         def __len__(self) -> int:
-            return 600
+            return len(self.data)
 
         def __getitem__(self, index: int) -> Any:
             raise AssertionError("what is stored is read")
