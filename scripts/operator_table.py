@@ -42,7 +42,7 @@ others are in every torch from 2.11 on.
 | bfloat16 | `xint16` in every mode, so under autocast; rounded once | float32, rounded once |
 | float16 | widened, the mode's dot products; rounded once | float32, rounded once |
 | integers, booleans | torch's kernel | torch's kernel, or the default type where torch promotes |
-| complex, float8, quantized | refused | refused, but for copies, views, comparisons, sums and differences |
+| complex, float8, quantized | refused | refused, but for copies, comparisons, sums, differences |
 
 That is `ord32`, `cr32`, `log64`, `xint24` and `xint16` for float32. Tensors lie on the CPU, strided
 in any way; `channels_last` stays. In-place and `out=` forms give the bits of the plain one. Fused
