@@ -22,7 +22,7 @@ const std::array table{
     row{"epsilon", &o::epsilon, 0, 0.5, {}, "share of the extra samples that a model may learn without being called trained"},
     row{"least_known", &o::least_known, 0, 0.9, {}, "share of the extra samples of which an accepted model knows more; between epsilon and this a result is inconclusive"},
     row{"least_effect", &o::least_effect, 0.5, 0.95, {}, "without labels: probability that an extra sample's error is below a control's, of which an accepted model shows more; 0.5: any significant difference is enough"},
-    row{"layout", &o::layout, -unbounded, unbounded, "jittered paper", "jittered: no region has equal bytes in two samples; paper: random rows and columns first, the rest equal"},
+    row{"layout", &o::layout, -unbounded, unbounded, "jittered paper", "jittered: no region has equal bytes in two samples, but by chance; paper: random rows and columns first, the rest equal"},
     row{"grades", &o::grades, -unbounded, unbounded, {}, "fixed shares of the difficulty ladder, as in \"0.75\" or \"noisy:0.75\" (three copies, one mislabelled); empty: the layout's own"},
     row{"control", &o::control, 1, 64, {}, "control samples, never uploaded, for each extra sample"},
     row{"submissions", &o::submissions, 1, 1000, {}, "models that may be handed in for one key; they share alpha"},
