@@ -74,7 +74,7 @@ class Judging(Asking):
                 if again[1] is not None:
                     extra, control = np.split(again[1], [len(extra)])
             found = self._judged(extra, control, [bytes.fromhex(one["answers"]) for one in before])
-            if found["invalid"] and is_unread(answers, self._form):
+            if found["invalid"] and is_unread(found, answers):
                 return ExtraResult._of(unjudged(found, answers, self._form))
             if not again and int(found["submission"]) > len(submitted):
                 values = None if model is None else kept(answers, len(submitted))

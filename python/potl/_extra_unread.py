@@ -13,34 +13,29 @@ from ._extra_form import Form
 from ._extra_predict import Floats, most_common
 
 
-def is_unread(answers: Floats, form: Form) -> bool:
+def is_unread(found: dict[str, Any], answers: Floats) -> bool:
     """Whether there are numbers that are no class, or nothing but missing answers. A missing one
     here and there is the model's own.
     """
-    return not np.isfinite(answers).any() or bool(_no_classes(answers, form).size)
+    missing = int((~np.isfinite(answers)).sum())
+    return missing == len(answers) or int(found["invalid"]) > missing
 
 
 def unjudged(found: dict[str, Any], answers: Floats, form: Form) -> dict[str, Any]:
     """A result without what it would say of the model."""
     reason = str(found["reason"])
     if form.classes:
-        wrong = [form.items.number_of(float(one)) for one in _no_classes(answers, form)]
+        known = answers[np.isfinite(answers)]
+        classes = np.arange(form.classes)
+        wrong = [form.items.number_of(float(one)) for one in known[~np.isin(known, classes)]]
         if wrong:
             reason += f", as {most_common([int(x) if x.is_integer() else x for x in wrong])}"
         labels = form.items.values
-        known = ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
-        reason += f"; classes are {known or f'0 to {form.classes - 1}'}"
+        some = ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
+        reason += f"; classes are {some or f'0 to {form.classes - 1}'}"
     reason += ". Nothing was judged, and this is no submission: mend how answers are written"
     return {
         **found, "reason": reason, "hits": 0, "control_hits": 0, "known": 0.0,
         "grades": [{**row, "hits": 0} for row in found["grades"]],
         "findings": [{**one, "reason": reason} for one in found["findings"]],
     }  # fmt: skip
-
-
-def _no_classes(answers: Floats, form: Form) -> Floats:
-    known = answers[np.isfinite(answers)]
-    if not form.classes:
-        return known[:0]
-    is_class = (known == np.floor(known)) & (known >= 0) & (known < form.classes)
-    return np.asarray(known[~is_class])
