@@ -6,7 +6,9 @@
 #include <string>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "operand.hpp"
 #include "registrar.hpp"
@@ -19,12 +21,17 @@ using at::TensorList;
 
 constexpr const char* remedy = "use fused=False";
 
-/// What the fused kernels take: one layout, float32 or float64, nothing scaled.
-void check(const char* name, const std::optional<Tensor>& scale,
-           const std::optional<Tensor>& found_inf) {
-  if ((scale.has_value() && scale->defined()) || (found_inf.has_value() && found_inf->defined())) {
-    refuse(std::string(name) + " with a gradient scaler", remedy);
+/// Whether the optimizer is to step: a gradient scaler found the gradients finite, or there is
+/// none. Then scaled ones are unscaled as GradScaler.unscale_ does it for the plain forms.
+bool unscaled(TensorList gradients, const std::optional<Tensor>& scale,
+              const std::optional<Tensor>& found_inf) {
+  if (found_inf.has_value() && found_inf->defined() && found_inf->item<double>() != 0) return false;
+  if (scale.has_value() && scale->defined()) {
+    Tensor found = at::zeros_like(*scale, c10::ScalarType::Float);
+    at::_amp_foreach_non_finite_check_and_unscale_(
+        gradients, found, scale->to(c10::ScalarType::Double).reciprocal().to(found.scalar_type()));
   }
+  return true;
 }
 bool fits(const Tensor& parameter, const Tensor& other) {
   return other.sizes() == parameter.sizes() && other.scalar_type() == parameter.scalar_type() &&
@@ -77,7 +84,13 @@ void sgd(TensorList parameters, TensorList gradients, TensorList momenta, double
          double momentum, double lr, double dampening, bool nesterov, bool maximize,
          bool is_first_step, const std::optional<Tensor>& grad_scale,
          const std::optional<Tensor>& found_inf) {
-  check("_fused_sgd_", grad_scale, found_inf);
+  if (!unscaled(gradients, grad_scale, found_inf)) {
+    // torch has made buffers without values for a first step.
+    if (is_first_step) {
+      for (const Tensor& buffer : momenta) buffer.zero_();
+    }
+    return;
+  }
   const numeric::sgd_options options = {lr,       momentum, dampening,    weight_decay,
                                         nesterov, maximize, is_first_step};
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -126,7 +139,7 @@ void adam(TensorList parameters, TensorList gradients, TensorList means, TensorL
           double weight_decay, double eps, bool amsgrad, bool maximize,
           const std::optional<Tensor>& grad_scale, const std::optional<Tensor>& found_inf) {
   const char* name = Decoupled ? "_fused_adamw_" : "_fused_adam_";
-  check(name, grad_scale, found_inf);
+  if (!unscaled(gradients, grad_scale, found_inf)) return;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& parameter = parameters[i];
     check_parameter(name, parameter);
@@ -155,7 +168,7 @@ void adam_tensor_lr(TensorList parameters, TensorList gradients, TensorList mean
 void adagrad(TensorList parameters, TensorList gradients, TensorList sums, TensorList steps,
              double lr, double lr_decay, double weight_decay, double eps, bool maximize,
              const std::optional<Tensor>& grad_scale, const std::optional<Tensor>& found_inf) {
-  check("_fused_adagrad_", grad_scale, found_inf);
+  if (!unscaled(gradients, grad_scale, found_inf)) return;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& parameter = parameters[i];
     // torch's optimizer has already counted this step.
@@ -186,6 +199,9 @@ void register_optimizers(registrar& r) {
   r.kernel("_fused_adamw_.tensor_lr", TORCH_FN(adam_tensor_lr<true>), note);
   r.kernel("_fused_adagrad_", TORCH_FN(adagrad), note);
   r.kernel("_fused_adagrad_.tensor_lr", TORCH_FN(adagrad_tensor_lr), note);
+  r.exact({"_amp_foreach_non_finite_check_and_unscale_"},
+          "one product per element, rounded once; looks for what is not finite");
+  r.exact({"_amp_update_scale_"}, "one product in double, rounded once, or a count");
   r.composed_prefix("_foreach_", "the operator of each tensor");
 }
 
