@@ -57,7 +57,7 @@ def overhead(
     epochs = -(-needed // per_epoch)
     plain = plain_steps(build(epochs), needed)
     whole = functools.partial(build, epochs)
-    job = potl.Job.create(whole, seed=7, checkpoint_every=100)
+    job = potl.Job.create(whole, seed=7, checkpoint_every=100, arithmetic="stock")
     with potl.Prover(whole, folder / name, job=job) as prover:
         recorded = prover.steps()
 

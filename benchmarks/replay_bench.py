@@ -33,7 +33,7 @@ def build() -> potl.Task:
 def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="potl-replay-bench-"))
     try:
-        job = potl.Job.create(build, seed=7, checkpoint_every=SEGMENT)
+        job = potl.Job.create(build, seed=7, checkpoint_every=SEGMENT, arithmetic="stock")
         run = potl.record(build, folder / "run", job=job)
         note = str(run.commit())
         evidence = _core.Evidence.open(str(run.path), job=job.core, commitment=note)

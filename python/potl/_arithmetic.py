@@ -4,7 +4,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from ._errors import Problem
+
+_log = logging.getLogger("potl")
+
+# What `Job.create` is asked for, and never what a job says.
+AUTO = "auto"
+# Of AUTO: the other modes differ in float32 products only, and are slower on most processors.
+EXACT = "ord32"
 STOCK = "stock"
 MODES = ("ord32", "cr32", "log64", "xint24", "xint16")
 
@@ -41,3 +53,46 @@ def block(name: str) -> contextlib.AbstractContextManager[None]:
     from ._deterministic import deterministic
 
     return deterministic(name)
+
+
+def missing() -> list[Problem]:
+    """Why this installation computes in no reproducible arithmetic; empty when it does.
+
+    Raises:
+        NotReproducible: The floating-point environment is broken, which no arithmetic survives.
+    """
+    from ._errors import Problem, UnsupportedError
+
+    try:
+        require(EXACT)
+    except UnsupportedError as error:
+        return [
+            Problem(
+                what=error.message,
+                where="this installation of potl",
+                remedy=error.remedy,
+                prevents="exact",
+            )
+        ]
+    with block(EXACT):
+        return []
+
+
+# What a job in stock arithmetic cannot have.
+LOST = (
+    "In stock arithmetic a replay on another machine ends in other bits. It is compared within a "
+    "tolerance: a cheat below it is not seen, an honest run beyond it may end inconclusive, every "
+    "state has to be stored, and a difference does not name its first step and operator."
+)
+_said: set[str] = set()
+
+
+def explain_stock(obstacles: Sequence[Problem]) -> None:
+    """Says what a job in stock arithmetic cannot prove, and why it is one: once for each reason."""
+    if obstacles:
+        why = f"{'; '.join(map(str, obstacles))}. This job is in stock arithmetic. {LOST}"
+    else:
+        why = f'arithmetic="stock". {LOST} arithmetic="auto" avoids it where that is possible.'
+    if why not in _said:
+        _said.add(why)
+        _log.warning("%s", why)

@@ -11,11 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _core
-from ._errors import UsageError
+from . import _arithmetic, _core
+from ._errors import NotReplayable, UsageError
+from ._job import TOLERANCE_CAP
 from ._progress import Progress, track
 
 if TYPE_CHECKING:
+    from ._session import Session
     from ._task import Task
 
 # Honest noise should leave this much room below the job's tolerance cap, because a run that lands
@@ -172,7 +174,8 @@ def calibrate(
     repeats: int = 4,
     progress: Progress = None,
 ) -> Calibration:
-    """Measures the noise of honest replays, to choose `checkpoint_every` before a job is agreed.
+    """Measures the noise of honest replays in stock arithmetic, to choose `checkpoint_every` before
+    a job is agreed. A job in a reproducible arithmetic, which is the default, has none.
 
     The first `steps` steps are trained once, and `repeats` times more as a verifier with other
     thread counts and orders of summation would. At lengths 1, 2, 5, 10, ... the states are
@@ -193,16 +196,19 @@ def calibrate(
     """
     if steps < 1 or repeats < 1:
         raise UsageError("calibrate needs at least one step and one repeat", "")
-    from ._job import Job
     from ._session import Session
+    from ._trial import run_trial
 
-    job = Job.create(build, seed=seed, checkpoint_every=steps)
-    steps = min(steps, job.core.steps)
+    trial = run_trial(build, seed=seed, arithmetic=_arithmetic.STOCK)
+    if trial.problems:
+        raise NotReplayable(trial.problems)
+    with Session.open(build, seed=seed) as session:
+        return _measured(session, min(steps, session.task.steps), repeats, progress)
+
+
+def _measured(session: Session, steps: int, repeats: int, progress: Progress) -> Calibration:
     lengths = _lengths(steps)
-    with (
-        Session.open(build, seed=seed, job=job) as session,
-        track("calibrating", (repeats + 1) * steps, progress) as advance,
-    ):
+    with track("calibrating", (repeats + 1) * steps, progress) as advance:
         start = session.capture()
         seconds: list[float] = []
 
@@ -232,7 +238,6 @@ def calibrate(
                 length, start, honest[length], [states[length] for states in perturbed]
             )
         )
-    cap = float(job.core.fields()["tolerance_cap"])
     return Calibration(
         noise=noise,
         deterministic=all(
@@ -241,8 +246,8 @@ def calibrate(
             for length in lengths
         ),
         repeats=repeats,
-        tolerance_cap=cap,
-        checkpoint_every=_longest(noise, lengths, cap / _MARGIN),
+        tolerance_cap=TOLERANCE_CAP,
+        checkpoint_every=_longest(noise, lengths, TOLERANCE_CAP / _MARGIN),
         seconds_per_step=per_step,
         checkpoint_bytes=_stored_bytes(honest[steps]),
     )

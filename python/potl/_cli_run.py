@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ._arithmetic import AUTO
 from ._cli_files import RunPath, parse_size
 from ._cli_result import FAILED, Debug, Json, Result, command
 from ._cli_task import TaskArgument, load
@@ -115,9 +116,11 @@ def _job_create(
         str,
         typer.Option(
             metavar="MODE",
-            help='"stock", or a reproducible mode: ord32, cr32, log64, xint24, xint16.',
+            help="A reproducible mode: ord32, cr32, log64, xint24, xint16; or stock, in which "
+            "replays are compared within a tolerance. auto is ord32 where the task allows it, and "
+            "says why where it does not.",
         ),
-    ] = "stock",
+    ] = AUTO,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
@@ -309,32 +312,43 @@ def _check(
     task: TaskArgument,
     *,
     arithmetic: Annotated[
-        str, typer.Option(metavar="MODE", help='"stock", or a reproducible mode such as ord32.')
-    ] = "stock",
+        str,
+        typer.Option(
+            metavar="MODE",
+            help="As in potl job create. With auto the list also has what keeps the task from a "
+            "reproducible mode, which is no reason to refuse it.",
+        ),
+    ] = AUTO,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """List everything in a task that cannot be replayed, each with its remedy.
+    """List everything in a task that cannot be replayed, or not bit for bit, each with its remedy.
 
-    Ends with 0 when there is nothing, else with 3.
+    Ends with 0 when the task can be recorded and verified, else with 3.
     """
+    from ._arithmetic import LOST, STOCK
     from ._check import check
 
     problems = check(load(task), arithmetic=arithmetic)
+    refused = [one for one in problems if one.prevents == "replay"]
     document = {
-        "replayable": not problems,
-        "problems": [
-            {"where": one.where, "what": one.what, "remedy": one.remedy} for one in problems
-        ],
+        "replayable": not refused,
+        "exact": not problems and arithmetic != STOCK,
+        "problems": [dataclasses.asdict(one) for one in problems],
     }
 
     def show(console: Console) -> None:
         for one in problems:
             console.print(f"{printable(one.where)}: {printable(one.what)}")
             console.print(f"    {printable(one.remedy)}")
-        console.print("the task can be replayed" if not problems else f"{len(problems)} problems")
+        if refused:
+            console.print(f"{len(refused)} problems")
+        elif problems or arithmetic == STOCK:
+            console.print(f"the task can be replayed, not bit for bit. {LOST}")
+        else:
+            console.print("the task can be replayed bit for bit")
 
-    return Result(document=document, show=show, exit_code=FAILED if problems else 0)
+    return Result(document=document, show=show, exit_code=FAILED if refused else 0)
 
 
 def _calibrate(

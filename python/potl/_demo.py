@@ -108,7 +108,7 @@ def run_demo(out: Path, *, progress: Progress = None) -> dict[str, Any]:
         _one_thread(),
         track("playing the demo", len(cheats) + 1, progress) as advance,
     ):
-        scene = Scene(out / "runs", tasks.demo, checkpoint_every=11)
+        scene = Scene(out / "runs", tasks.demo, checkpoint_every=11, arithmetic="auto")
         report = scene.verify(scene.honest)
         rows.append(_honest_row(report))
         reports.append(report)

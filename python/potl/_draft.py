@@ -3,14 +3,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from . import _core, _random
 from ._data import DataFacts, scan
 from ._portable import Watcher
-from ._recipe import RateRuns, describe, dry_run, environment
-from ._session import Build, Session, build_task
+from ._recipe import Description, RateRuns, describe, dry_run, environment
+from ._session import Build, build_task
+from ._task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What a task says of itself before its first step."""
+
+    description: Description
+    rates: tuple[RateRuns | None, Description | None] | None
+    """Of `dry_run`; None where schedulers have to be run on a task of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,35 +42,48 @@ class Draft:
     environment: dict[str, Any]
 
 
-def draft(build: Build, *, seed: int) -> Draft:
-    """Builds the task (three times), hashes data and initial state, and runs the schedulers
-    ahead.
-    """
-    watcher = Watcher()
-    with _random.scope(), watcher:
-        build_task(build, seed)
-    with _random.scope():
-        rates, varying = dry_run(build_task(build, seed))
-    with Session.open(build, seed=seed) as session:
-        task = session.task
-        facts = scan(task.dataset)
-        # From a file, the weights are the same on every machine, whatever build computed before.
-        unportable = () if task.init is not None else tuple(sorted(watcher.operators))
-        return Draft(
-            batch_size=task.batch_size,
-            accumulate=task.accumulate,
-            drop_last=task.drop_last,
-            epochs=task.epochs,
-            steps_per_epoch=task.steps_per_epoch,
-            data=facts,
-            initial=session.capture(),
-            unportable=unportable,
-            rates=rates,
-            task={
-                **describe(task, build),
-                "seeded_reads": facts.seeded_reads,
-                "varying": varying,
-                "initialisers": list(unportable),
-            },
-            environment=environment(),
-        )
+def head_of(task: Task, build: Build) -> Head:
+    """What has to be read before the first step."""
+    # Schedulers that were run ahead do not come back.
+    rates = None if task.schedulers else dry_run(task)
+    return Head(description=describe(task, build), rates=rates)
+
+
+def draft(
+    build: Build,
+    seed: int,
+    task: Task,
+    head: Head,
+    initial: _core.State,
+    watcher: Watcher,
+    *,
+    say: Callable[[str], None],
+) -> Draft:
+    """Hashes the data, and runs the schedulers ahead on a task that is built for it."""
+    rates = head.rates
+    if rates is None:
+        say("running the schedulers ahead")
+        with _random.scope():
+            rates = dry_run(build_task(build, seed))
+    say(f"hashing {len(task.dataset):,} samples")
+    facts = scan(task.dataset)
+    # From a file, the weights are the same on every machine, whatever build computed before.
+    unportable = () if task.init is not None else tuple(sorted(watcher.operators))
+    return Draft(
+        batch_size=task.batch_size,
+        accumulate=task.accumulate,
+        drop_last=task.drop_last,
+        epochs=task.epochs,
+        steps_per_epoch=task.steps_per_epoch,
+        data=facts,
+        initial=initial,
+        unportable=unportable,
+        rates=rates[0],
+        task={
+            **head.description,
+            "seeded_reads": facts.seeded_reads,
+            "varying": rates[1],
+            "initialisers": list(unportable),
+        },
+        environment=environment(),
+    )

@@ -42,7 +42,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Something in a task that cannot be replayed."""
+    """Something in a task that cannot be replayed, or not bit for bit."""
 
     what: str
     """What is wrong, in one sentence."""
@@ -50,6 +50,10 @@ class Problem:
     """The object or path, for example "model/buffers/running"."""
     remedy: str
     """What to do about it."""
+    prevents: str = "replay"
+    """"replay": the task is refused. "exact": it is trained in stock arithmetic, and replays are
+    compared within a tolerance.
+    """
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what} ({self.remedy})"

@@ -11,6 +11,10 @@ from typing import Any
 
 from . import _arithmetic, _core
 from ._errors import NotReplayable, UsageError
+from ._progress import Phases, phases
+
+# Largest tolerance of a replay, as a share of the segment's update, unless a job says otherwise.
+TOLERANCE_CAP = 0.1
 
 _INITIAL_SUFFIX = ".initial.safetensors"
 
@@ -44,12 +48,14 @@ class Job:
         trainer: str | os.PathLike[str] | _core.PublicKey | None = None,
         max_segment: int | None = None,
         store_every: int | None = None,
-        arithmetic: str = "stock",
-        tolerance_cap: float = 0.1,
+        arithmetic: str = _arithmetic.AUTO,
+        tolerance_cap: float = TOLERANCE_CAP,
         max_resumes: int = 16,
         check: bool = True,
+        progress: Phases = None,
     ) -> Job:
-        """Builds the task, hashes its data and initial state, and writes down what was found.
+        """Builds the task, tries two steps, hashes its data and initial state, and writes down what
+        was found.
 
         Args:
             build: Returns the `potl.Task`; called several times.
@@ -63,29 +69,40 @@ class Job:
             store_every: Steps between the states that are stored, a multiple of `checkpoint_every`;
                 the trainer derives those between when they are challenged (`potl.challenge`,
                 `potl.rederive`). Needs a reproducible arithmetic. None stores every one.
-            arithmetic: "stock" for torch's own kernels, or a mode of `potl.deterministic` ("ord32",
-                "cr32", "log64", "xint24", "xint16"): then a replay anywhere gives the same bits,
-                and is compared with tolerance 0.
+            arithmetic: A mode of `potl.deterministic` ("ord32", "cr32", "log64", "xint24",
+                "xint16"): a replay anywhere gives the same bits, and is compared with tolerance 0.
+                Or "stock" for torch's own kernels, in which it is compared within a tolerance.
+                "auto" is "ord32" where every operator of the task has an exact form, else "stock",
+                with a warning that says why and what is lost. The job says which.
             tolerance_cap: Largest tolerance of a replay, as a share of the segment's update.
             max_resumes: How often recording may be resumed after a crash.
             check: Whether to look first for what cannot be replayed.
+            progress: What is tried: None for a line when stderr is a terminal, a bool, or a
+                function of one text.
 
         Raises:
             NotReplayable: Something in the task cannot be replayed; every problem names its remedy.
             UsageError: An argument out of range.
         """
-        from ._check import find_problems
-        from ._draft import draft
+        from ._trial import run_trial
 
-        _arithmetic.require(arithmetic)
+        if arithmetic != _arithmetic.AUTO:
+            _arithmetic.require(arithmetic)
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**53:
             raise UsageError(f"seed is {seed!r}", "use a whole number from 0 to 2**53 - 1")
         key = None if trainer is None else _public_key(trainer).raw
-        if check and _core.rule_enabled("agreed.replayable"):
-            problems = find_problems(build, seed=seed, arithmetic=arithmetic)
-            if problems:
-                raise NotReplayable(problems)
-        found = draft(build, seed=seed)
+        with phases("making the job", progress) as say:
+            trial = run_trial(
+                build,
+                seed=seed,
+                arithmetic=arithmetic,
+                probe=check and _core.rule_enabled("agreed.replayable"),
+                drafted=True,
+                say=say,
+            )
+        if trial.draft is None:
+            raise NotReplayable(trial.problems)
+        found, arithmetic = trial.draft, trial.arithmetic
         every = _steps(checkpoint_every, found.steps_per_epoch)
         longest = every if max_segment is None else max_segment
         if longest < every:
@@ -128,6 +145,8 @@ class Job:
         if store_every is not None:
             document["store_every"] = store_every
         core = _core.Job.parse(_core.canonical_json(document))
+        if arithmetic == _arithmetic.STOCK:
+            _arithmetic.explain_stock(trial.obstacles)
         return cls(core, initial=found.initial if found.unportable else None)
 
     @classmethod

@@ -46,3 +46,23 @@ def track(label: str, total: int, progress: Progress) -> Iterator[Advance | None
                 bar.refresh()
 
         yield advance
+
+
+Phases: TypeAlias = bool | Callable[[str], None] | None
+"""None: a line when stderr is a terminal. A callable gets a text before each phase."""
+
+
+@contextlib.contextmanager
+def phases(label: str, progress: Phases) -> Iterator[Callable[[str], None]]:
+    """Yields a function that is told what is done next, for work that has no unit."""
+    if callable(progress):
+        yield progress
+        return
+    if not (sys.stderr.isatty() if progress is None else progress):
+        yield lambda text: None
+        return
+    import rich.console
+
+    console = rich.console.Console(stderr=True)
+    with console.status(f"{label} ...") as status:
+        yield lambda text: status.update(f"{label}: {text} ...")

@@ -13,21 +13,25 @@ import pytest
 from potl import _core
 from potl._attacks import Scene, _tasks as tasks
 
-SceneOf = Callable[[str], Scene]
+SceneOf = Callable[..., Scene]
 
 
 @pytest.fixture(scope="session")
 def scene_of(tmp_path_factory: pytest.TempPathFactory) -> SceneOf:
     """The scene of a task of `_tasks`, by name; segments of 2 steps, all of them drawn."""
-    scenes: dict[str, Scene] = {}
+    scenes: dict[tuple[str, str], Scene] = {}
 
-    def scene(task: str) -> Scene:
-        if task not in scenes:
+    def scene(task: str, arithmetic: str = "stock") -> Scene:
+        if (task, arithmetic) not in scenes:
             build = getattr(tasks, task)
-            scenes[task] = Scene(
-                tmp_path_factory.mktemp(task), build, checkpoint_every=2, samples=24
+            scenes[task, arithmetic] = Scene(
+                tmp_path_factory.mktemp(task),
+                build,
+                checkpoint_every=2,
+                samples=24,
+                arithmetic=arithmetic,
             )
-        return scenes[task]
+        return scenes[task, arithmetic]
 
     return scene
 

@@ -50,6 +50,19 @@ def test_a_forgery_is_rejected_for_its_reason(item: Attack, scene_of: SceneOf) -
 
 
 @pytest.mark.parametrize("item", CATALOGUE, ids=name)
+def test_a_forgery_is_rejected_in_exact_arithmetic(item: Attack, scene_of: SceneOf) -> None:
+    """What stock arithmetic can only call inconclusive is rejected too."""
+    pytest.importorskip("potl._torch", reason="potl was built without torch")
+    scene = scene_of(item.task, "auto")
+    if item.rule == "agreed.replayable":
+        with pytest.raises(NotReplayable):
+            item.make(scene)
+        return
+    report = scene.verify(item.make(scene))
+    assert report.verdict == "rejected", report.sentence
+
+
+@pytest.mark.parametrize("item", CATALOGUE, ids=name)
 def test_a_forgery_is_accepted_when_only_its_rule_is_off(item: Attack, scene_of: SceneOf) -> None:
     scene = scene_of(item.task)
     with rule_off(item.rule):

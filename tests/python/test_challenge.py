@@ -263,7 +263,7 @@ def test_storing_less_and_pruning_exclude_each_other() -> None:
 
 
 def test_nothing_is_derived_on_demand_where_everything_is_stored(tmp_path: Path) -> None:
-    job = potl.Job.create(tasks.build, seed=5, checkpoint_every=2)
+    job = potl.Job.create(tasks.build, seed=5, checkpoint_every=2, arithmetic="stock")
     run = potl.record(tasks.build, tmp_path / "run", job=job)
     note = run.commit()
     with pytest.raises(potl.UsageError, match="every checkpoint stored") as refused:

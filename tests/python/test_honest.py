@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many honest verifications: how often they raise an alarm, counted and printed with an interval.
+"""Many honest verifications in stock arithmetic: how often they raise an alarm, counted and printed
+with an interval.
 
 One thread against two gives other bits, so these verifications need the tolerances. With POTL_FULL
 there are 3,000; a false-alarm rate of 1 in 1,000 would be seen with probability 0.95.
@@ -30,7 +31,7 @@ def test_honest_verifications_raise_no_alarm(
     try:
         for seed in range(runs):
             torch.set_num_threads(1 + seed % 2)
-            job = potl.Job.create(build, seed=seed, checkpoint_every=4)
+            job = potl.Job.create(build, seed=seed, checkpoint_every=4, arithmetic="stock")
             run = potl.record(build, tmp_path / str(seed), job=job)
             commitment = run.commit()
             torch.set_num_threads(2 - seed % 2)

@@ -26,7 +26,7 @@ def run(session, first, last):
 
 @pytest.mark.parametrize("build", tasks.TASKS, ids=lambda build: build.__name__)
 def test_a_restored_state_goes_on_as_if_nothing_had_happened(build):
-    assert check(build) == []
+    assert not any(one.prevents == "replay" for one in check(build))
     job = Job.create(build, seed=7, checkpoint_every=4, check=False)
     with Session.open(build, seed=7, job=job) as session:
         assert difference(job, session) == []

@@ -25,11 +25,11 @@ class Delivery:
     """A job, its recorded run, the commitment and the model."""
 
     def __init__(
-        self, folder: Path, build: Any = tasks.build, seed: int = 7, every: int = 4
+        self, folder: Path, build: Any = tasks.build, seed: int = 7, **options: Any
     ) -> None:
         self.folder = folder
         self.build = build
-        self.job = potl.Job.create(build, seed=seed, checkpoint_every=every)
+        self.job = potl.Job.create(build, seed=seed, **{"checkpoint_every": 4, **options})
         self.key = folder / "trainer.pem"
         self.run = potl.record(build, folder / "run", job=self.job, key=self.key)
         self.commitment = self.run.commit()
@@ -69,14 +69,15 @@ def test_honest_runs_with_other_seeds_are_accepted(tmp_path: Path, seed: int) ->
     assert report.verdict == "accepted", report.json()
 
 
+@pytest.mark.parametrize("arithmetic", ["auto", "stock"])
 @pytest.mark.parametrize(("recorded", "verified"), [(1, 2), (2, 1), (2, 2)])
 def test_an_honest_run_is_accepted_with_other_numbers_of_threads(
-    tmp_path: Path, recorded: int, verified: int
+    tmp_path: Path, recorded: int, verified: int, arithmetic: str
 ) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(recorded)
-        delivery = Delivery(tmp_path, tasks.build_wide)
+        delivery = Delivery(tmp_path, tasks.build_wide, arithmetic=arithmetic)
         torch.set_num_threads(verified)
         report = delivery.verify()
     finally:

@@ -94,7 +94,13 @@ def hidden_state(scene: Scene) -> Forgery:
 
     # Creating the job is where this ends: the probe steps twice, restores into a fresh task, and
     # compares.
-    job = Job.create(build, seed=scene.job.seed, checkpoint_every=scene.job.core.checkpoint_every)
+    agreed = scene.job.core
+    job = Job.create(
+        build,
+        seed=agreed.seed,
+        checkpoint_every=agreed.checkpoint_every,
+        arithmetic=agreed.arithmetic,
+    )
     run = scene.record("A32", build=build, job=job)
     return Forgery(run=run, commitment=scene.commit(run), job=job, options={"task": build})
 

@@ -137,6 +137,7 @@ class Scene:
         seed: the job's seed.
         checkpoint_every: the job's segment length in steps.
         samples: random segments the client replays.
+        arithmetic: the job's; stock leaves a forger the most room.
         job_options: more arguments of `Job.create`.
     """
 
@@ -148,6 +149,7 @@ class Scene:
         seed: int = 7,
         checkpoint_every: int = 4,
         samples: int = 12,
+        arithmetic: str = "stock",
         **job_options: Any,
     ) -> None:
         self.directory = directory
@@ -164,6 +166,7 @@ class Scene:
             seed=seed,
             checkpoint_every=checkpoint_every,
             trainer=str(directory / "trainer.pub"),
+            arithmetic=arithmetic,
             **job_options,
         )
 
@@ -223,7 +226,7 @@ class Scene:
     @functools.cached_property
     def stolen(self) -> Weights:
         """Parameters of a model somebody else trained: same recipe, another seed."""
-        other = Job.create(self.build, seed=self.job.seed + 1000, checkpoint_every=10**6)
+        other = self.job.replace(seed=self.job.seed + 1000)
         with Session.open(self.build, seed=other.seed, job=other) as session:
             for step, _, batch in session.batches(1, other.steps):
                 session.run_step(step, batch)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs are in an exact arithmetic unless something stands in the way, which is then named."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import driver_tasks as tasks
+import pytest
+import tasks as small_tasks
+import torch
+from torch import nn
+
+import potl
+from potl import _arithmetic, _deterministic
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+
+def create(build: Any = tasks.build, **options: Any) -> potl.Job:
+    return potl.Job.create(build, **{"seed": 3, "checkpoint_every": 4, **options})
+
+
+def arithmetic_of(job: potl.Job) -> str:
+    document = json.loads(job.core.text)
+    assert document["arithmetic"] == job.core.arithmetic != "auto"
+    return str(document["arithmetic"])
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_arithmetic, "_said", set())
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+class Spectrum(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.rfft(x).abs()
+
+
+def build_spectrum() -> potl.Task:
+    return potl.Task(**tasks.options(model=nn.Sequential(Spectrum(), nn.Linear(9, 4))))
+
+
+def in_doubles() -> potl.Task:
+    x, y = tasks.DATA.tensors
+    data = torch.utils.data.TensorDataset(x.double(), y)
+    return potl.Task(**tasks.options(model=tasks.model().double(), dataset=data))
+
+
+def in_bfloat16() -> potl.Task:
+    x, y = tasks.DATA.tensors
+    data = torch.utils.data.TensorDataset(x.bfloat16(), y)
+    return potl.Task(**tasks.options(model=tasks.model().bfloat16(), dataset=data))
+
+
+# ---------------------------------------------------------------------- what is chosen
+
+
+@pytest.mark.parametrize(
+    "build", [tasks.build, in_doubles, in_bfloat16, small_tasks.autocast, small_tasks.dropout]
+)
+def test_a_job_is_exact_by_default(build: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert arithmetic_of(create(build)) == "ord32"
+    assert potl.check(build) == []
+    assert warnings_of(caplog) == []
+
+
+def test_a_run_without_a_job_is_exact_too(tmp_path: Path) -> None:
+    run = potl.record(tasks.build, tmp_path / "run", seed=3, checkpoint_every=4)
+    assert arithmetic_of(run.job) == "ord32"
+
+
+def test_operators_in_the_way_are_named_with_what_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert arithmetic_of(create(build_spectrum)) == "stock"
+    create(build_spectrum, seed=4)
+    [said] = warnings_of(caplog)
+    assert "aten::_fft_r2c" in said and "matrix of cosines" in said
+    assert "aten::abs of complex" in said  # not the first refusal alone
+    assert "within a tolerance" in said
+
+
+def test_a_task_that_no_exact_arithmetic_takes_is_refused_where_one_was_asked_for() -> None:
+    with pytest.raises(potl.NotReplayable, match="_fft_r2c") as refused:
+        create(build_spectrum, arithmetic="ord32")
+    assert {one.prevents for one in refused.value.problems} == {"replay"}
+
+
+def test_the_check_tells_refusals_from_what_prevents_exactness() -> None:
+    found = potl.check(build_spectrum)
+    assert len(found) == 2 and {one.prevents for one in found} == {"exact"}
+    assert potl.check(build_spectrum, arithmetic="stock") == []
+    assert {one.prevents for one in potl.check(build_spectrum, arithmetic="cr32")} == {"replay"}
+
+
+def test_without_operators_for_this_torch_the_job_says_stock_and_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def missing() -> None:
+        raise potl.UnsupportedError("potl's operators were built against torch 1.0", "build again")
+
+    monkeypatch.setattr(_deterministic, "module", missing)
+    assert arithmetic_of(create()) == "stock"
+    [said] = warnings_of(caplog)
+    assert "built against torch 1.0" in said and "build again" in said
+    [problem] = potl.check(tasks.build)
+    assert problem.prevents == "exact"
+    with pytest.raises(potl.UnsupportedError):
+        create(arithmetic="ord32")
+
+
+def test_a_broken_environment_is_refused_and_not_taken_for_stock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*arguments: Any, **options: Any) -> Any:
+        raise potl.NotReproducible("subnormal numbers are flushed to zero", "do not")
+
+    monkeypatch.setattr(_deterministic, "deterministic", broken)
+    with pytest.raises(potl.NotReplayable, match="flushed to zero"):
+        create()
+    assert arithmetic_of(create(arithmetic="stock")) == "stock"
+
+
+class Choosy(potl.Task):
+    """Fails inside of blocks, or everywhere."""
+
+    everywhere = False
+
+    def step(self, batch: Any) -> Any:
+        if Choosy.everywhere or self.inside():
+            raise RuntimeError("not here")
+        return super().step(batch)
+
+    @staticmethod
+    def inside() -> bool:
+        # The block replaces exp by potl's polynomial, which differs somewhere.
+        x = torch.linspace(-5, 5, 4096)
+        return not torch.equal(x.exp(), Choosy.outside)
+
+    outside = torch.linspace(-5, 5, 4096).exp()
+
+
+def build_choosy() -> potl.Task:
+    return Choosy(**tasks.options())
+
+
+def test_a_step_that_fails_in_the_exact_arithmetic_alone_is_no_reason_to_refuse(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert arithmetic_of(create(build_choosy)) == "stock"
+    assert "not here" in warnings_of(caplog)[0]
+
+
+def test_a_step_that_always_fails_raises_what_it_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Choosy, "everywhere", True)
+    with pytest.raises(RuntimeError, match="not here"):
+        create(build_choosy)
+
+
+def test_stock_by_choice_is_explained_once(caplog: pytest.LogCaptureFixture) -> None:
+    for seed in range(2):
+        assert arithmetic_of(create(arithmetic="stock", seed=seed)) == "stock"
+    [said] = warnings_of(caplog)
+    assert "within a tolerance" in said and 'arithmetic="auto"' in said
+
+
+def test_without_a_check_the_arithmetic_is_found_out_all_the_same() -> None:
+    assert arithmetic_of(create(check=False)) == "ord32"
+    assert arithmetic_of(create(build_spectrum, check=False)) == "stock"
+
+
+def test_auto_is_no_arithmetic_of_a_session() -> None:
+    with pytest.raises(potl.UsageError, match="auto"):
+        potl.Session.open(tasks.build, seed=1, arithmetic="auto")
+
+
+# ---------------------------------------------------------------------- what it costs
+
+
+class Counted(potl.Task):
+    steps_run, losses = 0, 0
+
+    def step(self, batch: Any) -> Any:
+        Counted.steps_run += 1
+        return super().step(batch)
+
+    def compute_loss(self, batch: Any, reduction: str = "mean") -> Any:
+        Counted.losses += 1
+        return super().compute_loss(batch, reduction)
+
+
+def test_making_a_job_takes_three_steps_and_a_forward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    builds, said = [], []
+
+    def build() -> potl.Task:
+        builds.append(1)
+        return Counted(**tasks.options())
+
+    monkeypatch.setattr(Counted, "steps_run", 0)
+    monkeypatch.setattr(Counted, "losses", 0)
+    create(build, progress=said.append)
+    assert (Counted.steps_run, Counted.losses, len(builds)) == (3, 4, 2)
+    assert any("step 2 in ord32" in text for text in said)
+    assert any("hashing" in text for text in said)
