@@ -14,6 +14,7 @@ from . import _core, _executors, _progress
 from ._agreement import job_of, open_for_verifying
 from ._fulfil import Measurement, Replayer, describe
 from ._questions import request_key
+from ._work import work_of
 from ._worker import Setup, fulfil
 
 if TYPE_CHECKING:
@@ -43,11 +44,13 @@ class Answers:
         executor: Executor | None = None,
         timeout: float | None = None,
         max_checkpoint_bytes: int | None = None,
+        derive: bool = False,
         progress: _progress.Progress = None,
     ) -> None:
         self._directory = directory
         self._evidence = evidence
         self._timeout = timeout
+        self._derive = derive
         self._progress = progress
         self._setup: Setup | None = None
         self._executor = executor
@@ -66,6 +69,7 @@ class Answers:
                 task=_executors.task_name(task),
                 timeout=timeout,
                 max_checkpoint_bytes=max_checkpoint_bytes,
+                derive=derive,
             )
         build = _executors.load_task(task) if isinstance(task, str) else task
         agreed = job_of(evidence.job, evidence) if job is None else job
@@ -97,7 +101,9 @@ class Answers:
             for request in plan:
                 distinct.setdefault(request_key(request), request)
         order = sorted(distinct, key=lambda key: _position(distinct[key]))
-        with _progress.track("replaying", len(order), self._progress) as advance:
+        work = work_of([distinct[key] for key in order], self._evidence, derive=self._derive)
+        work.announce(self._evidence)
+        with _progress.track(work.label, len(order), self._progress) as advance:
             done = self._run({key: distinct[key] for key in order}, advance)
         return [
             [{**done[request_key(request)], "request": dict(request)} for request in plan]
@@ -144,7 +150,11 @@ class Answers:
                     advance(len(done))
             return done
         replayer = Replayer(
-            self._session, self._evidence, timeout=self._timeout, directory=self._directory
+            self._session,
+            self._evidence,
+            timeout=self._timeout,
+            directory=self._directory,
+            derive=self._derive,
         )
         for key, request in requests.items():
             done[key] = replayer.fulfil(request)

@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
 _FORMAT = "potl-challenge-v1"
 _MAX_BYTES = 8 << 20  # as parse_json allows by default: hostile text costs less than 64 MB
-_REMEDY = (
-    "draw one with potl challenge, have the trainer answer it with potl rederive --challenge, and "
-    "pass it to verify"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,29 +191,17 @@ def require_own(given: Challenge, job: _core.Job | None, note: str | None) -> No
         raise UsageError("the challenge is about another commitment", "")
 
 
-def require_stored(evidence: _core.Evidence) -> None:
-    """Sees to it, before anything is drawn, that states are there which nobody has asked for."""
-    missing = _underived(evidence)
-    if missing:
-        raise UsageError(
-            f"{len(missing)} states of this run, such as that of step {min(missing)}, are not "
-            f"stored: the job lets the trainer derive them when they are challenged "
-            f"(store_every={evidence.job.store_every})",
-            _REMEDY,
-        )
-
-
 def require_asked(
-    given: Challenge | None, questions: Iterable[Question], evidence: _core.Evidence
+    given: Challenge, questions: Iterable[Question], evidence: _core.Evidence
 ) -> None:
     """Sees to it that what is not there was asked for, and may so be held against the trainer."""
     wanted = set(derived_states(questions, evidence.job)) & _underived(evidence)
-    unasked = wanted - set(() if given is None else given.states)
+    unasked = wanted - set(given.states)
     if unasked:
         raise UsageError(
-            f"the state of step {min(unasked)} is not stored, and the trainer was not asked for it"
-            + ("" if given is None else " by this challenge; a later or an earlier one wants it"),
-            _REMEDY if given is None else "draw a new challenge: it repeats all earlier ones",
+            f"the state of step {min(unasked)} is not stored, and the trainer was not asked for it "
+            "by this challenge; a later or an earlier one wants it",
+            "draw a new challenge: it repeats all earlier ones",
         )
 
 

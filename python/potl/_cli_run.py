@@ -104,8 +104,9 @@ def _job_create(
         int | None,
         typer.Option(
             metavar="STEPS",
-            help="Store only every so many steps a state, a multiple of --checkpoint-every; the "
-            "trainer derives challenged ones between. Needs a reproducible arithmetic.",
+            help="Store only every so many steps a state, a multiple of --checkpoint-every; those "
+            "between are derived when they are drawn. Needs a reproducible arithmetic. Default: "
+            "what keeps a run within 20 states or 2 GB, whichever is more.",
         ),
     ] = None,
     tolerance_cap: Annotated[

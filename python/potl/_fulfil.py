@@ -58,6 +58,8 @@ class Replayer:
         evidence: Where recorded states come from.
         timeout: Seconds that one request may take, looked at between steps; None for no limit.
         directory: The run, in which the prover may have left traces of steps.
+        derive: Whether to train a state from the one before it where the job lets the trainer store
+            few and nobody has asked for this one. What was asked for and is missing is withheld.
     """
 
     def __init__(
@@ -67,11 +69,15 @@ class Replayer:
         *,
         timeout: float | None = None,
         directory: Path | None = None,
+        derive: bool = False,
     ) -> None:
         self._session = session
         self._evidence = evidence
         self._timeout = timeout
         self._directory = directory
+        self._derives = derive
+        self._replayed: tuple[int, _core.State] | None = None  # came out as recorded
+        self._deadline: float | None = None
         self._initial = session.capture()
         evidence.expect_state_bytes(self._initial.nbytes)
         self._kept: tuple[tuple[int, int | None], _core.State] | None = None
@@ -89,6 +95,7 @@ class Replayer:
             "subset_loss": self._subset_loss,
         }[request["kind"]]
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        self._deadline = deadline
         status, message = "verifier_error", ""
         kinds: list[type[Exception]] = []
         for _ in range(_ATTEMPTS):
@@ -164,6 +171,8 @@ class Replayer:
             answer["noise_seconds"] = time.perf_counter() - begin
         else:
             not_finite = not_finite or self._evidence.not_finite(replayed)
+            if self._derivable and not superseded:
+                self._replayed = end, replayed
         answer["not_finite"] = not_finite
         answer["load_seconds"] = load_seconds
         return answer
@@ -320,8 +329,39 @@ class Replayer:
         if self._kept is not None and self._kept[0] == (step, branch):
             return self._kept[1]
         self._kept = None
-        state = self._stored(lambda: self._evidence.load_state(step, branch))
+        if self._derives and branch is None and self._may_be_missing(step):
+            state = self._derived(step)
+        else:
+            state = self._stored(lambda: self._evidence.load_state(step, branch))
         self._kept = (step, branch), state
+        return state
+
+    def _derived(self, step: int) -> _core.State:
+        """The state that a reproducible arithmetic gives from the nearest one before it.
+
+        At most the job's store_every steps. Other bits than the record binds are a lie in one of
+        them: from that state an honest trainer comes to no other.
+        """
+        every = self._evidence.job.checkpoint_every
+        at = next(s for s in range(step - every, -1, -every) if not self._may_be_missing(s))
+        if self._replayed is not None and at <= self._replayed[0] <= step:
+            at, start = self._replayed
+        else:
+            start = self._load(at)
+        self._branch = None
+        self._run(start, at, step, self._deadline)
+        state = self._session.capture()
+        if state.digest() != self._evidence.state_digest(step):
+            request = {"start": at, "end": step}
+            differing = self._first_difference(start, request, self._deadline)
+            if differing is None:
+                raise _FailedError("verifier_error", f"steps {at}-{step} end in two ways here")
+            raise _FailedError(
+                "tampered",
+                f"trained from the state of step {at}, step {differing} is the first that ends in "
+                "other bits than its record binds",
+            )
+        self._replayed = step, state
         return state
 
     def _may_be_missing(self, step: int) -> bool:

@@ -16,6 +16,11 @@ from ._progress import Phases, phases
 # Largest tolerance of a replay, as a share of the segment's update, unless a job says otherwise.
 TOLERANCE_CAP = 0.1
 
+# What a run keeps unless its job says otherwise. Small states are worth more than their disk: each
+# that is not there has to be trained again when it is drawn.
+_KEPT_STATES = 20
+_KEPT_BYTES = 2_000_000_000
+
 _INITIAL_SUFFIX = ".initial.safetensors"
 
 
@@ -67,8 +72,10 @@ class Job:
             max_segment: Longest distance between stored checkpoints that a pruned run may have, in
                 steps; None for `checkpoint_every`.
             store_every: Steps between the states that are stored, a multiple of `checkpoint_every`;
-                the trainer derives those between when they are challenged (`potl.challenge`,
-                `potl.rederive`). Needs a reproducible arithmetic. None stores every one.
+                those between are derived when they are drawn, by `potl.verify` or, after
+                `potl.challenge`, by the trainer (`potl.rederive`). Needs a reproducible arithmetic.
+                None keeps a run within 20 states or 2 GB, whichever is more, in such an
+                arithmetic, and stores every state in stock arithmetic or with a `max_segment`.
             arithmetic: A mode of `potl.deterministic` ("ord32", "cr32", "log64", "xint24",
                 "xint16"): a replay anywhere gives the same bits, and is compared with tolerance 0.
                 Or "stock" for torch's own kernels, in which it is compared within a tolerance.
@@ -110,8 +117,13 @@ class Job:
                 f"max_segment={longest} is smaller than checkpoint_every={every}",
                 "checkpoints are never closer than checkpoint_every",
             )
-        if store_every is not None:
+        if store_every is None and longest == every and arithmetic != _arithmetic.STOCK:
+            steps = found.steps_per_epoch * found.epochs
+            store_every = _affordable(every, steps, trial.state_bytes)
+        elif store_every is not None:
             _check_storing(store_every, every, longest, arithmetic)
+        if store_every == every:
+            store_every = None  # which is how a job says it
         # A resume repeats what was done since the stored state before it.
         repeated = longest if store_every is None else store_every
         document: dict[str, Any] = {
@@ -289,7 +301,16 @@ def _steps(checkpoint_every: int | str, steps_per_epoch: int) -> int:
     return checkpoint_every
 
 
+def _affordable(every: int, steps: int, state_bytes: int) -> int:
+    """The shortest multiple of `every` at which the states of a run are within the budget."""
+    states = max(_KEPT_STATES, _KEPT_BYTES // max(1, state_bytes))
+    segments = -(-steps // every)
+    return every * -(-segments // (states - 1))
+
+
 def _check_storing(store_every: int, every: int, longest: int, arithmetic: str) -> None:
+    if type(store_every) is int and store_every == every:
+        return
     if arithmetic == "stock":
         raise UsageError(
             "store_every needs a reproducible arithmetic: in stock arithmetic a trainer cannot "
@@ -304,7 +325,7 @@ def _check_storing(store_every: int, every: int, longest: int, arithmetic: str) 
     ):
         raise UsageError(
             f"store_every={store_every!r} is no multiple of checkpoint_every={every}",
-            f"pass {every} times a whole number above 1, or None to store every checkpoint",
+            f"pass {every} to store every checkpoint, or a multiple of it",
         )
     if longest != every:
         raise UsageError(

@@ -63,7 +63,8 @@ def verify(
         nonce: 32 bytes (or their hexadecimal form) that the challenge is drawn from; None draws
             them now, which is right except for reproducing a report.
         challenge: What `potl.challenge` drew and the trainer answered, or its file: the same checks
-            under the same nonce. For jobs with `store_every`.
+            under the same nonce. For jobs with `store_every`: without one, states that are not
+            stored are derived here, at up to `store_every` steps for each drawn segment.
         published: Notes that the prover published during training; the commitment must extend them.
         other_commitments: Notes that the prover showed elsewhere for this job; a second one
             rejects.
@@ -118,8 +119,6 @@ def verify(
     wanted = [(check.name, check.options()) for check in chosen]
     if answered is not None:
         wanted = [(name, dict(options)) for name, options in answered.checks]
-    elif nonce is None:
-        _challenge.require_stored(evidence)
     with Answers(
         directory,
         evidence,
@@ -130,6 +129,7 @@ def verify(
         executor=executor,
         timeout=timeout,
         max_checkpoint_bytes=max_checkpoint_bytes,
+        derive=answered is None,
         progress=progress,
     ) as answers:
         # Drawn only now: the commitment has been read, and nothing of the run can change any more.
@@ -143,7 +143,8 @@ def verify(
             )
         findings = evidence.findings() + _memory_note(memory_path, known)
         questions = planned(with_earlier(asked, known), evidence)
-        _challenge.require_asked(answered, questions, evidence)
+        if answered is not None:
+            _challenge.require_asked(answered, questions, evidence)
         measured = answers.to([question.plan for question in questions])
         judged = [_extra_verify.judged(check, answers) for check in extra]
     for question, measurements in zip(questions, measured, strict=True):

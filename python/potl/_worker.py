@@ -28,6 +28,7 @@ class Setup:
         timeout: Seconds that one request may take.
         max_checkpoint_bytes: Largest checkpoint that is read; None for a multiple of the task's own
             state.
+        derive: Whether missing states that nobody has asked for are derived.
         threads: Threads that torch uses. The same number as in the parent gives the same bits as in
             the parent.
     """
@@ -38,6 +39,7 @@ class Setup:
     task: str
     timeout: float | None
     max_checkpoint_bytes: int | None
+    derive: bool
     threads: int
 
     @staticmethod
@@ -49,6 +51,7 @@ class Setup:
         task: str,
         timeout: float | None,
         max_checkpoint_bytes: int | None,
+        derive: bool,
     ) -> Setup:
         import torch
 
@@ -59,6 +62,7 @@ class Setup:
             task=task,
             timeout=timeout,
             max_checkpoint_bytes=max_checkpoint_bytes,
+            derive=derive,
             threads=torch.get_num_threads(),
         )
 
@@ -92,6 +96,12 @@ def fulfil(setup: Setup, request: dict[str, Any]) -> Measurement:
         session = open_unchecked(build, job_of(evidence.job, evidence))
         _ready = (
             setup,
-            Replayer(session, evidence, timeout=setup.timeout, directory=Path(setup.directory)),
+            Replayer(
+                session,
+                evidence,
+                timeout=setup.timeout,
+                directory=Path(setup.directory),
+                derive=setup.derive,
+            ),
         )
     return _ready[1].fulfil(request)

@@ -14,10 +14,12 @@ std::uint64_t share_of(std::size_t count, double fraction) {
   return static_cast<std::uint64_t>(std::ceil(fraction * static_cast<double>(count) * (1 - 1e-12)));
 }
 
-// The checkpoints whose next step was recorded, by the epoch of that step.
+// The checkpoints whose next step was recorded, by the epoch of that step. Where the job stores few
+// states, those: on the way to another one the verifier would have to train.
 std::map<std::uint64_t, std::vector<std::uint64_t>> starts_by_epoch(const run_view& run) {
   std::map<std::uint64_t, std::vector<std::uint64_t>> out;
   for (const segment& one : segments_of(run)) {
+    if (run.agreed.store_every != 0 && !run.agreed.is_checkpoint(one.start)) continue;
     const auto* next = run.step(one.start + 1);
     if (next != nullptr) out[next->epoch].push_back(one.start);
   }

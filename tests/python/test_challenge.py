@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import potl
-from potl import _cli
+from potl import _cli, _job
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -113,7 +113,7 @@ def test_a_derived_state_has_the_bytes_of_one_that_was_stored(
 ) -> None:
     """The same training with every state stored."""
     dense = potl.record(
-        tasks.build, tmp_path / "dense", job=create(store_every=None), key=tmp_path / "key.pem"
+        tasks.build, tmp_path / "dense", job=create(store_every=2), key=tmp_path / "key.pem"
     )
     potl.rederive(tasks.build, sparse.run.path)
     assert len(sparse.files()) == 13
@@ -130,14 +130,82 @@ def test_a_challenge_that_is_not_answered_rejects(sparse: Delivery) -> None:
     assert report.verdict == "rejected" and rules(report) == {"transcript.withheld"}
 
 
-def test_what_nobody_has_asked_for_is_not_held_against_the_trainer(sparse: Delivery) -> None:
-    with pytest.raises(potl.UsageError, match="lets the trainer derive") as refused:
-        sparse.verify(checks=CHECKS)
-    assert "potl challenge" in refused.value.remedy
-    # No nonce was drawn: a prover cannot have this repeated until it likes the draw.
-    assert not sparse.ledger.exists()
-    with pytest.raises(potl.UsageError, match="was not asked for it"):
-        sparse.verify(checks=CHECKS, nonce="00" * 32)
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The steps that are run from now on, as they are."""
+    run_step, steps = potl.Session.run_step, []
+
+    def counted(self: potl.Session, number: int, *args: Any, **options: Any) -> potl.StepResult:
+        steps.append(number)
+        return run_step(self, number, *args, **options)
+
+    monkeypatch.setattr(potl.Session, "run_step", counted)
+    return steps
+
+
+@pytest.mark.parametrize("arithmetic", ["ord32", "log64"])
+def test_what_nobody_has_asked_for_is_derived_by_the_verifier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arithmetic: str
+) -> None:
+    sparse = deliver(tmp_path, arithmetic=arithmetic)
+    steps = trained(monkeypatch)
+    report = sparse.verify(checks=[potl.PEV(), potl.Replay(samples=12)])
+    assert report.verdict == "accepted", report.json()
+    assert {replay["equal"] for replay in report.document["replays"]} == {True}
+    # Every segment once, and none on the way to another.
+    assert steps == list(range(1, 25))
+    assert sparse.files() == STORED
+
+
+def test_deriving_costs_no_more_than_the_job_says(
+    sparse: Delivery, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    drawn, nonce = next(
+        (starts, nonce)
+        for nonce in (f"{seed:064x}" for seed in range(1000))
+        if len(
+            starts := sparse.draw(checks=[potl.Replay(samples=1)], nonce=nonce, ledger=None).states
+        )
+        == 2
+        and starts[0] % 8 == 6
+    )
+    steps = trained(monkeypatch)
+    sparse.verify(checks=[potl.Replay(samples=1)], nonce=nonce)
+    # First and last segment, and the drawn one: two ways of six steps to their starts.
+    assert drawn[1] == 22 and len(steps) == 3 * 2 + 2 * 6
+    [said] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "18 of 24 steps" in said and "12 of them" in said and "potl.challenge" in said
+
+
+def test_a_cheat_on_the_way_to_a_drawn_segment_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though that segment itself follows from the state that the record names."""
+    with monkeypatch.context() as cheating:
+        cheat_at(11, cheating)
+        sparse = deliver(tmp_path)
+    nonce = next(
+        nonce
+        for nonce in (f"{seed:064x}" for seed in range(1000))
+        if 14 in sparse.draw(checks=[potl.Replay(samples=1)], nonce=nonce, ledger=None).states
+    )
+    report = sparse.verify(checks=[potl.Replay(samples=1)], nonce=nonce)
+    assert report.verdict == "rejected" and rules(report) == {"transcript.checkpoint"}
+    assert any("step 11 is the first that ends in other bits" in f.reason for f in report.findings)
+
+
+def test_a_verifier_that_computes_two_things_accuses_nobody(
+    sparse: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        cheat_once_at(19, broken)
+        report = sparse.verify(checks=[potl.Replay(samples=1)])
+    assert report.verdict == "inconclusive", report.json()
+
+
+def test_workers_derive_too(sparse: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(tasks.__file__).parent))
+    report = sparse.verify(checks=[potl.Replay(samples=12)], workers=2)
+    assert report.verdict == "accepted", report.json()
 
 
 def test_states_that_the_agreement_stores_are_not_excused(sparse: Delivery) -> None:
@@ -176,6 +244,52 @@ def cheat_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
         return result
 
     monkeypatch.setattr(potl.Session, "run_step", lie)
+
+
+def cheat_once_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit of the machine that fails, and then does not."""
+    run_step, failed = potl.Session.run_step, []
+
+    def fail(self: potl.Session, number: int, *args: Any, **options: Any) -> potl.StepResult:
+        result = run_step(self, number, *args, **options)
+        if number == step and not failed:
+            failed.append(number)
+            with torch.no_grad():
+                next(self.task.model.parameters())[0] += 1e-3
+        return result
+
+    monkeypatch.setattr(potl.Session, "run_step", fail)
+
+
+def test_a_run_is_stored_within_a_budget_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """24 steps of a state of some kilobytes."""
+    assert create(store_every=None, checkpoint_every=1).core.store_every == 0
+    monkeypatch.setattr(_job, "_KEPT_BYTES", 4000)
+    monkeypatch.setattr(_job, "_KEPT_STATES", 4)
+    for every in (1, 2, 3, 5, 8, 30):
+        job = create(store_every=None, checkpoint_every=every)
+        stored = [step for step in range(25) if job.core.is_checkpoint(step)]
+        assert len(stored) <= 4, (every, stored)
+        if job.core.store_every:  # and no farther apart than that
+            closer = job.core.store_every - every
+            assert len(range(0, 24, closer)) + 1 > 4
+    assert create(store_every=1, checkpoint_every=1).core.store_every == 0
+    assert create(store_every=None, max_segment=4).core.store_every == 0
+    assert create(store_every=None, arithmetic="stock").core.store_every == 0
+
+
+def test_the_budget_counts_what_optimizers_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_job, "_KEPT_STATES", 2)
+    with potl.Session.open(tasks.build_adam, seed=5) as session:
+        before = session.capture().nbytes
+        session.run_step(1, session.sample_ids(1))
+        after = session.capture().nbytes
+    assert after > 2 * before
+    monkeypatch.setattr(_job, "_KEPT_BYTES", 9 * after)
+    for check in (True, False):
+        job = potl.Job.create(tasks.build_adam, seed=5, checkpoint_every=1, check=check)
+        stored = sum(job.core.is_checkpoint(step) for step in range(job.steps + 1))
+        assert 5 < stored <= 9
 
 
 def test_a_cheat_between_stored_states_is_seen_where_it_is(
@@ -251,7 +365,7 @@ def test_stock_arithmetic_is_refused_with_the_reason() -> None:
     assert "ord32" in refused.value.remedy
 
 
-@pytest.mark.parametrize("wrong", [1, 2, 3, 7, 8.0, True])
+@pytest.mark.parametrize("wrong", [1, 3, 7, 8.0, True])
 def test_an_interval_of_storing_is_a_multiple_of_segments(wrong: Any) -> None:
     with pytest.raises(potl.UsageError, match="no multiple of checkpoint_every"):
         create(store_every=wrong)
@@ -322,11 +436,13 @@ def test_the_same_by_command_lines(
     monkeypatch.syspath_prepend(str(Path(tasks.__file__).parent))
     sparse.job.write("job.json")
     sparse.note.write("note.txt")
-    mine = ["--job", "job.json", "--commitment", "note.txt", "--ledger", "ledger.json"]
+    mine = ["--job", "job.json", "--commitment", "note.txt"]
+    alone = ["verify", "run", *mine, "--task", "driver_tasks:build", "--no-ledger"]
+    mine += ["--ledger", "ledger.json"]
     answer = ["rederive", "driver_tasks:build", "run", "--challenge", "challenge.json"]
     verify = ["verify", "run", *mine, "--task", "driver_tasks:build"]
     draw = ["challenge", "run", "challenge.json", *mine, "--replay-samples", "2"]
-    assert _cli.run([*verify, "--replay-samples", "2"]) == 2
+    assert _cli.run([*alone, "--replay-samples", "2"]) == 3  # derives by itself
     assert _cli.run(draw) == 0
     assert _cli.run(draw) == 2  # the file is not replaced
     assert _cli.run([*answer, "--json"]) == 0
