@@ -171,7 +171,7 @@ class Replayer:
             answer["noise_seconds"] = time.perf_counter() - begin
         else:
             not_finite = not_finite or self._evidence.not_finite(replayed)
-            if self._derivable and not superseded:
+            if self._derives and not superseded and self._derivable:
                 self._replayed = end, replayed
         answer["not_finite"] = not_finite
         answer["load_seconds"] = load_seconds
