@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -67,12 +67,12 @@ def draw(world: World, rng: Random, trained: bool = False) -> Edit:
 # ---------------------------------------------------------------------- states
 
 
-def _a_path(world: World, rng: Random, within: Sequence[str] = ()) -> nodes.Path:
+def _a_path(world: World, rng: Random) -> nodes.Path:
     """A node, each part of the state as likely as the others, whatever its size."""
     tree = world.honest.trees[world.last // 2]
     sections: dict[Any, list[nodes.Path]] = {}
     for path, node in nodes.nodes(tree):
-        if path and node is not None and (not within or {*within} & {*path[:3]}):
+        if path and node is not None:
             deep = {"model": 2, "ema": 2, "optimizers": 3}.get(path[0], 1)
             sections.setdefault(path[:deep], []).append(path)
     return rng.choice(sections[rng.choice(sorted(sections, key=str))])
@@ -97,10 +97,21 @@ def _node_args(world: World, rng: Random) -> dict[str, Any]:
 
 
 def _recipe_args(world: World, rng: Random) -> dict[str, Any]:
-    held = ["schedulers", "param_groups", "scaler"]
-    path = _a_path(world, rng, held)
-    change = values.draw_for(nodes.at(world.honest.trees[world.last // 2], path), rng)
-    return {"steps": [rng.randint(1, world.last)], "path": list(path), "change": list(change)}
+    """A number of a recipe that changes anyway, early, so that much of the training is left."""
+    tree = world.honest.trees[world.last // 2]
+    held: dict[str, list[nodes.Path]] = {"schedulers": [], "param_groups": [], "scaler": []}
+    for path, node in nodes.nodes(tree):
+        part = path[2] if len(path) > 4 and path[0] == "optimizers" else path[:1] and path[0]
+        if isinstance(node, (float, int)) and part in held and "params" not in path:
+            changes = any(nodes.at(other, path) != node for other in world.honest.trees[1:])
+            if changes or rng.random() < 0.1:
+                held[part].append(path)
+    path = rng.choice(held[rng.choice([part for part in held if held[part]])])
+    node = nodes.at(tree, path)
+    change = values.draw_for(node, rng)
+    if isinstance(node, float) and rng.random() < 0.5:
+        change = ("fill", rng.choice(values.FILLS))
+    return {"steps": [rng.randint(1, world.last // 2)], "path": list(path), "change": list(change)}
 
 
 def _changer(draft: Draft, path: list[Any], change: list[Any]) -> Callable[[Any, int], Any]:
