@@ -20,11 +20,18 @@ ROOT = Path(__file__).resolve().parent.parent
 FUZZ_MINUTES = 5
 TEST_MINUTES = 10
 KERNEL_MINUTES = 6
+MUTANT_PARTS, MUTANT_MINUTES = 4, 25
 LIMIT_MINUTES = 30
 # Expected minutes where it is not TEST_MINUTES.
-MINUTES: dict[str, int] = {"tests/python/test_recovery.py": 3}
+MINUTES: dict[str, int] = {
+    "tests/python/test_recovery.py": 3,
+    "tests/attacks/test_adversary.py": 20,
+}
 # Files that are too long for one unit.
-PARTS: dict[str, int] = {"tests/python/test_whole_trainings.py": 11}
+PARTS: dict[str, int] = {
+    "tests/python/test_whole_trainings.py": 11,
+    "tests/attacks/test_adversary.py": 4,
+}
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,9 @@ def kernel_units() -> list[Unit]:
 
 def units() -> list[Unit]:
     found = [build_unit("asan", 15), build_unit("clang", 10), *kernel_units()]
+    for part in range(1, MUTANT_PARTS + 1):
+        share = f"{part}/{MUTANT_PARTS}"
+        found.append(Unit(f"mutants {share}", MUTANT_MINUTES, ["scripts/mutants", "--part", share]))
     for half in ("first", "second"):
         tag = f"[exhaustive_{half}]"
         found.append(hidden_unit(f"elementwise, {half} half", "test", tag, 25))

@@ -122,6 +122,12 @@ def test_the_same_nonce_gives_the_same_findings(honest: Delivery) -> None:
     ]
 
 
+def test_every_verification_draws_a_nonce_of_its_own(honest: Delivery) -> None:
+    nonces = {honest.verify().document["nonce"] for _ in range(3)}
+    assert len(nonces) == 3
+    assert all(len(set(bytes.fromhex(nonce))) > 8 for nonce in nonces)
+
+
 @pytest.mark.parametrize("nonce", [b"short", "zz" * 32, bytes(33)])
 def test_a_nonce_of_another_length_is_a_usage_error(honest: Delivery, nonce: "bytes | str") -> None:
     with pytest.raises(potl.UsageError, match="nonce"):

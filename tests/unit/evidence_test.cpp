@@ -201,11 +201,25 @@ TEST_CASE("too few steps are rejected", "[evidence]") {
   run.falls_only_to("agreed.step_count");
 }
 
-TEST_CASE("other samples than the seed selects are rejected", "[evidence]") {
+TEST_CASE("other samples than the seed selects are rejected, in every epoch", "[evidence]") {
   static const std::vector<std::int64_t> chosen{0, 1, 2, 3};
+  for (const std::uint64_t step : std::array<std::uint64_t, 4>{1, 2, 4, 5}) {
+    deviation how;
+    how.entry = [&](step_entry& entry) {
+      if (entry.step == step) entry.sample_ids = chosen;
+    };
+    const forged_run run(how);
+    run.falls_only_to("agreed.batch_order");
+  }
+}
+
+TEST_CASE("samples of the epoch before are other samples", "[evidence]") {
+  const job agreed = small_job();
+  const std::vector<std::int64_t> before = agreed.sample_ids(1);
+  REQUIRE(before != agreed.sample_ids(4));
   deviation how;
-  how.entry = [](step_entry& entry) {
-    if (entry.step == 2) entry.sample_ids = chosen;
+  how.entry = [&](step_entry& entry) {
+    if (entry.step == 4) entry.sample_ids = before;
   };
   const forged_run run(how);
   run.falls_only_to("agreed.batch_order");
@@ -412,6 +426,20 @@ TEST_CASE("a dropped branch is not consistent with the resume that followed it",
     records.erase(records.begin() + 4);
   });
   run.falls_only_to("transcript.resume");
+}
+
+TEST_CASE("superseded steps are held to the batch order too", "[evidence]") {
+  static const std::vector<std::int64_t> chosen{0, 1, 2, 3};
+  deviation how;
+  how.resume_after = 3;
+  how.entry = [done = false](step_entry& entry) mutable {
+    if (entry.step == 3 && !done) {
+      entry.sample_ids = chosen;
+      done = true;
+    }
+  };
+  const forged_run run(how);
+  run.falls_only_to("agreed.batch_order");
 }
 
 TEST_CASE("superseded steps are held to the recipe too", "[evidence]") {

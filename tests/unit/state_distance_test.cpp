@@ -78,6 +78,22 @@ TEST_CASE("a step counter that differs is a difference of structure, in its own 
   REQUIRE(d.optimizer.structure_equal);
 }
 
+TEST_CASE("an integer tensor that differs is a difference of structure, in its own group") {
+  const auto of = [](tree& held, std::int64_t batches) {
+    return tree::dict(
+        {{"model",
+          tree::dict({{"buffers", tree::dict({{"batches", held.tensor<std::int64_t>(
+                                                              dtype::i64, {batches})}})}})}});
+  };
+  tree held;
+  const auto equal = compare_states(of(held, 3), of(held, 4), of(held, 4));
+  REQUIRE(equal[1].structure_equal);
+  const auto differ = compare_states(of(held, 3), of(held, 4), of(held, 5));
+  REQUIRE(differ[1].group == "buffers");
+  REQUIRE_FALSE(differ[1].structure_equal);
+  REQUIRE(differ[0].structure_equal);
+}
+
 TEST_CASE("a tensor that one side lacks is a difference of structure") {
   small_state start, recorded, replayed;
   replayed.has_momentum = false;
