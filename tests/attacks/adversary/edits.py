@@ -106,7 +106,8 @@ def _recipe_args(world: World, rng: Random) -> dict[str, Any]:
             changes = any(nodes.at(other, path) != node for other in world.honest.trees[1:])
             if changes or rng.random() < 0.1:
                 held[part].append(path)
-    path = rng.choice(held[rng.choice([part for part in held if held[part]])])
+    parts = [paths for paths in held.values() if paths]
+    path = rng.choice(rng.choice(parts)) if parts else _a_path(world, rng)
     node = nodes.at(tree, path)
     change = values.draw_for(node, rng)
     if isinstance(node, float) and rng.random() < 0.5:
