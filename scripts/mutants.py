@@ -14,30 +14,36 @@ source:
     +the line in its place
 
 A hunk has no line numbers: its old lines must occur exactly once, so that other changes do not
-move it. `unit:` or `python:` behind a hunk's title replaces those of the file. Mutants of C++ are
-compiled into a copy of the sources and its build folder; unit tests come first, then Python's. All
-tests that a mutant can fail must pass without it, or nothing is played.
+move it. `unit:` or `python:` behind a hunk's title replaces those of the file. A mutant of C++ is
+compiled by itself and linked in front of the library of build/test, which `make test` builds; unit
+tests come first, then Python's. One of Python is put into a copy of the package. All tests that a
+mutant can fail must pass without it, or nothing is played.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests/mutants"
-TREE = ROOT / "build/mutants"
+BUILD = ROOT / "build/test"
+UNIT, MODULE = "potl_unit_tests", "_core_hooks"
 # A mutant may loop for ever; the slowest honest test takes a tenth of this.
-PATIENCE = 600
+PATIENCE = 300
+
+Run = tuple[int, str]
 
 
 @dataclass
@@ -90,105 +96,143 @@ def mutants() -> list[Mutant]:
     return found
 
 
+# ---------------------------------------------------------------------- building
+
+
+def run(command: list[str], *, cwd: Path = ROOT, more: dict[str, str] | None = None) -> Run:
+    """Exit status and output; a status of its own for what does not end."""
+    environment = {**os.environ, "POTL_HOOKS": "1", "OMP_NUM_THREADS": "1", **(more or {})}
+    process = subprocess.Popen(
+        command, cwd=cwd, env=environment, text=True, errors="replace", start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        return 124, f"no end after {PATIENCE} s\n{output}"
+    return process.returncode, output
+
+
+def require(command: list[str], *, cwd: Path = BUILD) -> None:
+    status, output = run(command, cwd=cwd)
+    if status:
+        raise RuntimeError(f"{shlex.join(command)[:300]} fails:\n{output[-2000:]}")
+
+
+class Builder:
+    """Compiles one source and links it in front of the library that holds the honest one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        entries = json.loads((BUILD / "compile_commands.json").read_text())
+        self._compile = {e["file"]: shlex.split(e["command"]) for e in entries}
+        self._link = {target: self._command(target) for target in (UNIT, MODULE)}
+        # The bindings are linked once, without what the linker could optimize across them.
+        parts = [word for word in self._link[MODULE] if word.endswith(".o")]
+        self._bindings = folder / "bindings.o"
+        merge = ["c++", "-r", "-flto=auto", "-flinker-output=nolto-rel", *parts]
+        require([*merge, "-o", str(self._bindings)])
+
+    @staticmethod
+    def _command(target: str) -> list[str]:
+        listed = subprocess.run(
+            ["ninja", "-t", "commands", target], cwd=BUILD, check=True, capture_output=True,
+            text=True,
+        )  # fmt: skip
+        words = shlex.split(listed.stdout.splitlines()[-1])
+        return words[words.index("&&") + 1 : len(words) - 1 - words[::-1].index("&&")]
+
+    def compile(self, mutant: Mutant) -> None:
+        """The mutant's object, with little optimization and no warnings."""
+        source = ROOT / mutant.source
+        copy = self.folder / source.name
+        copy.write_text(mutant.apply(source.read_text()))
+        words = [w for w in self._compile[str(source)] if not w.startswith(("-O", "-W"))]
+        words[words.index("-o") + 1] = str(self.folder / "mutant.o")
+        words[words.index("-c") + 1] = str(copy)
+        require([*words, "-O1", "-w", "-iquote", str(source.parent)])
+
+    def link(self, target: str) -> Path:
+        """The unit tests or the module, with the mutant in it."""
+        words = list(self._link[target])
+        out = self.folder / Path(words[words.index("-o") + 1]).name
+        words[words.index("-o") + 1] = str(out)
+        if target == MODULE:
+            words = [w for w in words if not w.endswith(".o") and not w.startswith("-flto")]
+        library = next(i for i, word in enumerate(words) if word.endswith("libpotl_hooks.a"))
+        first = [str(self._bindings)] if target == MODULE else []
+        require([*words[:library], *first, str(self.folder / "mutant.o"), *words[library:]])
+        return out
+
+
+def copy_package(folder: Path) -> Path:
+    """The Python package, to be mutated; `-S` keeps the finder of the installed one out."""
+    site = Path(sysconfig.get_paths()["platlib"])
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ROOT / "python/potl", folder / "potl", symlinks=True)
+    for module in (site / "potl").glob("_*"):
+        if module.suffix in (".so", ".version") and not (folder / "potl" / module.name).exists():
+            (folder / "potl" / module.name).symlink_to(module)
+    return folder
+
+
 # ---------------------------------------------------------------------- playing
 
 
-def copy_sources() -> None:
-    """The tree of the repository as it is, unchanged files left alone so that little is built."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    for name in listed.stdout.splitlines():
-        source, target = ROOT / name, TREE / name
-        if not source.is_file():
-            continue
-        data = source.read_bytes()
-        if not target.is_file() or target.read_bytes() != data:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
-            shutil.copymode(source, target)
+def unit_tests(mutant: Mutant, binary: Path) -> Run:
+    tags = ",".join(f"[#{name}_test]" for name in mutant.unit)
+    return run([str(binary), "-#", "-a", tags])
 
 
-def run(command: list[str], **more: object) -> tuple[int, str]:
-    """Exit status and output; a status of its own for what does not end."""
-    try:
-        done = subprocess.run(
-            command, cwd=TREE, env=environment(), timeout=PATIENCE, text=True, errors="replace",
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more,
-        )  # type: ignore[call-overload]  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        return 124, f"no end after {PATIENCE} s\n{error.output or ''}"
-    return done.returncode, done.stdout
+def python_tests(mutant: Mutant, package: Path | None, hooks: Path | None) -> Run:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0"]
+    more = {"PYTHONDONTWRITEBYTECODE": "1"}
+    if hooks is not None:
+        more["POTL_HOOKS_DIR"] = str(hooks)
+    if package is not None:
+        command.insert(1, "-S")
+        more["PYTHONPATH"] = f"{package}:{sysconfig.get_paths()['platlib']}"
+    return run([*command, *mutant.python], more=more)
 
 
-def environment() -> dict[str, str]:
-    """The copy's package instead of the installed one, whose finder `-S` keeps out."""
-    return {
-        **os.environ,
-        "PYTHONPATH": f"{TREE / 'python'}:{site_packages()}",
-        "POTL_HOOKS": "1",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "CCACHE_BASEDIR": str(TREE),
-    }
-
-
-def site_packages() -> Path:
-    return Path(sysconfig.get_paths()["platlib"])
-
-
-def build(target: str) -> tuple[int, str]:
-    return run(["cmake", "--build", "build/test", "--target", target])
-
-
-def prepare() -> None:
-    copy_sources()
-    python = f"-DPython_EXECUTABLE={sys.executable}"
-    for command in (
-        ["cmake", "--preset", "test", python],
-        ["cmake", "--build", "build/test", "--target", "potl_unit_tests", "_core_hooks"],
-    ):
-        status, output = run(command)
-        if status:
-            sys.exit(f"{' '.join(command)} failed:\n{output[-3000:]}")
-    # What no mutant is compiled into is taken from the environment.
-    for module in (site_packages() / "potl").glob("_*"):
-        if module.suffix in (".so", ".version"):
-            link = TREE / "python/potl" / module.name
-            link.unlink(missing_ok=True)
-            link.symlink_to(module)
-
-
-def unit_tests(names: list[str]) -> list[str]:
-    tags = ",".join(f"[#{name}_test]" for name in names)
-    return ["build/test/potl_unit_tests", "-#", "-a", tags]
-
-
-def python_tests(arguments: list[str]) -> list[str]:
-    return [sys.executable, "-S", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments]
-
-
-def stages(mutant: Mutant) -> Iterator[tuple[str | None, list[str]]]:
-    """What is built, and what is run then."""
-    compiled = not mutant.source.endswith(".py")
-    if mutant.unit:
-        yield "potl_unit_tests" if compiled else None, unit_tests(mutant.unit)
-    if mutant.python:
-        yield "_core_hooks" if compiled else None, python_tests(mutant.python)
-
-
-def killer(mutant: Mutant) -> str:
+def play(mutant: Mutant, folder: Path, builder: Builder) -> str:
     """The test that notices, or nothing."""
-    for target, command in stages(mutant):
-        if target is not None:
-            status, output = build(target)
+    status, output = 0, ""
+    if mutant.source.endswith(".py"):
+        package = copy_package(folder / "python")
+        path = package / Path(mutant.source).relative_to("python")
+        path.write_text(mutant.apply(path.read_text()))
+        status, output = python_tests(mutant, package, None)
+    else:
+        builder.compile(mutant)
+        if mutant.unit:
+            status, output = unit_tests(mutant, builder.link(UNIT))
+        if not status and mutant.python:
+            builder.link(MODULE)
+            status, output = python_tests(mutant, None, folder)
+    return (first_failure(output) or f"exit {status}") if status else ""
+
+
+def control(chosen: list[Mutant], folder: Path) -> None:
+    """The tests pass on code that is not broken, in the same surroundings."""
+    package = copy_package(folder / "python")
+    done: set[tuple[str, ...]] = set()
+    for mutant in chosen:
+        honest = package if mutant.source.endswith(".py") else None
+        for kind, names in (("unit", mutant.unit), ("python", mutant.python)):
+            key = (kind, str(honest), *names)
+            if not names or key in done:
+                continue
+            done.add(key)
+            if kind == "unit":
+                status, output = unit_tests(mutant, BUILD / UNIT)
+            else:
+                status, output = python_tests(mutant, honest, None)
             if status:
-                raise RuntimeError(f"{mutant.name} does not compile:\n{output[-2000:]}")
-        status, output = run(command)
-        if status:
-            return first_failure(output) or f"exit {status}"
-    return ""
+                sys.exit(f"without a mutant {' '.join(names)} fails:\n{output[-3000:]}")
 
 
 def first_failure(output: str) -> str:
@@ -197,28 +241,6 @@ def first_failure(output: str) -> str:
         if found:
             return found[1]
     return ""
-
-
-def play(mutant: Mutant) -> str:
-    path = TREE / mutant.source
-    text = path.read_text()
-    try:
-        path.write_text(mutant.apply(text))
-        return killer(mutant)
-    finally:
-        path.write_text(text)
-
-
-def control(chosen: list[Mutant]) -> None:
-    """The tests pass on code that is not broken."""
-    done: set[tuple[str, ...]] = set()
-    for mutant in chosen:
-        for _, command in stages(mutant):
-            if tuple(command) not in done:
-                done.add(tuple(command))
-                status, output = run(command)
-                if status:
-                    sys.exit(f"without a mutant: {' '.join(command)} fails:\n{output[-3000:]}")
 
 
 def main() -> int:
@@ -236,14 +258,15 @@ def main() -> int:
         for mutant in chosen:
             print(f"{mutant.name:40} {mutant.source}: {mutant.what}")
         return 0
-    prepare()
+    folder = ROOT / "build/mutants" / f"{number}-of-{count}"
+    builder = Builder(folder)
     if not arguments.unsure:
-        control(chosen)
+        control(chosen, folder)
     survived, broken = [], []
     for mutant in chosen:
         began = time.monotonic()
         try:
-            by = play(mutant)
+            by = play(mutant, folder, builder)
         except (RuntimeError, ValueError) as error:
             broken.append(mutant.name)
             print(f"BROKEN    {mutant.name}: {error}", flush=True)
