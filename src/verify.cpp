@@ -67,7 +67,7 @@ json_value verify(const transcript::evidence& run, workload_handle& work,
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
   const auto begin = std::chrono::steady_clock::now();
-  if (run.agreed().store_every != 0 && !run.missing_checkpoints().empty()) {
+  if (run.agreed().store_every != 0 && !run.rejected() && !run.missing_checkpoints().empty()) {
     // Nobody has asked for them, so that their absence must not be held against the trainer.
     throw exception({errc::usage, "the trainer derives challenged states of this job on demand",
                      "let it derive all of them (potl rederive), or use potl challenge"});
@@ -78,7 +78,15 @@ json_value verify(const transcript::evidence& run, workload_handle& work,
   context.reproduce = options.reproduce;
   std::vector<finding> findings = run.findings();
   driver drive(run, work, options.nonce);
+  if (run.rejected()) {
+    finding stopped;
+    stopped.check = "verifier";
+    stopped.result = outcome::note;
+    stopped.reason = "the record itself is rejected, so that nothing was recomputed";
+    findings.push_back(std::move(stopped));
+  }
   for (const any_check& one : wanted) {
+    if (run.rejected() && !std::holds_alternative<checks::telemetry_options>(one)) continue;
     const auto started = std::chrono::steady_clock::now();
     for (finding& found : std::visit(std::ref(drive), one)) findings.push_back(std::move(found));
     context.costs.emplace_back(name_of(one), seconds_since(started));

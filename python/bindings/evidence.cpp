@@ -120,6 +120,7 @@ void bind_evidence(py::module_& module) {
           "commitment_digest",
           [](const evidence& self) { return to_bytes(self.commitment_digest()); })
       .def_property_readonly("log_bytes", &evidence::log_bytes)
+      .def_property_readonly("rejected", &evidence::rejected)
       .def("findings", [](const evidence& self) { return to_python(self.findings()); })
       .def("steps", [](const evidence& self) { return columns(self.steps()); })
       .def("superseded_steps",

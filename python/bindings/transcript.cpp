@@ -69,6 +69,8 @@ void bind_job(py::module_& module) {
       .def_property_readonly("checkpoint_every", number(&job::checkpoint_every))
       .def_property_readonly("max_segment", number(&job::max_segment))
       .def_property_readonly("store_every", number(&job::store_every))
+      .def_property_readonly("segments",
+                             [](const job_handle& self) { return self.agreed->segments(); })
       .def_property_readonly("data_count", number(&job::data_count))
       .def_property_readonly(
           "data_root", [](const job_handle& self) { return to_bytes(self.agreed->data_root); })

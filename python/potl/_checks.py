@@ -173,9 +173,8 @@ class Policy:
         """Telemetry, PEV and as many random replays as this policy needs for a run of `job`, and
         no fewer than `Replay` draws by default.
         """
-        segments = -(-job.steps // job.checkpoint_every)
         needed = _core.samples_for(
-            segments, probability=self.probability, cheat_fraction=self.cheat_fraction
+            job.segments, probability=self.probability, cheat_fraction=self.cheat_fraction
         )
         samples = max(self.min_random_segments, needed, Replay.samples)
         return Telemetry(), PEV(), Replay(samples=samples)

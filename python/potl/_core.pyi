@@ -185,6 +185,9 @@ class Job:
     def store_every(self) -> int:
         """0: every checkpoint is stored."""
     @property
+    def segments(self) -> int:
+        """How many there are: a function of the job alone."""
+    @property
     def data_count(self) -> int: ...
     @property
     def data_root(self) -> bytes: ...
@@ -316,6 +319,9 @@ class Evidence:
     def committed(self) -> bool: ...
     @property
     def commitment_digest(self) -> bytes: ...
+    @property
+    def rejected(self) -> bool:
+        """Whether the audit alone rejects the run, so that nothing of it is replayed."""
     def findings(self) -> list[dict[str, Any]]:
         """The fields of include/potl/core/finding.hpp: "check", "rule", "result" ("pass", "reject",
         ...), "reason", ...

@@ -70,7 +70,7 @@ class Job:
             trainer: The public key (PEM file or key) that must sign the run; None leaves open who
                 trains.
             max_segment: Longest distance between stored checkpoints that a pruned run may have, in
-                steps; None for `checkpoint_every`.
+                steps, and length of the segments, pruned or not; None for `checkpoint_every`.
             store_every: Steps between the states that are stored, a multiple of `checkpoint_every`;
                 those between are derived when they are drawn, by `potl.verify` or, after
                 `potl.challenge`, by the trainer (`potl.rederive`). Needs a reproducible arithmetic.

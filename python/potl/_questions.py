@@ -57,6 +57,13 @@ def with_earlier(asked: Sequence[Question], known: Memory) -> list[Question]:
     return questions
 
 
+def worth_asking(questions: Sequence[Question], evidence: _core.Evidence) -> list[Question]:
+    """The questions with their requests; of a run that the audit rejects, those without any."""
+    if evidence.rejected:
+        questions = [one for one in questions if one.check == "telemetry"]
+    return planned(questions, evidence)
+
+
 def planned(questions: Sequence[Question], evidence: _core.Evidence) -> list[Question]:
     """The questions with their requests, without earlier ones that would ask for nothing more."""
     out = []

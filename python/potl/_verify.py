@@ -18,7 +18,7 @@ from ._errors import UsageError
 from ._executors import require_own_call
 from ._inputs import as_job, as_note, run_directory
 from ._progress import Progress
-from ._questions import Question, planned, with_earlier
+from ._questions import Question, with_earlier, worth_asking
 from ._report_value import Report
 
 if TYPE_CHECKING:
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
     from ._job import Job
     from ._run import Commitment, Run
     from ._task import Task
+
+
+_NOTHING_REPLAYED = {
+    "check": "verifier",
+    "rule": "",
+    "result": "note",
+    "reason": "the record itself is rejected, so that nothing was recomputed",
+}
 
 
 def verify(
@@ -142,11 +150,13 @@ def verify(
                 memory_path, job_id=own_job.id, commitment=note, challenge=entry
             )
         findings = evidence.findings() + _memory_note(memory_path, known)
-        questions = planned(with_earlier(asked, known), evidence)
-        if answered is not None:
+        questions = worth_asking(with_earlier(asked, known), evidence)
+        if evidence.rejected:
+            findings.append(_NOTHING_REPLAYED)
+        elif answered is not None:
             _challenge.require_asked(answered, questions, evidence)
         measured = answers.to([question.plan for question in questions])
-        judged = [_extra_verify.judged(check, answers) for check in extra]
+        judged = [_extra_verify.judged(check, answers) for check in extra if not evidence.rejected]
     for question, measurements in zip(questions, measured, strict=True):
         findings += _core.judge_check(
             question.check, evidence, dict(question.options), question.nonce, measurements

@@ -14,14 +14,13 @@ std::uint64_t share_of(std::size_t count, double fraction) {
   return static_cast<std::uint64_t>(std::ceil(fraction * static_cast<double>(count) * (1 - 1e-12)));
 }
 
-// The checkpoints whose next step was recorded, by the epoch of that step. Where the job stores few
-// states, those: on the way to another one the verifier would have to train.
-std::map<std::uint64_t, std::vector<std::uint64_t>> starts_by_epoch(const run_view& run) {
-  std::map<std::uint64_t, std::vector<std::uint64_t>> out;
+// Segments by the epoch of their first step. Where the job stores few states, those that begin at
+// one: on the way to another the verifier would have to train.
+std::map<std::uint64_t, std::vector<segment>> segments_by_epoch(const run_view& run) {
+  std::map<std::uint64_t, std::vector<segment>> out;
   for (const segment& one : segments_of(run)) {
     if (run.agreed.store_every != 0 && !run.agreed.is_checkpoint(one.start)) continue;
-    const auto* next = run.step(one.start + 1);
-    if (next != nullptr) out[next->epoch].push_back(one.start);
+    out[run.agreed.epoch_of(one.start + 1)].push_back(one);
   }
   return out;
 }
@@ -29,15 +28,16 @@ std::map<std::uint64_t, std::vector<std::uint64_t>> starts_by_epoch(const run_vi
 result<pev_plan> plan_default(const run_view& run, const pev_options& options,
                               const digest& nonce) {
   pev_plan out;
-  for (const auto& [epoch, starts] : starts_by_epoch(run)) {
+  for (const auto& [epoch, pool] : segments_by_epoch(run)) {
     const std::uint64_t wanted =
-        std::max(options.per_epoch, share_of(starts.size(), options.fraction));
+        std::max(options.per_epoch, share_of(pool.size(), options.fraction));
     const auto seed = challenge_seed(nonce, run.commitment, "pev epoch " + std::to_string(epoch));
-    const auto drawn =
-        draw_sorted(seed, starts.size(), std::min<std::uint64_t>(wanted, starts.size()));
+    const auto drawn = draw_sorted(seed, pool.size(), std::min<std::uint64_t>(wanted, pool.size()));
     if (!drawn) return drawn.why();
     for (const std::uint64_t index : drawn.value()) {
-      out.losses.push_back({starts[index] + 1, static_cast<std::uint32_t>(options.noise_repeats)});
+      if (!was_recorded(run, pool[index])) continue;
+      out.losses.push_back(
+          {pool[index].start + 1, static_cast<std::uint32_t>(options.noise_repeats)});
     }
   }
   return out;
@@ -45,10 +45,9 @@ result<pev_plan> plan_default(const run_view& run, const pev_options& options,
 
 result<pev_plan> plan_apex(const run_view& run, const pev_options& options, const digest& nonce) {
   pev_plan out;
-  std::map<std::uint64_t, std::uint64_t> ends;  // last checkpoint inside each epoch
+  std::map<std::uint64_t, std::uint64_t> ends;  // last boundary inside each epoch
   for (const segment& one : segments_of(run)) {
-    const auto* record = run.step(one.end);
-    if (record != nullptr) ends[record->epoch] = one.end;
+    if (was_recorded(run, one)) ends[run.agreed.epoch_of(one.end)] = one.end;
   }
   for (const auto& [epoch, step] : ends) {
     const std::uint64_t count = run.agreed.data_count;

@@ -49,14 +49,14 @@ result<std::vector<segment>> largest(const run_view& run, const std::vector<segm
                                      std::uint64_t q) {
   std::map<std::uint64_t, std::vector<std::pair<double, segment>>> epochs;
   for (const segment& one : all) {
+    if (!was_recorded(run, one)) continue;
     const auto moved = run.parameter_distance(one.start, one.end);
     if (!moved) {
       // What is missing or damaged shows when its segment is asked for.
       if (moved.why().code == errc::missing || moved.why().code == errc::mismatch) continue;
       return moved.why();
     }
-    const auto* record = run.step(one.start + 1);
-    epochs[record == nullptr ? 0 : record->epoch].emplace_back(moved.value(), one);
+    epochs[run.agreed.epoch_of(one.start + 1)].emplace_back(moved.value(), one);
   }
   std::vector<segment> out;
   for (auto& [epoch, list] : epochs) {
@@ -91,6 +91,7 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
   const auto repeats =
       static_cast<std::uint32_t>(is_exact(run, options) ? 0 : options.noise_repeats);
   const auto ask = [&](const segment& one, const char* why) {
+    if (!was_recorded(run, one)) return;
     for (const segment_request& known : out.requests) {
       if (!known.superseded && known.start == one.start && known.end == one.end) return;
     }

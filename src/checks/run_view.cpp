@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <potl/core/rules.hpp>
+
 namespace potl::checks {
 
 const transcript::step_record* run_view::step(std::uint64_t wanted) const noexcept {
@@ -32,30 +34,30 @@ const transcript::step_record* run_view::superseded_step(std::uint64_t branch,
   return nullptr;
 }
 
+namespace {
+
+std::uint64_t last_agreed(const run_view& run) {
+  if (!rule_enabled("agreed.step_count")) return run.last_step();
+  return run.job_is_own ? run.agreed.steps
+                        : std::min<std::uint64_t>(run.agreed.steps, run.steps.size());
+}
+
+}  // namespace
+
 std::vector<segment> segments_of(const run_view& run) {
-  const std::uint64_t last = run.last_step();
-  std::vector<std::uint64_t> ends;  // of segments: checkpoints after step 0
-  if (run.agreed.store_every == 0) {
-    for (const transcript::checkpoint_info& checkpoint : run.checkpoints) {
-      if (checkpoint.step > 0 && checkpoint.step < last) ends.push_back(checkpoint.step);
-    }
-  }
-  if (last > 0) ends.push_back(last);
+  const std::uint64_t last = last_agreed(run);
   std::vector<segment> out;
-  std::uint64_t at = 0;
-  for (const std::uint64_t end : ends) {
-    if (end <= at) continue;
-    const bool too_far = run.agreed.max_segment != 0 && end - at > run.agreed.max_segment;
-    if (too_far && run.agreed.checkpoint_every != 0) {
-      const std::uint64_t every = run.agreed.checkpoint_every;
-      for (std::uint64_t next = (at / every + 1) * every; next < end; next += every) {
-        out.push_back({at, next});
-        at = next;
-      }
-    }
-    out.push_back({at, end});
-    at = end;
+  const auto add = [&](std::uint64_t end) {
+    const std::uint64_t at = out.empty() ? 0 : out.back().end;
+    if (end > at && end <= last) out.push_back({at, end});
+  };
+  if (rule_enabled("agreed.segments") || run.agreed.store_every != 0) {
+    const std::uint64_t every = run.agreed.segment_steps();
+    for (std::uint64_t end = every; end < last; end += every) add(end);
+  } else {
+    for (const transcript::checkpoint_info& one : run.checkpoints) add(one.step);
   }
+  add(last);
   return out;
 }
 

@@ -56,6 +56,8 @@ void audit_recipe(const audit_input& in,
                   audit_log& log);  // agreed.batch_order, .recipe, .initial_state
 void audit_finite(const audit_input& in, audit_log& log);  // transcript.finite
 
+/// agreed.segments: records, and files of states, are where the job says.
+void audit_segments(const std::string& directory, const audit_input& in, audit_log& log);
 /// transcript.withheld for checkpoints; returns those of the effective history that are there.
 /// An error instead of findings: one of them is a symbolic link (docs/decisions/0008).
 result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& directory,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <charconv>
 #include <filesystem>
 
 #include <potl/core/file.hpp>
@@ -8,6 +9,8 @@
 
 namespace potl::transcript {
 namespace {
+
+constexpr std::string_view segments_rule = "agreed.segments";
 
 enum class presence { there, missing, link, unknown };
 
@@ -74,7 +77,52 @@ stored_checkpoints find_checkpoints(const std::string& directory, const history&
   return out;
 }
 
+// The step of "step-N.safetensors" or "step-N.bM.safetensors"; nothing for another name.
+std::optional<std::uint64_t> step_of(std::string_view name) {
+  constexpr std::string_view head = "step-", tail = ".safetensors";
+  if (!name.starts_with(head) || !name.ends_with(tail)) return std::nullopt;
+  std::uint64_t step = 0;
+  const char* const end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + head.size(), end, step);
+  const std::string_view rest(parsed.ptr, static_cast<std::size_t>(end - parsed.ptr));
+  if (parsed.ec != std::errc() || !(rest == tail || rest.starts_with(".b"))) return std::nullopt;
+  return step;
+}
+
+// Nothing reads such a file: looking for it ends where no honest folder does.
+void look_for_strays(const std::string& directory, const audit_input& in, audit_log& log) {
+  std::uint64_t left = 1024 + 2 * (in.run.steps.size() + in.run.superseded.size());
+  std::error_code failed;
+  std::filesystem::directory_iterator at(directory + "/" + std::string(checkpoint_folder), failed);
+  for (; !failed && at != std::filesystem::directory_iterator() && left-- > 0;
+       at.increment(failed)) {
+    const std::string name = at->path().filename().string();
+    const std::optional<std::uint64_t> step = step_of(name);
+    if (!step || in.agreed.is_boundary(*step) || in.agreed.is_checkpoint(*step)) continue;
+    log.reject(segments_rule,
+               "the state file " + name + " belongs to no step at which one is agreed", *step);
+  }
+}
+
 }  // namespace
+
+void audit_segments(const std::string& directory, const audit_input& in, audit_log& log) {
+  for (const auto* list : {&in.run.steps, &in.run.superseded}) {
+    for (const step_record& one : *list) {
+      const bool stored = (one.flags & static_cast<std::uint32_t>(step_flag::checkpoint)) != 0;
+      if (stored == in.agreed.is_checkpoint(one.step)) continue;
+      log.reject(segments_rule,
+                 "step " + std::to_string(one.step) +
+                     (stored ? " is recorded with a state, where none is agreed"
+                             : " is recorded without the state that is agreed there"),
+                 one.step);
+    }
+  }
+  look_for_strays(directory, in, log);
+  log.pass(segments_rule, "the run has the agreed " + std::to_string(in.agreed.segments()) +
+                              " segments of " + std::to_string(in.agreed.segment_steps()) +
+                              " steps, and no others");
+}
 
 result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& directory,
                                                        const audit_input& in, audit_log& log) {

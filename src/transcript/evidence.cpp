@@ -166,6 +166,7 @@ result<evidence> evidence::open(const evidence_options& options) {
   audit_finite(input, findings);
   auto checkpoints = audit_checkpoints(options.directory, input, findings);
   if (!checkpoints) return checkpoints.why();
+  audit_segments(options.directory, input, findings);
   content->checkpoints = std::move(*checkpoints);
   if (status looked = audit_rounding(options.directory, input, findings); !looked) {
     return looked.why();
@@ -180,6 +181,10 @@ bool evidence::committed() const { return body_->committed; }
 const digest& evidence::commitment_digest() const { return body_->run.root; }
 std::uint64_t evidence::records() const { return body_->run.records; }
 const std::vector<finding>& evidence::findings() const { return body_->findings; }
+bool evidence::rejected() const {
+  return std::any_of(findings().begin(), findings().end(),
+                     [](const finding& one) { return one.result == outcome::reject; });
+}
 const std::vector<step_record>& evidence::steps() const { return body_->run.steps; }
 const initial_record* evidence::initial() const {
   return body_->run.initial ? &*body_->run.initial : nullptr;

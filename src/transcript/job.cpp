@@ -35,19 +35,28 @@ const std::vector<double>* job::rates_at(std::uint64_t step) const {
   return &rates[static_cast<std::size_t>(end - rate_ends.begin())].rates;
 }
 
+std::uint64_t job::segment_steps() const {
+  return std::max<std::uint64_t>(1, max_segment / checkpoint_every) * checkpoint_every;
+}
+
+std::uint64_t job::segments() const {
+  return steps / segment_steps() + (steps % segment_steps() != 0);
+}
+
 bool job::is_boundary(std::uint64_t step) const {
-  return step <= steps && (step == steps || step % checkpoint_every == 0);
+  return step <= steps && (step == steps || step % segment_steps() == 0);
 }
 
 bool job::is_checkpoint(std::uint64_t step) const {
-  return is_boundary(step) && (store_every == 0 || step == steps || step % store_every == 0);
+  const std::uint64_t every = store_every == 0 ? checkpoint_every : store_every;
+  return step <= steps && (step == steps || step % every == 0);
 }
 
 bool job::fills_gap(std::uint64_t step, std::uint64_t last) const {
-  return store_every == 0 || step == last || is_checkpoint(step);
+  return step == last || (is_boundary(step) && is_checkpoint(step));
 }
 
-std::uint64_t job::max_gap() const { return store_every == 0 ? max_segment : store_every; }
+std::uint64_t job::max_gap() const { return store_every == 0 ? segment_steps() : store_every; }
 
 std::span<const std::int64_t> batch_order::of(std::uint64_t step) {
   if (step == 0 || step > agreed_.steps) {

@@ -46,13 +46,16 @@ result<run_to_prune> load(const std::string& directory) {
   return out;
 }
 
-// The first, the last, and what superseded steps and resumes started from: always kept.
-void find_required(run_to_prune& what) {
+// The first, the last, and what superseded steps and resumes started from: always kept. And, unless
+// the run is archived, the ends of the segments.
+void find_required(run_to_prune& what, bool archived) {
   const history& run = what.run;
   for (const stored_file& one : what.facts.checkpoints) {
     const digest* effective = run.state_at(one.step);
     if (effective != nullptr && effective == run.state_in(one.step, one.branch)) {
       what.steps.push_back(&one);
+      const bool needed = !archived && what.agreed.fills_gap(one.step, run.last_step());
+      if (needed) what.required.insert(one.name);
     }
   }
   if (what.steps.empty()) return;
@@ -135,9 +138,9 @@ result<prune_plan> plan_prune(const std::string& directory, std::uint64_t max_by
                               prune_depth depth) {
   result<run_to_prune> loaded = load(directory);
   if (!loaded) return loaded.why();
-  find_required(*loaded);
-  if (prune_plan all = keep_all(*loaded); all.bytes <= max_bytes) return all;
   const bool archived = depth == prune_depth::archive;
+  find_required(*loaded, archived);
+  if (prune_plan all = keep_all(*loaded); all.bytes <= max_bytes) return all;
   const std::uint64_t longest = archived ? loaded->run.last_step() : loaded->agreed.max_gap();
   if (prune_plan least = keep_with(*loaded, longest); least.bytes > max_bytes) {
     return error{errc::usage,

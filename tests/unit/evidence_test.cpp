@@ -30,9 +30,8 @@ struct forged_run {
     options.commitment = commit_to(records, agreed, key);
   }
 
-  std::vector<std::string> rules() const {
-    return rejecting_rules(evidence::open(options).value());
-  }
+  evidence open() const { return evidence::open(options).value(); }
+  std::vector<std::string> rules() const { return rejecting_rules(open()); }
 
   void falls_only_to(const std::string& rule) const {
     CHECK(rules() == std::vector<std::string>{rule});
@@ -275,6 +274,37 @@ TEST_CASE("a withheld checkpoint is rejected", "[evidence]") {
     std::filesystem::remove(run.path + "/checkpoints/" + name + ".safetensors");
     run.falls_only_to("transcript.withheld");
   }
+}
+
+TEST_CASE("a state where none is agreed is rejected, and so is one that was left out",
+          "[evidence]") {
+  for (const std::uint64_t step : {3U, 4U}) {
+    deviation how;
+    how.entry = [&](step_entry& entry) {
+      if (entry.step == step) entry.checkpoint = !entry.checkpoint;
+    };
+    const evidence got = forged_run(how).open();
+    const auto rules = rejecting_rules(got);
+    CHECK(std::count(rules.begin(), rules.end(), "agreed.segments") == 1);
+    CHECK(got.rejected());
+  }
+}
+
+TEST_CASE("a state file of a step that has none is rejected, what a crash leaves is not",
+          "[evidence]") {
+  const forged_run run;
+  const auto copy = [&](const std::string& name) {
+    const std::string folder = run.path + "/checkpoints/";
+    std::filesystem::copy_file(folder + "step-4.safetensors", folder + name);
+  };
+  for (const char* name : {".step-3.safetensors.tmp", "step-3.safetensors.b1",
+                           "step-4.b1.safetensors", "step-x.safetensors", "notes.txt"}) {
+    copy(name);
+  }
+  CHECK(run.rules().empty());
+  CHECK_FALSE(run.open().rejected());
+  copy("step-3.b1.safetensors");
+  run.falls_only_to("agreed.segments");
 }
 
 TEST_CASE("a state between stored ones may be missing where it can be derived, and is found after",

@@ -134,6 +134,24 @@ TEST_CASE("checkpoints belong to multiples of the interval, the start and the en
   CHECK(steps == std::vector<std::uint64_t>{0, 2, 4, 5});
 }
 
+TEST_CASE("segments are as long as the client allows, in whole checkpoints", "[job]") {
+  const auto boundaries = [](std::uint64_t longest) {
+    const job one = small_job([&](job& what) { what.max_segment = longest; });
+    std::vector<std::uint64_t> out;
+    for (std::uint64_t step = 0; step <= 7; ++step) {
+      if (one.is_boundary(step)) out.push_back(step);
+      CHECK((!one.is_boundary(step) || one.is_checkpoint(step)));
+    }
+    CHECK(one.segments() + 1 == out.size());
+    CHECK(one.max_gap() == one.segment_steps());
+    return out;
+  };
+  CHECK(boundaries(2) == std::vector<std::uint64_t>{0, 2, 4, 6});
+  CHECK(boundaries(3) == std::vector<std::uint64_t>{0, 2, 4, 6});
+  CHECK(boundaries(5) == std::vector<std::uint64_t>{0, 4, 6});
+  CHECK(boundaries(max_job_steps) == std::vector<std::uint64_t>{0, 6});
+}
+
 TEST_CASE("a job may have states derived on demand where bits are the same everywhere", "[job]") {
   const job one = small_job([](job& what) {
     what.arithmetic = "ord32";

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include <potl/checks/pev.hpp>
+
 #include "fake_run.hpp"
 
 using namespace potl;
@@ -30,30 +32,84 @@ std::vector<segment_request> plan(const fake_run& run, replay_options options = 
 
 }  // namespace
 
-TEST_CASE("segments lie between neighbouring checkpoints and cover every step once") {
+TEST_CASE("segments lie between the job's boundaries and cover every step once") {
   const fake_run run(95, 10);
   const auto all = segments_of(run.view);
   REQUIRE(all.size() == 10);
+  REQUIRE(all.size() == run.view.agreed.segments());
   REQUIRE(all.front() == segment{0, 10});
   REQUIRE(all.back() == segment{90, 95});
 }
 
-TEST_CASE("a pruned checkpoint makes a longer segment when the job allows it") {
+TEST_CASE("a job that allows pruning has the long segments, pruned or not") {
   fake_run run;
-  run.view.agreed.max_segment = 20;
+  run.view.agreed.max_segment = 25;  // two whole distances of checkpoints
+  const auto all = segments_of(run.view);
+  REQUIRE(all.size() == 5);
+  REQUIRE(all.size() == run.view.agreed.segments());
+  REQUIRE(all[2] == segment{40, 60});
   run.checkpoints.erase(run.checkpoints.begin() + 3);
   run.link();
-  const auto all = segments_of(run.view);
-  REQUIRE(all.size() == 9);
-  REQUIRE(all[2] == segment{20, 40});
+  REQUIRE(segments_of(run.view) == all);
 }
 
-TEST_CASE("a checkpoint that is gone without leave is asked for all the same") {
+TEST_CASE("neither flags nor files have a say in what an index of a draw means") {
+  fake_run run(1000, 10);
+  const auto honest = plan(run);
+  SECTION("a state after every step") {
+    run.checkpoints.clear();
+    for (std::uint64_t step = 0; step <= 1000; ++step) run.checkpoints.push_back({step, 0, {}, 0});
+  }
+  SECTION("states that are gone") { run.checkpoints.erase(run.checkpoints.begin() + 3); }
+  SECTION("epochs that the records make up") {
+    for (auto& record : run.records) record.epoch = record.step;
+  }
+  run.link();
+  REQUIRE(segments_of(run.view).size() == 100);
+  const auto now = plan(run);
+  REQUIRE(now.size() == honest.size());
+  for (const auto& one : honest) REQUIRE(asks(now, one.start, one.end));
+  const auto losses = plan_pev(run.view, {}, nonce_of(1)).value().losses;
+  const fake_run other(1000, 10);
+  const auto before = plan_pev(other.view, {}, nonce_of(1)).value().losses;
+  REQUIRE(losses.size() == before.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) REQUIRE(losses[i].step == before[i].step);
+}
+
+TEST_CASE("with the rule off stored states make the segments, as the prover likes") {
   fake_run run;
-  run.checkpoints.erase(run.checkpoints.begin() + 3);
+  run.checkpoints.insert(run.checkpoints.begin() + 1, {3, 0, {}, 0});
   run.link();
   REQUIRE(segments_of(run.view).size() == 10);
-  REQUIRE(segments_of(run.view)[2] == segment{20, 30});
+  const rule_off off("agreed.segments");
+  REQUIRE(segments_of(run.view).size() == 11);
+}
+
+TEST_CASE("a step number of the prover's makes nothing longer") {
+  for (const std::uint64_t step : {std::uint64_t{1'000'000'000}, std::uint64_t{1} << 63}) {
+    fake_run run;
+    run.records.back().step = step;
+    run.link();
+    REQUIRE(segments_of(run.view).size() == 10);
+    REQUIRE(plan(run).size() == 10);
+    REQUIRE(plan_pev(run.view, {}, nonce_of(1)).value().losses.size() == 4);
+    run.view.job_is_own = false;  // then the job's numbers are the prover's too
+    run.view.agreed.steps = transcript::max_job_steps;
+    run.view.agreed.checkpoint_every = run.view.agreed.max_segment = 1;
+    REQUIRE(segments_of(run.view).size() == 100);
+  }
+}
+
+TEST_CASE("a run that is going on is asked for what it has, out of the same pool") {
+  fake_run run(1000, 10);
+  const auto whole = plan(run);
+  run.records.resize(505);
+  run.link();
+  REQUIRE(segments_of(run.view).size() == 100);
+  for (const auto& one : plan(run)) {
+    REQUIRE(one.end <= 500);
+    REQUIRE(asks(whole, one.start, one.end));
+  }
 }
 
 TEST_CASE("what is drawn does not depend on the states that were derived already") {

@@ -45,17 +45,21 @@ struct run_view {
 /// The view of `run`, which must outlive it.
 run_view view_of(const transcript::evidence& run);
 
-/// A stretch between two neighbouring checkpoints.
+/// A stretch between two neighbouring boundaries of the job.
 struct segment {
   std::uint64_t start = 0;
   std::uint64_t end = 0;
   friend bool operator==(const segment&, const segment&) = default;
 };
 
-/// Segments between neighbouring checkpoints, in order, without gap. Where stored checkpoints lie
-/// farther apart than the job allows, the missing ones count: asking for them shows that they are
-/// withheld. So do those that the trainer need not store (store_every): what is drawn never depends
-/// on which of them it derived already.
+/// The segments of the job, in order, without gap (SOUNDNESS rule 16): neither records nor files
+/// have a say in where they begin, in their number, or in what a draw among them means. A job that
+/// the prover wrote has no more steps than were recorded.
 std::vector<segment> segments_of(const run_view& run);
+
+/// Whether the record reaches its end: of an unfinished run only those segments can be asked for.
+inline bool was_recorded(const run_view& run, const segment& one) {
+  return one.end <= run.last_step();
+}
 
 }  // namespace potl::checks

@@ -24,6 +24,7 @@ inline constexpr std::array rules{
     rule_info{"agreed.recipe", "learning rates, and everything else of the task, are the job's"},
     rule_info{"agreed.initial_state", "the state at step 0 is the one that the job's seed generates"},
     rule_info{"agreed.step_count", "the run has exactly the agreed number of steps"},
+    rule_info{"agreed.segments", "states are stored where the job says, so that nothing else decides what can be drawn"},
     rule_info{"agreed.replayable", "the task keeps no state that its checkpoints do not hold"},
     // the record's own structure
     rule_info{"transcript.chain", "records are intact, in their order, and hash to the committed root"},

@@ -61,6 +61,9 @@ class evidence {
   const digest& commitment_digest() const;
   std::uint64_t records() const;                 ///< that the root covers
   const std::vector<finding>& findings() const;  ///< of the structural audit, check = "transcript"
+  /// Whether the audit alone rejects the run. Then nothing of it is replayed: what a prover sends
+  /// must not make a verifier work (SOUNDNESS rule 16).
+  bool rejected() const;
   /// Effective history: steps()[i].step == i + 1 where intact.
   const std::vector<step_record>& steps() const;
   const initial_record* initial() const;

@@ -35,7 +35,9 @@ struct job {
   std::uint64_t accumulate = 1;        ///< micro-batches per step
   bool drop_last = false;              ///< whether the last, smaller batch of an epoch is left out
   std::uint64_t checkpoint_every = 0;  ///< steps between checkpoints
-  std::uint64_t max_segment = 0;  ///< longest allowed distance between stored checkpoints, in steps
+  /// Longest allowed distance between stored checkpoints, in steps: above checkpoint_every the
+  /// trainer may prune, and segments are that much longer whether it does or not.
+  std::uint64_t max_segment = 0;
   /// Not 0: only every so many steps a checkpoint is stored. The trainer derives those between when
   /// they are challenged, which needs a reproducible arithmetic.
   std::uint64_t store_every = 0;
@@ -60,15 +62,19 @@ struct job {
   std::vector<std::int64_t> sample_ids(std::uint64_t step) const;
   /// Rates agreed for a step, or nothing when they are replayed state.
   const std::vector<double>* rates_at(std::uint64_t step) const;
+  /// Steps of every segment but the last, which may be shorter: as many whole checkpoint_every as
+  /// max_segment holds. What is stored has no say in it (SOUNDNESS rule 16).
+  std::uint64_t segment_steps() const;
+  std::uint64_t segments() const;  ///< how many there are
   /// Whether a segment begins or ends with this step: 0, the last, and every multiple of
-  /// checkpoint_every.
+  /// segment_steps().
   bool is_boundary(std::uint64_t step) const;
-  /// Whether its state is stored while recording: boundaries, or those of store_every.
+  /// Whether its state is stored while recording: multiples of checkpoint_every, or store_every.
   bool is_checkpoint(std::uint64_t step) const;
-  /// Whether a state that is there fills a gap between stored ones: what was derived for a
-  /// challenge (store_every) does not stand in for one that had to be stored.
+  /// Whether its state has to be there in a run that ends at `last`: what was derived for a
+  /// challenge (store_every), or need not be kept (max_segment), stands in for nothing.
   bool fills_gap(std::uint64_t step, std::uint64_t last) const;
-  /// Longest distance between stored states that keeps the agreement, in steps.
+  /// Distance of the states that have to be there, in steps.
   std::uint64_t max_gap() const;
 };
 

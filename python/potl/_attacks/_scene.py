@@ -117,6 +117,7 @@ def catalogue() -> list[Attack]:
         _history,
         _injection,
         _interpolation,
+        _pool,
         _recipe,
         _rounding,
         _surgery,
@@ -278,6 +279,7 @@ class Scene:
         claimed_loss: Callable[[int, float], float] | None = None,
         rounding_log: Callable[[bytes], bytes] | None = None,
         last_step: int | None = None,
+        stored: Callable[[int], bool] | None = None,
         key: _core.SigningKey | None = None,
         client_job: Job | None = None,
     ) -> Path:
@@ -286,11 +288,13 @@ class Scene:
         Within a segment every step is real, so replays of its losses agree; at its end `rewrite`
         moves the state to where the forger wants it. `sample_ids` trains on other samples than the
         job's; `claimed_loss` logs another loss; `rounding_log`, for a `client_job` in log64, binds
-        another log of a step than its own.
+        another log of a step than its own; `stored` says after which steps a state is stored and
+        rewritten (None: as agreed).
         """
         path = self.path(name)
         ordered = client_job or self.job
         job = ordered.core
+        stored = stored or job.is_checkpoint
         session = Session.open(build or self.build, seed=ordered.seed, job=ordered)
         trainer = None if rounding_log is None else _rounded_steps.Trainer()
         recorder = _core.Recorder.create(str(path), job, key or self.key, software="potl forger")
@@ -306,7 +310,7 @@ class Scene:
                 began = time.perf_counter_ns()
                 result = session.run_step(step, batch, rounding=trainer)
                 took = time.perf_counter_ns() - began
-                if rewrite is not None and job.is_checkpoint(step):
+                if rewrite is not None and stored(step):
                     rewrite(session, step)
                 loss = result.loss if claimed_loss is None else claimed_loss(step, result.loss)
                 log = None
@@ -320,7 +324,7 @@ class Scene:
                     result,
                     loss=loss,
                     duration_ns=took,
-                    checkpoint=job.is_checkpoint(step),
+                    checkpoint=stored(step),
                     rounding_log=log,
                 )
             recorder.close()
