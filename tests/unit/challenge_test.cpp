@@ -37,7 +37,17 @@ TEST_CASE("what is drawn never changes: a verification can be repeated years lat
           std::vector<std::uint64_t>{96, 991, 810, 863, 927, 685});
 }
 
-TEST_CASE("two nonces differ") { REQUIRE(potl::fresh_nonce() != potl::fresh_nonce()); }
+TEST_CASE("nonces differ, in every byte") {
+  const digest first = potl::fresh_nonce();
+  digest same;
+  same.bytes.fill(1);
+  for (int i = 0; i < 40; ++i) {
+    const digest next = potl::fresh_nonce();
+    REQUIRE(next != first);
+    for (std::size_t k = 0; k < digest::size; ++k) same.bytes[k] &= next.bytes[k] == first.bytes[k];
+  }
+  REQUIRE(same == digest{});
+}
 
 TEST_CASE("the stream is HMAC in counter mode, cut into little-endian integers") {
   const digest key = seed_of(3);

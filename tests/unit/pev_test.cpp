@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
+#include <vector>
 
 #include <potl/checks/pev.hpp>
 
@@ -76,6 +78,14 @@ TEST_CASE("a fraction of one recomputes the step after every checkpoint") {
   scene one;
   one.options.fraction = 1;
   REQUIRE(one.plan().losses.size() == 10);
+}
+
+TEST_CASE("a share of the checkpoints is rounded up") {
+  scene one;
+  one.options.fraction = 0.5;  // of five an epoch
+  REQUIRE(one.plan().losses.size() == 6);
+  one.options.fraction = 0.4;
+  REQUIRE(one.plan().losses.size() == 4);
 }
 
 TEST_CASE("an epoch with one checkpoint gives one step") {
@@ -173,6 +183,46 @@ TEST_CASE("the published tolerance is exclusive, so that zero deviation accepts 
   measured[0].standard_deviation = 0;
   measured[0].mean += 1e-3;
   REQUIRE(count(one.judge(measured), outcome::reject) == 1);
+}
+
+TEST_CASE("a published comparison with what is no number rejects, and only while its rule is on") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  scene one;
+  one.options.mode = "apex";
+  auto measured = one.honest_subsets();
+  measured[0].mean = nan;
+  measured[1].standard_deviation = nan;
+  REQUIRE(count(one.judge(measured), outcome::reject, "transcript.finite") == 2);
+  const rule_off off("transcript.finite");
+  REQUIRE(count(one.judge(measured), outcome::reject) == 0);
+}
+
+TEST_CASE("which steps and samples are looked at depends on the nonce") {
+  scene one;
+  std::set<std::vector<std::uint64_t>> steps;
+  std::set<std::vector<std::int64_t>> samples;
+  for (std::uint8_t seed = 1; seed <= 20; ++seed) {
+    std::vector<std::uint64_t> drawn;
+    const auto plan = plan_pev(one.run.view, one.options, nonce_of(seed)).value();
+    for (const auto& request : plan.losses) {
+      drawn.push_back(request.step);
+    }
+    steps.insert(drawn);
+    pev_options published = one.options;
+    published.mode = "apex";
+    samples.insert(
+        plan_pev(one.run.view, published, nonce_of(seed)).value().subsets.front().sample_ids);
+  }
+  REQUIRE(steps.size() > 5);
+  REQUIRE(samples.size() == 20);
+}
+
+TEST_CASE("a run without a step at which to look is not said to agree") {
+  scene one;
+  one.run.view.steps = {};
+  const auto found = one.judge(std::vector<loss_measurement>{});
+  REQUIRE(count(found, outcome::pass) == 0);
+  REQUIRE(count(found, outcome::inconclusive) == 1);
 }
 
 TEST_CASE("a recomputation at a state that is not finite rejects though the loss is right") {

@@ -147,6 +147,15 @@ TEST_CASE("a slice of a device without utilisation is inconclusive") {
   REQUIRE(count(findings, outcome::reject) == 0);
 }
 
+TEST_CASE("memory that rises late does not fit, though it settles") {
+  std::string text = header;
+  for (int i = 0; i < 40; ++i) {
+    text += sample(i, std::string(",\"util\":0.9,\"memory\":") + (i < 15 ? "100" : "1000"));
+  }
+  text += mark(20, 0, 1, 50) + mark(40, 1, 51, 100);
+  REQUIRE(count(judged(text), outcome::reject) == 1);
+}
+
 TEST_CASE("memory that goes on growing does not fit") {
   std::string text = header + mark(40, 0, 1, 50) + mark(41, 1, 51, 100);
   for (int i = 0; i < 40; ++i) {

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <cmath>
+
+#include "fake_run.hpp"
+
+using namespace potl;
+using namespace potl::checks;
+
+namespace {
+
+struct scene {
+  fake_run run{100};
+  replay_options options;
+  std::vector<segment_measurement> measured;
+
+  scene() {
+    const auto plan = plan_replay(run.view, options, nonce_of(1));
+    for (const auto& request : plan.value()) {
+      segment_measurement& one = measured.emplace_back();
+      one.request = request;
+      one.digest_equal = true;
+      for (std::uint64_t step = request.start + 1; step <= request.end; ++step) {
+        one.losses.push_back(run.view.step(step)->loss);
+        one.rates.push_back({0.1});
+        one.skipped.push_back(false);
+      }
+    }
+  }
+  std::vector<finding> judge() const {
+    return judge_replay(run.view, options, nonce_of(1), measured).value();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("every loss of a segment is compared, the first and the last too") {
+  const std::size_t length = scene().measured[2].losses.size();
+  REQUIRE(length > 2);
+  for (std::size_t at = 0; at < length; ++at) {
+    scene one;
+    one.measured[2].losses[at] += 0.5;
+    INFO(at);
+    REQUIRE(count(one.judge(), outcome::reject, "loss.recomputed") == 1);
+  }
+}
+
+TEST_CASE("a loss in exact arithmetic has no tolerance") {
+  for (const bool exact : {false, true}) {
+    scene one;
+    if (exact) one.run.view.agreed.arithmetic = "ord32";
+    double& loss = one.measured[2].losses[1];
+    loss = std::nextafter(loss, 2.0);
+    REQUIRE(count(one.judge(), outcome::reject, "loss.recomputed") == (exact ? 1U : 0U));
+  }
+}
+
+TEST_CASE("more losses than steps are no measurement") {
+  for (const int more : {-1, 1}) {
+    scene one;
+    auto& losses = one.measured[2].losses;
+    losses.resize(losses.size() + static_cast<std::size_t>(more));
+    REQUIRE(count(one.judge(), outcome::inconclusive) == 1);
+  }
+}
