@@ -196,6 +196,7 @@ TEST_CASE("hostile sizes and indices are answered at once and never accepted") {
   }
   const potl::merkle_tree tree = tree_of(3);
   REQUIRE(tree.root_at(huge).why().code == potl::errc::usage);
+  REQUIRE(tree.leaf(tree.size()).why().code == potl::errc::usage);
   REQUIRE(tree.leaf(huge).why().code == potl::errc::usage);
   REQUIRE(tree.inclusion_proof(huge, 3).why().code == potl::errc::usage);
   REQUIRE(tree.inclusion_proof(0, huge).why().code == potl::errc::usage);

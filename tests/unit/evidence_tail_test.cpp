@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a log, what was added to it, and a commitment that says something else about it.
+#include "run_fixture.hpp"
+
+using namespace potl_test;
+
+namespace {
+
+struct damaged_run {
+  temporary_directory root;
+  std::string path = root.file("run");
+  job agreed = small_job();
+  std::string commitment = record_run(path, agreed);
+  std::vector<std::uint8_t> bytes = bytes_of(path + "/transcript.log");
+
+  std::vector<finding> findings(const std::string& note) const {
+    overwrite(path + "/transcript.log", bytes);
+    return open_run(path, agreed, note).value().findings();
+  }
+};
+
+std::size_t count(const std::vector<finding>& findings, outcome result, std::string_view rule) {
+  return static_cast<std::size_t>(
+      std::count_if(findings.begin(), findings.end(),
+                    [&](const finding& one) { return one.result == result && one.rule == rule; }));
+}
+
+}  // namespace
+
+TEST_CASE("bytes behind a complete log are rejected once it is committed to") {
+  damaged_run run;
+  REQUIRE(count(run.findings(run.commitment), outcome::reject, "transcript.chain") == 0);
+  run.bytes.insert(run.bytes.end(), {1, 2, 3});
+  REQUIRE(count(run.findings(run.commitment), outcome::reject, "transcript.chain") == 1);
+  REQUIRE(count(run.findings(""), outcome::reject, "transcript.chain") == 0);
+  REQUIRE(count(run.findings(""), outcome::inconclusive, "transcript.chain") == 1);
+}
+
+TEST_CASE("damage in the middle of a log is no crash, whether it is committed to or not") {
+  damaged_run run;
+  run.bytes[run.bytes.size() / 2] ^= 1;
+  REQUIRE(count(run.findings(""), outcome::reject, "transcript.chain") == 1);
+  REQUIRE(count(run.findings(run.commitment), outcome::reject, "transcript.chain") >= 1);
+}
+
+TEST_CASE("a commitment to the right root of another size, or to another end, is rejected") {
+  damaged_run run;
+  const std::vector<record> records = read_records(run.path);
+  const run_note honest = parse_run_note(run.commitment).value();
+  const auto note = [&](std::uint64_t size, const digest& final_state) {
+    return sign_run_note(run.agreed.id(), size, honest.note.note.root, final_state, key_of(1))
+        .value();
+  };
+  const std::uint64_t size = records.size();
+  const auto rejects = [&](const std::string& text) {
+    return count(run.findings(text), outcome::reject, "transcript.chain");
+  };
+  REQUIRE(rejects(note(size, *honest.final_state)) == 0);
+  REQUIRE(rejects(note(size + 1, *honest.final_state)) == 1);
+  REQUIRE(rejects(note(size - 1, *honest.final_state)) == 1);
+  REQUIRE(rejects(note(size, digest{})) == 1);
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "checks/judging.hpp"
+
+using namespace potl;
+using namespace potl::checks;
+
+TEST_CASE("what a request came to is a finding, and whose fault decides which") {
+  REQUIRE_FALSE(finding_of(measured::ok, "replay", "a", ""));
+  for (const measured status : {measured::withheld, measured::tampered, measured::prover_error}) {
+    const auto found = finding_of(status, "replay", "a", "why");
+    REQUIRE(found.has_value());
+    REQUIRE(found->result == outcome::reject);
+    REQUIRE(found->reason.find("why") != std::string::npos);
+    REQUIRE_FALSE(looked_at(status));
+  }
+  const auto own = finding_of(measured::verifier_error, "replay", "a", "why");
+  REQUIRE(own.has_value());
+  REQUIRE(own->result == outcome::inconclusive);
+  REQUIRE_FALSE(looked_at(measured::verifier_error));
+  REQUIRE(looked_at(measured::ok));
+  REQUIRE(finding_of_missing("replay", "a").result == outcome::inconclusive);
+}
+
+TEST_CASE("noise that is no number stays no number") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  REQUIRE(noisier(1, 2) == 2);
+  REQUIRE(noisier(2, 1) == 2);
+  REQUIRE(std::isnan(noisier(nan, 1)));
+  REQUIRE(std::isnan(noisier(1, nan)));
+  REQUIRE(std::isnan(noisier(1, std::numeric_limits<double>::infinity())));
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <potl/policy.hpp>
+
+using namespace potl;
+
+namespace {
+
+finding made(const std::string& check, const std::string& rule, outcome result) {
+  finding out;
+  out.check = check;
+  out.rule = rule;
+  out.result = result;
+  out.reason = "a reason";
+  return out;
+}
+
+finding draw(std::uint64_t judged) {
+  finding out = made("replay", "replay.random_segments", outcome::pass);
+  out.details = {{"segments", "250"}, {"pool", "248"}, {"judged", std::to_string(judged)}};
+  return out;
+}
+
+verdict verdict_of(const std::vector<finding>& findings, const policy& wanted = {},
+                   const standing& where = {true, true, true}) {
+  return judge(findings, where, wanted).result;
+}
+
+}  // namespace
+
+TEST_CASE("what PEV could not judge does not hold a verdict up, and what it rejects does") {
+  REQUIRE(verdict_of({draw(12), made("pev", "", outcome::inconclusive)}) == verdict::accepted);
+  REQUIRE(verdict_of({draw(12), made("pev", "", outcome::reject)}) == verdict::rejected);
+  REQUIRE(verdict_of({draw(12), made("model", "", outcome::inconclusive)}) ==
+          verdict::inconclusive);
+}
+
+TEST_CASE("the strongest single draw counts, wherever it stands, and no two together") {
+  policy wanted;
+  wanted.probability = 0;
+  wanted.min_random_segments = 12;
+  REQUIRE(verdict_of({draw(12), draw(3)}, wanted) == verdict::accepted);
+  REQUIRE(verdict_of({draw(3), draw(12)}, wanted) == verdict::accepted);
+  REQUIRE(verdict_of({draw(11), draw(11)}, wanted) == verdict::inconclusive);
+}
+
+TEST_CASE("the least number of segments is asked for without any other goal") {
+  policy wanted;
+  wanted.probability = 0;
+  wanted.min_random_segments = 20;
+  REQUIRE(verdict_of({draw(19)}, wanted) == verdict::inconclusive);
+  REQUIRE(verdict_of({draw(20)}, wanted) == verdict::accepted);
+}
+
+TEST_CASE("a goal of detection is met by the first number of segments that meets it") {
+  const policy wanted = policy::for_detection(0.95, 0.1);
+  const std::uint64_t needed = wanted.samples(250);
+  std::uint64_t least = 1;
+  while (verdict_of({draw(least)}, wanted) != verdict::accepted) ++least;
+  REQUIRE(least <= needed);
+  REQUIRE(replay_strength{250, 248, least}.probability(0.1) >= 0.95);
+  REQUIRE(replay_strength{250, 248, least - 1}.probability(0.1) < 0.95);
+}
+
+TEST_CASE("who is missing keeps a run from being accepted") {
+  REQUIRE(verdict_of({draw(12)}, {}, {true, true, true}) == verdict::accepted);
+  REQUIRE(verdict_of({draw(12)}, {}, {false, true, true}) == verdict::inconclusive);
+  REQUIRE(verdict_of({draw(12)}, {}, {true, false, true}) == verdict::inconclusive);
+  REQUIRE(verdict_of({draw(12)}, {}, {true, true, false}) == verdict::inconclusive);
+}
