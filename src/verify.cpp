@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/verify.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 
 #include <potl/checks/model.hpp>
+#include <potl/crypto/challenge.hpp>
+#include <potl/transcript/ledger.hpp>
 
 #include "verify_fulfil.hpp"
 
@@ -13,8 +16,8 @@ namespace {
 
 class driver {
  public:
-  driver(const transcript::evidence& run, workload_handle& work, const digest& nonce)
-      : run_(run), view_(checks::view_of(run)), work_(work), nonce_(nonce) {}
+  driver(const transcript::evidence& run, workload_handle& work)
+      : view_(checks::view_of(run)), replays_(run, work) {}
 
   std::vector<finding> operator()(const checks::telemetry_options& options) {
     return checks::judge_telemetry(view_, options);
@@ -24,24 +27,28 @@ class driver {
     const auto plan = checks::plan_pev(view_, options, nonce_).value();
     std::vector<checks::loss_measurement> losses;
     std::vector<checks::subset_loss_measurement> subsets;
-    for (const auto& request : plan.losses) losses.push_back(fulfil(run_, work_, request));
-    for (const auto& request : plan.subsets) subsets.push_back(fulfil(run_, work_, request));
+    for (const auto& request : plan.losses) losses.push_back(replays_.fulfil(request));
+    for (const auto& request : plan.subsets) subsets.push_back(replays_.fulfil(request));
     return checks::judge_pev(view_, options, nonce_, losses, subsets).value();
   }
 
   std::vector<finding> operator()(const checks::replay_options& options) {
     const auto plan = checks::plan_replay(view_, options, nonce_).value();
     std::vector<checks::segment_measurement> measured;
-    for (const auto& request : plan) measured.push_back(fulfil(run_, view_, work_, request));
+    for (const auto& request : plan) measured.push_back(replays_.fulfil(view_, request));
     return checks::judge_replay(view_, options, nonce_, measured).value();
+  }
+
+  std::vector<finding> ask(const any_check& one, const digest& nonce) {
+    nonce_ = nonce;
+    return std::visit(std::ref(*this), one);
   }
 
   const checks::run_view& view() const { return view_; }
 
  private:
-  const transcript::evidence& run_;
   checks::run_view view_;
-  workload_handle& work_;
+  fulfiller replays_;
   digest nonce_;
 };
 
@@ -59,6 +66,100 @@ const char* name_of(const any_check& one) {
   return names[one.index()];
 }
 
+json_value options_of(const any_check& one) {
+  return std::visit([](const auto& checked) { return options_json(checked); }, one);
+}
+
+/// A check under one nonce.
+struct question {
+  any_check check;
+  digest nonce;
+};
+
+std::optional<any_check> parse_check(const std::string& name, const json_value& options) {
+  if (name == "telemetry") return checks::telemetry_options::parse(options).value();
+  if (name == "pev") return checks::pev_options::parse(options).value();
+  if (name == "replay") return checks::replay_options::parse(options).value();
+  return std::nullopt;  // of a driver that knows more checks
+}
+
+// What is asked now, then what was asked before: segments that were drawn for an earlier replay
+// join the replay of now, so that each is judged once.
+std::vector<question> with_earlier(std::vector<question> asked,
+                                   const transcript::ledger_memory& known) {
+  std::vector<question> out = std::move(asked);
+  const std::size_t now = out.size();
+  for (const transcript::ledger_challenge& old : known.challenges) {
+    for (const auto& [name, options] : old.checks) {
+      const std::optional<any_check> check = parse_check(name, options);
+      if (!check) continue;
+      checks::replay_options* present = nullptr;
+      bool again = true;
+      for (std::size_t i = 0; i < now; ++i) {
+        if (out[i].check.index() != check->index()) continue;
+        again = again && (out[i].nonce != old.nonce || !(options_of(out[i].check) == options));
+        if (present == nullptr) present = std::get_if<checks::replay_options>(&out[i].check);
+      }
+      if (!again) continue;
+      if (present == nullptr) {
+        out.push_back({*check, old.nonce});
+        continue;
+      }
+      const auto& replay = std::get<checks::replay_options>(*check);
+      const std::string draw = old.nonce.hex() + ":" + std::to_string(replay.samples);
+      auto& all = present->repeat;
+      if (std::find(all.begin(), all.end(), draw) == all.end()) all.push_back(draw);
+    }
+  }
+  return out;
+}
+
+digest nonce_of(const verify_options& options) {
+  if (!options.nonce) return fresh_nonce();
+  if (*options.nonce == digest{}) {
+    throw exception({errc::usage, "the nonce is zero, which nobody drew",
+                     "leave it out: then it is drawn now, after the commitment"});
+  }
+  return *options.nonce;
+}
+
+finding note_of(std::string reason) {
+  finding out;
+  out.check = "verifier";
+  out.result = outcome::note;
+  out.reason = std::move(reason);
+  return out;
+}
+
+// Written before anything is asked, so that an aborted verification counts.
+transcript::ledger_memory remembered(const transcript::evidence& run, const verify_options& options,
+                                     const std::vector<question>& asked,
+                                     std::vector<finding>& findings) {
+  if (!run.job_is_own() || !run.committed()) return {};
+  const digest job = run.agreed().id();
+  const std::string path =
+      options.ledger ? *options.ledger : transcript::default_ledger(job).value();
+  if (path.empty()) return {};
+  std::vector<std::pair<std::string, json_value>> wanted;
+  for (const question& one : asked) wanted.emplace_back(name_of(one.check), options_of(one.check));
+  transcript::ledger_memory known =
+      transcript::remember(
+          path, job, run.commitment_note(),
+          transcript::challenge_of(asked.empty() ? digest{} : asked[0].nonce, wanted))
+          .value();
+  std::vector<std::string> others = known.commitments;
+  std::erase(others, run.commitment_note());
+  std::vector<finding> compared = run.compare_commitments(others).value();
+  for (finding& one : compared) findings.push_back(std::move(one));
+  if (!known.commitments.empty()) {
+    findings.push_back(
+        note_of("this job was verified before: earlier challenges are repeated and "
+                "earlier commitments compared (" +
+                path + " remembers them)"));
+  }
+  return known;
+}
+
 }  // namespace
 
 json_value verify(const transcript::evidence& run, workload_handle& work,
@@ -72,26 +173,28 @@ json_value verify(const transcript::evidence& run, workload_handle& work,
     throw exception({errc::usage, "the trainer derives challenged states of this job on demand",
                      "let it derive all of them (potl rederive), or use potl challenge"});
   }
+  const digest nonce = nonce_of(options);
   report_context context;
-  context.nonce = options.nonce.hex();
+  context.nonce = nonce.hex();
   context.software = options.software;
   context.reproduce = options.reproduce;
   std::vector<finding> findings = run.findings();
-  driver drive(run, work, options.nonce);
-  if (run.rejected()) {
-    finding stopped;
-    stopped.check = "verifier";
-    stopped.result = outcome::note;
-    stopped.reason = "the record itself is rejected, so that nothing was recomputed";
-    findings.push_back(std::move(stopped));
+  std::vector<question> asked;
+  for (const any_check& one : wanted) asked.push_back({one, nonce});
+  const transcript::ledger_memory known = remembered(run, options, asked, findings);
+  driver drive(run, work);
+  const bool rejected = std::any_of(findings.begin(), findings.end(), [](const finding& one) {
+    return one.result == outcome::reject;
+  });
+  if (rejected) {
+    findings.push_back(note_of("the record itself is rejected, so that nothing was recomputed"));
   }
-  for (const any_check& one : wanted) {
-    if (run.rejected() && !std::holds_alternative<checks::telemetry_options>(one)) continue;
+  for (const auto& [check, drawn] : with_earlier(std::move(asked), known)) {
+    if (rejected && !std::holds_alternative<checks::telemetry_options>(check)) continue;
     const auto started = std::chrono::steady_clock::now();
-    for (finding& found : std::visit(std::ref(drive), one)) findings.push_back(std::move(found));
-    context.costs.emplace_back(name_of(one), seconds_since(started));
-    context.checks.emplace_back(
-        name_of(one), std::visit([](const auto& checked) { return options_json(checked); }, one));
+    for (finding& found : drive.ask(check, drawn)) findings.push_back(std::move(found));
+    context.costs.emplace_back(name_of(check), seconds_since(started));
+    context.checks.emplace_back(name_of(check), options_of(check));
   }
   const auto model =
       options.model.empty() ? std::nullopt : std::optional<std::string>(options.model);

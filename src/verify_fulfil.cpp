@@ -3,6 +3,11 @@
 
 #include <chrono>
 #include <exception>
+#include <functional>
+#include <new>
+#include <string_view>
+#include <system_error>
+#include <typeindex>
 
 #include <potl/checks/finite.hpp>
 #include <potl/checks/state_distance.hpp>
@@ -46,29 +51,41 @@ std::string looked_at(const transcript::evidence& run, const transcript::state& 
   return std::move(found).value();
 }
 
-void restore(workload_handle& work, const transcript::state& state, std::uint64_t step) {
+/// The workload failed on a recorded state; whether that is to blame is still to be found out.
+struct suspect {
+  std::exception_ptr cause;
+  std::function<void()> control;  ///< the same from the workload's own initial state
+};
+
+/// Runs `what`, which the control repeats: it outlives the scope that it was made in, so that it
+/// holds copies of what it needs.
+template <class What>
+auto tried(What what) {
   try {
-    work.load_state(state, step);
-  } catch (const exception& thrown) {
-    if (thrown.details().code != errc::mismatch) throw;
-    throw failed{measured::prover_error, thrown.what()};
+    return what();
+  } catch (...) {
+    throw suspect{std::current_exception(), [what] { static_cast<void>(what()); }};
   }
 }
 
-// Runs `body`, and turns what it throws into a status.
-template <class Measurement, class Body>
-Measurement guarded(const Measurement& start, Body body) {
-  Measurement out = start;
+void restore(workload_handle& work, const transcript::state& state, std::uint64_t step) {
   try {
-    body(out);
-  } catch (const failed& why) {
-    out.status = why.status;
-    out.message = why.message;
-  } catch (const std::exception& thrown) {
-    out.status = measured::verifier_error;
-    out.message = thrown.what();
+    work.load_state(state, step);
+  } catch (...) {
+    throw suspect{std::current_exception(), [] {}};
   }
-  return out;
+}
+
+// What speaks of this machine, whatever the recorded state holds.
+bool is_own_trouble(const std::exception& one) {
+  if (const auto* ours = dynamic_cast<const exception*>(&one)) {
+    const errc code = ours->details().code;
+    return code == errc::io || code == errc::limit || code == errc::internal;
+  }
+  const std::string_view text(one.what());
+  return dynamic_cast<const std::bad_alloc*>(&one) != nullptr ||
+         dynamic_cast<const std::system_error*>(&one) != nullptr ||
+         text.find("out of memory") != text.npos || text.find("can't allocate memory") != text.npos;
 }
 
 const digest* digest_of(const checks::run_view& view, const checks::segment_request& request,
@@ -128,7 +145,8 @@ class segment_driver {
     work_.perturb(way);
     restore(work_, start, request_.start);
     for (std::uint64_t step = request_.start + 1; step <= request_.end; ++step) {
-      seen(work_.run_step(step, run_.agreed().sample_ids(step)));
+      const std::vector<std::int64_t> ids = run_.agreed().sample_ids(step);
+      seen(tried([&work = work_, step, ids] { return work.run_step(step, ids); }));
     }
     transcript::state end = work_.capture();
     work_.perturb(0);
@@ -143,48 +161,106 @@ class segment_driver {
 
 }  // namespace
 
-checks::segment_measurement fulfil(const transcript::evidence& run, const checks::run_view& view,
-                                   workload_handle& work, const checks::segment_request& request) {
-  checks::segment_measurement start;
-  start.request = request;
-  return guarded(start, [&](auto& out) { segment_driver(run, view, work, request).measure(out); });
+fulfiller::fulfiller(const transcript::evidence& run, workload_handle& work)
+    : run_(run), work_(work) {
+  try {
+    initial_ = work.capture();
+    run.expect_state_bytes(initial_->size_bytes());
+  } catch (const std::exception&) {
+    // Then nobody is ever blamed for an exception.
+  }
 }
 
-checks::loss_measurement fulfil(const transcript::evidence& run, workload_handle& work,
-                                const checks::loss_request& request) {
+// Runs `body` once more when it fails, and turns what it throws into a status.
+template <class Measurement, class Body>
+Measurement fulfiller::guarded(const Measurement& start, Body body) {
+  constexpr int attempts = 2;
+  std::optional<std::type_index> first;
+  Measurement out = start;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    out = start;
+    try {
+      body(out);
+      return out;
+    } catch (const failed& why) {
+      out.status = why.status;
+      out.message = why.message;
+      return out;
+    } catch (const suspect& one) {
+      out.status = measured::verifier_error;
+      try {
+        std::rethrow_exception(one.cause);
+      } catch (const std::exception& thrown) {
+        out.message = thrown.what();
+        const std::type_index kind = typeid(thrown);
+        if (is_own_trouble(thrown) || (first && *first != kind) || !passes(one.control)) return out;
+        if (attempt + 1 == attempts) out.status = measured::prover_error;
+        first = kind;
+      }
+    } catch (const std::exception& thrown) {
+      out.status = measured::verifier_error;
+      out.message = thrown.what();
+      return out;
+    }
+  }
+  return out;
+}
+
+bool fulfiller::passes(const std::function<void()>& control) {
+  if (!initial_) return false;
+  try {
+    work_.perturb(0);
+    work_.load_state(*initial_, 0);
+    control();
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
+}
+
+checks::segment_measurement fulfiller::fulfil(const checks::run_view& view,
+                                              const checks::segment_request& request) {
+  checks::segment_measurement start;
+  start.request = request;
+  return guarded(start,
+                 [&](auto& out) { segment_driver(run_, view, work_, request).measure(out); });
+}
+
+checks::loss_measurement fulfiller::fulfil(const checks::loss_request& request) {
   checks::loss_measurement start;
   start.request = request;
   return guarded(start, [&](auto& out) {
     const stopwatch watch;
-    const transcript::state before = opened(run.load_state(request.step - 1));
-    out.not_finite = looked_at(run, before);
-    const std::vector<std::int64_t> ids = run.agreed().sample_ids(request.step);
+    const transcript::state before = opened(run_.load_state(request.step - 1));
+    out.not_finite = looked_at(run_, before);
+    const std::vector<std::int64_t> ids = run_.agreed().sample_ids(request.step);
     for (std::uint32_t way = 0; way <= request.noise_repeats; ++way) {
-      work.perturb(way);
-      restore(work, before, request.step - 1);
-      const double loss = work.batch_loss(request.step, ids);
+      work_.perturb(way);
+      restore(work_, before, request.step - 1);
+      const double loss =
+          tried([&work = work_, step = request.step, ids] { return work.batch_loss(step, ids); });
       if (way == 0) {
         out.loss = loss;
       } else {
         out.noise.push_back(loss);
       }
     }
-    work.perturb(0);
+    work_.perturb(0);
     out.seconds = watch.seconds();
   });
 }
 
-checks::subset_loss_measurement fulfil(const transcript::evidence& run, workload_handle& work,
-                                       const checks::subset_loss_request& request) {
+checks::subset_loss_measurement fulfiller::fulfil(const checks::subset_loss_request& request) {
   checks::subset_loss_measurement start;
   start.request = request;
   return guarded(start, [&](auto& out) {
     const stopwatch watch;
-    const transcript::state at = opened(run.load_state(request.step));
-    out.not_finite = looked_at(run, at);
-    work.perturb(0);  // an earlier request may have failed in the middle of a perturbed repeat
-    restore(work, at, request.step);
-    const subset_outcome found = work.subset_loss(request.sample_ids);
+    const transcript::state at = opened(run_.load_state(request.step));
+    out.not_finite = looked_at(run_, at);
+    work_.perturb(0);  // an earlier request may have failed in the middle of a perturbed repeat
+    restore(work_, at, request.step);
+    const subset_outcome found =
+        tried([&work = work_, ids = request.sample_ids] { return work.subset_loss(ids); });
     out.mean = found.mean;
     out.standard_deviation = found.standard_deviation;
     out.seconds = watch.seconds();

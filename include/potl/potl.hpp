@@ -73,6 +73,7 @@
 #include <potl/transcript/inspect.hpp>
 #include <potl/transcript/job.hpp>
 #include <potl/transcript/json.hpp>
+#include <potl/transcript/ledger.hpp>
 #include <potl/transcript/record.hpp>
 #include <potl/transcript/safetensors.hpp>
 #include <potl/transcript/snapshot.hpp>

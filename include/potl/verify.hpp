@@ -3,14 +3,17 @@
 //
 // Claims: the same requests, judges and report as from Python; this file only fulfils requests.
 // Assumes: the workload is the verifier's own code on the verifier's own data (the caller compares
-// that data with the job's root), and its arithmetic is the job's.
+// that data with the job's root), its arithmetic is the job's, and it was built anew: the state it
+// holds when verify is called is the honest initial state of control experiments.
 // Cost: that of the checks; states are loaded one segment at a time.
-// Cannot detect: an exception of the workload counts as the verifier's own trouble (inconclusive),
-// except potl::exception with errc::mismatch from load_state: the recorded state does not fit.
+// Whose fault an exception is, an experiment decides: the step that failed is run again from the
+// workload's own initial state. Only when that works, and the recorded state fails a second time in
+// the same way, does the record carry the blame. Memory and files are always the verifier's.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -60,7 +63,12 @@ using any_check =
     std::variant<checks::telemetry_options, checks::pev_options, checks::replay_options>;
 
 struct verify_options {
-  digest nonce;  ///< fresh_nonce(), drawn after the commitment was received
+  /// Absent, which is right except for reproducing a report: drawn now, after the commitment was
+  /// received. All zeros is refused: nobody drew it.
+  std::optional<digest> nonce;
+  /// Where the challenges of this job are remembered, all of which are repeated, and commitments,
+  /// of which there must be one. Absent: transcript::default_ledger(). Empty: nowhere, for trials.
+  std::optional<std::string> ledger;
   potl::policy policy;
   std::string model;  ///< path of the delivered safetensors file; empty: none
   std::string software = "potl";
@@ -109,7 +117,8 @@ json_value verify(const transcript::evidence& run, workload_handle& work,
 
 }  // namespace detail
 
-/// The report (docs/report.schema.json). Throws usage when the options of a check are nonsense.
+/// The report (docs/report.schema.json). Throws usage when the options of a check are nonsense, the
+/// nonce is zero, or the ledger is another job's.
 template <workload Workload, class... Checks>
 requires(std::convertible_to<Checks, any_check>&&...) json_value
     verify(const transcript::evidence& run, Workload& work, const verify_options& options,

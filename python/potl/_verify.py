@@ -84,7 +84,7 @@ def verify(
         executor: Replays there instead; anything but threads and forked processes.
         timeout: Seconds that one replay may take; beyond it the verdict is at best inconclusive.
         max_checkpoint_bytes: Largest checkpoint that is read; beyond it the verdict is at best
-            inconclusive. None: 16 times the task's own initial state and 256 MiB.
+            inconclusive. None: 8 times the task's own initial state and 64 MiB.
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
 
     Returns:

@@ -52,6 +52,7 @@ void audit_identity(const audit_input& in, audit_log& log);  // agreed.job, agre
 void audit_structure(const audit_input& in,
                      audit_log& log);  // transcript.chain, .sequence, .resume, agreed.step_count
 void audit_history(const audit_input& in, audit_log& log);  // transcript.history
+void audit_others(const audit_input& in, audit_log& log);   // the same for in.others alone
 void audit_recipe(const audit_input& in,
                   audit_log& log);  // agreed.batch_order, .recipe, .initial_state
 void audit_finite(const audit_input& in, audit_log& log);  // transcript.finite

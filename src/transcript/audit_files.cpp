@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 
@@ -104,6 +105,13 @@ void look_for_strays(const std::string& directory, const audit_input& in, audit_
   }
 }
 
+// A line has about 90 bytes, and there are ten a second: steps of 36 s are read in full. It decides
+// nothing (SOUNDNESS rule 11), so that what is larger is left alone.
+std::uint64_t telemetry_limit(const job& agreed) {
+  constexpr std::uint64_t most = std::uint64_t{64} << 20, least = std::uint64_t{8} << 20;
+  return std::min(most, least + (std::min(agreed.steps, most) << 15));
+}
+
 }  // namespace
 
 void audit_segments(const std::string& directory, const audit_input& in, audit_log& log) {
@@ -174,7 +182,7 @@ std::vector<std::uint8_t> audit_telemetry(const std::string& directory, const au
   if (!in.run.close) return {};
   const digest& bound = in.run.close->telemetry;
   result<std::vector<std::uint8_t>> file =
-      read_entry(directory, telemetry_name, max_telemetry_bytes);
+      read_entry(directory, telemetry_name, telemetry_limit(in.agreed));
   if (bound == digest{}) {
     if (file) log.note("telemetry.log is not bound by the close record: it is ignored");
     return {};
@@ -184,6 +192,8 @@ std::vector<std::uint8_t> audit_telemetry(const std::string& directory, const au
     log.reject("transcript.chain", "telemetry.log is not the one that the close record binds");
   } else if (file.why().code == errc::io) {
     log.inconclusive("transcript.withheld", file.why().message);
+  } else if (file.why().code == errc::limit) {
+    log.note("telemetry.log is larger than what is read for this job: " + file.why().message);
   } else {
     log.reject("transcript.withheld", "telemetry.log, which the close record binds, is not there");
   }

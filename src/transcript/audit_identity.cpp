@@ -67,6 +67,16 @@ void audit_history(const audit_input& in, audit_log& log) {
       ++extended;
     }
   }
+  audit_others(in, log);
+  if (in.commitment && !in.commitment->final_state) {
+    log.reject(rule, "what was given as commitment is a note of a run that was still going on");
+  }
+  log.pass(rule, "one commitment; " + std::to_string(extended) + " published roots are extended");
+}
+
+void audit_others(const audit_input& in, audit_log& log) {
+  constexpr std::string_view rule = "transcript.history";
+  const digest id = in.agreed.id();
   for (const run_note& one : in.others) {
     const bool signed_too = in.key && verify_note(one.note, *in.key);
     const bool differs = !in.commitment || one.note.note != in.commitment->note.note;
@@ -81,10 +91,6 @@ void audit_history(const audit_input& in, audit_log& log) {
       log.reject(rule, "the trainer signed two different commitments for this job");
     }
   }
-  if (in.commitment && !in.commitment->final_state) {
-    log.reject(rule, "what was given as commitment is a note of a run that was still going on");
-  }
-  log.pass(rule, "one commitment; " + std::to_string(extended) + " published roots are extended");
 }
 
 }  // namespace potl::transcript

@@ -14,6 +14,8 @@ namespace potl::transcript {
 
 struct evidence::body {
   evidence_options options;
+  std::optional<run_note> commitment;
+  std::optional<public_key> key;
   job agreed;
   bool committed = false;
   history run;
@@ -21,6 +23,8 @@ struct evidence::body {
   std::vector<std::uint8_t> telemetry;
   std::vector<finding> findings;
   mutable std::atomic<std::uint64_t> checkpoint_limit{0};
+
+  std::uint64_t largest_file() const;
 };
 
 namespace {
@@ -28,9 +32,12 @@ namespace {
 constexpr std::uint64_t max_job_bytes = std::uint64_t{16} << 20;
 
 // Optimizers and averages hold a few copies of the parameters, which the initial state lacks.
-constexpr std::uint64_t state_growth = 16;
-constexpr std::uint64_t state_slack = std::uint64_t{256} << 20;
+constexpr std::uint64_t state_growth = 8;
+constexpr std::uint64_t state_slack = std::uint64_t{64} << 20;
 constexpr std::uint64_t largest_checkpoint = std::uint64_t{64} << 30;
+constexpr std::string_view limit_remedy =
+    "the limit follows from the size of the task's own state; pass max_checkpoint_bytes to read "
+    "larger ones";
 
 // More than any log of the client's job: each step recorded anew by every allowed resume, four
 // times over, so that a few resumes too many are still read and reported as that.
@@ -42,8 +49,8 @@ std::uint64_t log_limit(const std::optional<job>& agreed) {
                                 std::min(agreed->max_resumes, many);
   // Metric-driven rates: a thousand parameter groups.
   const std::uint64_t groups = agreed->rates.empty() ? 1024 : agreed->rates.front().rates.size();
-  const std::uint64_t bytes = 4 * records * (512 + 8 * std::min<std::uint64_t>(groups, 1 << 16));
-  return std::min(max_log_bytes, bytes + (std::uint64_t{16} << 20));
+  const std::uint64_t bytes = 4 * records * (288 + 8 * std::min<std::uint64_t>(groups, 1 << 16));
+  return std::min(max_log_bytes, bytes + (std::uint64_t{1} << 20));
 }
 
 result<job> job_of_run(const std::string& directory) {
@@ -153,6 +160,8 @@ result<evidence> evidence::open(const evidence_options& options) {
   content->options = options;
   content->agreed = std::move(*agreed);
   content->committed = given->commitment.has_value();
+  content->commitment = given->commitment;
+  content->key = reading.key;
   content->run = std::move(*run);
   audit_log findings(content->findings);
   const audit_input input{content->agreed,  options.client_job.has_value(),
@@ -181,6 +190,17 @@ bool evidence::committed() const { return body_->committed; }
 const digest& evidence::commitment_digest() const { return body_->run.root; }
 std::uint64_t evidence::records() const { return body_->run.records; }
 const std::vector<finding>& evidence::findings() const { return body_->findings; }
+const std::string& evidence::commitment_note() const { return body_->options.commitment; }
+result<std::vector<finding>> evidence::compare_commitments(
+    const std::vector<std::string>& others) const {
+  std::vector<run_note> notes;
+  if (status parsed = parse_all(others, notes); !parsed) return parsed.why();
+  std::vector<finding> out;
+  audit_log log(out);
+  audit_others({body_->agreed, job_is_own(), body_->run, body_->commitment, {}, notes, body_->key},
+               log);
+  return out;
+}
 bool evidence::rejected() const {
   return std::any_of(findings().begin(), findings().end(),
                      [](const finding& one) { return one.result == outcome::reject; });
@@ -222,6 +242,12 @@ void evidence::expect_state_bytes(std::uint64_t bytes) const noexcept {
 
 const digest* evidence::state_digest(std::uint64_t step) const { return body_->run.state_at(step); }
 
+std::uint64_t evidence::body::largest_file() const {
+  const std::uint64_t known = checkpoint_limit;
+  return options.max_checkpoint_bytes.value_or(known > 0 ? std::min(known, largest_checkpoint)
+                                                         : largest_checkpoint);
+}
+
 result<state> evidence::load_state(std::uint64_t step) const {
   const auto at = step == 0 ? std::optional<std::size_t>() : body_->run.find(step);
   if (step != 0 && !at) {
@@ -236,19 +262,14 @@ result<state> evidence::load_state(std::uint64_t step, std::uint64_t branch) con
   if (expected == nullptr) {
     return error{errc::missing, name + " belongs to no record of the log", ""};
   }
-  const std::uint64_t known = body_->checkpoint_limit;
-  const std::uint64_t most = body_->options.max_checkpoint_bytes.value_or(
-      known > 0 ? std::min(known, largest_checkpoint) : largest_checkpoint);
-  auto file = read_entry(body_->options.directory, name, most);
+  auto file = read_entry(body_->options.directory, name, body_->largest_file());
   if (!file) {
     // A link or a directory in its place is the prover's doing, not own trouble. A vast file may be
     // an honest state of an unusual optimizer.
     error why = file.why();
     if (why.code == errc::malformed) why.code = errc::mismatch;
     if (why.code == errc::limit) {
-      why.remedy =
-          "the limit follows from the size of the task's own state; pass "
-          "max_checkpoint_bytes to read larger ones";
+      why.remedy = limit_remedy;
     }
     return why;
   }
@@ -284,6 +305,12 @@ result<std::vector<std::uint8_t>> evidence::load_rounding_log(std::uint64_t step
     return error{errc::missing, "step " + std::to_string(step) + " binds no rounding log", ""};
   }
   const std::string name = rounding_entry(branch);
+  if (place->log.bytes > body_->largest_file()) {
+    return error{errc::limit,
+                 name + ": the log of step " + std::to_string(step) + " is said to have " +
+                     std::to_string(place->log.bytes) + " bytes",
+                 std::string(limit_remedy)};
+  }
   auto bytes = read_entry_part(body_->options.directory, name, place->offset, place->log.bytes);
   if (!bytes) {
     // A link or a directory in its place is the prover's doing, not own trouble.

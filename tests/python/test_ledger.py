@@ -74,3 +74,19 @@ def test_the_default_path_follows_the_state_directory_and_the_job(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert _ledger.default_path(JOB) == tmp_path / "potl" / "jobs" / f"{JOB.hex()}.json"
+
+
+def test_what_a_cpp_verification_wrote_is_known(tmp_path: Path) -> None:
+    # As tests/unit/ledger_test.cpp holds it.
+    path = tmp_path / "ledger.json"
+    path.write_text(
+        '{"challenges":[{"checks":[["replay",{"safety":8,"samples":12}]],"document":null,'
+        '"nonce":"0202020202020202020202020202020202020202020202020202020202020202",'
+        f'"time":2}}],"commitments":["a\\n","b\\n"],"job":"{JOB.hex()}","version":1}}'
+    )
+    known = _ledger.recall(path, job_id=JOB)
+    assert known.commitments == ("a\n", "b\n")
+    assert known.challenges[0].checks == (("replay", {"samples": 12, "safety": 8.0}),)
+    again = _ledger.Challenge("02" * 32, known.challenges[0].checks, 5.0)
+    _ledger.remember(path, job_id=JOB, commitment=None, challenge=again)
+    assert len(_ledger.recall(path, job_id=JOB).challenges) == 1

@@ -396,7 +396,7 @@ TEST_CASE("a checkpoint beyond what the verifier expects is not read, and not he
           "[evidence]") {
   forged_run run;
   const std::string file = run.path + "/checkpoints/step-4.safetensors";
-  std::filesystem::resize_file(file, (std::uint64_t{256} << 20) + 16 * 100 + 1);  // a hole
+  std::filesystem::resize_file(file, (std::uint64_t{64} << 20) + 8 * 100 + 1);  // a hole
   const evidence got = evidence::open(run.options).value();
   got.expect_state_bytes(100);
   CHECK(got.load_state(4).why().code == errc::limit);

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/verify.hpp>
 
+#include <algorithm>
 #include <limits>
+#include <set>
+#include <utility>
+
+#include <potl/transcript/ledger.hpp>
 
 #include "fake_run.hpp"
 #include "run_fixture.hpp"
@@ -14,13 +19,16 @@ namespace {
 class counting_workload {
  public:
   void load_state(const state& from, std::uint64_t step) {
-    if (unfit) throw exception({errc::mismatch, "another model", ""});
+    const bool own = from.state_digest() == state_after(0, memory_).state_digest();
+    if (unfit && !own) throw exception({errc::mismatch, "another model", ""});
     if (broken) throw std::bad_alloc();
     REQUIRE(from.tensors().size() == 2);
     done_ = step;
   }
   step_outcome run_step(std::uint64_t step, std::span<const std::int64_t> ids) {
-    REQUIRE(step == done_ + 1);
+    if (fails && fails(step, done_)) throw std::runtime_error("an exploding step");
+    REQUIRE((step == done_ + 1 || done_ == 0));  // 0: a control experiment
+    ++steps_run;
     REQUIRE_FALSE(ids.empty());
     done_ = step;
     return {1.0 / static_cast<double>(step), {rate}, false, 1};
@@ -35,6 +43,8 @@ class counting_workload {
 
   bool unfit = false, broken = false;
   std::function<float(std::uint64_t step)> salt;
+  std::function<bool(std::uint64_t step, std::uint64_t done)> fails;
+  int steps_run = 0;
 
  private:
   snapshot_memory memory_;
@@ -46,15 +56,22 @@ struct verification {
   job agreed = small_job();
   counting_workload work;
 
-  json_value report(const deviation& how = {}) {
-    const std::string run = directory.file("run");
+  verify_options wanted;
+
+  verification() {
+    wanted.nonce = nonce_of(1);
+    wanted.ledger = "";
+  }
+
+  json_value report(const deviation& how = {}, const std::string& name = "run") {
+    const std::string run = directory.file(name);
     evidence_options options;
     options.directory = run;
     options.client_job = agreed;
     options.commitment = record_run(run, agreed, how);
-    const evidence seen = evidence::open(options).value();
-    verify_options wanted;
-    wanted.nonce.bytes.fill(1);
+    return of(evidence::open(options).value());
+  }
+  json_value of(const evidence& seen) {
     return verify(seen, work, wanted, checks::pev_options(), checks::replay_options());
   }
 };
@@ -146,4 +163,86 @@ TEST_CASE("a recorded state that does not fit a C++ workload rejects") {
   verification one;
   one.work.unfit = true;
   REQUIRE(rejects(one.report(), "transcript.checkpoint"));
+}
+
+TEST_CASE("a C++ verification draws its nonce, and refuses one that nobody drew") {
+  verification one;
+  one.wanted.nonce = {};
+  const std::string first = *one.report().find("nonce")->if_string();
+  REQUIRE(first.size() == 64);
+  REQUIRE(*one.report({}, "again").find("nonce")->if_string() != first);
+  one.wanted.nonce = digest{};
+  REQUIRE_THROWS_WITH(one.report({}, "zero"), Catch::Matchers::Contains("nonce is zero"));
+}
+
+TEST_CASE("a C++ verification repeats earlier challenges and compares earlier commitments") {
+  verification one;
+  one.wanted.ledger = one.directory.file("folder/ledger.json");
+  one.agreed = small_job([](job& what) {
+    what.steps = 60;
+    what.epochs = 30;
+    what.rates = {{60, {rate}}};
+  });
+  const auto asked = [](const json_value& report) {
+    std::set<std::string> out;
+    for (const json_value& each : *report.find("replays")->if_array()) {
+      out.insert(canonical_json(*each.find("start")));
+    }
+    return out;
+  };
+  const auto first = asked(one.report());
+  evidence_options options;
+  options.directory = one.directory.file("run");
+  options.client_job = one.agreed;
+  options.commitment = record_run(one.directory.file("copy"), one.agreed);
+  const evidence seen = evidence::open(options).value();
+  one.wanted.nonce = nonce_of(2);
+  const auto second = asked(one.of(seen));
+  REQUIRE(second.size() > first.size());
+  REQUIRE(std::includes(second.begin(), second.end(), first.begin(), first.end()));
+  const auto known = recall(*one.wanted.ledger, one.agreed.id()).value();
+  REQUIRE(known.challenges.size() == 2);
+  REQUIRE(known.commitments.size() == 1);
+
+  deviation how;
+  how.entry = [](step_entry& entry) { entry.duration_ns += 1; };
+  one.work.steps_run = 0;
+  REQUIRE(rejects(one.report(how, "other"), "transcript.history"));
+  REQUIRE(one.work.steps_run == 0);
+  one.agreed = small_job();
+  REQUIRE_THROWS_WITH(one.report({}, "job"), Catch::Matchers::Contains("another job"));
+}
+
+TEST_CASE("a C++ step that fails from the recorded state alone is the record's fault") {
+  verification one;
+  one.work.fails = [](std::uint64_t step, std::uint64_t done) { return step == 4 && done == 3; };
+  const json_value report = one.report();
+  INFO(canonical_json(report));
+  REQUIRE(verdict_of(report) == "rejected");
+}
+
+TEST_CASE("a C++ step that fails from the verifier's own state too is the verifier's trouble") {
+  verification one;
+  one.work.fails = [](std::uint64_t step, std::uint64_t) { return step == 4; };
+  REQUIRE(verdict_of(one.report()) == "inconclusive");
+}
+
+TEST_CASE("a C++ step that fails once is run again") {
+  verification one;
+  bool failed = false;
+  one.work.fails = [&](std::uint64_t step, std::uint64_t done) {
+    return step == 4 && done == 3 && !std::exchange(failed, true);
+  };
+  REQUIRE(verdict_of(one.report()) == "accepted");
+}
+
+TEST_CASE("a C++ verification replays nothing of a record that is rejected itself") {
+  verification one;
+  deviation how;
+  constexpr static std::array<double, 1> other{0.5};
+  how.entry = [](step_entry& entry) { entry.rates = other; };
+  const json_value report = one.report(how);
+  REQUIRE(rejects(report, "agreed.recipe"));
+  REQUIRE(one.work.steps_run == 0);
+  REQUIRE(canonical_json(report).find("nothing was recomputed") != std::string::npos);
 }

@@ -61,6 +61,10 @@ class evidence {
   const digest& commitment_digest() const;
   std::uint64_t records() const;                 ///< that the root covers
   const std::vector<finding>& findings() const;  ///< of the structural audit, check = "transcript"
+  /// The commitment as it was given; empty: none was.
+  const std::string& commitment_note() const;
+  /// What the audit says to other commitments, as if they had been given to open().
+  result<std::vector<finding>> compare_commitments(const std::vector<std::string>& others) const;
   /// Whether the audit alone rejects the run. Then nothing of it is replayed: what a prover sends
   /// must not make a verifier work (SOUNDNESS rule 16).
   bool rejected() const;
@@ -79,7 +83,8 @@ class evidence {
   std::uint64_t log_bytes() const;
 
   /// Tells the size of a state of this task, as the verifier knows it from its own. A checkpoint
-  /// beyond 16 times that and 256 MiB is refused (limit) before any of it is read into memory.
+  /// or a step's rounding log beyond 8 times that and 64 MiB is refused (limit) before any of it is
+  /// read into memory.
   void expect_state_bytes(std::uint64_t bytes) const noexcept;
 
   /// Digest that the log binds to the state after `step` of the effective history (0: before the
