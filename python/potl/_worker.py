@@ -51,7 +51,7 @@ class Setup:
         task: str,
         timeout: float | None,
         max_checkpoint_bytes: int | None,
-        derive: bool,
+        derive: bool = False,
     ) -> Setup:
         import torch
 
