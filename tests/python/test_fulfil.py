@@ -271,3 +271,25 @@ def test_interrupts_are_passed_on(interrupt: type[BaseException]) -> None:
     session.on_step = fail
     with pytest.raises(interrupt):
         replayer(session).fulfil(SEGMENT)
+
+
+def test_a_replay_that_ends_elsewhere_is_not_equal() -> None:
+    evidence = Evidence()
+    evidence.superseded_steps = lambda: {"state": [b"b0s2+", b"b0s4+", b"another"]}  # type: ignore[method-assign]
+    request = {**SEGMENT, "end": 6, "superseded": True, "branch": 1, "noise_repeats": 0}
+    answer = replayer(Session(), evidence).fulfil(request)
+    assert answer["status"] == "ok" and not answer["digest_equal"]
+    assert answer["first_differing_step"] == 6
+
+
+def test_a_step_that_fails_in_another_way_each_time_blames_nobody() -> None:
+    session = Session()
+    kinds = [ValueError, KeyError]
+
+    def fail(state: str, step: int) -> None:
+        if state != "own":
+            raise kinds.pop(0)("s4")
+
+    session.on_step = fail
+    assert replayer(session).fulfil(SEGMENT)["status"] == "verifier_error"
+    assert kinds == []

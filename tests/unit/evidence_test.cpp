@@ -234,6 +234,33 @@ TEST_CASE("another learning rate is rejected, in its last bit", "[evidence]") {
   run.falls_only_to("agreed.recipe");
 }
 
+TEST_CASE("the rate of every group is compared, and there is none more or less", "[evidence]") {
+  static const std::array<double, 3> agreed{rate, 0.5, 0.25};
+  static std::array<double, 3> used = agreed;
+  const auto run_with = [](std::size_t groups, std::size_t recorded) {
+    forged_run run;
+    run.agreed = small_job([&](job& what) {
+      what.rates = {{6, {agreed.begin(), agreed.begin() + static_cast<std::ptrdiff_t>(groups)}}};
+    });
+    run.path = run.root.file("groups");
+    deviation how;
+    how.entry = [=](step_entry& entry) {
+      entry.rates = std::span(used).first(entry.step == 5 ? recorded : groups);
+    };
+    run.options.directory = run.path;
+    run.options.commitment = record_run(run.path, run.agreed, how);
+    run.options.client_job = run.agreed;
+    return run.rules();
+  };
+  const std::vector<std::string> recipe{"agreed.recipe"};
+  CHECK(run_with(2, 2).empty());
+  CHECK(run_with(2, 1) == recipe);
+  CHECK(run_with(2, 3) == recipe);
+  used[1] = std::nextafter(used[1], 1.0);
+  CHECK(run_with(2, 2) == recipe);
+  used = agreed;
+}
+
 TEST_CASE("another initial state is rejected", "[evidence]") {
   deviation how;
   how.salt = [](std::uint64_t) { return 0.5F; };
