@@ -275,7 +275,7 @@ def test_interrupts_are_passed_on(interrupt: type[BaseException]) -> None:
 
 def test_a_replay_that_ends_elsewhere_is_not_equal() -> None:
     evidence = Evidence()
-    evidence.superseded_steps = lambda: {"state": [b"b0s2+", b"b0s4+", b"another"]}  # type: ignore[method-assign]
+    evidence.superseded_steps = lambda: {"state": [b"b0s2+", b"b0s4+", b"another"]}
     request = {**SEGMENT, "end": 6, "superseded": True, "branch": 1, "noise_repeats": 0}
     answer = replayer(Session(), evidence).fulfil(request)
     assert answer["status"] == "ok" and not answer["digest_equal"]

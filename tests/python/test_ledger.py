@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a verifier remembers about a job."""
 
+import fcntl
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,44 @@ def test_what_a_cpp_verification_wrote_is_known(tmp_path: Path) -> None:
     again = _ledger.Challenge("02" * 32, known.challenges[0].checks, 5.0)
     _ledger.remember(path, job_id=JOB, commitment=None, challenge=again)
     assert len(_ledger.recall(path, job_id=JOB).challenges) == 1
+
+
+def test_another_question_under_the_same_nonce_is_another_challenge(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    for samples in (3, 5, 5):
+        asked = _ledger.new_challenge(bytes(32), [("replay", {"samples": samples})])
+        _ledger.remember(path, job_id=b"job", commitment=None, challenge=asked)
+    known = _ledger.recall(path, job_id=b"job").challenges
+    assert [dict(one.checks[0][1])["samples"] for one in known] == [3, 5]
+
+
+def test_a_ledger_is_replaced_and_never_half_written(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    places = set()
+    kept = []
+    for note in ("one", "two", "three"):
+        _ledger.remember(path, job_id=b"job", commitment=note, challenge=None)
+        places.add(path.stat().st_ino)
+        kept.append(path.open())  # so that its number is not used again
+    for file in kept:
+        file.close()
+    assert len(places) == 3
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["ledger.json", "ledger.json.lock"]
+
+
+def test_two_verifications_write_one_after_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    _ledger.remember(path, job_id=b"job", commitment="one", challenge=None)
+    with path.with_name("ledger.json.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        other = threading.Thread(
+            target=_ledger.remember,
+            args=(path,),
+            kwargs={"job_id": b"job", "commitment": "two", "challenge": None},
+        )
+        other.start()
+        other.join(0.3)
+        assert other.is_alive()
+        assert _ledger.recall(path, job_id=b"job").commitments == ("one",)
+    other.join(30)
+    assert _ledger.recall(path, job_id=b"job").commitments == ("one", "two")

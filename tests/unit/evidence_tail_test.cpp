@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a log, what was added to it, and a commitment that says something else about it.
+#include <limits>
+
 #include "run_fixture.hpp"
 
 using namespace potl_test;
@@ -59,4 +61,29 @@ TEST_CASE("a commitment to the right root of another size, or to another end, is
   REQUIRE(rejects(note(size + 1, *honest.final_state)) == 1);
   REQUIRE(rejects(note(size - 1, *honest.final_state)) == 1);
   REQUIRE(rejects(note(size, digest{})) == 1);
+}
+
+TEST_CASE("a run that does not say where it starts is rejected for that too") {
+  damaged_run run;
+  std::vector<record> records = read_records(run.path);
+  records.erase(records.begin() + 1);
+  write_records(run.path, records);
+  const auto found =
+      open_run(run.path, run.agreed, commit_to(records, run.agreed)).value().findings();
+  REQUIRE(count(found, outcome::reject, "agreed.initial_state") == 1);
+  REQUIRE(count(found, outcome::reject, "transcript.sequence") >= 1);
+}
+
+TEST_CASE("a rate that follows a metric is a number all the same") {
+  static const double used = std::numeric_limits<double>::quiet_NaN();
+  const temporary_directory root;
+  const job agreed = small_job([](job& what) { what.rates.clear(); });
+  deviation how;
+  how.entry = [](step_entry& entry) {
+    if (entry.step == 3) entry.rates = std::span(&used, 1);
+  };
+  const std::string path = root.file("run");
+  const std::string commitment = record_run(path, agreed, how);
+  const auto found = open_run(path, agreed, commitment).value().findings();
+  REQUIRE(count(found, outcome::reject, "transcript.finite") == 1);
 }
