@@ -52,7 +52,7 @@ TEST_CASE("a loss in exact arithmetic has no tolerance") {
     if (exact) one.run.view.agreed.arithmetic = "ord32";
     double& loss = one.measured[2].losses[1];
     loss = std::nextafter(loss, 2.0);
-    REQUIRE(count(one.judge(), outcome::reject, "loss.recomputed") == (exact ? 1U : 0U));
+    REQUIRE(count(one.judge(), outcome::reject, "loss.recomputed") == (exact ? 1 : 0));
   }
 }
 
