@@ -103,10 +103,12 @@ std::string not_finite_in(const evidence& self, const state& opened) {
 void bind_evidence(py::module_& module) {
   module.def(
       "not_finite",
-      [](const state& recorded, const state& initial) {
-        return checks::not_finite(recorded.root(), &initial.root());
+      [](const state& recorded, const state& initial,
+         const std::optional<std::vector<std::string>>& masks) {
+        const py::gil_scoped_release released;
+        return checks::not_finite(recorded.root(), &initial.root(), masks ? &*masks : nullptr);
       },
-      py::arg("recorded"), py::arg("initial"));
+      py::arg("recorded"), py::arg("initial"), py::arg("masks") = py::none());
   py::class_<evidence>(module, "Evidence", py::module_local())
       .def_static("open", &open_evidence, py::arg("directory"), py::kw_only(),
                   py::arg("job").none(true), py::arg("commitment").none(true),

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training states for Python: a walk over plain objects in, a copy of the tensors without the
 // interpreter lock, and the same tree out again.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <potl/checks/schema.hpp>
 #include <potl/transcript/safetensors.hpp>
 #include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/state.hpp>
@@ -222,6 +224,32 @@ state capture_tree(py::handle tree) {
   return capture(std::move(root), *memory).value();
 }
 
+void sort_maps(state_value& value) {
+  if (auto* map = std::get_if<state_map>(&value.content)) {
+    std::sort(map->begin(), map->end(),
+              [](const state_entry& a, const state_entry& b) { return a.first < b.first; });
+    for (state_entry& one : *map) sort_maps(one.second);
+  } else if (auto* list = std::get_if<state_list>(&value.content)) {
+    for (state_value& one : *list) sort_maps(one);
+  } else if (auto* tuple = std::get_if<state_tuple>(&value.content)) {
+    for (state_value& one : tuple->items) sort_maps(one);
+  }
+}
+
+// None, or the rule that is violated and how.
+py::object unlawful(const state& recorded, py::handle laws) {
+  auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
+  state_value tree = tree_reader(tensor_type).read(laws);
+  std::optional<checks::violation> found;
+  {
+    const py::gil_scoped_release released;
+    sort_maps(tree);
+    found = checks::unlawful(recorded.root(), tree);
+  }
+  if (!found) return py::none();
+  return py::make_tuple(std::string(found->rule), found->what);
+}
+
 py::tuple shape_of(const state_tensor& tensor) {
   py::tuple shape(tensor.dims.size());
   for (std::size_t i = 0; i < tensor.dims.size(); ++i) shape[i] = py::int_(tensor.dims[i]);
@@ -253,6 +281,7 @@ void bind_tensors(py::module_& module) {
 
 void bind_state(py::module_& module) {
   bind_tensors(module);
+  module.def("unlawful", &unlawful, py::arg("state"), py::arg("laws"));
   py::class_<state>(module, "State", py::module_local())
       .def_static("capture", &capture_tree, py::arg("tree"))
       .def_static(

@@ -27,6 +27,8 @@ checks::measured measured_of(const std::string& name) {
   if (name == "withheld") return measured::withheld;
   if (name == "tampered") return measured::tampered;
   if (name == "verifier_error") return measured::verifier_error;
+  if (name == "unknown_form") return measured::unknown_form;
+  if (name == "unlawful") return measured::unlawful;
   if (name == "prover_error") return measured::prover_error;
   throw exception({errc::usage, "\"" + name + "\" is no status of a measurement", ""});
 }

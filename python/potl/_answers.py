@@ -15,6 +15,7 @@ from ._agreement import job_of, open_for_verifying
 from ._fulfil import Measurement, Replayer, describe
 from ._questions import request_key
 from ._work import work_of
+from ._schema import Schema
 from ._worker import Setup, fulfil
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ class Answers:
             timeout=self._timeout,
             directory=self._directory,
             derive=self._derive,
+            schema=Schema(self._session, self._evidence),
         )
         for key, request in requests.items():
             done[key] = replayer.fulfil(request)

@@ -291,7 +291,8 @@ def prune_plan(directory: str, *, max_bytes: int, archive: bool = False) -> dict
 
 # ---------------------------------------------------------------------------- evidence
 
-def not_finite(recorded: State, initial: State) -> str:
+def unlawful(state: State, laws: Any) -> tuple[str, str] | None: ...
+def not_finite(recorded: State, initial: State, masks: list[str] | None = None) -> str:
     """What `recorded` holds that no honest state does, such as "model/parameters/w holds NaN", or
     "". An infinity that `initial` has in the same place is a mask.
     """

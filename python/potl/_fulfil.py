@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _core, _rounded_steps
 
 if TYPE_CHECKING:
+    from ._schema import Schema
     from ._session import Session, StepResult
 
 Measurement = dict[str, Any]
@@ -60,6 +61,7 @@ class Replayer:
         directory: The run, in which the prover may have left traces of steps.
         derive: Whether to train a state from the one before it where the job lets the trainer store
             few and nobody has asked for this one. What was asked for and is missing is withheld.
+        schema: Judges every state before it is used; None looks at nothing but numbers.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class Replayer:
         timeout: float | None = None,
         directory: Path | None = None,
         derive: bool = False,
+        schema: Schema | None = None,
     ) -> None:
+        self._schema = schema
         self._session = session
         self._evidence = evidence
         self._timeout = timeout
@@ -78,7 +82,7 @@ class Replayer:
         self._derives = derive
         self._replayed: tuple[int, _core.State] | None = None  # came out as recorded
         self._deadline: float | None = None
-        self._initial = session.capture()
+        self._initial = session.capture() if schema is None else schema.initial
         evidence.expect_state_bytes(self._initial.nbytes)
         self._kept: tuple[tuple[int, int | None], _core.State] | None = None
         self._branch: int | None = None  # whose steps are replayed; None: the effective history
@@ -124,7 +128,7 @@ class Replayer:
         superseded = bool(request.get("superseded", False))
         begin = time.perf_counter()
         recorded_start = self._load(start, request["start_branch"] if superseded else None)
-        not_finite = self._evidence.not_finite(recorded_start)
+        not_finite = self._not_finite(recorded_start)
         load_seconds = time.perf_counter() - begin
 
         begin = time.perf_counter()
@@ -150,10 +154,10 @@ class Replayer:
             begin = time.perf_counter()
             if self._may_be_missing(end):
                 # Exact replay needs no state there: another digest says it all.
-                not_finite = not_finite or self._evidence.not_finite(replayed)
+                not_finite = not_finite or self._not_finite(replayed)
             else:
                 recorded_end = self._load(end)
-                not_finite = not_finite or self._evidence.not_finite(recorded_end)
+                not_finite = not_finite or self._not_finite(recorded_end)
                 answer["distances"] = _core.compare_states(recorded_start, recorded_end, replayed)
             load_seconds += time.perf_counter() - begin
         if not equal:
@@ -170,7 +174,7 @@ class Replayer:
             answer |= self._noise(request, recorded_start, replayed, deadline)
             answer["noise_seconds"] = time.perf_counter() - begin
         else:
-            not_finite = not_finite or self._evidence.not_finite(replayed)
+            not_finite = not_finite or self._not_finite(replayed)
             if self._derives and not superseded and self._derivable:
                 self._replayed = end, replayed
         answer["not_finite"] = not_finite
@@ -227,7 +231,7 @@ class Replayer:
         return {
             "loss": loss,
             "noise": noise,
-            "not_finite": self._evidence.not_finite(state),
+            "not_finite": self._not_finite(state),
             "seconds": time.perf_counter() - begin,
         }
 
@@ -242,7 +246,7 @@ class Replayer:
         return {
             "mean": float(mean),
             "standard_deviation": float(deviation),
-            "not_finite": self._evidence.not_finite(state),
+            "not_finite": self._not_finite(state),
             "seconds": time.perf_counter() - begin,
         }
 
@@ -333,6 +337,7 @@ class Replayer:
             state = self._derived(step)
         else:
             state = self._stored(lambda: self._evidence.load_state(step, branch))
+        self._require_lawful(state, step, branch)
         self._kept = (step, branch), state
         return state
 
@@ -363,6 +368,21 @@ class Replayer:
             )
         self._replayed = step, state
         return state
+
+    def _require_lawful(self, state: _core.State, step: int, branch: int | None = None) -> None:
+        """Ends the request where a recorded state is none that the agreed task can be in."""
+        if self._schema is None:
+            return
+        logged = branch is None or state.digest() == self._evidence.state_digest(step)
+        problem = self._schema.problem(state, step, logged=logged)
+        if problem is not None:
+            form = problem[0] == "agreed.schema"
+            raise _FailedError("unknown_form" if form else "unlawful", f"step {step}: {problem[1]}")
+
+    def _not_finite(self, state: _core.State) -> str:
+        if self._schema is None:
+            return self._evidence.not_finite(state)
+        return self._schema.not_finite(state)
 
     def _may_be_missing(self, step: int) -> bool:
         return step in self._derivable and not self._evidence.job.is_checkpoint(step)

@@ -6,6 +6,7 @@ Numbers are written as Python's `repr` writes them: exact, and readable in a mes
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import platform
@@ -100,7 +101,8 @@ def dry_run(task: Task) -> tuple[RateRuns | None, Description | None]:
     runs: RateRuns = []
     options = [[dict(group) for group in o.param_groups] for o in task.optimizers]
     changing_options: list[set[str]] = [{"lr"} for _ in task.optimizers]
-    values = [scheduler.state_dict().copy() for scheduler in task.schedulers]
+    # Containers in it may be the scheduler's own.
+    values = [copy.deepcopy(scheduler.state_dict()) for scheduler in task.schedulers]
     changing_values: list[set[str]] = [set() for _ in task.schedulers]
     metric_driven = any(map(is_metric_driven, task.schedulers))
     per_step = task.scheduler_interval == "step"

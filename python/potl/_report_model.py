@@ -42,6 +42,8 @@ _FAILED = {
     "withheld": "withheld: the prover did not open it",
     "tampered": "what is stored does not hash to its committed record",
     "verifier_error": "the verifier could not replay it",
+    "unknown_form": "the recorded state has not the agreed form",
+    "unlawful": "the recorded state does not follow from the agreed recipe",
     "prover_error": "the recorded state cannot be run",
 }
 

@@ -205,6 +205,11 @@ class Session:
                 )
 
     @property
+    def schedule(self) -> Schedule:
+        """Sizes, order and rates of the training."""
+        return self._schedule
+
+    @property
     def step(self) -> int:
         """Updates done so far, as counted by the state."""
         return self._step

@@ -316,7 +316,10 @@ def is_metric_driven(scheduler: Scheduler) -> bool:
 
 def overrides_step(task: Task) -> bool:
     """Whether the task has a step of its own, about which nothing is known."""
-    return type(task).step is not Task.step or "step" in vars(task)
+    return any(
+        getattr(type(task), name) is not getattr(Task, name) or name in vars(task)
+        for name in ("step", "update", "advance_schedulers")
+    )
 
 
 def batch_length(batch: Any) -> int:

@@ -61,13 +61,13 @@ def fixed_part(tree: Mapping[str, Any], varying: Mapping[str, Any]) -> dict[str,
     fixed: dict[str, Any] = {
         "optimizers": [
             [
-                {k: v for k, v in group.items() if k not in names and _is_option(v)}
+                {k: v for k, v in group.items() if k not in names and is_option(v)}
                 for group in optimizer.get("param_groups", ())
             ]
             for optimizer, names in zip(tree["optimizers"], varying["optimizers"], strict=True)
         ],
         "schedulers": [
-            {k: v for k, v in scheduler.items() if k not in names and _is_option(v)}
+            {k: v for k, v in scheduler.items() if k not in names and is_option(v)}
             for scheduler, names in zip(tree["schedulers"], varying["schedulers"], strict=True)
         ],
     }
@@ -80,7 +80,8 @@ def fixed_part(tree: Mapping[str, Any], varying: Mapping[str, Any]) -> dict[str,
     return fixed
 
 
-def _is_option(value: Any) -> bool:
+def is_option(value: Any) -> bool:
+    """Whether a value of a state can be part of a recipe: no tensor, no map."""
     if isinstance(value, (list, tuple)):
-        return all(map(_is_option, value))
+        return all(map(is_option, value))
     return value is None or isinstance(value, (bool, int, float, str))

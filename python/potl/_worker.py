@@ -13,6 +13,7 @@ from . import _core, _executors
 from ._agreement import job_of, open_unchecked
 from ._errors import UsageError
 from ._fulfil import Measurement, Replayer
+from ._schema import Schema
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def fulfil(setup: Setup, request: dict[str, Any]) -> Measurement:
                 timeout=setup.timeout,
                 directory=Path(setup.directory),
                 derive=setup.derive,
+                schema=Schema(session, evidence),
             ),
         )
     return _ready[1].fulfil(request)

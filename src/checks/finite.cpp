@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include <potl/numeric/finite.hpp>
 
@@ -44,10 +45,18 @@ const section* section_of(std::string_view path) {
   return nullptr;
 }
 
-std::string look(const state_value& value, const state_value* before, const std::string& path);
+using names = std::vector<std::string>;
+
+bool may_be_infinite(const section& where, const names* masks, const std::string& path) {
+  if (!where.infinite_tensors) return false;
+  return masks == nullptr || std::find(masks->begin(), masks->end(), path) != masks->end();
+}
+
+std::string look(const state_value& value, const state_value* before, const names* masks,
+                 const std::string& path);
 
 std::string look_at_tensor(const state_tensor& tensor, const state_tensor* before,
-                           const std::string& path) {
+                           const names* masks, const std::string& path) {
   const section* where = section_of(path);
   if (where == nullptr) return "";
   const bool comparable = before != nullptr && before->type == tensor.type &&
@@ -55,32 +64,33 @@ std::string look_at_tensor(const state_tensor& tensor, const state_tensor* befor
   const numeric::special_values found = numeric::special_values_of(
       tensor.type, tensor.bytes, comparable ? before->bytes : bytes_view{});
   if (found.nan) return path + " holds NaN";
-  return found.infinite && !where->infinite_tensors ? path + " holds an infinity" : "";
+  return found.infinite && !may_be_infinite(*where, masks, path) ? path + " holds an infinity" : "";
 }
 
-std::string look_at_list(const state_list& list, const state_list* before,
+std::string look_at_list(const state_list& list, const state_list* before, const names* masks,
                          const std::string& path) {
   for (std::size_t i = 0; i < list.size(); ++i) {
-    std::string found = look(list[i], item(before, i), child(path, std::to_string(i)));
+    std::string found = look(list[i], item(before, i), masks, child(path, std::to_string(i)));
     if (!found.empty()) return found;
   }
   return "";
 }
 
-std::string look(const state_value& value, const state_value* before, const std::string& path) {
+std::string look(const state_value& value, const state_value* before, const names* masks,
+                 const std::string& path) {
   if (const auto* map = as<state_map>(&value)) {
     for (const auto& [key, member] : *map) {
       std::string found =
-          look(member, item(as<state_map>(before), key), child(path, key_text(key)));
+          look(member, item(as<state_map>(before), key), masks, child(path, key_text(key)));
       if (!found.empty()) return found;
     }
   } else if (const auto* list = as<state_list>(&value)) {
-    return look_at_list(*list, as<state_list>(before), path);
+    return look_at_list(*list, as<state_list>(before), masks, path);
   } else if (const auto* tuple = as<state_tuple>(&value)) {
     const auto* items = as<state_tuple>(before);
-    return look_at_list(tuple->items, items == nullptr ? nullptr : &items->items, path);
+    return look_at_list(tuple->items, items == nullptr ? nullptr : &items->items, masks, path);
   } else if (const auto* tensor = as<state_tensor>(&value)) {
-    return look_at_tensor(*tensor, as<state_tensor>(before), path);
+    return look_at_tensor(*tensor, as<state_tensor>(before), masks, path);
   } else if (const auto* number = as<double>(&value)) {
     if (std::isnan(*number) && section_of(path) != nullptr) return path + " is NaN";
   }
@@ -89,8 +99,9 @@ std::string look(const state_value& value, const state_value* before, const std:
 
 }  // namespace
 
-std::string not_finite(const state_value& recorded, const state_value* initial) {
-  return look(recorded, initial, "");
+std::string not_finite(const state_value& recorded, const state_value* initial,
+                       const std::vector<std::string>* masks) {
+  return look(recorded, initial, masks, "");
 }
 
 result<std::string> not_finite(const transcript::evidence& run, const state_value& recorded) {

@@ -34,6 +34,11 @@ std::optional<finding> finding_of(measured status, std::string_view check, std::
     case measured::tampered:
       return reject("transcript.checkpoint",
                     "the checkpoint for " + where + " does not hash to its leaf");
+    case measured::unknown_form:
+      return reject("agreed.schema", "a state opened for " + where + " has not the agreed form");
+    case measured::unlawful:
+      return reject("agreed.recipe_state",
+                    "a state opened for " + where + " does not follow from the agreed recipe");
     case measured::prover_error:
       return reject("transcript.checkpoint",
                     "the recorded state for " + where + " cannot be restored");
@@ -60,6 +65,8 @@ bool looked_at(measured status) noexcept {
   switch (status) {
     case measured::ok: return true;
     case measured::withheld: return !rule_enabled("transcript.withheld");
+    case measured::unknown_form: return !rule_enabled("agreed.schema");
+    case measured::unlawful: return !rule_enabled("agreed.recipe_state");
     case measured::tampered:
     case measured::prover_error: return !rule_enabled("transcript.checkpoint");
     case measured::verifier_error: return false;

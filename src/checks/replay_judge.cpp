@@ -30,6 +30,8 @@ const char* word(measured status) {
     case measured::ok: return "ok";
     case measured::withheld: return "withheld";
     case measured::tampered: return "tampered";
+    case measured::unknown_form: return "unknown_form";
+    case measured::unlawful: return "unlawful";
     case measured::prover_error: return "prover_error";
     case measured::verifier_error: return "verifier_error";
   }

@@ -3,8 +3,9 @@
 //
 // Claims: finds a NaN in any parameter, buffer, average or optimizer state, and an infinity in any
 // parameter or optimizer tensor that the agreed initial state does not have in the same place.
-// Infinities of buffers (attention masks), of scalers and of plain floats (the best metric before
-// there is one) are ordinary.
+// Infinities of plain floats (the best metric before there is one) are for schema.hpp. Those of
+// buffers are looked at where the verifier's own first steps say which buffers are masks that come
+// and go; without them they are ordinary.
 // Assumes: trees as docs/format.md defines them.
 // Cost: one pass over the tensors; the initial state is loaded only when an infinity was found.
 // Cannot detect: large but finite values; anything in user objects (`state=` of a task), whose
@@ -14,6 +15,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <potl/core/result.hpp>
 #include <potl/transcript/evidence.hpp>
@@ -22,9 +24,11 @@
 namespace potl::checks {
 
 /// Such as "model/parameters/w holds NaN", or empty. `initial` may be null: then no infinity of a
-/// parameter is excused.
+/// parameter is excused. `masks`: paths of the buffers that may hold an infinity where the initial
+/// state has none; null: all of them.
 std::string not_finite(const transcript::state_value& recorded,
-                       const transcript::state_value* initial);
+                       const transcript::state_value* initial,
+                       const std::vector<std::string>* masks = nullptr);
 
 /// The same, with the run's state at step 0. Fails when that is needed and this machine cannot read
 /// it; one that the prover withholds excuses nothing.

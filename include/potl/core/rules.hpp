@@ -25,6 +25,8 @@ inline constexpr std::array rules{
     rule_info{"agreed.initial_state", "the state at step 0 is the one that the job's seed generates"},
     rule_info{"agreed.step_count", "the run has exactly the agreed number of steps"},
     rule_info{"agreed.segments", "states are stored where the job says, so that nothing else decides what can be drawn"},
+    rule_info{"agreed.schema", "opened states have the keys, types and shapes of the verifier's own build, and no others"},
+    rule_info{"agreed.recipe_state", "options, rates, counters and scales in opened states are what the agreed steps make of them"},
     rule_info{"agreed.replayable", "the task keeps no state that its checkpoints do not hold"},
     // the record's own structure
     rule_info{"transcript.chain", "records are intact, in their order, and hash to the committed root"},
