@@ -13,6 +13,7 @@
 #include <potl/checks/replay.hpp>
 #include <potl/checks/request.hpp>
 #include <potl/checks/run_view.hpp>
+#include <potl/checks/schema.hpp>
 #include <potl/checks/state_distance.hpp>
 #include <potl/checks/storage_plan.hpp>
 #include <potl/checks/telemetry.hpp>

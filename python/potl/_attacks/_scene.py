@@ -118,6 +118,7 @@ def catalogue() -> list[Attack]:
         _injection,
         _interpolation,
         _pool,
+        _poison,
         _recipe,
         _rounding,
         _surgery,

@@ -72,6 +72,28 @@ def adam() -> Task:
     return _classifier(model, torch.optim.Adam(model.parameters(), lr=2e-3))
 
 
+def scaled() -> Task:
+    """Plain SGD through a gradient scaler."""
+    task = plain()
+    task.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    return task
+
+
+def plateau() -> Task:
+    """Plain SGD whose rate follows the loss."""
+    task = plain()
+    task.schedulers = (torch.optim.lr_scheduler.ReduceLROnPlateau(task.optimizers[0], patience=50),)
+    return task
+
+
+def cycled() -> Task:
+    """SGD with rate and momentum in one cycle."""
+    task = momentum()
+    one = torch.optim.lr_scheduler.OneCycleLR(task.optimizers[0], 0.02, total_steps=task.steps)
+    task.schedulers = (one,)
+    return task
+
+
 def convolutional() -> nn.Sequential:
     """The demo's net: two convolutions with batch norm, about 5,000 parameters."""
     return nn.Sequential(
