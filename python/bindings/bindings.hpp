@@ -29,6 +29,7 @@ namespace py = pybind11;
 void bind_crypto(py::module_& module);
 void bind_signatures(py::module_& module);
 void bind_random(py::module_& module);
+void bind_files(py::module_& module);
 void bind_parsers(py::module_& module);
 void bind_state(py::module_& module);
 void bind_transcript(py::module_& module);

@@ -57,7 +57,8 @@ py::bytes digest_at(const evidence& self, std::uint64_t step) {
 evidence open_evidence(const std::string& directory, const job_handle* own,
                        std::optional<std::string> commitment, std::vector<std::string> published,
                        std::vector<std::string> others,
-                       std::optional<std::uint64_t> max_checkpoint_bytes) {
+                       std::optional<std::uint64_t> max_checkpoint_bytes,
+                       std::optional<py::bytes> expected_log) {
   evidence_options options;
   options.directory = directory;
   if (own != nullptr) options.client_job = *own->agreed;
@@ -68,6 +69,7 @@ evidence open_evidence(const std::string& directory, const job_handle* own,
   options.published = std::move(published);
   options.other_commitments = std::move(others);
   options.max_checkpoint_bytes = max_checkpoint_bytes;
+  if (expected_log) options.expected_log = to_digest(*expected_log);
   py::gil_scoped_release released;
   return evidence::open(options).value();
 }
@@ -110,17 +112,19 @@ void bind_evidence(py::module_& module) {
       },
       py::arg("recorded"), py::arg("initial"), py::arg("masks") = py::none());
   py::class_<evidence>(module, "Evidence", py::module_local())
-      .def_static("open", &open_evidence, py::arg("directory"), py::kw_only(),
-                  py::arg("job").none(true), py::arg("commitment").none(true),
-                  py::arg("published") = std::vector<std::string>{},
-                  py::arg("other_commitments") = std::vector<std::string>{},
-                  py::arg("max_checkpoint_bytes") = py::none())
+      .def_static(
+          "open", &open_evidence, py::arg("directory"), py::kw_only(), py::arg("job").none(true),
+          py::arg("commitment").none(true), py::arg("published") = std::vector<std::string>{},
+          py::arg("other_commitments") = std::vector<std::string>{},
+          py::arg("max_checkpoint_bytes") = py::none(), py::arg("expected_log") = py::none())
       .def_property_readonly("job", [](const evidence& self) { return job_handle(self.agreed()); })
       .def_property_readonly("job_is_own", &evidence::job_is_own)
       .def_property_readonly("committed", &evidence::committed)
       .def_property_readonly(
           "commitment_digest",
           [](const evidence& self) { return to_bytes(self.commitment_digest()); })
+      .def_property_readonly("log_digest",
+                             [](const evidence& self) { return to_bytes(self.log_digest()); })
       .def_property_readonly("log_bytes", &evidence::log_bytes)
       .def_property_readonly("rejected", &evidence::rejected)
       .def("findings", [](const evidence& self) { return to_python(self.findings()); })

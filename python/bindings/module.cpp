@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <potl/core/file.hpp>
 #include <potl/core/rules.hpp>
 
 #include "bindings.hpp"
@@ -128,6 +129,21 @@ void bind_rules(py::module_& module) {
         potl::set_rule_enabled(id, enabled);
       },
       py::arg("rule"), py::arg("enabled"));
+  module.def(
+      "set_read_observer",
+      [](py::object told) {
+        if (told.is_none()) {
+          potl::set_read_observer({});
+          return;
+        }
+        // Kept for ever: nothing may be released without the interpreter's lock.
+        auto* kept = new py::object(std::move(told));
+        potl::set_read_observer([kept](const std::string& path) {
+          const py::gil_scoped_acquire held;
+          (*kept)(path);
+        });
+      },
+      py::arg("told").none(true));
 #endif
 }
 
@@ -141,6 +157,7 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   potl::python::bind_crypto(module);
   potl::python::bind_signatures(module);
   potl::python::bind_random(module);
+  potl::python::bind_files(module);
   potl::python::bind_parsers(module);
   potl::python::bind_state(module);
   potl::python::bind_transcript(module);

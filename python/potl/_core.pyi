@@ -80,6 +80,24 @@ class SafetensorsFile:
         KeyError if not there.
         """
 
+def read_file(path: str, *, max_bytes: int) -> bytes:
+    """A whole regular file that the caller named; LimitError when it is longer."""
+
+def read_entry(directory: str, name: str, *, max_bytes: int) -> bytes:
+    """The same of a directory that somebody else filled: no link is followed beneath it.
+
+    MissingError: it is not there; StorageError: the directory itself is not.
+    """
+
+def write_file(path: str, data: Buffer) -> None:
+    """Replaces a file, atomically and durably."""
+
+def create_directory(path: str) -> None:
+    """Makes a directory and those above it, durably; fine when it is there."""
+
+def sync_directory(path: str) -> None:
+    """Makes the names in a directory durable."""
+
 def write_safetensors(
     path: str,
     tensors: Sequence[tuple[str, str, Sequence[int], Buffer]],
@@ -311,7 +329,9 @@ class Evidence:
         published: Sequence[str] = (),
         other_commitments: Sequence[str] = (),
         max_checkpoint_bytes: int | None = None,
-    ) -> Evidence: ...
+        expected_log: bytes | None = None,
+    ) -> Evidence:
+        """`expected_log` is the `log_digest` of who judged the log: any other is refused."""
     @property
     def job(self) -> Job: ...
     @property
@@ -343,6 +363,9 @@ class Evidence:
     def missing_checkpoints(self) -> list[dict[str, Any]]:
         """The same of those that a segment begins or ends with, and that are not stored."""
     def telemetry(self) -> bytes: ...
+    @property
+    def log_digest(self) -> bytes:
+        """SHA-256 of transcript.log as it was read."""
     @property
     def log_bytes(self) -> int: ...
     def expect_state_bytes(self, size: int) -> None:

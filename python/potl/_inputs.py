@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._errors import LimitError, MalformedError, UsageError
+from . import _core
+from ._errors import MalformedError, UsageError
 
 if TYPE_CHECKING:
     from ._job import Job
@@ -31,7 +32,7 @@ def as_job(job: Job | str | os.PathLike[str]) -> Job:
         return job
     from ._job import Job
 
-    _require_file(job, "job")
+    require_file(job, "job")
     return Job.read(job)
 
 
@@ -42,7 +43,7 @@ def as_note(commitment: Commitment | str | os.PathLike[str]) -> str:
     if isinstance(commitment, str) and "\n" in commitment:
         return commitment
     if isinstance(commitment, (str, os.PathLike)):
-        _require_file(commitment, "commitment")
+        require_file(commitment, "commitment")
         return read_note(commitment)
     return str(commitment)
 
@@ -54,16 +55,14 @@ def read_note(path: str | os.PathLike[str]) -> str:
         MalformedError: It is not text.
         LimitError: It is far longer than a note.
     """
-    with Path(path).open("rb") as file:
-        raw = file.read(_MAX_NOTE_BYTES + 1)
-    if len(raw) > _MAX_NOTE_BYTES:
-        raise LimitError(f"{os.fspath(path)} is longer than any signed note", "")
+    raw = _core.read_file(os.fspath(path), max_bytes=_MAX_NOTE_BYTES)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise MalformedError(f"{os.fspath(path)} is no signed note: not UTF-8", "") from error
 
 
-def _require_file(path: str | os.PathLike[str], what: str) -> None:
+def require_file(path: str | os.PathLike[str], what: str) -> None:
+    """Raises UsageError where there is no file of that name."""
     if not Path(path).is_file():
         raise UsageError(f"there is no {what} file {os.fspath(path)}", "")

@@ -21,6 +21,7 @@ TOLERANCE_CAP = 0.1
 _KEPT_STATES = 20
 _KEPT_BYTES = 2_000_000_000
 
+_MAX_BYTES = 16 << 20  # as of a run's job.json
 _INITIAL_SUFFIX = ".initial.safetensors"
 
 
@@ -170,12 +171,22 @@ class Job:
             MalformedError: Not a job.
             MismatchError: The initial state is not the job's.
         """
-        core = _core.Job.parse(Path(path).read_bytes())
+        core = _core.Job.parse(_core.read_file(os.fspath(path), max_bytes=_MAX_BYTES))
         beside = _beside(path)
         initial = None
         if core.fields()["initial_state"]["source"] == "file" and beside.exists():
             initial = _core.State.load(str(beside), core.initial_state)
         return cls(core, initial=initial)
+
+    @classmethod
+    def of_run(cls, directory: str | os.PathLike[str]) -> Job:
+        """The job as a run directory has it.
+
+        Raises:
+            MalformedError: Not a job, or a link to one.
+        """
+        text = _core.read_entry(os.fspath(directory), "job.json", max_bytes=_MAX_BYTES)
+        return cls(_core.Job.parse(text))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the canonical document, and beside it the initial state if the seed does not
@@ -183,9 +194,7 @@ class Job:
         """
         if self.initial is not None:
             self.initial.save(str(_beside(path)))
-        temporary = Path(f"{os.fspath(path)}.part")
-        temporary.write_bytes(self.core.text)
-        temporary.replace(path)
+        _core.write_file(os.fspath(path), self.core.text)
 
     def replace(self, **fields: Any) -> Job:
         """Another job that differs in these fields of the document."""

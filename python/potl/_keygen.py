@@ -21,7 +21,7 @@ def write_pair(path: Path) -> tuple[Path, Path, str]:
     for existing in (private, public):
         if existing.exists():
             raise UsageError(f"{existing} exists and is not replaced", "choose another name")
-    name.parent.mkdir(parents=True, exist_ok=True)
+    _core.create_directory(str(name.parent))
     key = _core.SigningKey.generate()
     write_private(private, key)
     _write_new(public, key.public_key.to_pem(), mode=0o644)
@@ -39,3 +39,4 @@ def _write_new(path: Path, text: str, *, mode: int) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+    _core.sync_directory(str(path.parent))

@@ -51,7 +51,7 @@ def for_run(
         return load_or_create(key)
     kept = directory / _KEPT_IN_RUN
     if not kept.exists():
-        directory.mkdir(parents=True, exist_ok=True)
+        _core.create_directory(str(directory))
         write_private(kept, _core.SigningKey.generate())
     return _load(kept)
 

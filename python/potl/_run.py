@@ -50,7 +50,7 @@ class Commitment:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the note's text."""
-        Path(path).write_text(self._text, encoding="utf-8")
+        _core.write_file(os.fspath(path), self._text.encode())
 
     def __str__(self) -> str:
         return self._text
@@ -96,7 +96,7 @@ class Run:
         """The job as the run directory has it; a client compares with its own."""
         from ._job import Job
 
-        return Job.read(self._path / "job.json")
+        return Job.of_run(self._path)
 
     @property
     def losses(self) -> list[float]:
@@ -129,9 +129,8 @@ class Run:
         That file is what a prover delivers and `verify(model=...)` compares. Tensors that share
         memory are written once, under the name that comes first.
         """
-        steps = self.job.steps
         evidence = _core.Evidence.open(str(self._path), job=None, commitment=None)
-        _write_model(evidence.load_state(steps).tree()["model"], path)
+        _write_model(evidence.load_state(evidence.job.steps).tree()["model"], path)
 
     def _history(self) -> dict[str, list[Any]]:
         return _core.Evidence.open(str(self._path), job=None, commitment=None).steps()

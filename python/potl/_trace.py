@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ._task import Task
 
 _FORMAT = "potl-operator-trace-v1"
+_FOLDER = "traces"
 _MAX_BYTES = 64 << 20
 _UNSET = ("aten.empty", "aten.new_empty", "aten.resize")  # their contents are whatever was there
 
@@ -73,16 +74,23 @@ class OperatorTrace:
 
     def write(self, run: str | os.PathLike[str]) -> Path:
         """Writes `traces/step-N.json` into a run directory; returns the path."""
-        path = _path(Path(run), self.step)
-        path.parent.mkdir(exist_ok=True)
         document = {
             "format": _FORMAT,
             "step": self.step,
             "before": self.before.hex(),
             "operators": [list(one) for one in self.operators],
         }
-        path.write_text(json.dumps(document, separators=(",", ":")))
-        return path
+        folder, name = Path(run) / _FOLDER, f"step-{self.step}.json"
+        folder.mkdir(exist_ok=True)
+        # A link that somebody put there must not choose what is overwritten.
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+            with os.fdopen(os.open(name, flags, 0o644, dir_fd=place), "w") as file:
+                json.dump(document, file, separators=(",", ":"))
+        finally:
+            os.close(place)
+        return folder / name
 
     @classmethod
     def read(cls, run: str | os.PathLike[str], step: int) -> OperatorTrace | None:
@@ -91,13 +99,10 @@ class OperatorTrace:
         Raises:
             MalformedError: There is one that is not a trace of that step.
         """
-        path = _path(Path(run), step)
-        if path.exists() and not path.is_file():  # opening a pipe would wait for ever
-            raise MalformedError(f"{path.name} is not a file")
+        name = f"{_FOLDER}/step-{step}.json"
         try:
-            with path.open("rb") as file:
-                data = file.read(_MAX_BYTES + 1)
-        except FileNotFoundError:
+            data = _core.read_entry(os.fspath(run), name, max_bytes=_MAX_BYTES)
+        except _core.MissingError:
             return None
         document: Any = _core.parse_json(data, max_bytes=_MAX_BYTES)
         try:
@@ -106,7 +111,7 @@ class OperatorTrace:
                 raise ValueError("another format or step")
             return cls(step, bytes.fromhex(_text(document["before"])), rows)
         except (KeyError, TypeError, ValueError) as error:
-            raise MalformedError(f"{path.name} is not a trace of step {step}: {error}") from error
+            raise MalformedError(f"{name} is not a trace of step {step}: {error}") from error
 
 
 def trace(
@@ -129,12 +134,13 @@ def trace(
         JobMismatch: The task is not the job's.
         UsageError: The job has no such step.
     """
-    from . import _executors
+    from . import _executors, _imports
     from ._agreement import open_checked
     from ._inputs import as_job, run_directory
     from ._job import Job
 
     directory = run_directory(run)
+    _imports.close(directory)
     evidence = _core.Evidence.open(
         str(directory), job=None if job is None else as_job(job).core, commitment=None
     )
@@ -197,10 +203,6 @@ def _digest(out: Any, *, contents: bool) -> str:
         else:  # its text might hold an address
             hasher.update(f"{type(leaf).__name__} ".encode())
     return hasher.hexdigest()
-
-
-def _path(run: Path, step: int) -> Path:
-    return run / "traces" / f"step-{step}.json"
 
 
 def _text(value: Any) -> str:

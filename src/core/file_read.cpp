@@ -62,13 +62,19 @@ result<bytes> read_open(const file_handle& file, const std::string& path, std::u
     have += static_cast<std::size_t>(count);
   }
   if (have != out.size()) return changed(path);
+  detail::observe_read(path);
   return out;
 }
 
 result<file_handle> open_entry(const std::string& directory, std::string_view name) {
   const std::string path = directory + "/" + std::string(name);
   file_handle place = detail::open_file(AT_FDCWD, directory.c_str(), O_RDONLY | O_DIRECTORY);
-  if (!place) return detail::system_error_of(errno, "open", directory);
+  if (!place) {
+    // Nobody withholds or forges an entry of a directory that is not there.
+    error why = detail::system_error_of(errno, "open", directory);
+    why.code = errc::io;
+    return why;
+  }
   for (;;) {
     const std::size_t slash = name.find('/');
     const std::string component(name.substr(0, slash));
@@ -124,6 +130,7 @@ result<bytes> read_entry_part(const std::string& directory, std::string_view nam
     if (count == 0) return changed(path);
     have += static_cast<std::size_t>(count);
   }
+  detail::observe_read(path);
   return out;
 }
 

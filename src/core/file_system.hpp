@@ -20,4 +20,8 @@ status write_all(int descriptor, bytes_view bytes, const std::string& path);
 /// The directory part of a path, "." when there is none.
 std::string parent_of(const std::string& path);
 
+/// Called after each file that was read. Does nothing, but in a build with test hooks:
+/// set_read_observer (rule_switch.cpp).
+void observe_read(const std::string& path);
+
 }  // namespace potl::detail

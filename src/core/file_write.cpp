@@ -109,6 +109,29 @@ status write_file_atomically(const std::string& path, bytes_view bytes) {
   return file->commit();
 }
 
+status create_directory(const std::string& path) {
+  // From the top: a name is durable when the directory that holds it was synced after it came.
+  for (std::size_t end = path.find_first_not_of('/'); end != std::string::npos;) {
+    end = path.find('/', end);
+    const std::string part = path.substr(0, end);
+    if (end != std::string::npos) end = path.find_first_not_of('/', end);
+    const bool made = ::mkdir(part.c_str(), 0777) == 0;
+    if (!made && errno != EEXIST) {
+      const int why = errno;
+      struct stat about {};
+      if (::stat(part.c_str(), &about) != 0) return detail::system_error_of(why, "create", part);
+    }
+    // The last one may have been made just now by somebody who did not sync.
+    if (!made && end != std::string::npos) continue;
+    const status synced = sync_directory(detail::parent_of(part));
+    if (made && !synced) return synced;
+  }
+  struct stat about {};
+  if (::stat(path.c_str(), &about) != 0) return detail::system_error_of(errno, "create", path);
+  if (!S_ISDIR(about.st_mode)) return detail::system_error_of(ENOTDIR, "create", path);
+  return unit{};
+}
+
 status sync_directory(const std::string& path) {
   const file_handle directory = detail::open_file(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY);
   if (!directory) return detail::system_error_of(errno, "open", path);

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file that differs between a release build and one with test hooks.
+#include <potl/core/file.hpp>
 #include <potl/core/rules.hpp>
+
+#include "file_system.hpp"
 
 #ifdef POTL_TEST_HOOKS
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <functional>
+#include <utility>
 #endif
 
 namespace potl {
@@ -14,6 +19,13 @@ namespace potl {
 
 namespace {
 std::array<std::atomic<bool>, rules.size()> disabled{};
+std::function<void(const std::string&)> observer;
+}  // namespace
+
+void set_read_observer(std::function<void(const std::string&)> told) { observer = std::move(told); }
+
+void detail::observe_read(const std::string& path) {
+  if (observer) observer(path);
 }
 
 bool rule_enabled(std::string_view id) noexcept {
@@ -36,6 +48,8 @@ bool set_rule_enabled(std::string_view id, bool enabled) noexcept {
 #else
 
 bool rule_enabled(std::string_view) noexcept { return true; }
+
+void detail::observe_read(const std::string&) {}
 
 #endif
 

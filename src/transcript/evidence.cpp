@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <potl/core/file.hpp>
+#include <potl/crypto/hasher.hpp>
 #include <potl/numeric/rounding_log.hpp>
 
 #include "transcript/audit.hpp"
@@ -18,6 +19,7 @@ struct evidence::body {
   std::optional<public_key> key;
   job agreed;
   bool committed = false;
+  digest log;
   history run;
   std::vector<checkpoint_info> checkpoints;
   std::vector<std::uint8_t> telemetry;
@@ -126,6 +128,22 @@ bool is_bound(const evidence_options& options, const std::optional<run_note>& co
          verify_note(commitment->note, *pinned);
 }
 
+// Nothing is withheld by whoever lost the whole directory, and a disk that went away is own
+// trouble.
+error unless_gone(error why, const std::string& directory) {
+  if (why.code != errc::missing) return why;
+  const auto head = read_entry_part(directory, log_name, 0, 0);
+  if (head) return why;
+  return {errc::io, "the run is not there any more: " + head.why().message,
+          "verify again when it is back: the same is asked"};
+}
+
+bool lacks_files(const std::vector<finding>& findings) {
+  return std::any_of(findings.begin(), findings.end(), [](const finding& one) {
+    return one.result == outcome::reject && one.rule == "transcript.withheld";
+  });
+}
+
 }  // namespace
 
 result<evidence> evidence::open(const evidence_options& options) {
@@ -133,6 +151,13 @@ result<evidence> evidence::open(const evidence_options& options) {
   if (!given) return given.why();
   const auto log = read_entry(options.directory, log_name, log_limit(options.client_job));
   if (!log) return log.why();
+  const digest log_digest = sha256_of(*log);
+  if (options.expected_log && *options.expected_log != log_digest &&
+      in_force("transcript.one_reading")) {
+    return error{errc::mismatch,
+                 "transcript.log is not the one that was judged: it was changed meanwhile",
+                 "verify a copy that nobody else can write to: the same is asked again"};
+  }
 
   history_options reading;
   reading.chain = in_force("transcript.chain") ? chain_rule::required : chain_rule::ignored;
@@ -162,6 +187,7 @@ result<evidence> evidence::open(const evidence_options& options) {
   content->committed = given->commitment.has_value();
   content->commitment = given->commitment;
   content->key = reading.key;
+  content->log = log_digest;
   content->run = std::move(*run);
   audit_log findings(content->findings);
   const audit_input input{content->agreed,  options.client_job.has_value(),
@@ -181,6 +207,10 @@ result<evidence> evidence::open(const evidence_options& options) {
     return looked.why();
   }
   content->telemetry = audit_telemetry(options.directory, input, findings);
+  if (lacks_files(content->findings)) {
+    const error why = unless_gone({errc::missing, "", ""}, options.directory);
+    if (why.code == errc::io) return why;
+  }
   return evidence(std::move(content));
 }
 
@@ -188,6 +218,7 @@ const job& evidence::agreed() const { return body_->agreed; }
 bool evidence::job_is_own() const { return body_->options.client_job.has_value(); }
 bool evidence::committed() const { return body_->committed; }
 const digest& evidence::commitment_digest() const { return body_->run.root; }
+const digest& evidence::log_digest() const { return body_->log; }
 std::uint64_t evidence::records() const { return body_->run.records; }
 const std::vector<finding>& evidence::findings() const { return body_->findings; }
 const std::string& evidence::commitment_note() const { return body_->options.commitment; }
@@ -266,7 +297,7 @@ result<state> evidence::load_state(std::uint64_t step, std::uint64_t branch) con
   if (!file) {
     // A link or a directory in its place is the prover's doing, not own trouble. A vast file may be
     // an honest state of an unusual optimizer.
-    error why = file.why();
+    error why = unless_gone(file.why(), body_->options.directory);
     if (why.code == errc::malformed) why.code = errc::mismatch;
     if (why.code == errc::limit) {
       why.remedy = limit_remedy;
@@ -314,7 +345,7 @@ result<std::vector<std::uint8_t>> evidence::load_rounding_log(std::uint64_t step
   auto bytes = read_entry_part(body_->options.directory, name, place->offset, place->log.bytes);
   if (!bytes) {
     // A link or a directory in its place is the prover's doing, not own trouble.
-    error why = bytes.why();
+    error why = unless_gone(bytes.why(), body_->options.directory);
     if (why.code == errc::malformed) why.code = errc::mismatch;
     return why;
   }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/transcript/writer.hpp>
 
-#include <filesystem>
-
 #include <potl/core/utf8.hpp>
 #include <potl/crypto/hasher.hpp>
 #include <potl/transcript/commitment.hpp>
@@ -16,13 +14,6 @@ namespace {
 
 error usage(const std::string& message, const std::string& remedy) {
   return {errc::usage, message, remedy};
-}
-
-status make_directory(const std::string& path) {
-  std::error_code failed;
-  std::filesystem::create_directories(path, failed);
-  if (failed) return error{errc::io, "cannot create " + path + ": " + failed.message(), ""};
-  return unit{};
 }
 
 // A crash before the first state leaves a job and perhaps a header: nothing that would be lost.
@@ -67,12 +58,13 @@ result<writer> writer::create(const writer_options& options, const job& agreed,
   if (limited_software(options.software) != options.software) {
     return usage("software must be UTF-8 of at most 1024 bytes", "");
   }
-  if (status made = make_directory(options.directory); !made) return made.why();
+  if (status made = create_directory(options.directory); !made) return made.why();
   result<file_handle> lock = lock_directory(options.directory);
   if (!lock) return lock.why();
   if (status unused = require_unused(options.directory, agreed); !unused) return unused.why();
   const std::string base = options.directory + "/";
-  if (status made = make_directory(base + std::string(checkpoint_folder)); !made) return made.why();
+  if (status made = create_directory(base + std::string(checkpoint_folder)); !made)
+    return made.why();
   if (status stored =
           write_file_atomically(base + std::string(job_name), as_bytes_view(agreed.text));
       !stored) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +34,7 @@ result<std::vector<std::uint8_t>> read_file(const std::string& path, std::uint64
 
 /// The same for a file inside a directory that somebody else filled. Every component of `name`
 /// ("checkpoints/step-7.safetensors") must be a safe entry name, and none may be a link.
+/// io when the directory itself cannot be opened: missing speaks of its entries alone.
 result<std::vector<std::uint8_t>> read_entry(const std::string& directory, std::string_view name,
                                              std::uint64_t max_bytes);
 
@@ -135,7 +137,16 @@ class atomic_file {
 /// Puts `bytes` at `path`, replacing what was there, in one step.
 status write_file_atomically(const std::string& path, bytes_view bytes);
 
+/// Makes a directory, and those above it that are missing, whose names survive a power cut. Fine
+/// when it is there already.
+status create_directory(const std::string& path);
+
 /// Makes creations, renames and removals inside a directory durable.
 status sync_directory(const std::string& path);
+
+#ifdef POTL_TEST_HOOKS
+/// Is told the path of each file after it was read, so that a test can change it then.
+void set_read_observer(std::function<void(const std::string&)> told);
+#endif
 
 }  // namespace potl

@@ -35,6 +35,7 @@ inline constexpr std::array rules{
     rule_info{"transcript.resume", "resumes are signed, few, and superseded steps stay and are checked"},
     rule_info{"transcript.checkpoint", "a stored checkpoint hashes to the state digest in its step's leaf"},
     rule_info{"transcript.withheld", "what was challenged is opened"},
+    rule_info{"transcript.one_reading", "workers replay the very log that was judged"},
     rule_info{"transcript.rounding", "in log64 every step binds its rounding log, which is kept; nowhere else does one"},
     rule_info{"transcript.finite", "losses and states are finite, and so is every compared distance"},
     // what recomputation says

@@ -48,6 +48,8 @@ struct evidence_options {
   std::vector<std::string> other_commitments;  ///< commitments seen for the same job
   /// Largest checkpoint that is read; absent: what expect_state_bytes says, at most 64 GiB.
   std::optional<std::uint64_t> max_checkpoint_bytes;
+  /// SHA-256 of the log that somebody judged already: any other is refused (mismatch).
+  std::optional<digest> expected_log;
 };
 
 class evidence {
@@ -59,6 +61,7 @@ class evidence {
   bool committed() const;
   /// The root that the commitment signs (recomputed from the log); input of every challenge.
   const digest& commitment_digest() const;
+  const digest& log_digest() const;              ///< SHA-256 of transcript.log as it was read
   std::uint64_t records() const;                 ///< that the root covers
   const std::vector<finding>& findings() const;  ///< of the structural audit, check = "transcript"
   /// The commitment as it was given; empty: none was.
@@ -91,7 +94,7 @@ class evidence {
   /// first), or null.
   const digest* state_digest(std::uint64_t step) const;
   /// The state stored at `step`, checked against its leaf. missing: withheld; mismatch: tampered;
-  /// io, limit: the verifier's own trouble.
+  /// io (the whole run is gone, too), limit: the verifier's own trouble.
   result<state> load_state(std::uint64_t step) const;
   /// The same in a branch, superseded or not.
   result<state> load_state(std::uint64_t step, std::uint64_t branch) const;
