@@ -10,7 +10,7 @@ from concurrent.futures import Executor, Future, as_completed
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _core, _executors, _progress
+from . import _core, _executors, _imports, _progress
 from ._agreement import job_of, open_for_verifying
 from ._fulfil import Measurement, Replayer, describe
 from ._questions import request_key
@@ -55,7 +55,7 @@ class Answers:
         self._progress = progress
         self._setup: Setup | None = None
         self._executor = executor
-        self._owned: Executor | None = None
+        self._owned: _executors.Pool | None = None
         if workers < 0:
             raise _core.UsageError("workers is a number of processes, 0 for none", "")
         if timeout is not None and not timeout > 0:
@@ -63,9 +63,10 @@ class Answers:
         if executor is not None:
             _executors.check_executor(executor)
         if task is not None and (workers or executor is not None):
+            _imports.require_clean_start(directory)
             self._setup = Setup.of(
                 directory,
-                job=None if job is None else job.core,
+                evidence,
                 note=note,
                 task=_executors.task_name(task),
                 timeout=timeout,
@@ -76,7 +77,7 @@ class Answers:
         agreed = job_of(evidence.job, evidence) if job is None else job
         self._session = None if build is None else open_for_verifying(build, agreed)
         if self._setup is not None and executor is None:
-            self._owned = self._executor = _executors.new_pool(workers)
+            self._owned = self._executor = _executors.Pool(workers)
 
     def __enter__(self) -> Self:
         return self
@@ -88,8 +89,10 @@ class Answers:
         trace: TracebackType | None,
     ) -> None:
         if self._owned is not None:
-            # After an interrupt nobody wants to wait for replays that have not begun.
-            self._owned.shutdown(wait=kind is None, cancel_futures=True)
+            if kind is None:
+                self._owned.shutdown()
+            else:  # nobody waits for replays whose result is not wanted any more
+                self._owned.kill()
         if self._session is not None:
             self._session.close()
 
@@ -141,14 +144,19 @@ class Answers:
                     futures[self._executor.submit(fulfil, self._setup, dict(request))] = key
                 except RuntimeError as error:  # a broken or closed pool
                     done[key] = _failed(request, describe(error))
-            for future in as_completed(futures):
-                key = futures[future]
-                try:
-                    done[key] = future.result()
-                except Exception as error:
-                    done[key] = _failed(requests[key], f"a worker failed: {describe(error)}")
-                if advance is not None:
-                    advance(len(done))
+            try:
+                for future in as_completed(futures):
+                    key = futures[future]
+                    try:
+                        done[key] = future.result()
+                    except Exception as error:
+                        done[key] = _failed(requests[key], f"a worker failed: {describe(error)}")
+                    if advance is not None:
+                        advance(len(done))
+            except BaseException:  # an interrupt: what has not begun need not
+                for future in futures:
+                    future.cancel()
+                raise
             return done
         replayer = Replayer(
             self._session,

@@ -9,15 +9,15 @@ and nothing counts as withheld that nobody has asked for: both would let a prove
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _ledger
-from ._errors import LimitError, MalformedError, UsageError
-from ._inputs import as_job, as_note, run_directory
+from . import _core, _imports, _ledger
+from ._errors import MalformedError, UsageError
+from ._inputs import as_job, as_note, require_file, run_directory
 from ._questions import Question, planned, with_earlier
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class Challenge:
         nonce: What the draw depends on, beside the commitment.
         checks: Pairs of check name and options.
         states: Steps after which the state is wanted, beside those that are stored by agreement.
+        own: Whether this process drew it. A file has been in other hands: the ledger tells whether
+            it is still what was drawn.
     """
 
     job: bytes
@@ -46,10 +48,11 @@ class Challenge:
     nonce: bytes
     checks: tuple[tuple[str, Mapping[str, Any]], ...]
     states: tuple[int, ...]
+    own: bool = field(default=False, compare=False, repr=False)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the document, for the trainer and for `verify(challenge=...)`."""
-        Path(path).write_bytes(_core.canonical_json(self.document()))
+        _core.write_file(os.fspath(path), _core.canonical_json(self.document()))
 
     def document(self) -> dict[str, Any]:
         """The challenge as JSON values: docs/format.md."""
@@ -62,6 +65,10 @@ class Challenge:
             "states": list(self.states),
         }
 
+    def digest(self) -> str:
+        """SHA-256 of the document, hexadecimal."""
+        return hashlib.sha256(_core.canonical_json(self.document())).hexdigest()
+
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Challenge:
         """Reads what `write` wrote.
@@ -69,10 +76,7 @@ class Challenge:
         Raises:
             MalformedError: It is no challenge.
         """
-        with Path(path).open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        if len(raw) > _MAX_BYTES:
-            raise LimitError(f"{os.fspath(path)} is longer than any challenge", "")
+        raw = _core.read_file(os.fspath(path), max_bytes=_MAX_BYTES)
         try:
             return _parsed(_core.parse_json(raw, max_bytes=_MAX_BYTES))
         except (KeyError, TypeError, ValueError) as error:
@@ -105,8 +109,7 @@ def as_challenge(challenge: Challenge | str | os.PathLike[str]) -> Challenge:
     """A challenge as it is, or the one in a file."""
     if isinstance(challenge, Challenge):
         return challenge
-    if not Path(challenge).is_file():
-        raise UsageError(f"there is no challenge file {os.fspath(challenge)}", "")
+    require_file(challenge, "challenge")
     return Challenge.read(challenge)
 
 
@@ -146,10 +149,12 @@ def challenge(
             "verify at once; a job with store_every, which needs a reproducible arithmetic, lets "
             "the trainer derive states on demand",
         )
+    directory = run_directory(run)
+    _imports.close(directory)
     path = ledger_path(ledger, own, commitment)
     known = known_of(path, own)
     evidence = _core.Evidence.open(
-        str(run_directory(run)),
+        str(directory),
         job=own,
         commitment=note,
         other_commitments=[other for other in known.commitments if other != note],
@@ -159,21 +164,21 @@ def challenge(
         chosen = list((Policy() if policy is None else policy).checks(own))
     drawn = fresh_nonce(nonce)
     asked = [Question(check.name, check.options(), drawn) for check in chosen]
-    if path is not None:
-        known = _ledger.remember(
-            path,
-            job_id=own.id,
-            commitment=note,
-            challenge=_ledger.new_challenge(drawn, [(one.check, one.options) for one in asked]),
-        )
     questions = planned(with_earlier(asked, known), evidence)
-    return Challenge(
+    out = Challenge(
         job=own.id,
         root=root_of(note),
         nonce=drawn,
         checks=tuple((one.check, one.options) for one in asked),
         states=tuple(derived_states(questions, own)),
+        own=True,
     )
+    if path is not None:
+        # Before anybody sees it.
+        entry = _ledger.new_challenge(drawn, out.checks, out.digest())
+        if _ledger.remember(path, job_id=own.id, commitment=note, challenge=entry) != known:
+            raise _ledger.changed(path)
+    return out
 
 
 def root_of(note: str) -> bytes:
@@ -181,14 +186,23 @@ def root_of(note: str) -> bytes:
     return _core.SignedNote.parse(note).note.root
 
 
-def require_own(given: Challenge, job: _core.Job | None, note: str | None) -> None:
-    """Sees to it that a challenge is about the verifier's own job and commitment."""
+def require_own(
+    given: Challenge, job: _core.Job | None, note: str | None, known: _ledger.Memory
+) -> None:
+    """Sees to it that a challenge is the verifier's, about its own job and commitment: the trainer
+    had the file, and would rather be asked something else.
+    """
     if job is None or note is None:
         raise UsageError("a challenge belongs to a job and a commitment", "pass both of them")
     if given.job != job.id:
         raise UsageError("the challenge is about another job", "")
     if given.root != root_of(note):
         raise UsageError("the challenge is about another commitment", "")
+    if not given.own and given.digest() not in {one.document for one in known.challenges}:
+        raise UsageError(
+            "nothing says that you drew this challenge, or that it is as you drew it",
+            "pass the ledger that remembers it, or draw another one with potl challenge",
+        )
 
 
 def require_asked(

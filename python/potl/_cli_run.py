@@ -268,7 +268,7 @@ def _rederive(
     """
     from ._rederive import rederive
 
-    done = rederive(load(task), run, challenge=challenge)
+    done = rederive(load(task, run), run, challenge=challenge)
     document = {"steps": list(done.steps), "trained": done.trained}
 
     def show(console: Console) -> None:
@@ -295,7 +295,7 @@ def _trace(
     """
     from ._trace import trace
 
-    traced = trace(run, step=step, task=load(task), job=job)
+    traced = trace(run, step=step, task=load(task, run), job=job)
     path = traced.write(run)
     document = {
         "path": str(path),

@@ -30,20 +30,26 @@ TaskArgument = Annotated[
 ]
 
 
-def make_importable() -> None:
-    """Lets modules of the current directory be imported, as `python -m` does."""
+def make_importable(run: Path | None = None) -> None:
+    """Lets modules of the current directory be imported, as `python -m` does, and none of a run
+    directory: what lies there is the trainer's.
+    """
+    from . import _imports
+
+    if run is not None:
+        _imports.close(run)
     here = str(Path.cwd())
-    if here not in sys.path:
+    if here not in sys.path and not _imports.is_closed(here):
         sys.path.insert(0, here)
 
 
-def load(name: str) -> Callable[[], Task]:
-    """The build function of that name.
+def load(name: str, run: Path | None = None) -> Callable[[], Task]:
+    """The build function of that name, which does not come from the directory `run`.
 
     Raises:
         UsageError: There is no such module or function.
     """
     from ._executors import load_task
 
-    make_importable()
+    make_importable(run)
     return load_task(name)

@@ -131,7 +131,7 @@ def _verify(
         # Better now than after an hour of replays.
         if target is not None and not target.absolute().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {target.absolute().parent}")
-    make_importable()
+    make_importable(run)
     if extra_task is not None:
         from ._extra_task import ExtraTask
 
@@ -182,7 +182,6 @@ def _challenge(
         str | None, typer.Option(help="64 hexadecimal digits instead of fresh ones.")
     ] = None,
     ledger: Ledger = None,
-    no_ledger: NoLedger = False,
     json: Json = False,
     debug: Debug = False,
     **options: Any,
@@ -205,7 +204,7 @@ def _challenge(
         checks=chosen(check or [], options),
         policy=policy_of(options),
         nonce=nonce,
-        ledger=_ledger_of(ledger, no_ledger),
+        ledger=True if ledger is None else ledger,
     )
     drawn.write(out)
 

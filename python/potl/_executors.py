@@ -12,14 +12,18 @@ import contextlib
 import importlib
 import importlib.util
 import multiprocessing
+import multiprocessing.connection
 import multiprocessing.context
 import os
+import signal
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
+from . import _imports
 from ._errors import UsageError
 
 
@@ -72,8 +76,10 @@ def load_task(name: str) -> Callable[[], Any]:
     except ModuleNotFoundError as error:
         if error.name is not None and not module_name.startswith(error.name):
             raise
+        inside = _imports.is_closed("")
         raise UsageError(
-            f'there is no module "{module_name}" for the task "{name}"',
+            f'there is no module "{module_name}" for the task "{name}"'
+            + (" outside of the run directory, whose files are the trainer's" if inside else ""),
             "run from the folder that holds it, or set PYTHONPATH",
         ) from error
     for part in path.split("."):
@@ -124,9 +130,33 @@ def _running_script(module_name: str) -> Any:
     return main if same else None
 
 
-def new_pool(workers: int) -> ProcessPoolExecutor:
-    """A pool of `workers` spawned processes that do not run the parent's script again."""
-    return ProcessPoolExecutor(max_workers=workers, mp_context=_SpawnContext())
+class Pool(ProcessPoolExecutor):
+    """Spawned processes that do not run the parent's script again, and do not outlive it."""
+
+    def __init__(self, workers: int) -> None:
+        self._started = _SpawnContext()
+        super().__init__(workers, mp_context=self._started, initializer=_begin_worker)
+
+    def kill(self) -> None:
+        """Ends the workers in the middle of what they do."""
+        for process in self._started.processes:
+            if process.pid is not None:
+                process.kill()
+        self.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin_worker() -> None:
+    # An interrupt of the terminal reaches everybody; what follows from it is the parent's business.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    """However the parent ends: a signal gives it no time to say goodbye."""
+    multiprocessing.connection.wait([sentinel])
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @contextlib.contextmanager
@@ -149,4 +179,9 @@ class _SpawnProcess(multiprocessing.context.SpawnProcess):
 
 
 class _SpawnContext(multiprocessing.context.SpawnContext):
-    Process = _SpawnProcess
+    def __init__(self) -> None:
+        self.processes: list[_SpawnProcess] = []
+
+    def Process(self, *args: Any, **kwargs: Any) -> _SpawnProcess:  # type: ignore[override] # noqa: N802
+        self.processes.append(_SpawnProcess(*args, **kwargs))
+        return self.processes[-1]

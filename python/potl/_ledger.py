@@ -20,9 +20,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ._errors import UsageError
+from . import _core
+from ._errors import MissingError, StorageError, UsageError
 
 _VERSION = 1
+_MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,14 @@ class Challenge:
         nonce: The nonce, hexadecimal.
         checks: Pairs of check name and options, as planned then.
         time: Seconds since the epoch.
+        document: SHA-256, hexadecimal, of the challenge that was written for the trainer; None when
+            it was asked at once.
     """
 
     nonce: str
     checks: tuple[tuple[str, Mapping[str, Any]], ...]
     time: float
+    document: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def remember(
         UsageError: The file is not a ledger of this job.
         OSError: It cannot be read or written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _core.create_directory(str(path.parent))
     with _locked(path):
         before = _read(path, job_id)
         commitments = list(before.commitments)
@@ -86,7 +91,7 @@ def remember(
 
 
 def _question(challenge: Challenge) -> str:
-    return json.dumps([challenge.nonce, challenge.checks], sort_keys=True)
+    return json.dumps([challenge.nonce, challenge.checks, challenge.document], sort_keys=True)
 
 
 @contextlib.contextmanager
@@ -98,8 +103,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _read(path: Path, job_id: bytes) -> Memory:
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+        text = _core.read_file(str(path), max_bytes=_MAX_BYTES)
+    except MissingError:
         return Memory()
     try:
         document = json.loads(text)
@@ -123,7 +128,10 @@ def _challenge(entry: Mapping[str, Any]) -> Challenge:
     bytes.fromhex(entry["nonce"])
     checks: Sequence[Any] = entry["checks"]
     return Challenge(
-        entry["nonce"], tuple((str(name), dict(o)) for name, o in checks), float(entry["time"])
+        entry["nonce"],
+        tuple((str(name), dict(o)) for name, o in checks),
+        float(entry["time"]),
+        entry.get("document"),
     )
 
 
@@ -141,6 +149,7 @@ def _write(path: Path, job_id: bytes, memory: Memory) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)
+        _core.sync_directory(str(path.parent))
     except BaseException:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
@@ -152,6 +161,16 @@ def recall(path: Path, *, job_id: bytes) -> Memory:
     return _read(path, job_id)
 
 
-def new_challenge(nonce: bytes, checks: Sequence[tuple[str, Mapping[str, Any]]]) -> Challenge:
+def new_challenge(
+    nonce: bytes, checks: Sequence[tuple[str, Mapping[str, Any]]], document: str | None = None
+) -> Challenge:
     """A challenge of now."""
-    return Challenge(nonce.hex(), tuple((name, dict(o)) for name, o in checks), time.time())
+    asked = tuple((name, dict(o)) for name, o in checks)
+    return Challenge(nonce.hex(), asked, time.time(), document)
+
+
+def changed(path: Path) -> StorageError:
+    """What to raise when somebody else wrote there since it was read for the present question."""
+    return StorageError(
+        f"{path} changed meanwhile: this job is being verified elsewhere", "do it again"
+    )

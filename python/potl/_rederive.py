@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import _core, _rounded_steps
+from . import _core, _imports, _rounded_steps
 from ._agreement import job_of, open_checked
 from ._challenge import Challenge, as_challenge, root_of
 from ._errors import MismatchError, UsageError
@@ -65,6 +65,7 @@ def rederive(
             has every checkpoint stored.
     """
     directory = run_directory(run)
+    _imports.close(directory)
     evidence = _core.Evidence.open(str(directory), job=None, commitment=None)
     missing = {int(one["step"]): one for one in evidence.missing_checkpoints()}
     if challenge is not None:

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _challenge, _core, _extra_verify, _flags, _ledger
+from . import _challenge, _core, _extra_verify, _flags, _imports, _ledger
 from ._answers import Answers
 from ._checks import Check, Policy, split
 from ._errors import UsageError
@@ -100,18 +100,19 @@ def verify(
     if max_checkpoint_bytes is not None and max_checkpoint_bytes < 0:
         raise UsageError(f"max_checkpoint_bytes is {max_checkpoint_bytes}", "pass bytes, or None")
     directory = run_directory(run)
+    _imports.close(directory)
     agreed = None if job is None else as_job(job)
     own_job = None if agreed is None else agreed.core
     note = None if commitment is None else as_note(commitment)
     policy = Policy() if policy is None else policy
     chosen, extra = split(checks)
     answered = None if challenge is None else _challenge.as_challenge(challenge)
-    if answered is not None:
-        _challenge.require_own(answered, own_job, note)
-        if chosen or nonce is not None or (checks is not None and not extra):
-            raise UsageError("the challenge says which checks, and which nonce", "leave them out")
     memory_path = ledger_path(ledger, own_job, commitment)
     known = known_of(memory_path, own_job)
+    if answered is not None:
+        _challenge.require_own(answered, own_job, note, known)
+        if chosen or nonce is not None or (checks is not None and not extra):
+            raise UsageError("the challenge says which checks, and which nonce", "leave them out")
     evidence = _core.Evidence.open(
         str(directory),
         job=own_job,
@@ -145,10 +146,17 @@ def verify(
         asked = [Question(name, options, drawn) for name, options in wanted]
         if memory_path is not None and own_job is not None and evidence.committed:
             # Written before anything is asked, so that an aborted verification counts.
-            entry = _ledger.new_challenge(drawn, [(one.check, one.options) for one in asked])
+            entry = _ledger.new_challenge(
+                drawn,
+                [(one.check, one.options) for one in asked],
+                None if answered is None else answered.digest(),
+            )
+            compared = {*known.commitments, note}
             known = _ledger.remember(
                 memory_path, job_id=own_job.id, commitment=note, challenge=entry
             )
+            if not compared.issuperset(known.commitments):
+                raise _ledger.changed(memory_path)
         findings = evidence.findings() + _memory_note(memory_path, known)
         questions = worth_asking(with_earlier(asked, known), evidence)
         if evidence.rejected:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What runs in a worker process: it gets plain data, opens the run and the task itself, and
 returns plain data.
+
+What it replays is what the parent judged: it refuses a log of any other bytes, so that its own
+audit would only repeat the parent's, and every other file is bound by a digest in that log.
 """
 
 from __future__ import annotations
@@ -9,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import _core, _executors
+from . import _core, _executors, _imports
 from ._agreement import job_of, open_unchecked
-from ._errors import UsageError
+from ._errors import MismatchError, PotlError, UsageError
 from ._fulfil import Measurement, Replayer
 from ._schema import Schema
 
@@ -23,7 +26,8 @@ class Setup:
     Attributes:
         directory: Absolute path of the run directory; workers on other machines need it under the
             same path.
-        job: Text of the verifier's own job, or None.
+        log: Digest of the log that the parent judged.
+        job: Text of the job that it judged it by.
         note: Text of the commitment, or None.
         task: "module:function".
         timeout: Seconds that one request may take.
@@ -35,7 +39,8 @@ class Setup:
     """
 
     directory: str
-    job: bytes | None
+    log: bytes
+    job: bytes
     note: str | None
     task: str
     timeout: float | None
@@ -46,8 +51,8 @@ class Setup:
     @staticmethod
     def of(
         directory: Path,
+        evidence: _core.Evidence,
         *,
-        job: _core.Job | None,
         note: str | None,
         task: str,
         timeout: float | None,
@@ -58,7 +63,8 @@ class Setup:
 
         return Setup(
             directory=str(directory.resolve()),
-            job=None if job is None else job.text,
+            log=evidence.log_digest,
+            job=evidence.job.text,
             note=note,
             task=task,
             timeout=timeout,
@@ -71,7 +77,7 @@ class Setup:
 # One session per process: building it costs more than most replays. A module that cannot be loaded
 # is not tried again for every request either.
 _ready: tuple[Setup, Replayer] | None = None
-_refused: tuple[Setup, UsageError] | None = None
+_refused: tuple[Setup, PotlError] | None = None
 
 
 def fulfil(setup: Setup, request: dict[str, Any]) -> Measurement:
@@ -80,18 +86,20 @@ def fulfil(setup: Setup, request: dict[str, Any]) -> Measurement:
     if _refused is not None and _refused[0] == setup:
         raise _refused[1]
     if _ready is None or _ready[0] != setup:
-        import torch
-
-        torch.set_num_threads(setup.threads)
-        evidence = _core.Evidence.open(
-            setup.directory,
-            job=None if setup.job is None else _core.Job.parse(setup.job),
-            commitment=setup.note,
-            max_checkpoint_bytes=setup.max_checkpoint_bytes,
-        )
         try:
+            _imports.close(setup.directory)
+            evidence = _core.Evidence.open(
+                setup.directory,
+                job=_core.Job.parse(setup.job),
+                commitment=setup.note,
+                max_checkpoint_bytes=setup.max_checkpoint_bytes,
+                expected_log=setup.log,
+            )
+            import torch
+
+            torch.set_num_threads(setup.threads)
             build = _executors.load_task(setup.task)
-        except UsageError as error:
+        except (MismatchError, UsageError) as error:
             _refused = (setup, error)
             raise
         session = open_unchecked(build, job_of(evidence.job, evidence))

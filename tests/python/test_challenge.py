@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,9 +35,8 @@ class Delivery(NamedTuple):
             job=self.job,
             commitment=self.note,
             task=tasks.build,
-            ledger=self.ledger,
             policy=potl.Policy(probability=0),
-            **options,
+            **{"ledger": self.ledger, **options},
         )
 
     def files(self) -> set[str]:
@@ -403,6 +403,32 @@ def test_a_challenge_about_something_else_is_refused_by_both_sides(
     (sparse.run.path / "commitment").unlink()
     with pytest.raises(potl.UsageError, match="not committed"):
         potl.rederive(tasks.build, sparse.run.path, challenge=drawn)
+
+
+@pytest.mark.parametrize("edit", [{"nonce": "ab" * 32}, {"checks": []}, {"states": [2]}])
+def test_an_edited_challenge_is_not_the_verifiers(
+    sparse: Delivery, tmp_path: Path, edit: dict[str, Any]
+) -> None:
+    path = tmp_path / "challenge.json"
+    drawn = sparse.draw()
+    drawn.write(path)
+    potl.rederive(tasks.build, sparse.run.path)
+    assert sparse.verify(challenge=path).verdict == "accepted"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **edit}))
+    with pytest.raises(potl.UsageError, match="that you drew"):
+        sparse.verify(challenge=path)
+
+
+def test_without_a_memory_only_what_this_process_drew_is_its_own(
+    sparse: Delivery, tmp_path: Path
+) -> None:
+    drawn = sparse.draw(ledger=None)
+    potl.rederive(tasks.build, sparse.run.path)
+    assert sparse.verify(challenge=drawn, ledger=None).verdict == "accepted"
+    drawn.write(tmp_path / "challenge.json")
+    for ledger in (None, sparse.ledger):
+        with pytest.raises(potl.UsageError, match="that you drew"):
+            sparse.verify(challenge=tmp_path / "challenge.json", ledger=ledger)
 
 
 def test_a_challenge_survives_its_file(sparse: Delivery, tmp_path: Path) -> None:

@@ -264,10 +264,12 @@ def test_a_checkpoint_beyond_the_limit_is_inconclusive(honest: Delivery) -> None
 
 
 def test_workers_keep_to_the_limit_too(honest: Delivery) -> None:
+    note = str(honest.commitment)
+    evidence = potl._core.Evidence.open(str(honest.run.path), job=honest.job.core, commitment=note)
     setup = _worker.Setup.of(
         honest.run.path,
-        job=honest.job.core,
-        note=str(honest.commitment),
+        evidence,
+        note=note,
         task="driver_tasks:build",
         timeout=None,
         max_checkpoint_bytes=64,

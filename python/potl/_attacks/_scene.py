@@ -114,6 +114,7 @@ def catalogue() -> list[Attack]:
     """All attacks, in the order of their ids."""
     from . import (  # noqa: F401
         _artefact,
+        _evidence,
         _history,
         _injection,
         _interpolation,
