@@ -60,7 +60,9 @@ def test_a_forgery_is_rejected_in_exact_arithmetic(item: Attack, scene_of: Scene
             item.make(scene)
         return
     report = scene.verify(item.make(scene))
-    assert report.verdict == "rejected", report.sentence
+    # That evidence was swapped is no question of arithmetic: decision 22.
+    wanted = item.verdict if item.rule == "transcript.one_reading" else "rejected"
+    assert report.verdict == wanted, report.sentence
 
 
 @pytest.mark.parametrize("item", CATALOGUE, ids=name)

@@ -166,7 +166,7 @@ def test_deriving_costs_no_more_than_the_job_says(
             starts := sparse.draw(checks=[potl.Replay(samples=1)], nonce=nonce, ledger=None).states
         )
         == 2
-        and starts[0] % 8 == 6
+        and starts[0] == 14  # the first segment is replayed anyway, and leads nowhere near
     )
     steps = trained(monkeypatch)
     sparse.verify(checks=[potl.Replay(samples=1)], nonce=nonce)

@@ -273,6 +273,7 @@ def test_workers_keep_to_the_limit_too(honest: Delivery) -> None:
         task="driver_tasks:build",
         timeout=None,
         max_checkpoint_bytes=64,
+        derive=False,
     )
     request = {"kind": "segment", "start": 0, "end": 4, "noise_repeats": 0}
     answer = _worker.fulfil(setup, request)
