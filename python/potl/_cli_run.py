@@ -104,9 +104,9 @@ def _job_create(
         int | None,
         typer.Option(
             metavar="STEPS",
-            help="Store only every so many steps a state, a multiple of --checkpoint-every; those "
-            "between are derived when they are drawn. Needs a reproducible arithmetic. Default: "
-            "what keeps a run within 20 states or 2 GB, whichever is more.",
+            help="Store a state only every so many steps, a multiple of --checkpoint-every; those "
+            "between are derived when drawn. Not in stock arithmetic. Default: within 20 states "
+            "or 2 GB, whichever is more.",
         ),
     ] = None,
     tolerance_cap: Annotated[
@@ -117,9 +117,8 @@ def _job_create(
         str,
         typer.Option(
             metavar="MODE",
-            help="A reproducible mode: ord32, cr32, log64, xint24, xint16; or stock, in which "
-            "replays are compared within a tolerance. auto is ord32 where the task allows it, and "
-            "says why where it does not.",
+            help="ord32, cr32, log64, xint24, xint16, or stock, in which replays have a tolerance. "
+            "auto: ord32 where the task allows it.",
         ),
     ] = AUTO,
     json: Json = False,
@@ -316,8 +315,7 @@ def _check(
         str,
         typer.Option(
             metavar="MODE",
-            help="As in potl job create. With auto the list also has what keeps the task from a "
-            "reproducible mode, which is no reason to refuse it.",
+            help="As in potl job create. auto also lists what keeps the task from ord32.",
         ),
     ] = AUTO,
     json: Json = False,

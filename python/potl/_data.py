@@ -230,8 +230,9 @@ class Reader:
             return [tensor.index_select(0, which) for tensor in self._dataset.tensors]
         with _random.scope():
             samples = self._samples(epoch, ids)
-            if self._seeded_collate:
-                _random.seed_all(_core.derive_key(self._seed, "collate", step))
+            if not self._seeded_collate:
+                return _collated(samples, ids)
+            _random.seed_all(_core.derive_key(self._seed, "collate", step))
             return self._collate(samples)
 
     def __getitem__(self, planned: Planned) -> Any:
@@ -255,6 +256,25 @@ class Reader:
 
     def _seed_sample(self, epoch: int, index: int) -> None:
         _random.seed_all(_core.derive_key(self._seed, "sample", epoch, index))
+
+
+def _collated(samples: list[Any], ids: Sequence[int]) -> Any:
+    """torch's default batch of samples, or why there is none."""
+    try:
+        return default_collate(samples)
+    except (TypeError, KeyError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "equal size" not in str(error):
+            raise
+        cause = error
+    none = [index for index, sample in zip(ids, samples, strict=True) if sample is None]
+    if none:
+        what = f"dataset[{none[0]}] is None"
+        remedy = "leave such samples out of the data set, or drop them in a collate_fn="
+    else:
+        said = f"{type(cause).__name__}: {cause}".splitlines()[0]
+        what = f"samples such as dataset[{ids[0]}] do not make a batch ({said})"
+        remedy = "pass collate_fn=, which makes a batch of tensors of a list of samples"
+    raise NotReplayable(Problem(what=what, where="dataset", remedy=remedy))
 
 
 class _Plan:

@@ -33,6 +33,7 @@ class Draft:
     drop_last: bool
     epochs: int
     steps_per_epoch: int
+    steps: int
     data: DataFacts
     initial: _core.State
     unportable: tuple[str, ...]
@@ -75,6 +76,7 @@ def draft(
         drop_last=task.drop_last,
         epochs=task.epochs,
         steps_per_epoch=task.steps_per_epoch,
+        steps=task.steps,
         data=facts,
         initial=initial,
         unportable=unportable,

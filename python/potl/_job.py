@@ -119,8 +119,7 @@ class Job:
                 "checkpoints are never closer than checkpoint_every",
             )
         if store_every is None and longest == every and arithmetic != _arithmetic.STOCK:
-            steps = found.steps_per_epoch * found.epochs
-            store_every = _affordable(every, steps, trial.state_bytes)
+            store_every = _affordable(every, found.steps, trial.state_bytes)
         elif store_every is not None:
             _check_storing(store_every, every, longest, arithmetic)
         if store_every == every:
@@ -130,7 +129,7 @@ class Job:
         document: dict[str, Any] = {
             "format": "potl-job-v1",
             "seed": seed,
-            "steps": found.steps_per_epoch * found.epochs,
+            "steps": found.steps,
             "epochs": found.epochs,
             "batch_size": found.batch_size,
             "accumulate": found.accumulate,

@@ -49,6 +49,12 @@ class Task:
         init: A safetensors file, or a checkpoint of a run, whose tensors replace the model's of the
             same name before step 1 (fine-tuning).
         scheduler_interval: "step" or "epoch": when schedulers advance.
+        max_steps: Updates after which the training ends, be it within an epoch; `epochs` may then
+            be left out.
+
+    Attributes:
+        optimizers: All optimizers.
+        optimizer: The optimizer, where there is one; None where there are several.
 
     Raises:
         UsageError: An argument that cannot work, with what to do instead.
@@ -89,9 +95,11 @@ class Task:
         state: Mapping[str, Any] | None = None,
         init: str | os.PathLike[str] | None = None,
         scheduler_interval: str = "step",
+        max_steps: int | None = None,
     ) -> None:
         self.model = model
         self.optimizers = _as_tuple(optimizer)
+        self.optimizer = self.optimizers[0] if len(self.optimizers) == 1 else None
         self.schedulers = _as_tuple(scheduler)
         self.dataset = dataset
         self.loss = loss
@@ -109,6 +117,11 @@ class Task:
         self.state = dict(state or {})
         self.init = init
         self.scheduler_interval = scheduler_interval
+        self.max_steps = max_steps
+        if max_steps is not None:
+            self._validate_max_steps()
+            if epochs == 0 or epochs > self._epochs_needed:
+                self.epochs = self._epochs_needed
         # The session's: called before each micro-batch to set the randomness of its forward pass.
         self._before_micro_batch: Callable[[int], None] = _nothing
         self._validate()
@@ -245,7 +258,20 @@ class Task:
     @property
     def steps(self) -> int:
         """Optimizer updates in all."""
-        return self.steps_per_epoch * self.epochs
+        steps = self.steps_per_epoch * self.epochs
+        return steps if self.max_steps is None else min(steps, self.max_steps)
+
+    @property
+    def _epochs_needed(self) -> int:
+        if self.batch_size < 1 or not hasattr(self.dataset, "__len__"):
+            return 1  # which something else refuses
+        assert self.max_steps is not None
+        return -(-self.max_steps // max(1, self.steps_per_epoch))
+
+    def _validate_max_steps(self) -> None:
+        value = self.max_steps
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UsageError(f"max_steps is {value!r}", "pass a whole number from 1, or None")
 
     def _reduced_loss(self, batch: Any) -> torch.Tensor:
         loss = self.compute_loss(batch, "mean")
