@@ -14,8 +14,8 @@ from . import _core, _executors, _imports, _progress
 from ._agreement import job_of, open_for_verifying
 from ._fulfil import Measurement, Replayer, describe
 from ._questions import request_key
-from ._work import work_of
 from ._schema import Schema
+from ._work import work_of
 from ._worker import Setup, fulfil
 
 if TYPE_CHECKING:
