@@ -75,9 +75,10 @@ def resumes_come_again(payloads: list[bytes]) -> None:
 
 
 def test_an_honest_run_costs_what_was_drawn(scene: Scene, steps: list[int]) -> None:
-    report = scene.verify(scene.honest)
-    assert report.verdict == "accepted"
-    assert len(steps) <= 2 * (scene.samples + 2)
+    honest = scene.honest
+    steps.clear()  # recording it took some too
+    assert scene.verify(honest).verdict == "accepted"
+    assert 0 < len(steps) <= 2 * (scene.samples + 2)
 
 
 @pytest.mark.parametrize(
