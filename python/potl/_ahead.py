@@ -54,6 +54,7 @@ class Ahead:
         self._task = task
         self._schedule = schedule
         self._known: list[tuple[int, float, Any]] = [(0, 0.0, _snapshot(task))]
+        self._log: Log | None = None  # of which that is known
         self._slack = _SLACK * max(
             (
                 abs(float(group[name]))
@@ -75,6 +76,9 @@ class Ahead:
         """Laws of the options of every group (without its parameters), of every scheduler, and of
         the sum of an epoch's losses so far.
         """
+        if log is not self._log:
+            del self._known[1:]
+            self._log = log
         losses = None if log is None else log.losses
         _, epoch_loss, (groups, schedulers) = self._run_to(step, losses)
         return (
@@ -167,6 +171,7 @@ class ScalerAhead:
     def __init__(self, tree: dict[str, Any]) -> None:
         self._tree = tree
         self._known = [(0, float(tree["scale"]), int(tree["_growth_tracker"]))] if tree else []
+        self._log: Log | None = None  # of which that is known
 
     def at(self, step: int, log: Log | None) -> Law:
         """The law of its state, from the logged skips. Without them only its form is known, and
@@ -175,6 +180,9 @@ class ScalerAhead:
         laws: dict[str, Law] = {key: ("is", value) for key, value in self._tree.items()}
         laws["scale"], laws["_growth_tracker"] = ("finite",), ("count", 0, step)
         if log is not None:
+            if log is not self._log:
+                del self._known[1:]
+                self._log = log
             _, scale, tracker = self._run_to(step, log.flags)
             laws["scale"] = ("near", scale, 0.0)
             # What backs off from zero stays zero, and no flag says that it did.

@@ -15,6 +15,7 @@ from torch.optim import lr_scheduler as schedules, swa_utils
 
 import potl
 from potl import Task
+from potl._ahead import Ahead, Log, ScalerAhead
 from potl._schema import Schema
 from potl._session import Session
 
@@ -345,3 +346,22 @@ def test_states_of_a_resumed_training_are_lawful() -> None:
 
 def test_a_training_of_one_step_is_lawful() -> None:
     assert violations(lambda: task(net(), batch_size=24, epochs=1)) == []
+
+
+def test_what_one_log_makes_is_not_taken_for_anothers() -> None:
+    """The verifier's own first steps are judged by the same laws as the trainer's."""
+
+    def build() -> Task:
+        model = net()
+        optimizer = sgd(model)
+        follows = schedules.ReduceLROnPlateau(optimizer)
+        return task(model, optimizer, scheduler=follows, scheduler_interval="epoch")
+
+    own, other = (Log([loss] * STEPS, [flag] * STEPS) for loss, flag in ((1.0, 0), (2.0, 1)))
+    with Session.open(build, seed=7) as session:
+        ahead = Ahead(session.task, session.schedule)
+        for log, total in ((own, 2.0), (other, 4.0), (own, 2.0)):
+            assert ahead.at(2, log)[2] == ("near", total, 0.0)
+    scaler = ScalerAhead(torch.amp.GradScaler("cpu", init_scale=8.0).state_dict())
+    for log, scale in ((own, 8.0), (other, 2.0), (own, 8.0)):
+        assert scaler.at(2, log)[1]["scale"] == ("near", scale, 0.0)
