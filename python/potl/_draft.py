@@ -11,6 +11,7 @@ from . import _core, _random
 from ._data import DataFacts, scan
 from ._portable import Watcher
 from ._recipe import Description, RateRuns, describe, dry_run, environment
+from ._schedule import own_order
 from ._session import Build, build_task
 from ._task import Task
 
@@ -34,6 +35,8 @@ class Draft:
     epochs: int
     steps_per_epoch: int
     steps: int
+    order: dict[str, Any] | None
+    """What binds an order that the task brings."""
     data: DataFacts
     initial: _core.State
     unportable: tuple[str, ...]
@@ -48,6 +51,17 @@ def head_of(task: Task, build: Build) -> Head:
     # Schedulers that were run ahead do not come back.
     rates = None if task.schedulers else dry_run(task)
     return Head(description=describe(task, build), rates=rates)
+
+
+def order_of(task: Task, seed: int) -> dict[str, Any] | None:
+    """What a job says about the order of samples that a task brings; None for the seed's."""
+    order = own_order(task, seed)
+    if order is None:
+        return None
+    steps = order.digest(
+        batch_size=task.batch_size, steps=task.steps, steps_per_epoch=task.steps_per_epoch
+    )
+    return {"samples": len(task._order), "steps": steps.hex()}
 
 
 def draft(
@@ -77,6 +91,7 @@ def draft(
         epochs=task.epochs,
         steps_per_epoch=task.steps_per_epoch,
         steps=task.steps,
+        order=order_of(task, seed),
         data=facts,
         initial=initial,
         unportable=unportable,

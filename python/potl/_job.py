@@ -154,6 +154,8 @@ class Job:
             "task": found.task,
             "environment": found.environment,
         }
+        if found.order is not None:
+            document["order"] = found.order
         if store_every is not None:
             document["store_every"] = store_every
         core = _core.Job.parse(_core.canonical_json(document))
@@ -258,6 +260,7 @@ def difference(job: Job | _core.Job, session: Any, *, data: bool = True) -> list
         data: Whether to hash the data set as well, which reads all of it.
     """
     from ._data import scan
+    from ._draft import order_of
     from ._recipe import describe, differences
 
     core = job if isinstance(job, _core.Job) else job.core
@@ -285,6 +288,13 @@ def difference(job: Job | _core.Job, session: Any, *, data: bool = True) -> list
             found.append(f"the data set has {facts.count} samples, agreed were {core.data_count}")
         elif facts.root != core.data_root:
             found.append("the data set holds other samples or labels than agreed")
+    agreed_order = fields.get("order")
+    if (agreed_order is None) != (task._order is None):
+        own_words = ("the order of samples is the seed's", "shuffle or sampler bring an order")
+        brings = own_words[task._order is not None]
+        found.append(f"{brings}, agreed was {'another' if agreed_order else 'the one of the seed'}")
+    elif data and agreed_order != order_of(task, core.seed):
+        found.append("shuffle or sampler select other samples than agreed")
     if session.step == 0 and session.capture().digest() != core.initial_state:
         found.append(
             "the initial state is another than agreed"

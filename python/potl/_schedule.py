@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from . import _core
+from ._order import OwnOrder
 from ._task import Task, is_metric_driven
 
 # Relative: some hundred thousand units in the last place, far below any rate that somebody would
@@ -33,6 +34,8 @@ class Schedule:
     steps: int
     seeded_reads: bool
     job: _core.Job | None = None
+    own_order: OwnOrder | None = None
+    """The task's order, if it brings one."""
     varying: dict[str, list[list[str]]] | None = None
     """What of the recipe schedulers change; None where only the training can tell."""
     _order: dict[int, Any] = field(default_factory=dict, repr=False)
@@ -49,11 +52,12 @@ class Schedule:
             steps_per_epoch=task.steps_per_epoch,
             steps=task.steps,
             seeded_reads=True,
+            own_order=own_order(task, seed),
         )
 
     @staticmethod
-    def of_job(job: _core.Job) -> Schedule:
-        """What was agreed."""
+    def of_job(job: _core.Job, task: Task) -> Schedule:
+        """What was agreed; an order that the job does not determine is the task's."""
         fields = job.fields()
         return Schedule(
             seed=job.seed,
@@ -65,6 +69,7 @@ class Schedule:
             steps=job.steps,
             seeded_reads=bool(fields["task"].get("seeded_reads", True)),
             job=job,
+            own_order=own_order(task, job.seed) if "order" in fields else None,
             varying=fields["task"].get("varying"),
         )
 
@@ -74,9 +79,13 @@ class Schedule:
 
     def sample_ids(self, step: int) -> list[int]:
         """Samples of a step, in batch order."""
+        epoch = self.epoch_of(step)
+        first = (step - 1) % self.steps_per_epoch * self.batch_size
+        if self.own_order is not None:
+            own: list[int] = self.own_order.of(epoch)[first : first + self.batch_size].tolist()
+            return own
         if self.job is not None:
             return self.job.sample_ids(step)
-        epoch = self.epoch_of(step)
         order = self._order.get(epoch)
         if order is None:
             # One epoch's permutation is kept: the steps of a run follow each other.
@@ -84,13 +93,19 @@ class Schedule:
             order = np.frombuffer(_core.permutation(key, self.samples), dtype=np.int64)
             self._order.clear()
             self._order[epoch] = order
-        first = (step - 1) % self.steps_per_epoch * self.batch_size
         ids: list[int] = order[first : first + self.batch_size].tolist()
         return ids
 
     def rates_at(self, step: int) -> list[float] | None:
         """Agreed learning rates of a step; None where they are part of the state."""
         return None if self.job is None else self.job.rates_at(step)
+
+
+def own_order(task: Task, seed: int) -> OwnOrder | None:
+    """The order that a task brings; None for the seed's."""
+    if task._order is None:
+        return None
+    return OwnOrder(task._order, seed=seed, count=len(task.dataset))
 
 
 def rates_of(task: Task) -> list[float]:

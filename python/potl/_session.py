@@ -123,7 +123,7 @@ class Session:
         with _random.scope():
             task = build_task(build, seed)
             own = Schedule.of_task(task, seed=seed)
-            schedule = own if core is None else Schedule.of_job(core)
+            schedule = own if core is None else Schedule.of_job(core, task)
             reader = Reader(
                 task.dataset,
                 seed=seed,
@@ -381,7 +381,13 @@ class Session:
     def _order_free(self) -> bool:
         # Dropout masks go to positions in a batch, and micro-batches to parts of it. Before the
         # first step nobody knows whether the model draws.
-        return self._reader.order_free and self.task.accumulate == 1 and self._drew is False
+        # A task with an order of its own may carry something from batch to batch.
+        return (
+            self._reader.order_free
+            and self.task.accumulate == 1
+            and self._drew is False
+            and self._schedule.own_order is None
+        )
 
     # ------------------------------------------------------------------ scopes
 

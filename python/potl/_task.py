@@ -49,6 +49,10 @@ class Task:
         init: A safetensors file, or a checkpoint of a run, whose tensors replace the model's of the
             same name before step 1 (fine-tuning).
         scheduler_interval: "step" or "epoch": when schedulers advance.
+        shuffle: False takes the samples in their own order in every epoch.
+        sampler: Another order: yields `len(sampler)` indices for each epoch, such as a
+            `torch.utils.data.WeightedRandomSampler`. It is asked with every generator seeded from
+            the job, after `set_epoch(epoch)` if it has that, and must depend on nothing else.
         max_steps: Updates after which the training ends, be it within an epoch; `epochs` may then
             be left out.
 
@@ -95,6 +99,8 @@ class Task:
         state: Mapping[str, Any] | None = None,
         init: str | os.PathLike[str] | None = None,
         scheduler_interval: str = "step",
+        shuffle: bool = True,
+        sampler: Any = None,
         max_steps: int | None = None,
     ) -> None:
         self.model = model
@@ -117,6 +123,8 @@ class Task:
         self.state = dict(state or {})
         self.init = init
         self.scheduler_interval = scheduler_interval
+        self.shuffle = shuffle
+        self.sampler = sampler
         self.max_steps = max_steps
         if max_steps is not None:
             self._validate_max_steps()
@@ -252,7 +260,8 @@ class Task:
     @property
     def steps_per_epoch(self) -> int:
         """Batches per epoch."""
-        full, rest = divmod(len(self.dataset), self.batch_size)
+        drawn = len(self.dataset if self._order is None else self._order)
+        full, rest = divmod(drawn, self.batch_size)
         return full if self.drop_last or rest == 0 else full + 1
 
     @property
@@ -260,6 +269,13 @@ class Task:
         """Optimizer updates in all."""
         steps = self.steps_per_epoch * self.epochs
         return steps if self.max_steps is None else min(steps, self.max_steps)
+
+    @property
+    def _order(self) -> Any:
+        """What yields the indices of an epoch; None for the permutation that the seed selects."""
+        if self.sampler is not None:
+            return self.sampler
+        return None if self.shuffle else range(len(self.dataset))
 
     @property
     def _epochs_needed(self) -> int:
@@ -300,6 +316,14 @@ class Task:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UsageError(f"{name} is {value!r}", f"pass a whole number, {name} >= 1")
+        if self.sampler is not None:
+            if not self.shuffle:
+                raise UsageError("sampler and shuffle=False exclude each other", "pass one of them")
+            if not hasattr(self.sampler, "__iter__") or not hasattr(self.sampler, "__len__"):
+                raise UsageError(
+                    f"sampler is a {type(self.sampler).__name__}",
+                    "pass an object with __iter__ and __len__ that yields the indices of an epoch",
+                )
         if self.num_workers < 0:
             raise UsageError(f"num_workers is {self.num_workers}", "pass 0 or more")
         if self.accumulate > self.batch_size:

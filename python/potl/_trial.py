@@ -17,6 +17,7 @@ from ._data import check_reads
 from ._draft import Draft, draft, head_of
 from ._errors import NotReplayable, NotReproducible, Problem
 from ._portable import Watcher
+from ._schedule import own_order
 from ._session import Build, Session
 from ._task import Task
 from ._trees import first_difference, same_float
@@ -153,6 +154,9 @@ class _Attempt:
         problems = [*visible(first.task), *check_reads(first.task.dataset)]
         if problems:
             return problems
+        order = own_order(first.task, self._seed)
+        if order is not None:
+            order.require_repeatable()
         self._say("building it again")
         with self._open() as second:
             return list(self._probe(first, second, start))

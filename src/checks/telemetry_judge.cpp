@@ -70,10 +70,7 @@ class telemetry_judge {
   }
 
   std::uint64_t iterations() const {
-    const std::uint64_t size = std::max<std::uint64_t>(run_.agreed.batch_size, 1);
-    const std::uint64_t whole = run_.agreed.data_count / size;
-    const bool rest = run_.agreed.data_count % size != 0;
-    return whole + (rest && !run_.agreed.drop_last ? 1 : 0);
+    return run_.agreed.batch_size == 0 ? 0 : run_.agreed.steps_per_epoch();
   }
 
   void busy() {

@@ -30,9 +30,26 @@ bool of_the_job(const audit_input& in, const step_record& one) {
   return one.step >= 1 && one.step <= in.agreed.steps;
 }
 
+// The order is the task's: the record has the digest of each step's samples, the job one over all.
+void audit_own_order(const audit_input& in, audit_log& log) {
+  constexpr std::string_view rule = "agreed.batch_order";
+  std::vector<digest> steps;
+  for (const step_record& one : in.run.steps) steps.push_back(one.sample_ids);
+  if (steps.size() != in.agreed.steps || digest_of_order(steps) != in.agreed.order->steps) {
+    log.reject(rule, "the steps did not use the samples that were agreed");
+  }
+  for (const step_record& one : in.run.superseded) {
+    if (one.step >= 1 && one.step <= steps.size() && steps[one.step - 1] == one.sample_ids) continue;
+    log.reject(rule, "superseded step " + text(one.step) + " used other samples than agreed",
+               one.step);
+  }
+  log.pass(rule, text(steps.size()) + " steps used the samples that were agreed");
+}
+
 void audit_order(const audit_input& in, audit_log& log) {
   constexpr std::string_view rule = "agreed.batch_order";
   if (!in_force(rule)) return;
+  if (in.agreed.order) return audit_own_order(in, log);
   if (!in.job_is_own && in.agreed.data_count > max_foreign_samples) {
     return log.inconclusive(rule, "the order of " + text(in.agreed.data_count) +
                                       " samples is recomputed for a job of one's own only");

@@ -16,16 +16,18 @@ digest job::id() const {
   return sha256_of(as_bytes_view(domain), as_bytes_view(text));
 }
 
+std::uint64_t job::epoch_samples() const { return order ? order->samples : data_count; }
+
 std::uint64_t job::steps_per_epoch() const {
-  const std::uint64_t whole = data_count / batch_size;
-  return drop_last || data_count % batch_size == 0 ? whole : whole + 1;
+  const std::uint64_t whole = epoch_samples() / batch_size;
+  return drop_last || epoch_samples() % batch_size == 0 ? whole : whole + 1;
 }
 
 std::uint64_t job::epoch_of(std::uint64_t step) const { return (step - 1) / steps_per_epoch(); }
 
 std::vector<std::int64_t> job::sample_ids(std::uint64_t step) const {
-  batch_order order(*this);
-  const std::span<const std::int64_t> ids = order.of(step);
+  batch_order batches(*this);
+  const std::span<const std::int64_t> ids = batches.of(step);
   return {ids.begin(), ids.end()};
 }
 
@@ -62,6 +64,10 @@ std::span<const std::int64_t> batch_order::of(std::uint64_t step) {
   if (step == 0 || step > agreed_.steps) {
     throw exception({errc::usage, "the job has no step " + std::to_string(step), ""});
   }
+  if (agreed_.order) {
+    throw exception({errc::usage, "the order of samples is the task's own",
+                     "ask the task that the job was made of"});
+  }
   const std::uint64_t per_epoch = agreed_.steps_per_epoch();
   const std::uint64_t epoch = (step - 1) / per_epoch;
   if (ids_.empty() || epoch != epoch_) {
@@ -84,6 +90,14 @@ digest digest_of_ids(std::span<const std::int64_t> ids) {
     }
   }
   return sha256_of(bytes);
+}
+
+digest digest_of_order(std::span<const digest> steps) {
+  constexpr std::string_view domain("potl.order.v1\0", 14);
+  sha256 hash;
+  hash.update(as_bytes_view(domain));
+  for (const digest& one : steps) hash.update(one);
+  return hash.finish();
 }
 
 }  // namespace potl::transcript

@@ -149,6 +149,13 @@ void read_sizes(reader& in, job& out) {
   in.only(data, {"count", "root"});
   in.count(data.at("count"), out.data_count, 1, max_samples);
   in.take(data.digest("root"), out.data_root);
+  if (const json_cursor order = in.root().at("order"); order.get() != nullptr) {
+    in.only(order, {"samples", "steps"});
+    own_order own;
+    in.count(order.at("samples"), own.samples, 1, max_samples);
+    in.take(order.digest("steps"), own.steps);
+    out.order = own;
+  }
   const json_cursor bounds = in.root().at("limits");
   in.only(bounds, {"max_resumes", "max_superseded"});
   in.count(bounds.at("max_resumes"), out.max_resumes, 0, max_integer);
@@ -223,7 +230,7 @@ result<job> parse_job(bytes_view text) {
   job out;
   reader in(*document);
   in.only(in.root(), {"format", "seed", "steps", "epochs", "batch_size", "accumulate", "drop_last",
-                      "checkpoint_every", "max_segment", "store_every", "data", "initial_state",
+                      "checkpoint_every", "max_segment", "store_every", "data", "order", "initial_state",
                       "learning_rates", "arithmetic", "tolerance_cap", "limits", "trainer", "task",
                       "environment"});
   std::string format;
@@ -273,6 +280,10 @@ result<std::string> format_job(const job& what, std::string_view task,
       {"environment", *environment_value},
   });
   if (what.store_every != 0) document.set("store_every", what.store_every);
+  if (what.order) {
+    document.set("order", json_value::of({{"samples", what.order->samples},
+                                          {"steps", what.order->steps.hex()}}));
+  }
   std::string text = canonical_json(document);
   if (const result<job> check = parse_job(as_bytes_view(text)); !check) {
     return error{errc::usage, check.why().message, check.why().remedy};

@@ -27,6 +27,13 @@ struct rate_run {
   std::vector<double> rates;
 };
 
+/// An order of samples that a task brings itself. The ids are recomputed by whoever has the task;
+/// without it every step is still compared with what was agreed.
+struct own_order {
+  std::uint64_t samples = 0;  ///< drawn per epoch
+  digest steps;               ///< digest_of_order over all steps of the job
+};
+
 struct job {
   std::uint64_t seed = 0;
   std::uint64_t steps = 0;  ///< optimizer updates in all
@@ -43,6 +50,7 @@ struct job {
   std::uint64_t store_every = 0;
   std::uint64_t data_count = 0;          ///< samples
   digest data_root;                      ///< Merkle root over the samples' canonical bytes
+  std::optional<own_order> order;        ///< absent: an epoch is the permutation PRF(seed, epoch)
   digest initial_state;                  ///< state digest at step 0
   bool initial_state_from_seed = true;   ///< false: the digest of a published file
   std::vector<rate_run> rates;           ///< empty: metric-driven, the rates are replayed state
@@ -57,8 +65,9 @@ struct job {
   digest id() const;
   std::uint64_t steps_per_epoch() const;             ///< batches per epoch
   std::uint64_t epoch_of(std::uint64_t step) const;  ///< 0-based epoch of 1-based step
+  std::uint64_t epoch_samples() const;               ///< samples drawn per epoch
   /// Sample ids of step (1-based), in batch order: a slice of the epoch's permutation PRF(seed,
-  /// epoch).
+  /// epoch). Throws usage where the task brings an order of its own.
   std::vector<std::int64_t> sample_ids(std::uint64_t step) const;
   /// Rates agreed for a step, or nothing when they are replayed state.
   const std::vector<double>* rates_at(std::uint64_t step) const;
@@ -83,6 +92,9 @@ result<job> parse_job(bytes_view text);
 
 /// What step_record::sample_ids holds: SHA-256 over the ids as little-endian int64.
 digest digest_of_ids(std::span<const std::int64_t> ids);
+
+/// SHA-256("potl.order.v1" 0x00, what digest_of_ids gives for step 1, step 2, ...).
+digest digest_of_order(std::span<const digest> steps);
 
 /// Canonical JSON of the fields, for trainers without Python: `task` and `environment` are JSON
 /// objects that describe the rest of the recipe. usage when parse_job would refuse the result.
