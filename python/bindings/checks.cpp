@@ -184,15 +184,16 @@ void bind_checks(py::module_& module) {
              py::arg("nonce"), py::arg("measurements"));
   module.def(
       "judge_model",
-      [](const transcript::evidence& evidence, const std::optional<std::string>& path) {
+      [](const transcript::evidence& evidence, const std::optional<std::string>& path,
+         const checks::optional_buffers& may_lack) {
         std::vector<finding> found;
         {
           const py::gil_scoped_release release;
-          found = checks::judge_model(evidence, path);
+          found = checks::judge_model(evidence, path, may_lack);
         }
         return to_python(found);
       },
-      py::arg("evidence"), py::arg("path"));
+      py::arg("evidence"), py::arg("path"), py::arg("may_lack") = py::none());
   module.def("conclude", &conclude, py::arg("evidence").none(true), py::arg("findings"),
              py::kw_only(), py::arg("policy"), py::arg("context"));
 }

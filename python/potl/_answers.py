@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core, _executors, _imports, _progress
 from ._agreement import job_of, open_for_verifying
+from ._capture import modules_of
 from ._fulfil import Measurement, Replayer, describe
 from ._questions import request_key
 from ._schema import Schema
@@ -113,6 +114,13 @@ class Answers:
             [{**done[request_key(request)], "request": dict(request)} for request in plan]
             for plan in plans
         ]
+
+    def non_persistent_buffers(self) -> list[str] | None:
+        """Buffers that the task's `state_dict` leaves out; None without a task."""
+        if self._session is None:
+            return None
+        modules = modules_of(self._session.task.model)
+        return [p + name for p, module in modules for name in module._non_persistent_buffers_set]
 
     def at_last_state(self, use: Callable[[Task], Result]) -> Result:
         """Calls `use` with the verifier's task, whose model holds the last committed state.

@@ -414,7 +414,9 @@ def judge_check(
 ) -> list[dict[str, Any]]:
     """Findings of a check from the measurements ({"request": {...}, "status": "ok", ...})."""
 
-def judge_model(evidence: Evidence, path: str | None) -> list[dict[str, Any]]:
+def judge_model(
+    evidence: Evidence, path: str | None, may_lack: list[str] | None = None
+) -> list[dict[str, Any]]:
     """Compares a delivered safetensors file with the last leaf's parameters and buffers, bit for
     bit.
 

@@ -171,7 +171,9 @@ def verify(
         )
     for found, _ in judged:
         findings += found
-    findings += _core.judge_model(evidence, None if model is None else os.fspath(model))
+    findings += _core.judge_model(
+        evidence, None if model is None else os.fspath(model), answers.non_persistent_buffers()
+    )
     context = {
         "nonce": drawn.hex(),
         "reproduce": _reproduce(directory, job, commitment, task, model, drawn)

@@ -20,8 +20,6 @@ using transcript::state_map;
 using transcript::state_tensor;
 using transcript::state_value;
 
-constexpr std::uint64_t largest_model = std::uint64_t{64} << 30;
-
 const state_value* member(const state_value& of, std::string_view name) {
   const auto* map = std::get_if<state_map>(&of.content);
   if (map == nullptr) return nullptr;
@@ -113,9 +111,10 @@ digest model_digest(const state_value& state) {
   return hash.finish();
 }
 
-finding compare_model(const state_value& state, const safetensors_view& delivered) {
+finding compare_model(const state_value& state, const safetensors_view& delivered,
+                      const optional_buffers& may_lack) {
   const auto recorded = tensors_of(state);
-  std::vector<std::string> absent_buffers, problems;
+  std::vector<std::string> left_out, problems;
   for (const safetensors_tensor& tensor : delivered.tensors) {
     const auto at = recorded.find(tensor.name);
     if (at == recorded.end() || at->second.tensor == nullptr) {
@@ -127,31 +126,38 @@ finding compare_model(const state_value& state, const safetensors_view& delivere
   }
   for (const auto& [name, one] : recorded) {
     if (one.alias || delivered.find(name) != nullptr) continue;
-    if (one.buffer) {
-      absent_buffers.push_back(name);
-      continue;
-    }
     // A tied weight may be delivered under any of its names.
     const auto* memory = one.tensor;
     const bool elsewhere = std::any_of(recorded.begin(), recorded.end(), [&](const auto& other) {
       return other.second.alias && other.second.tensor == memory &&
              delivered.find(other.first) != nullptr;
     });
-    if (!elsewhere) problems.push_back("\"" + name + "\" is missing");
+    if (elsewhere) continue;
+    const bool excused = one.buffer && (!may_lack || std::find(may_lack->begin(), may_lack->end(),
+                                                               name) != may_lack->end());
+    if (excused) {
+      left_out.push_back(name);
+    } else {
+      problems.push_back("\"" + name + "\" is missing");
+    }
   }
   finding out;
-  if (problems.empty()) {
-    out = make_finding("model", "model.delivered", outcome::pass,
-                       "the delivered model is the last committed state, bit for bit");
-    if (!absent_buffers.empty()) {
-      out.reason += " (buffers " + joined(absent_buffers) + " are not in the file)";
-    }
-  } else {
+  if (!problems.empty()) {
     out = make_finding("model", "model.delivered", outcome::reject,
                        "the delivered model is not the last committed state: " + problems.front() +
                            (problems.size() > 1 ? " (and " + std::to_string(problems.size() - 1) +
                                                       " more differences)"
                                                 : ""));
+  } else if (!left_out.empty() && !may_lack) {
+    out = make_finding("model", "", outcome::inconclusive,
+                       "whether the delivered model may lack the buffers " + joined(left_out) +
+                           " is not known without a task");
+  } else {
+    out = make_finding("model", "model.delivered", outcome::pass,
+                       "the delivered model is the last committed state, bit for bit");
+    if (!left_out.empty()) {
+      out.reason += " (non-persistent buffers " + joined(left_out) + " are not in the file)";
+    }
   }
   out.statistic = static_cast<double>(problems.size());
   out.threshold = 0;
@@ -176,15 +182,30 @@ std::vector<finding> judge_finite(const transcript::evidence& run, const state_v
                        "the last committed state is not finite: " + found.value())};
 }
 
-finding compare_file(const state_value& last, const std::string& path) {
-  const auto bytes = read_file(path, largest_model, links::follow);
+// No file of the last state's tensors, under all of their names, is larger.
+std::uint64_t largest_file(const state_value& last) {
+  std::uint64_t out = 8 + safetensors_limits{}.max_header;
+  for (const auto& [name, one] : tensors_of(last)) {
+    if (one.tensor != nullptr) out += one.tensor->bytes.size();
+  }
+  return out;
+}
+
+finding compare_file(const state_value& last, const std::string& path,
+                     const optional_buffers& may_lack) {
+  const auto bytes = read_file(path, largest_file(last), links::follow);
   if (!bytes) {
     if (bytes.why().code == errc::missing) throw exception(bytes.why());
+    if (bytes.why().code == errc::limit) {
+      return make_finding(
+          "model", "model.delivered", outcome::reject,
+          "the delivered model is larger than the last committed state: " + bytes.why().message);
+    }
     return make_finding("model", "", outcome::inconclusive,
                         "the delivered model cannot be read: " + bytes.why().message);
   }
   const auto parsed = parse_safetensors(bytes.value());
-  finding out = parsed ? compare_model(last, parsed.value())
+  finding out = parsed ? compare_model(last, parsed.value(), may_lack)
                        : make_finding("model", "model.delivered", outcome::reject,
                                       "the delivered model is no valid safetensors file: " +
                                           parsed.why().message);
@@ -192,19 +213,26 @@ finding compare_file(const state_value& last, const std::string& path) {
   return out;
 }
 
+// Nothing is vouched for where the last state cannot be opened.
+std::vector<finding> judge_unopened(const error& why, bool compared) {
+  const std::string reason = "the last committed state cannot be opened: " + why.message;
+  const bool withheld = why.code == errc::missing;
+  if (withheld || why.code == errc::mismatch || why.code == errc::malformed) {
+    const char* rule = withheld ? "transcript.withheld" : "transcript.checkpoint";
+    if (rule_enabled(rule)) return {make_finding("model", rule, outcome::reject, reason)};
+    if (!compared) return {};
+  }
+  return {make_finding("model", "", outcome::inconclusive, reason)};
+}
+
 }  // namespace
 
 std::vector<finding> judge_model(const transcript::evidence& run,
-                                 const std::optional<std::string>& path) {
+                                 const std::optional<std::string>& path,
+                                 const optional_buffers& may_lack) {
   if (run.steps().empty()) return {};
   const auto last = run.load_state(run.steps().back().step);
-  if (!last) {
-    // That the last state is withheld or damaged is found where it is replayed.
-    if (!path || !rule_enabled("model.delivered")) return {};
-    return {
-        make_finding("model", "", outcome::inconclusive,
-                     "the delivered model has nothing to be compared with: " + last.why().message)};
-  }
+  if (!last) return judge_unopened(last.why(), path && rule_enabled("model.delivered"));
   std::vector<finding> out = judge_finite(run, last->root());
   if (!path) {
     const std::string vouched = model_digest(last->root()).hex();
@@ -215,7 +243,7 @@ std::vector<finding> judge_model(const transcript::evidence& run,
     note.details.emplace_back("model_digest", vouched);
     out.push_back(std::move(note));
   } else if (rule_enabled("model.delivered")) {
-    out.push_back(compare_file(last->root(), *path));
+    out.push_back(compare_file(last->root(), *path, may_lack));
   }
   return out;
 }

@@ -84,13 +84,27 @@ TEST_CASE("a tensor too many or too few rejects") {
   REQUIRE(compare_model(state.root(), lacking.view).result == outcome::reject);
 }
 
-TEST_CASE("a buffer may be left out, and the finding says so") {
+TEST_CASE("a buffer may be left out only if the task keeps it out of its state_dict") {
   small_state state;
   delivery file;
   file.add("w", state.weights);
-  const finding found = compare_model(state.root(), file.view);
+  const auto with = [&](const optional_buffers& may_lack) {
+    return compare_model(state.root(), file.view, may_lack);
+  };
+  REQUIRE(compare_model(state.root(), file.view).result == outcome::reject);
+  REQUIRE(with(std::vector<std::string>{"other"}).result == outcome::reject);
+  REQUIRE(with(std::nullopt).result == outcome::inconclusive);
+  const finding found = with(std::vector<std::string>{"mean"});
   REQUIRE(found.result == outcome::pass);
   REQUIRE(found.reason.find("mean") != std::string::npos);
+}
+
+TEST_CASE("no excuse lets a parameter be left out") {
+  small_state state;
+  delivery file;
+  file.add("mean", state.means);
+  const std::vector<std::string> all{"w", "mean"};
+  REQUIRE(compare_model(state.root(), file.view, all).result == outcome::reject);
 }
 
 TEST_CASE("tied weights may be delivered under one name or under both") {

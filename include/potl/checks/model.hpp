@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The delivered model against the last committed state.
 //
-// Claims: every parameter of the last state is in the file under its name, with the same dtype,
-// dims and bits; so is every buffer that the file has; nothing else is in it. Tied weights may
-// appear once or several times. Without a file, a note names the digest of the only model that the
-// report vouches for. That the last committed state is finite (finite.hpp) is looked at either way.
+// Claims: every parameter and every buffer of the last state is in the file under its name, with
+// the same dtype, dims and bits, and nothing else is; only buffers that the verifier's own task
+// keeps out of `state_dict()` may be left out. Tied weights may appear once or several times. A
+// last state that is withheld or damaged is a finding here too. Without a file, a note names the
+// digest of the only model that the report vouches for. That the last committed state is finite
+// (finite.hpp) is looked at either way.
 // Assumes that names in the file are those of `state_dict()`.
-// Cost: reading the last checkpoint and the file once.
-// Cannot detect: buffers that are left out of the file (non-persistent ones are, rightly; the
-// finding lists them), and what the code does that loads it.
+// Cost: reading the last checkpoint and the file once; a file that is larger than the last state's
+// tensors and a header of 8 MiB is refused before any of it is read.
+// Cannot detect: what the code does that loads it.
 // Source: SOUNDNESS rule 13, attacks A11 and A30.
 #pragma once
 
@@ -28,11 +30,17 @@ namespace potl::checks {
 /// content root; numbers as little-endian 64-bit integers.
 digest model_digest(const transcript::state_value& state);
 
+/// Names of buffers that a delivered file may lack; nothing where no task says which: then a file
+/// that lacks some is inconclusive.
+using optional_buffers = std::optional<std::vector<std::string>>;
+
 /// The comparison itself.
-finding compare_model(const transcript::state_value& state, const safetensors_view& delivered);
+finding compare_model(const transcript::state_value& state, const safetensors_view& delivered,
+                      const optional_buffers& may_lack = std::vector<std::string>{});
 
 /// Reads both sides, looks for what is not finite, and compares. `path` empty: the note.
 std::vector<finding> judge_model(const transcript::evidence& run,
-                                 const std::optional<std::string>& path);
+                                 const std::optional<std::string>& path,
+                                 const optional_buffers& may_lack = std::vector<std::string>{});
 
 }  // namespace potl::checks

@@ -12,6 +12,7 @@ import shutil
 import torch
 
 from .. import _core
+from .._run import Run
 from .._session import Session
 from ._scene import Forgery, Scene, Weights, assign, attack, blend, parameters
 
@@ -137,6 +138,20 @@ def bait_and_switch(scene: Scene) -> Forgery:
         buffers = {name: b.detach().clone() for name, b in session.task.model.named_buffers()}
     save_file({name: w.contiguous() for name, w in scene.stolen.items()} | buffers, str(other))
     return scene.with_options(scene.honest, model=other)
+
+
+@attack("A30", "without statistics", rule="model.delivered", task="momentum")
+def without_statistics(scene: Scene) -> Forgery:
+    """Delivers the honest run's weights without the running statistics: what loads them infers with
+    statistics that nobody trained.
+    """
+    from safetensors.torch import load_file, save_file
+
+    whole, part = (scene.directory / f"A30-{name}.safetensors" for name in ("whole", "part"))
+    Run(scene.honest.run).export(whole)
+    tensors = {k: v for k, v in load_file(whole).items() if "running_" not in k}
+    save_file(tensors, part)
+    return scene.with_options(scene.honest, model=part)
 
 
 @attack("A30", "swapped checkpoint", rule="transcript.checkpoint")
