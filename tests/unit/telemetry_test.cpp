@@ -164,6 +164,17 @@ TEST_CASE("memory that goes on growing does not fit") {
   REQUIRE(count(judged(text), outcome::reject) == 1);
 }
 
+TEST_CASE("load and memory of a process never look forged, its step marks may") {
+  std::string idle = "{\"kind\":\"header\",\"version\":1,\"t\":0,\"source\":\"process\"}\n";
+  for (int i = 0; i <= 40; ++i) {
+    idle += sample(i, ",\"util\":0.01,\"memory\":" + std::to_string(100 + 10 * i));
+  }
+  const auto honest = judged(idle + mark(40, 0, 1, 50) + mark(40, 1, 51, 100));
+  CHECK(count(honest, outcome::reject) == 0);
+  CHECK(count(honest, outcome::inconclusive) == 2);
+  CHECK(count(judged(idle + mark(40, 0, 1, 50)), outcome::reject) == 1);
+}
+
 TEST_CASE("an energy counter that contradicts the power does not fit") {
   std::string text = ordinary();
   REQUIRE(count(judged(text), outcome::reject) == 0);
