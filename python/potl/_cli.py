@@ -12,7 +12,16 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from . import _cli_explain, _cli_extra, _cli_files, _cli_result, _cli_run, _cli_system, _cli_verify
+from . import (
+    _arguments,
+    _cli_explain,
+    _cli_extra,
+    _cli_files,
+    _cli_result,
+    _cli_run,
+    _cli_system,
+    _cli_verify,
+)
 
 app = typer.Typer(
     name="potl",
@@ -24,6 +33,8 @@ app = typer.Typer(
     "  potl record trainer:build runs/1 --job job.json --key trainer.pem\n\n"
     "  potl commit runs/1 --key trainer.pem > note.txt\n\n"
     "  potl verify runs/1 --job job.json --commitment note.txt --task trainer:build\n\n"
+    "What follows -- on any of them is the command line of the task's module: "
+    "potl check trainer:build -- --lr 0.1\n\n"
     "Exit codes: 0 success or accepted, 1 rejected, 2 usage, 3 inconclusive or an error, "
     "4 unreadable input, 130 interrupted.",
     no_args_is_help=True,
@@ -63,16 +74,17 @@ def _options(
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    given, of_the_module = _arguments.split(given)
     try:
-        value = typer.main.get_command(app).main(
-            args=given, prog_name="potl", standalone_mode=False
-        )
+        with _arguments.in_place_of_ours(of_the_module):
+            value = typer.main.get_command(app).main(
+                args=given, prog_name="potl", standalone_mode=False
+            )
         code = value if isinstance(value, int) else 0
         sys.stdout.flush()
     except _cli_result.UsageProblem as error:
         # The parser stopped before it knew of --json.
-        options = given[: given.index("--")] if "--" in given else given
-        if "--json" in options:
+        if "--json" in given:
             return _cli_result.failed(error, sys.stdout)
         with contextlib.suppress(OSError):
             error.show()  # type: ignore[attr-defined]

@@ -11,11 +11,11 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _challenge, _core, _extra_verify, _flags, _imports, _ledger
+from . import _arguments, _challenge, _core, _extra_verify, _flags, _imports, _ledger
 from ._answers import Answers
 from ._checks import Check, Policy, split
 from ._errors import UsageError
-from ._executors import require_own_call
+from ._executors import require_own_call, task_name
 from ._inputs import as_job, as_note, run_directory
 from ._progress import Progress
 from ._questions import Question, with_earlier, worth_asking
@@ -176,13 +176,28 @@ def verify(
     )
     context = {
         "nonce": drawn.hex(),
-        "reproduce": _reproduce(directory, job, commitment, task, model, drawn)
-        + " "
-        + shlex.join(
-            _flags.words(
-                [(q.check, q.options) for q in questions if not q.earlier], policy.options()
-            )
-            + ["--extra-task", "extra.key"] * len(extra)
+        "reproduce": _reproduce(
+            directory,
+            [
+                # A challenge brings its nonce and its checks.
+                ("--challenge", challenge),
+                ("--job", job),
+                ("--commitment", commitment),
+                ("--model", model),
+                *[("--extra-task", check) for check in extra],
+                *[("--published", note) for note in published],
+                *[("--other-commitment", note) for note in other_commitments],
+                ("--ledger", ledger if isinstance(ledger, (str, os.PathLike)) else None),
+            ],
+            task=task,
+            more=[
+                *(["--no-ledger"] if memory_path is None else []),
+                *([] if answered else ["--nonce", drawn.hex()]),
+                *_flags.words(
+                    [] if answered else [(q.check, q.options) for q in questions if not q.earlier],
+                    policy.options(),
+                ),
+            ],
         ),
         "software": f"potl {_core.version()}",
         "seconds": time.perf_counter() - began,
@@ -256,20 +271,36 @@ def _costs(
 
 
 def _reproduce(
-    directory: Path, job: object, commitment: object, task: object, model: object, nonce: bytes
+    directory: Path,
+    files: Sequence[tuple[str, object]],
+    *,
+    task: object,
+    more: Sequence[str],
 ) -> str:
-    """The command that gives this report again; what was passed as an object has a placeholder."""
-    name = task if isinstance(task, str) else None
-    if callable(task):
-        name = f"{getattr(task, '__module__', '')}:{getattr(task, '__qualname__', '')}"
-    words = ["potl", "verify", str(directory), "--nonce", nonce.hex()]
-    for option, value, placeholder in (
-        ("--job", job, "job.json"),
-        ("--commitment", commitment, "commitment"),
-        ("--task", name, "module:function"),
-        ("--model", model, "model.safetensors"),
-    ):
+    """The command that gives this report again, in the same folder. What was passed as an object
+    has a placeholder, which a comment at the end tells to fill in.
+    """
+    missing: list[str] = []
+
+    def named(value: object, placeholder: str) -> str:
+        if isinstance(value, (str, os.PathLike)):
+            text = str(os.fspath(value))
+            if "\n" not in text:  # not the text of a note
+                return text
+        missing.append(placeholder)
+        return placeholder
+
+    words = ["potl", "verify", str(directory)]
+    for option, value in files:
         if value is not None:
-            text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else placeholder
-            words += [option, placeholder if "\n" in text else text]
-    return shlex.join(words)
+            words += [option, named(value, option[2:].upper().replace("-", "_"))]
+    if task is not None:
+        try:
+            words += ["--task", task_name(task)]
+        except UsageError:
+            words += ["--task", named(None, "MODULE:FUNCTION")]
+    words += more
+    if _arguments.module_arguments:
+        words += ["--", *_arguments.module_arguments]
+    fill_in = f"  # fill in: {', '.join(missing)}" if missing else ""
+    return shlex.join(words) + fill_in

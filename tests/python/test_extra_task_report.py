@@ -66,7 +66,8 @@ def test_a_report_has_the_extra_task_and_neither_key_nor_samples(
     for name in ("r.json", "r.html", "r.xml"):
         report.write(tmp_path / name)
         assert secret not in (tmp_path / name).read_text()
-    assert "--extra-task extra.key" in report.document["reproduce"]
+    again = report.document["reproduce"]
+    assert "--extra-task EXTRA_TASK" in again and "# fill in" in again
     assert report.document["checks"][-1]["check"] == "extra_task"
     page = (tmp_path / "r.html").read_text()
     assert "What the model knows of the secret samples" in page
