@@ -85,6 +85,7 @@ def examine(directory: Path) -> Diagnosis:
         # Loading a library can change the rounding of the thread that loads it.
         changed = arithmetic(core.fp_environment(), when=" after import torch")
         items += [item for item in changed if item.state == "problem"]
+        items += operators(lambda: importlib.import_module("potl._deterministic").module())
     items += processor(Path("/proc/cpuinfo"))
     items += threads(torch)
     items += disk(directory)
@@ -191,6 +192,18 @@ def framework(
     capability = torch.backends.cpu.get_cpu_capability()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     return torch, [well("torch", f"{torch.__version__}, kernels for {capability}, {device}")]
+
+
+def operators(load: Callable[[], object]) -> Iterable[Item]:
+    """What jobs in a reproducible arithmetic, and `potl.deterministic`, need."""
+    try:
+        load()
+    except Exception as error:
+        seen = str(getattr(error, "message", "") or error)
+        remedy = getattr(error, "remedy", "") or "pip install . again, where torch is installed"
+        yield warning("potl.deterministic", seen, remedy)
+    else:
+        yield well("potl.deterministic", "its operators fit this torch")
 
 
 def processor(cpuinfo: Path) -> Iterable[Item]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _arithmetic, _core, _noise, _random, _rounded_steps
+from . import _arithmetic, _core, _noise, _random, _repeated, _rounded_steps
 from ._capture import TreeBuilder
 from ._data import Planned, Reader, batches, check_dataset
 from ._errors import MismatchError, NotReplayable, Problem, UsageError
@@ -120,7 +120,7 @@ class Session:
         if arithmetic is None:
             arithmetic = _arithmetic.STOCK if core is None else core.arithmetic
         _arithmetic.require(arithmetic)
-        with _random.scope():
+        with _random.scope(), _repeated.once():
             task = build_task(build, seed)
             own = Schedule.of_task(task, seed=seed)
             schedule = own if core is None else Schedule.of_job(core, task)
@@ -171,7 +171,8 @@ class Session:
             raise MismatchError("the state is not a training state: it has no counters")
         try:
             self._require_recipe(tree)
-            restore_task(self.task, tree)
+            with _repeated.once():
+                restore_task(self.task, tree)
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             raise MismatchError(f"the state has not the form of this task's: {error!r}") from error
         counters = tree["counters"]

@@ -104,10 +104,10 @@ class Task:
         max_steps: int | None = None,
     ) -> None:
         self.model = model
-        self.optimizers = _as_tuple(optimizer)
+        self.optimizers = _unwrapped(_as_tuple(optimizer))
         self.optimizer = self.optimizers[0] if len(self.optimizers) == 1 else None
-        self.schedulers = _as_tuple(scheduler)
-        self.dataset = dataset
+        self.schedulers = _unwrapped(_as_tuple(scheduler))
+        self.dataset = _unwrapped((dataset,))[0]
         self.loss = loss
         self.batch_size = batch_size
         self.epochs = epochs
@@ -467,6 +467,17 @@ def _unreduced(loss: Callable[..., torch.Tensor], output: Any, target: Any) -> t
 
 def _nothing(index: int) -> None:
     pass
+
+
+def _unwrapped(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What `Accelerator.prepare` put its own objects around: those step when its loop says so."""
+    inner = {"optimizer": "optimizer", "scheduler": "scheduler", "data_loader": "dataset"}
+    out = []
+    for value in values:
+        package, _, module = type(value).__module__.partition(".")
+        name = inner.get(module) if package == "accelerate" else None
+        out.append(value if name is None else getattr(value, name))
+    return tuple(out)
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:

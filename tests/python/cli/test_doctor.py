@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import potl
 from potl import _cli, _core, _doctor, _doctor_disk
 from potl._doctor_item import Item
 
@@ -41,6 +42,17 @@ def test_doctor_finds_nothing_wrong_here(
     names = {item["name"] for item in document["items"]}
     assert {"potl._core", "OpenSSL", "arithmetic: nan", "processor", "disk", "clock"} <= names
     assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_operators_are_named_with_the_command_that_builds_them() -> None:
+    def missing() -> object:
+        raise potl.UnsupportedError("built without torch", "pip install it again")
+
+    [item] = _doctor.operators(missing)
+    assert (item.name, item.state) == ("potl.deterministic", "warning")
+    assert (item.seen, item.remedy) == ("built without torch", "pip install it again")
+    [item] = _doctor.operators(lambda: None)
+    assert item.state == "ok"
 
 
 def test_the_arithmetic_of_this_process_is_listed_check_by_check() -> None:
