@@ -17,6 +17,13 @@ from ._core_arithmetic import (
     cap_isa as cap_isa,
     decode_rounding_log as decode_rounding_log,
     encode_rounding_log as encode_rounding_log,
+    fill_bernoulli as fill_bernoulli,
+    fill_erfinv as fill_erfinv,
+    fill_exponential as fill_exponential,
+    fill_integers as fill_integers,
+    fill_normal as fill_normal,
+    fill_permutation as fill_permutation,
+    fill_uniform as fill_uniform,
     gemm as gemm,
     gemm_log64 as gemm_log64,
     gemm_ord64 as gemm_ord64,
@@ -645,8 +652,6 @@ class SignedNote:
 
 # ------------------------------------------------------------------------ challenges and randomness
 
-WritableBuffer: TypeAlias = Any  # contiguous float32, float64, int64 or uint8
-
 def fresh_nonce() -> bytes: ...
 def draw_without_replacement(
     nonce: Buffer, commitment: Buffer, label: str, population: int, count: int
@@ -658,31 +663,6 @@ def derive_key(seed: int, label: str, *indices: int) -> bytes:
 
 def permutation(key: Buffer, count: int) -> bytes:
     """A random permutation of range(count) as little-endian int64 values."""
-
-def fill_uniform(
-    buffer: WritableBuffer, key: Buffer, counter: int, low: float, high: float
-) -> None:
-    """Element i is a function of (key, counter + i); as in the other fills. float32, float64."""
-
-def fill_normal(
-    buffer: WritableBuffer, key: Buffer, counter: int, mean: float, deviation: float
-) -> None:
-    """float32, float64."""
-
-def fill_bernoulli(buffer: WritableBuffer, key: Buffer, counter: int, probability: float) -> None:
-    """0 or 1; float32, float64, uint8, bool."""
-
-def fill_exponential(buffer: WritableBuffer, key: Buffer, counter: int, rate: float) -> None:
-    """float32, float64."""
-
-def fill_integers(buffer: WritableBuffer, key: Buffer, counter: int, low: int, high: int) -> None:
-    """int64 in [low, high)."""
-
-def fill_permutation(buffer: WritableBuffer, key: Buffer) -> None:
-    """int64; the permutation of `permutation`."""
-
-def fill_erfinv(buffer: WritableBuffer) -> None:
-    """Replaces each element by its inverse error function; float32, float64."""
 
 # ---------------------------------------------------------------------------- environment
 

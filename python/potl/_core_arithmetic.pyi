@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of potl._core, continued: reproducible arithmetic and rounding logs. No module of its own:
-everything here is in potl._core.
+"""Types of potl._core, continued: reproducible arithmetic, random numbers and rounding
+logs. No module of its own: everything here is in potl._core.
 """
 
 from collections.abc import Callable, Iterable
@@ -131,3 +131,28 @@ def pack_rounding_log(*, bits: int, values: int, entries: Iterable[tuple[int, bo
 def unpack_rounding_log(packed: Buffer, *, bits: int, values: int) -> list[tuple[int, bool]]: ...
 def search_threshold(trainer: Any, auditor: Any, *, bits: int) -> dict[str, Any]:
     """The published threshold for float64 values of both: tau, mismatches, uncovered, logged."""
+
+def fill_uniform(
+    buffer: WritableBuffer, key: Buffer, counter: int, low: float, high: float
+) -> None:
+    """Element i is a function of (key, counter + i); as in the other fills. float32, float64."""
+
+def fill_normal(
+    buffer: WritableBuffer, key: Buffer, counter: int, mean: float, deviation: float
+) -> None:
+    """float32, float64."""
+
+def fill_bernoulli(buffer: WritableBuffer, key: Buffer, counter: int, probability: float) -> None:
+    """0 or 1; float32, float64, uint8, bool."""
+
+def fill_exponential(buffer: WritableBuffer, key: Buffer, counter: int, rate: float) -> None:
+    """float32, float64."""
+
+def fill_integers(buffer: WritableBuffer, key: Buffer, counter: int, low: int, high: int) -> None:
+    """int64 in [low, high)."""
+
+def fill_permutation(buffer: WritableBuffer, key: Buffer) -> None:
+    """int64; the permutation of `permutation`."""
+
+def fill_erfinv(buffer: WritableBuffer) -> None:
+    """Replaces each element by its inverse error function; float32, float64."""

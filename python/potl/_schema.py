@@ -248,7 +248,7 @@ class _Moments:
                 counted = ("all", [law[1]["step"], ("count", 0, step)])
                 laws[number] = ("map", {**law[1], "step": counted}, law[2])
         needed = self._always if step > 0 else self._from_start
-        groups = [
+        groups: list[Law] = [
             ("map", {**own, "params": ("is", params)}, [])
             for own, params in zip(options, self._params, strict=True)
         ]
