@@ -69,6 +69,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def _hear_signals() -> None:
+    """What a shell starts in the background, or nohup, ignores them, and so would its children."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Verification:
     """`potl verify` with two workers, each in the middle of a step."""
 
@@ -83,8 +89,7 @@ class Verification:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            # What a shell starts in the background ignores it, and so would its children.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=_hear_signals,
         )
         assert eventually(lambda: len(self.workers()) == 2, 120), self.process.communicate()
 
