@@ -151,8 +151,8 @@ def test_what_nobody_has_asked_for_is_derived_by_the_verifier(
     report = sparse.verify(checks=[potl.PEV(), potl.Replay(samples=12)])
     assert report.verdict == "accepted", report.json()
     assert {replay["equal"] for replay in report.document["replays"]} == {True}
-    # Every segment once, and none on the way to another.
-    assert steps == list(range(1, 25))
+    # Two steps say what a state holds; then every segment once, and none on the way to another.
+    assert steps == [1, 2, *range(1, 25)]
     assert sparse.files() == STORED
 
 
@@ -170,8 +170,9 @@ def test_deriving_costs_no_more_than_the_job_says(
     )
     steps = trained(monkeypatch)
     sparse.verify(checks=[potl.Replay(samples=1)], nonce=nonce)
-    # First and last segment, and the drawn one: two ways of six steps to their starts.
-    assert drawn[1] == 22 and len(steps) == 3 * 2 + 2 * 6
+    # First and last segment, and the drawn one: two ways of six steps to their starts. Two steps
+    # more say what a state holds.
+    assert drawn[1] == 22 and len(steps) == 3 * 2 + 2 * 6 + 2
     [said] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert "18 of 24 steps" in said and "12 of them" in said and "potl.challenge" in said
 

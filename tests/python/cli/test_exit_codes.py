@@ -267,4 +267,5 @@ def test_the_help_begins_with_the_whole_story(capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     lines = [line.strip() for line in out.partition("Examples:")[2].splitlines()]
     commands = [" ".join(line.split()[:2]) for line in lines if line.startswith("potl ")]
-    assert commands == ["potl demo", "potl job", "potl record", "potl commit", "potl verify"]
+    story = ["potl demo", "potl job", "potl record", "potl commit", "potl verify"]
+    assert commands == [*story, "potl check"]
