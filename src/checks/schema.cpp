@@ -241,7 +241,8 @@ class reader {
                                       : look(member, *of_key, place);
       if (bad) return bad;
     }
-    for (const auto& [key, unused] : wanted) {
+    for (const auto& entry : wanted) {
+      const state_key& key = entry.first;
       if (item(own, key) != nullptr) continue;
       const bool may_be_absent =
           std::any_of(optional.begin(), optional.end(), [&](const auto& one) {
