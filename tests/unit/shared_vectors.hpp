@@ -12,9 +12,7 @@
 
 namespace potl_test {
 
-inline std::filesystem::path vectors(const std::string& folder) {
-  return std::filesystem::path(POTL_SOURCE_DIR) / ".." / "shared" / "vectors" / folder;
-}
+std::filesystem::path vectors(const std::string& folder);
 
 inline bool have_vectors(const std::string& folder) {
   if (std::filesystem::exists(vectors(folder))) return true;
