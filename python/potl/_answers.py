@@ -5,6 +5,7 @@ processes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from types import TracebackType
@@ -57,6 +58,7 @@ class Answers:
         self._setup: Setup | None = None
         self._executor = executor
         self._owned: _executors.Pool | None = None
+        self._processes = max(1, workers)
         if workers < 0:
             raise _core.UsageError("workers is a number of processes, 0 for none", "")
         if timeout is not None and not timeout > 0:
@@ -107,8 +109,9 @@ class Answers:
                 distinct.setdefault(request_key(request), request)
         order = sorted(distinct, key=lambda key: _position(distinct[key]))
         work = work_of([distinct[key] for key in order], self._evidence, derive=self._derive)
-        work.announce(self._evidence)
-        with _progress.track(work.label, len(order), self._progress) as advance:
+        step_seconds = self._step_seconds() if order else None
+        work.announce(self._evidence.job.steps, step_seconds)
+        with _progress.track(work.label(step_seconds), len(order), self._progress) as advance:
             done = self._run({key: distinct[key] for key in order}, advance)
         return [
             [{**done[request_key(request)], "request": dict(request)} for request in plan]
@@ -137,6 +140,21 @@ class Answers:
         with self._session.active():
             self._session.restore(self._evidence.load_state(int(steps[-1])))
             return use(self._session.task)
+
+    def _step_seconds(self) -> float | None:
+        """What a step takes here, by all workers together; None where none can be taken."""
+        if self._session is None:
+            return None
+        try:
+            with self._session.active():
+                return self._schema.step_seconds / self._processes
+        except Exception:  # each request will say what is wrong
+            return None
+
+    @functools.cached_property
+    def _schema(self) -> Schema:
+        assert self._session is not None
+        return Schema(self._session, self._evidence)
 
     def _run(
         self, requests: Mapping[str, Request], advance: _progress.Advance | None
@@ -172,7 +190,7 @@ class Answers:
             timeout=self._timeout,
             directory=self._directory,
             derive=self._derive,
-            schema=Schema(self._session, self._evidence),
+            schema=self._schema,
         )
         for key, request in requests.items():
             done[key] = replayer.fulfil(request)

@@ -9,6 +9,7 @@ honest state; what is the recipe's and not the training's is computed for the ve
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,11 @@ class Schema:
         """What a state holds that is not finite and no mask of the task's, or ""."""
         return _core.not_finite(state, self.initial, self._laws.masks)
 
+    @property
+    def step_seconds(self) -> float:
+        """What the faster of the verifier's own first steps took: the first one also warms up."""
+        return self._laws.step_seconds
+
     @functools.cached_property
     def _log(self) -> Log:
         return log_of(self._evidence.steps())
@@ -91,12 +97,15 @@ class _Laws:
         varying = session.schedule.varying
         self._varying = None if overrides_step(task) else varying
         session.restore(initial)
-        states, losses, flags = [initial], [], []
+        states, losses, flags, seconds = [initial], [], [], []
         for step in range(1, min(session.schedule.steps, 2) + 1):
+            began = time.perf_counter()
             result = session.run_step(step, session.sample_ids(step))
+            seconds.append(time.perf_counter() - began)
             losses.append(result.loss)
             flags.append(int(result.skipped))
             states.append(session.capture())
+        self.step_seconds = min(seconds)
         own = Log(losses, flags)
         trees: list[Tree] = [state.tree() for state in states]
         self._zero = trees[0]

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a verification will have to train, said before it does.
 
-Steps follow from the job and the draw. Seconds are the trainer's word: nothing is decided by them.
+Steps follow from the job and the draw; seconds from steps that the verifier took itself.
 """
 
 from __future__ import annotations
 
 import logging
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,21 +31,23 @@ class Work:
     derived: int
     measured: int
 
-    @property
-    def label(self) -> str:
+    def label(self, step_seconds: float | None) -> str:
         """For a bar."""
-        return f"replaying {self.replayed + self.derived:,} steps"
+        return f"replaying {self.replayed + self.derived:,} steps{self._duration(step_seconds)}"
 
-    def announce(self, evidence: _core.Evidence) -> None:
-        """Logs it; as a warning where somebody else could do most of it."""
+    def announce(self, steps_in_all: int, step_seconds: float | None) -> None:
+        """Logs it; as a warning where somebody else could do most of it.
+
+        Args:
+            steps_in_all: Of the job.
+            step_seconds: What a step takes here; None where that is not known.
+        """
         steps = self.replayed + self.derived
         if steps == 0:
             return
-        durations = evidence.steps()["duration_ns"]
-        seconds = statistics.median(durations) * 1e-9 * steps if durations else 0.0
         text = (
-            f"{steps:,} of {evidence.job.steps:,} steps are trained again, about {seconds:.3g} "
-            "seconds by the trainer's clock"
+            f"{steps:,} of {steps_in_all:,} steps are trained again"
+            f"{self._duration(step_seconds)} on this machine"
         )
         if self.measured:
             text += f"; up to {self.measured:,} more where this machine rounds otherwise"
@@ -56,6 +57,15 @@ class Work:
                 "(potl.challenge, potl.rederive) the trainer does these"
             )
         _log.log(logging.WARNING if self.derived > self.replayed else logging.INFO, "%s", text)
+
+    def _duration(self, step_seconds: float | None) -> str:
+        if step_seconds is None:
+            return ""
+        seconds = step_seconds * (self.replayed + self.derived)
+        for unit, length in (("hours", 3600.0), ("minutes", 60.0)):
+            if seconds >= 2 * length:
+                return f", about {seconds / length:.2g} {unit}"
+        return f", about {seconds:.2g} seconds"
 
 
 def work_of(
