@@ -39,6 +39,13 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def processor_timed(work: Callable[[], object]) -> float:
+    """Seconds of processor time that this process takes for `work`, all its threads together."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
 def interleaved(
     candidate: Callable[[], object], baseline: Callable[[], object], *, rounds: int
 ) -> Ratio:

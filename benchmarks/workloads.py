@@ -121,3 +121,138 @@ def digits_task(epochs: int) -> potl.Task:
         batch_size=32,
         epochs=epochs,
     )
+
+
+class Residual(nn.Module):
+    """The basic block of the ImageNet ResNets."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.relu(self.body(x) + self.shortcut(x))
+
+
+def resnet18(classes: int = 1000) -> nn.Module:
+    """ResNet-18 for images of 224x224: 11.7 million parameters."""
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+    ]
+    width = 64
+    for outputs in (64, 128, 256, 512):
+        layers += [
+            Residual(width, outputs, 1 if outputs == width else 2),
+            Residual(outputs, outputs, 1),
+        ]
+        width = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+
+
+@functools.cache
+def large_images(count: int = 128) -> TensorDataset:
+    """Random images of 224x224."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(count, 3, 224, 224, generator=generator)
+    return TensorDataset(x, torch.randint(1000, (count,), generator=generator))
+
+
+def resnet18_task(epochs: int = 1) -> potl.Task:
+    """ResNet-18, batch 16, SGD with momentum."""
+    model = resnet18()
+    return potl.Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4),
+        dataset=large_images(),
+        loss=functional.cross_entropy,
+        batch_size=16,
+        epochs=epochs,
+    )
+
+
+class Adapted(nn.Module):
+    """A linear layer that is not trained, and beside it two narrow ones that are."""
+
+    def __init__(self, inputs: int, outputs: int, rank: int = 8) -> None:
+        super().__init__()
+        self.whole = nn.Linear(inputs, outputs).requires_grad_(False)
+        self.down = nn.Linear(inputs, rank, bias=False)
+        self.up = nn.Linear(rank, outputs, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.whole(x) + self.up(self.down(x))
+
+
+class AdaptedLayer(nn.Module):
+    """A layer of GPT-2 with a low-rank adapter at its attention, as PEFT places it."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Adapted(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        for frozen in (self.norm1, self.norm2, self.out, self.widen, self.narrow):
+            frozen.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        q, k, v = self.attention(self.norm1(x)).view(batch, length, 3, self.heads, -1).unbind(2)
+        mixed = functional.scaled_dot_product_attention(
+            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True
+        )
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return x + self.narrow(functional.gelu(self.widen(self.norm2(x)), approximate="tanh"))
+
+
+class AdaptedGPT2(nn.Module):
+    """A net of GPT-2's sizes, 124 million parameters, of which only 0.3 million are trained."""
+
+    def __init__(self, vocabulary: int = 50257, width: int = 768, layers: int = 12) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width).requires_grad_(False)
+        self.places = nn.Embedding(1024, width).requires_grad_(False)
+        self.layers = nn.Sequential(*(AdaptedLayer(width, 12) for _ in range(layers)))
+        self.norm = nn.LayerNorm(width).requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.tokens(x) + self.places.weight[: x.shape[1]]
+        logits = self.norm(self.layers(y)) @ self.tokens.weight.t()
+        return logits.transpose(1, 2)
+
+
+@functools.cache
+def tokens(count: int = 512, length: int = 64) -> TensorDataset:
+    """Random tokens and those that follow."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(50257, (count, length + 1), generator=generator)
+    return TensorDataset(x[:, :-1].contiguous(), x[:, 1:].contiguous())
+
+
+def lora_task(epochs: int = 1) -> potl.Task:
+    """Low-rank adapters of a GPT-2, two sequences of 64 tokens a step, AdamW."""
+    model = AdaptedGPT2()
+    return potl.Task(
+        model=model,
+        optimizer=torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3),
+        dataset=tokens(),
+        loss=functional.cross_entropy,
+        batch_size=2,
+        epochs=epochs,
+    )

@@ -74,6 +74,7 @@
 #include <potl/transcript/inspect.hpp>
 #include <potl/transcript/job.hpp>
 #include <potl/transcript/json.hpp>
+#include <potl/transcript/kept_tensor.hpp>
 #include <potl/transcript/ledger.hpp>
 #include <potl/transcript/record.hpp>
 #include <potl/transcript/safetensors.hpp>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <potl/checks/schema.hpp>
+#include <potl/transcript/kept_tensor.hpp>
 #include <potl/transcript/safetensors.hpp>
 #include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/state.hpp>
@@ -28,6 +29,20 @@ struct tensor_argument {
   std::string memory_format;
   bytes_view bytes;
   py::object owner;
+  std::shared_ptr<kept_tensor> kept = nullptr;
+  std::optional<std::uint64_t> version = std::nullopt;
+  bool written = false;
+
+  // Kept from the second time on that torch has counted no write; never after one.
+  void not_trained(std::uint64_t now) {
+    written = written || now != version.value_or(now);
+    if (written) {
+      kept.reset();
+    } else if (version && !kept) {
+      kept = std::make_shared<kept_tensor>();
+    }
+    version = now;
+  }
 };
 
 struct tensor_view {
@@ -48,8 +63,12 @@ tensor_argument make_tensor(const std::string& type_name, std::vector<std::uint6
   if (!size || *size != nbytes) {
     throw exception(error{errc::usage, "a tensor's bytes do not fit its dtype and shape", ""});
   }
-  return {*type, std::move(shape), std::move(memory_format),
-          bytes_view(reinterpret_cast<const std::uint8_t*>(data), nbytes), std::move(owner)};
+  return {*type,
+          std::move(shape),
+          std::move(memory_format),
+          bytes_view(reinterpret_cast<const std::uint8_t*>(data), nbytes),
+          std::move(owner),
+          nullptr};
 }
 
 // Turns Python objects into a tree whose tensors still lie in the caller's memory.
@@ -100,6 +119,7 @@ class tree_reader {
     copy.memory_format = tensor.memory_format;
     copy.dims = tensor.dims;
     copy.bytes = tensor.bytes;
+    copy.kept = tensor.kept;
     out.content = std::move(copy);
   }
 
@@ -215,13 +235,13 @@ class tree_writer {
   const state& owner_;
 };
 
-state capture_tree(py::handle tree) {
+state capture_tree(py::handle tree, bool whole) {
   // Blocks of memory for the copies, used again from step to step.
   static auto* memory = new snapshot_memory();
   auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
   state_value root = tree_reader(tensor_type).read(tree);
   py::gil_scoped_release released;
-  return capture(std::move(root), *memory).value();
+  return capture(std::move(root), *memory, whole).value();
 }
 
 void sort_maps(state_value& value) {
@@ -259,7 +279,8 @@ py::tuple shape_of(const state_tensor& tensor) {
 void bind_tensors(py::module_& module) {
   py::class_<tensor_argument>(module, "Tensor", py::module_local())
       .def(py::init(&make_tensor), py::arg("dtype"), py::arg("shape"), py::arg("memory_format"),
-           py::arg("data"), py::arg("nbytes"), py::arg("owner"));
+           py::arg("data"), py::arg("nbytes"), py::arg("owner"))
+      .def("not_trained", &tensor_argument::not_trained, py::arg("version"));
   py::class_<tensor_view>(module, "TensorView", py::module_local())
       .def_property_readonly("dtype",
                              [](const tensor_view& self) {
@@ -283,7 +304,7 @@ void bind_state(py::module_& module) {
   bind_tensors(module);
   module.def("unlawful", &unlawful, py::arg("state"), py::arg("laws"));
   py::class_<state>(module, "State", py::module_local())
-      .def_static("capture", &capture_tree, py::arg("tree"))
+      .def_static("capture", &capture_tree, py::arg("tree"), py::kw_only(), py::arg("whole") = true)
       .def_static(
           "load",
           [](const std::string& path, py::handle expected, std::uint64_t max_bytes) {

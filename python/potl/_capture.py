@@ -24,6 +24,9 @@ from ._values import DTYPES, refusal, to_tree
 
 Tree = dict[str, Any]
 
+# Smaller tensors are copied and hashed in the time that it takes to ask whether they changed.
+_LEAST_KEPT = 1 << 16
+
 _SIMPLE = frozenset((bool, float, str, type(None)))
 
 
@@ -38,8 +41,13 @@ class TreeBuilder:
         self._used: dict[int, tuple[torch.Tensor, int, Any, Any, Any]] = {}
         self._copies: dict[Any, Any] = {}
 
-    def tree(self, counters: dict[str, int | float]) -> Tree:
+    def tree(self, counters: dict[str, int | float], *, keep: bool = False) -> Tree:
         """The whole state. Valid until the next call or the next change of the task.
+
+        Args:
+            counters: Goes into the state.
+            keep: For recording: large tensors of the model that need no gradient, and that torch
+                counts no write to, are copied and hashed once.
 
         Raises:
             NotReplayable: Something in the task has no place in a state; its path is named.
@@ -48,7 +56,7 @@ class TreeBuilder:
         self._copies.clear()
         self._used = {}
         tree: Tree = {
-            "model": self._module(task.model, "model"),
+            "model": self._module(task.model, "model", keep),
             "optimizers": [
                 self._optimizer(optimizer, f"optimizers/{i}")
                 for i, optimizer in enumerate(task.optimizers)
@@ -83,7 +91,7 @@ class TreeBuilder:
 
     # ------------------------------------------------------------------ modules
 
-    def _module(self, root: nn.Module, path: str) -> Tree:
+    def _module(self, root: nn.Module, path: str, keep: bool = False) -> Tree:
         parameters: Tree = {}
         buffers: Tree = {}
         requires_grad: dict[str, bool] = {}
@@ -100,7 +108,9 @@ class TreeBuilder:
                     parameters[full] = unmoved(parameter) or self._describe_anew(
                         parameter, f"{path}/parameters/{full}"
                     )
-                    requires_grad[full] = parameter.requires_grad
+                    requires_grad[full] = trained = parameter.requires_grad
+                    if keep and not trained:
+                        _not_trained(parameter, parameters[full])
             for name, buffer in module._buffers.items():
                 full = prefix + name
                 buffers[full] = (
@@ -108,6 +118,8 @@ class TreeBuilder:
                     if buffer is None
                     else unmoved(buffer) or self._describe_anew(buffer, f"{path}/buffers/{full}")
                 )
+                if keep and buffer is not None:
+                    _not_trained(buffer, buffers[full])
             if type(module).get_extra_state is not nn.Module.get_extra_state:
                 extra[prefix[:-1]] = self._values(
                     module.get_extra_state(), f"{path}/extra/{prefix[:-1]}"
@@ -222,6 +234,12 @@ class TreeBuilder:
             described = _core.Tensor(dtype, shape, layout, copy.data_ptr(), copy.nbytes, copy)
             self._copies[key] = described
         return self._copies[key]
+
+
+def _not_trained(tensor: torch.Tensor, described: _core.Tensor) -> None:
+    """Says so, where torch counts writes."""
+    if tensor.nbytes >= _LEAST_KEPT and not tensor.is_inference():
+        described.not_trained(tensor._version)
 
 
 def modules_of(root: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:

@@ -135,6 +135,10 @@ class Tensor:
         nbytes: int,
         owner: object,
     ) -> None: ...
+    def not_trained(self, version: int) -> None:
+        """Says that training should not write this tensor, and torch's count of writes. While the
+        count stays, a capture compares a part with the copy of an earlier one instead of copying.
+        """
 
 class TensorView:
     """A tensor inside a State. `data` is a read-only memoryview that keeps the state alive."""
@@ -162,9 +166,12 @@ class State:
     """
 
     @staticmethod
-    def capture(tree: object) -> State:
+    def capture(tree: object, *, whole: bool = True) -> State:
         """Copies every `Tensor` in `tree` (memcpy without the GIL). TypeError names the path of an
         unsupported value.
+
+        Those that are not trained are compared with their copy, wholly or in a part. UsageError
+        names one that was written in places that torch did not count.
         """
 
     @staticmethod

@@ -161,7 +161,8 @@ class Prover:
                 duration = time.perf_counter_ns() - began
                 epoch = job.epoch_of(number)
                 recorder.append_step(
-                    session.capture(),
+                    # A state that is stored, or the last one, has been compared byte by byte.
+                    session.capture(keep=True, whole=job.is_checkpoint(number) or number == last),
                     step=number,
                     epoch=epoch,
                     sample_ids=ids,
@@ -233,7 +234,7 @@ class Prover:
             _log.info("resuming %s after step %d", where, last)
         else:
             self._recorder = _core.Recorder.create(where, self._job, self._key, software=software)
-            self._recorder.append_initial(session.capture())
+            self._recorder.append_initial(session.capture(keep=True))
         self._telemetry = _core.TelemetrySampler(str(self._directory / "telemetry.log"))
         self._telemetry.start()
 

@@ -139,18 +139,22 @@ class Session:
 
     # ------------------------------------------------------------------ state
 
-    def capture(self) -> _core.State:
+    def capture(self, *, keep: bool = False, whole: bool = True) -> _core.State:
         """A copy of the whole training state.
+
+        Args:
+            keep: For recording: what is not trained is copied and hashed once.
+            whole: Whether all of that is compared with its copy, and not only a part.
 
         Raises:
             NotReplayable: Something cannot be part of a state; its path is named.
         """
-        tree = self.tree()
+        tree = self.tree(keep=keep)
         if self._fixed is not None:
             self._require_flags(tree)
-        return _core.State.capture(tree)
+        return _core.State.capture(tree, whole=whole)
 
-    def tree(self) -> dict[str, Any]:
+    def tree(self, *, keep: bool = False) -> dict[str, Any]:
         """The training state, described but not copied."""
         counters: dict[str, int | float] = {
             "step": self._step,
@@ -158,7 +162,7 @@ class Session:
         }
         if end_epoch_metric(self.task):
             counters["epoch_loss"] = self._epoch_loss
-        return self._builder.tree(counters)
+        return self._builder.tree(counters, keep=keep)
 
     def restore(self, state: _core.State) -> None:
         """Makes the task hold `state`, bit for bit.

@@ -7,6 +7,8 @@
 #include <new>
 #include <vector>
 
+#include <potl/transcript/kept_tensor.hpp>
+
 #include "transcript/state_index.hpp"
 
 namespace potl::transcript {
@@ -23,6 +25,19 @@ struct block {
   std::uint8_t* data = nullptr;
   std::size_t size = 0;
 };
+
+// Puts the kept copy in the place of the trainer's bytes, or lets go of it.
+status look_at(state_tensor& tensor, bool whole) {
+  if (!tensor.kept) return unit{};
+  switch (tensor.kept->look(tensor.bytes, whole)) {
+    case kept_tensor::finding::same: tensor.bytes = tensor.kept->bytes(); break;
+    case kept_tensor::finding::changed: tensor.kept.reset(); break;
+    case kept_tensor::finding::torn:
+      return error{errc::usage, "state: \"" + tensor.path + "\" is not trained, and was written",
+                   "write it under torch.no_grad(), not through .data, so that torch counts it"};
+  }
+  return unit{};
+}
 
 void release(block what) { ::operator delete (what.data, std::align_val_t{alignment}); }
 
@@ -90,16 +105,18 @@ std::size_t snapshot_memory::total_bytes() const {
   return body_->total;
 }
 
-result<state> capture(state_value tree, snapshot_memory& memory) {
+result<state> capture(state_value tree, snapshot_memory& memory, bool whole) {
   state_index index(tree_source::captured);
   if (const status ok = index.walk(tree); !ok) return ok.why();
   std::size_t size = 0;
-  for (const state_tensor* tensor : index.tensors()) {
-    size += round_up(tensor->bytes.size(), alignment);
+  for (state_tensor* tensor : index.tensors()) {
+    if (const status looked = look_at(*tensor, whole); !looked) return looked.why();
+    if (!tensor->kept) size += round_up(tensor->bytes.size(), alignment);
   }
   std::shared_ptr<std::uint8_t> copy = memory.take(size);
   std::uint8_t* next = copy.get();
   for (state_tensor* tensor : index.tensors()) {
+    if (tensor->kept) continue;
     if (!tensor->bytes.empty()) std::memcpy(next, tensor->bytes.data(), tensor->bytes.size());
     tensor->bytes = {next, tensor->bytes.size()};
     next += round_up(tensor->bytes.size(), alignment);

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <optional>
 
+#include <potl/transcript/kept_tensor.hpp>
+
 #include "transcript/shared_roots.hpp"
 #include "transcript/state_encoding.hpp"
 #include "transcript/state_index.hpp"
@@ -31,7 +33,12 @@ struct state::body {
   }
   // Threads that come at the same time share the work.
   void hash(unsigned threads) {
-    if (roots) finish(roots->compute(threads));
+    if (!roots) return;
+    std::vector<digest> all = roots->compute(threads);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (in_order[i]->kept) all[i] = in_order[i]->kept->root();
+    }
+    finish(all);
   }
 };
 
@@ -55,7 +62,9 @@ result<state> state::make(state_value root, std::shared_ptr<const void> memory,
   } else {
     std::vector<bytes_view> contents;
     contents.reserve(content->in_order.size());
-    for (const state_tensor* tensor : content->in_order) contents.push_back(tensor->bytes);
+    for (const state_tensor* tensor : content->in_order) {
+      contents.push_back(tensor->kept ? bytes_view() : tensor->bytes);
+    }
     content->roots.emplace(std::move(contents));
   }
   state out;

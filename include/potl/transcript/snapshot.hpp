@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copying a training state while the trainer stands still: the tensors go into one block of memory,
 // and blocks are used again, so that steady recording neither allocates nor faults pages for them.
-// Cost: one memcpy of the state, plus well under a microsecond per node of the tree.
+// Cost: one memcpy of the state, plus well under a microsecond per node of the tree. Tensors that
+// are not trained are copied once (kept_tensor.hpp).
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,8 @@ class snapshot_memory {
 
 /// An immutable copy of `tree`, whose tensors' spans point into the trainer's memory. Maps may be
 /// in any order (a key twice is malformed). Tensors with the same non-empty address, dtype, format
-/// and dims become aliases of the first.
-result<state> capture(state_value tree, snapshot_memory& memory);
+/// and dims become aliases of the first. A tensor with `kept` is looked at instead, all of it if
+/// `whole`; one that was written in part is refused, because earlier states may be wrong already.
+result<state> capture(state_value tree, snapshot_memory& memory, bool whole = true);
 
 }  // namespace potl::transcript

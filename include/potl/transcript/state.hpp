@@ -29,6 +29,8 @@ inline constexpr std::size_t max_state_nodes = std::size_t{1} << 18;
 inline constexpr std::size_t max_state_depth = 64;
 inline constexpr std::size_t max_state_path = 1024;  ///< bytes of a tensor's path
 
+class kept_tensor;
+
 struct state_tensor {
   dtype type{};
   std::string memory_format;  ///< "contiguous", "channels_last", "channels_last_3d"
@@ -36,6 +38,7 @@ struct state_tensor {
   bytes_view bytes;  ///< logical (row-major) order, little-endian; owned by the state
   std::string
       path;  ///< e.g. "model/parameters/0.weight"; key in the checkpoint file; set by state::make
+  std::shared_ptr<kept_tensor> kept;  ///< in a captured state: where `bytes` lie and their root is
 };
 
 struct state_value;
