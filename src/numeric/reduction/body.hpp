@@ -91,6 +91,9 @@ void rows(term kind, const operands<typename R::element>& o, std::size_t rows, s
   });
 }
 
+/// Rows of one residue that join their partial result together: it is loaded and stored once.
+constexpr std::size_t joined_rows = 4;
+
 template <class R>
 void columns(term kind, const operands<typename R::element>& o, std::size_t rows,
              std::size_t columns, std::size_t stride, typename R::element* out) {
@@ -100,32 +103,49 @@ void columns(term kind, const operands<typename R::element>& o, std::size_t rows
     using join = typename joining<Kind>::type;
     Real partial[interleaved][strip_columns];
     const R none = join::template identity<R>();
-    for (std::size_t row = 0; row < rows; ++row) {
+    // Terms of rows row, row + 32 and so on join partial result row % 32, in this order.
+    const auto take = [&](std::size_t row, std::size_t count, bool first) {
       Real* into = partial[row % interleaved];
-      const Real* x = o.x + row * stride;
-      const Real* y = has_y(Kind) ? o.y + row * stride : nullptr;
       for (std::size_t c = 0; c < columns; c += lanes) {
         const std::size_t used = columns - c < lanes ? columns - c : lanes;
-        R m = none, r = none;
-        if (has_m(Kind)) m = o.by_column ? load<R>(o.m + c, used) : R(o.m[row]);
-        if (Kind == term::weighted) r = o.by_column ? load<R>(o.r + c, used) : R(o.r[row]);
-        const R value =
-            term_of<Kind>(load<R>(x + c, used), has_y(Kind) ? load<R>(y + c, used) : none, m, r);
-        const R before = row < interleaved ? none : R::load(into + c);
-        join::join(before, value).store(into + c);
+        R sum = first ? none : R::load(into + c);
+        for (std::size_t g = 0; g < count; ++g) {
+          const std::size_t at = row + g * interleaved;
+          const Real* x = o.x + at * stride + c;
+          // Strips of far rows are no stream that a processor foresees.
+          __builtin_prefetch(x + 4 * stride);
+          R m = none, r = none;
+          if (has_m(Kind)) m = o.by_column ? load<R>(o.m + c, used) : R(o.m[at]);
+          if (Kind == term::weighted) r = o.by_column ? load<R>(o.r + c, used) : R(o.r[at]);
+          const R y = has_y(Kind) ? load<R>(o.y + at * stride + c, used) : none;
+          sum = join::join(sum, term_of<Kind>(load<R>(x, used), y, m, r));
+        }
+        sum.store(into + c);
+      }
+    };
+    constexpr std::size_t block = joined_rows * interleaved;
+    for (std::size_t from = 0; from < rows; from += block) {
+      for (std::size_t row = from; row < rows && row < from + interleaved; ++row) {
+        if (from + block <= rows) {
+          take(row, joined_rows, from == 0);
+        } else {
+          take(row, (rows - row + interleaved - 1) / interleaved, from == 0);
+        }
       }
     }
     // Partial results that have no term change nothing: they are left out.
-    std::size_t left = rows < interleaved ? rows : interleaved;
-    for (std::size_t half = interleaved / 2; half > 0; half /= 2) {
-      for (std::size_t j = 0; j + half < left; ++j)
-        for (std::size_t c = 0; c < columns; c += lanes)
-          join::join(R::load(partial[j] + c), R::load(partial[j + half] + c)).store(partial[j] + c);
-      left = left < half ? left : half;
-    }
+    const std::size_t left = rows < interleaved ? rows : interleaved;
     for (std::size_t c = 0; c < columns; c += lanes) {
       const std::size_t used = columns - c < lanes ? columns - c : lanes;
-      store(canonical(rows == 0 ? none : R::load(partial[0] + c)), out + c, used);
+      R folded[interleaved];
+      for (std::size_t j = 0; j < left; ++j) folded[j] = R::load(partial[j] + c);
+      std::size_t live = left;
+      for (std::size_t half = interleaved / 2; half > 0; half /= 2) {
+        for (std::size_t j = 0; j + half < live; ++j)
+          folded[j] = join::join(folded[j], folded[j + half]);
+        live = live < half ? live : half;
+      }
+      store(canonical(rows == 0 ? none : folded[0]), out + c, used);
     }
   });
 }
