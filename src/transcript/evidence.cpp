@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <mutex>
 
 #include <potl/core/file.hpp>
 #include <potl/crypto/hasher.hpp>
@@ -25,6 +26,8 @@ struct evidence::body {
   std::vector<std::uint8_t> telemetry;
   std::vector<finding> findings;
   mutable std::atomic<std::uint64_t> checkpoint_limit{0};
+  mutable std::mutex reading_base;
+  mutable std::shared_ptr<const checkpoint_base> base;
 
   std::uint64_t largest_file() const;
 };
@@ -304,13 +307,36 @@ result<state> evidence::load_state(std::uint64_t step, std::uint64_t branch) con
     }
     return why;
   }
+  std::optional<error> of_base;
+  const auto find_base = [&] {
+    auto found = base();
+    if (!found) of_base = found.why();
+    return found;
+  };
   result<state> out =
-      parse_checkpoint(std::move(*file), in_force("transcript.checkpoint") ? expected : nullptr);
+      parse_checkpoint(std::move(*file), in_force("transcript.checkpoint") ? expected : nullptr,
+                       step == 0 ? base_source() : base_source(find_base));
   if (out) return out;
+  // It has been said there whose fault it is.
+  if (of_base) return *of_base;
   error why = out.why();
   if (why.code == errc::malformed || why.code == errc::limit) why.code = errc::mismatch;
   why.message = name + ": " + why.message;
   return why;
+}
+
+// Read once. The agreed initial state and no other, so that the size of it is the job's.
+result<std::shared_ptr<const checkpoint_base>> evidence::base() const {
+  const std::lock_guard lock(body_->reading_base);
+  if (body_->base) return body_->base;
+  result<state> initial = load_state(0, 0);
+  if (!initial) return initial.why();
+  if (initial->state_digest() != body_->agreed.initial_state) {
+    return error{errc::mismatch, "the run begins with another state than the agreed one", ""};
+  }
+  body_->base =
+      std::make_shared<const checkpoint_base>(checkpoint_base::to_read(std::move(*initial)));
+  return body_->base;
 }
 
 std::optional<rounding_reference> evidence::rounding_log_of(std::uint64_t step) const {

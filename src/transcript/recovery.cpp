@@ -15,6 +15,7 @@ constexpr std::uint64_t max_own_checkpoint_bytes = std::uint64_t{1} << 42;
 struct restart {
   std::uint64_t step = 0;
   std::optional<state> at;
+  std::shared_ptr<const checkpoint_base> base;  // none where step 0 cannot be read
 };
 
 error usage(const std::string& message, const std::string& remedy) {
@@ -44,9 +45,20 @@ status check(const history& run, const digest& job_id, const signing_key& key) {
   return unit{};
 }
 
+result<std::shared_ptr<const checkpoint_base>> initial_state(const std::string& directory,
+                                                             const history& run) {
+  auto file = read_entry(directory, checkpoint_entry(0, 0), max_own_checkpoint_bytes);
+  if (!file) return file.why();
+  result<state> got = parse_checkpoint(std::move(*file), &run.initial->state);
+  if (!got) return got.why();
+  return std::make_shared<const checkpoint_base>(checkpoint_base::to_read(std::move(*got)));
+}
+
 // The newest stored checkpoint that hashes to its leaf. One that does not is skipped: the steps
 // after an older one can be done again, and stay on record. A read error is not skipped.
 result<restart> newest_checkpoint(const std::string& directory, const history& run) {
+  const auto base = initial_state(directory, run);
+  if (!base && base.why().code == errc::io) return base.why();
   constexpr auto stored = static_cast<std::uint32_t>(step_flag::checkpoint);
   for (std::size_t i = run.steps.size() + 1; i-- > 0;) {
     if (i != 0 && (run.steps[i - 1].flags & stored) == 0) continue;
@@ -56,8 +68,8 @@ result<restart> newest_checkpoint(const std::string& directory, const history& r
     auto file = read_entry(directory, entry, max_own_checkpoint_bytes);
     if (!file && file.why().code == errc::io) return file.why();
     if (!file) continue;
-    result<state> got = parse_checkpoint(std::move(*file), &expected);
-    if (got) return restart{step, std::move(*got)};
+    result<state> got = parse_checkpoint(std::move(*file), &expected, [&] { return base; });
+    if (got) return restart{step, std::move(*got), base ? *base : nullptr};
   }
   return error{errc::missing, "no stored checkpoint hashes to its record",
                "restore checkpoints/ from a copy"};
@@ -153,6 +165,7 @@ result<writer::resumed> writer::resume(const writer_options& options, const job&
   mark.log_root = run->root;
   mark.state = position.state;
   mark.signature = key.sign(resume_message(mark));
+  content->base = from->base ? std::optional(from->base->without_bytes()) : std::nullopt;
   if (status started = content->start(std::move(position), std::move(*lock)); !started)
     return started.why();
   if (status queued = content->enqueue(mark, std::nullopt, false); !queued) return queued.why();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 #include <optional>
 
 #include <potl/transcript/kept_tensor.hpp>
@@ -24,12 +25,22 @@ struct state::body {
   std::once_flag finished;
   std::vector<std::uint8_t> encoding;
   digest whole;
+  std::vector<digest> roots_by_path;
 
   void finish(const std::vector<digest>& of_tensors) {
     std::call_once(finished, [&] {
       encoding = encode_tree(root, of_tensors);
       whole = digest_of_encoding(encoding);
+      sort_roots(of_tensors);
     });
+  }
+  void sort_roots(const std::vector<digest>& of_tensors) {
+    std::vector<std::size_t> order(in_order.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return in_order[a]->path < in_order[b]->path; });
+    roots_by_path.reserve(order.size());
+    for (const std::size_t i : order) roots_by_path.push_back(of_tensors[i]);
   }
   // Threads that come at the same time share the work.
   void hash(unsigned threads) {
@@ -84,6 +95,11 @@ const digest& state::state_digest(unsigned threads) const {
 const std::vector<std::uint8_t>& state::encoding(unsigned threads) const {
   body_->hash(threads);
   return body_->encoding;
+}
+
+const std::vector<digest>& state::roots(unsigned threads) const {
+  body_->hash(threads);
+  return body_->roots_by_path;
 }
 
 }  // namespace potl::transcript

@@ -214,8 +214,14 @@ status writer::body::keep_rounding_log(item& next) {
 status writer::body::store(const item& next, std::uint64_t step) {
   // A recovery that starts from the checkpoint needs the logs that led to it.
   if (status synced_logs = rounding->sync_data(); !synced_logs) return synced_logs;
-  return save_checkpoint(options.directory + "/" + checkpoint_entry(step, position.branch),
-                         *next.after);
+  const std::string path = options.directory + "/" + checkpoint_entry(step, position.branch);
+  if (status saved = save_checkpoint(path, *next.after, base ? &*base : nullptr); !saved) {
+    return saved;
+  }
+  if (std::holds_alternative<initial_record>(next.what)) {
+    base = checkpoint_base::to_write(*next.after);
+  }
+  return unit{};
 }
 
 void writer::body::sync_loop() {

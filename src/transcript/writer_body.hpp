@@ -54,6 +54,7 @@ struct writer::body {
   log_position position;  // of what was enqueued; only its `chain`, `tree` and `state` belong to
                           // the thread that appends
   bool ended = false;     // closed or abandoned
+  std::optional<checkpoint_base> base;  // of the thread that appends: what checkpoints leave out
 
   std::mutex mutex;
   std::condition_variable

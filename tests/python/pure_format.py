@@ -320,13 +320,25 @@ SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16
          "I64": 8, "U64": 8, "F64": 8, "C64": 8}  # fmt: skip
 
 
-def format_checkpoint(tree: Tree, contents: dict[str, bytes]) -> bytes:
-    """The one file that stands for a state."""
+def format_checkpoint(tree: Tree, contents: dict[str, bytes], base: bytes | None = None) -> bytes:
+    """The one file that stands for a state, or the one with what the file `base` does not hold."""
     encoding = encode_tree(tree)
-    tensors = [(path, t.dtype, t.dims, contents[path]) for path, t in tensors_of(tree).items()]
+    there = tensors_of(tree)
+    metadata = {"format": "potl-checkpoint-v1"}
+    if base is not None:
+        known, _, digest = parse_checkpoint(base)
+        same = {
+            path
+            for path, t in tensors_of(known).items()
+            if path in there and there[path] == t and len(contents[path]) >= 65536
+        }
+        there = {path: t for path, t in there.items() if path not in same}
+        if same:
+            metadata = {"base": digest.hex(), "format": "potl-checkpoint-v2"}
+    tensors = [(path, t.dtype, t.dims, contents[path]) for path, t in there.items()]
     tensors.append(("potl.state", "U8", (len(encoding),), encoding))
     tensors.sort(key=lambda one: (-SIZES[one[1]], one[0].encode()))
-    header: dict[str, Any] = {"__metadata__": {"format": "potl-checkpoint-v1"}}
+    header: dict[str, Any] = {"__metadata__": metadata}
     at = 0
     for name, dtype, dims, data in tensors:
         header[name] = {"dtype": dtype, "shape": dims, "data_offsets": [at, at + len(data)]}
@@ -336,22 +348,36 @@ def format_checkpoint(tree: Tree, contents: dict[str, bytes]) -> bytes:
     return struct.pack("<Q", len(text)) + text + b"".join(data for *_, data in tensors)
 
 
-def parse_checkpoint(data: bytes) -> tuple[Tree, dict[str, bytes], bytes]:
-    """Tree, tensors by path, state digest; every tensor is compared with its root in the tree."""
+def parse_checkpoint(
+    data: bytes, base: bytes | None = None
+) -> tuple[Tree, dict[str, bytes], bytes]:
+    """Tree, tensors by path, state digest; every tensor is compared with its root in the tree.
+
+    Args:
+        data: The file.
+        base: The file of the initial state, for one of the second version.
+    """
     (length,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8 : 8 + length])
-    header.pop("__metadata__")
+    metadata = header.pop("__metadata__")
     contents = {
         name: data[8 + length + entry["data_offsets"][0] : 8 + length + entry["data_offsets"][1]]
         for name, entry in header.items()
     }
     encoding = contents.pop("potl.state")
     tree = decode_tree(encoding)
+    if metadata["format"] == "potl-checkpoint-v2":
+        assert base is not None
+        contents = {**parse_checkpoint(base)[1], **contents}
+    else:
+        base = None
     for path, tensor in tensors_of(tree).items():
         assert content_root(contents[path]) == tensor.root
-        assert header[path]["dtype"] == tensor.dtype
-        assert tuple(header[path]["shape"]) == tensor.dims
-    assert format_checkpoint(tree, contents) == data
+        if path in header:
+            assert header[path]["dtype"] == tensor.dtype
+            assert tuple(header[path]["shape"]) == tensor.dims
+    contents = {path: contents[path] for path in tensors_of(tree)}
+    assert format_checkpoint(tree, contents, base) == data
     return tree, contents, state_digest(encoding)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import driver_tasks as tasks
 import numpy as np
+import pure_format as pure
 import pytest
 import torch
 from torch import nn
@@ -143,3 +144,72 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
                 break
     again = potl.record(task, tmp_path / "run", job=job)
     assert again.final_digest == whole.final_digest
+
+
+# ------------------------------------------------------------------------------- checkpoints
+
+
+@pytest.fixture(scope="module")
+def job() -> potl.Job:
+    return potl.Job.create(task, seed=7, checkpoint_every=4, arithmetic="ord32", store_every=4)
+
+
+@pytest.fixture
+def run(job: potl.Job, tmp_path: Path) -> potl.Run:
+    return potl.record(task, tmp_path / "run", job=job)
+
+
+def judged(run: potl.Run, job: potl.Job) -> potl.Report:
+    run.export(run.path.parent / "model.safetensors")
+    return potl.verify(
+        run.path,
+        job=job,
+        commitment=run.commit(),
+        task=task,
+        model=run.path.parent / "model.safetensors",
+        checks=[potl.Replay(samples=6)],
+    )
+
+
+def checkpoint(run: potl.Run, step: int) -> Path:
+    return Path(run.path) / "checkpoints" / f"step-{step}.safetensors"
+
+
+def test_weights_that_stay_are_stored_once(run: potl.Run, job: potl.Job) -> None:
+    assert checkpoint(run, 0).stat().st_size > WIDTH * WIDTH * 4
+    assert all(checkpoint(run, step).stat().st_size < 20_000 for step in range(4, 25, 4))
+    assert judged(run, job).verdict == "accepted"
+
+
+def test_a_second_implementation_reads_what_is_stored_once(run: potl.Run) -> None:
+    base = checkpoint(run, 0).read_bytes()
+    _, initial, _ = pure.parse_checkpoint(base)
+    _, contents, digest = pure.parse_checkpoint(checkpoint(run, 8).read_bytes(), base)
+    assert contents["model/parameters/whole.weight"] == initial["model/parameters/whole.weight"]
+    assert digest == _core.State.load_unverified(str(checkpoint(run, 8))).digest()
+
+
+@pytest.mark.parametrize("damage", ["removed", "other"])
+def test_the_initial_state_is_not_to_be_withheld(
+    run: potl.Run, job: potl.Job, damage: str, tmp_path: Path
+) -> None:
+    run.commit()
+    run.export(tmp_path / "model.safetensors")
+    if damage == "removed":
+        checkpoint(run, 0).unlink()
+    else:
+        with Session.open(task, seed=8) as session:
+            session.capture().save(str(checkpoint(run, 0)))
+    report = potl.verify(
+        run.path, job=job, commitment=run.commit(), task=task,
+        model=tmp_path / "model.safetensors", checks=[potl.Replay(samples=6)],
+    )  # fmt: skip
+    assert report.verdict == "rejected", report
+
+
+def test_a_stored_state_starts_another_training(run: potl.Run) -> None:
+    state = _core.State.load_unverified(str(checkpoint(run, 8)))
+    whole = state.tree()["model"]["parameters"]["whole.weight"]
+    with Session.open(task, seed=7) as session:
+        first = session.capture().tree()["model"]["parameters"]["whole.weight"]
+        assert whole.data == first.data

@@ -110,6 +110,7 @@ class evidence {
 
  private:
   struct body;
+  result<std::shared_ptr<const checkpoint_base>> base() const;
   explicit evidence(std::shared_ptr<const body> content) : body_(std::move(content)) {}
   std::shared_ptr<const body> body_;
 };

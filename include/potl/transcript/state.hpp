@@ -8,11 +8,13 @@
 //
 // What comes from a file is bounded: nodes, depth, lengths and tensors are checked against what is
 // there before memory is taken, and a checkpoint is accepted only if it is, byte for byte, what
-// save_checkpoint writes for its contents.
+// save_checkpoint writes for its contents, with or without a base.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -81,6 +83,9 @@ class state {
   /// "potl.state".
   const std::vector<std::uint8_t>& encoding(unsigned threads = 1) const;
 
+  /// Content roots of tensors(), in that order.
+  const std::vector<digest>& roots(unsigned threads = 1) const;
+
   /// Takes ownership of `memory`, into which the tensors' spans point, and computes the paths.
   /// malformed or limit when the tree is not canonical: text that is not UTF-8, unsorted keys,
   /// spans that do not fit their dims, aliases of nothing, a path that a checkpoint file cannot
@@ -94,15 +99,56 @@ class state {
   std::shared_ptr<body> body_;
 };
 
-/// Writes step-N.safetensors: every tensor under its path, the tree in the U8 tensor "potl.state".
-/// Atomic, durable.
-status save_checkpoint(const std::string& path, const state& what);
-/// Reads, parses and hashes the same buffer. mismatch when the digest differs from `expected`.
+/// The large tensors of a run's initial state, which its later checkpoints leave out while they
+/// stay the same. It is only a place where bytes with a known root lie: what a checkpoint leaves
+/// out is found here by the root that its own tree binds, or not at all.
+class checkpoint_base {
+ public:
+  static constexpr std::uint64_t least_bytes = std::uint64_t{1} << 16;
+
+  /// For writing: keeps no bytes.
+  static checkpoint_base to_write(const state& initial);
+  /// For reading: keeps the state.
+  static checkpoint_base to_read(state initial);
+
+  checkpoint_base without_bytes() const;
+
+  /// Digest of the initial state.
+  const digest& id() const { return id_; }
+  /// Whether a checkpoint leaves `what` out.
+  bool holds(const state_tensor& what, const digest& root) const;
+  /// Its bytes, or nothing unless to_read() made this and holds() is true.
+  bytes_view find(const state_tensor& what, const digest& root) const;
+
+ private:
+  struct known {
+    state_tensor form;
+    digest root;
+  };
+  explicit checkpoint_base(const state& initial);
+  const known* look_up(const state_tensor& what, const digest& root) const;
+
+  digest id_;
+  std::vector<known> tensors_;  // by path
+  std::optional<state> owner_;
+};
+
+/// Where a reader finds the base, if a file needs one.
+using base_source = std::function<result<std::shared_ptr<const checkpoint_base>>()>;
+
+/// Writes step-N.safetensors: every tensor under its path, except what `base` holds, and the tree
+/// in the U8 tensor "potl.state". Atomic, durable.
+status save_checkpoint(const std::string& path, const state& what,
+                       const checkpoint_base* base = nullptr);
+/// Reads, parses and hashes the same buffer; a base is looked for in step-0.safetensors beside it.
+/// mismatch when the digest differs from `expected`.
 result<state> load_checkpoint(const std::string& path, const digest& expected,
                               std::uint64_t max_bytes);
 /// For a prover's own file: the digest is computed from the contents, and compared with nothing.
 result<state> load_own_checkpoint(const std::string& path, std::uint64_t max_bytes);
-/// The bytes of a checkpoint file, which the state keeps.
-result<state> parse_checkpoint(std::vector<std::uint8_t> file, const digest* expected);
+/// The bytes of a checkpoint file, which the state keeps. Without a source of the base, files that
+/// need one are mismatches.
+result<state> parse_checkpoint(std::vector<std::uint8_t> file, const digest* expected,
+                               const base_source& base = nullptr);
 
 }  // namespace potl::transcript
