@@ -138,7 +138,7 @@ void bind_rules(py::module_& module) {
         }
         // Kept for ever: nothing may be released without the interpreter's lock.
         auto* kept = new py::object(std::move(told));
-        potl::set_read_observer([kept](const std::string& path) {
+        potl::set_read_observer([kept](const std::string& path, std::uint64_t) {
           const py::gil_scoped_acquire held;
           (*kept)(path);
         });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 
 #include <potl/core/file.hpp>
@@ -81,12 +82,17 @@ void add_text(sha256& hash, std::string_view text) {
   hash.update(little_endian(text.size())).update(as_bytes_view(text));
 }
 
-std::string what_differs(const state_tensor& recorded, const safetensors_tensor& delivered) {
-  if (recorded.type != delivered.type) return "dtype";
-  if (recorded.dims != delivered.dims) return "shape";
-  const bool equal = std::equal(recorded.bytes.begin(), recorded.bytes.end(),
-                                delivered.data.begin(), delivered.data.end());
-  return equal ? "" : "values";
+// Whether the bytes of a delivered tensor are those of the recorded one, which are as many.
+using comparison = std::function<result<bool>(std::size_t, bytes_view)>;
+
+result<std::string> what_differs(const state_tensor& recorded, dtype type,
+                                 const std::vector<std::uint64_t>& dims, std::size_t index,
+                                 const comparison& equal) {
+  if (recorded.type != type) return std::string("dtype");
+  if (recorded.dims != dims) return std::string("shape");
+  const result<bool> same = equal(index, recorded.bytes);
+  if (!same) return same.why();
+  return std::string(*same ? "" : "values");
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -111,26 +117,35 @@ digest model_digest(const state_value& state) {
   return hash.finish();
 }
 
-finding compare_model(const state_value& state, const safetensors_view& delivered,
-                      const optional_buffers& may_lack) {
+namespace {
+
+// Of safetensors_view as of safetensors_head: both have their tensors sorted by name.
+template <class Delivered>
+result<finding> compare_tensors(const state_value& state, const Delivered& delivered,
+                                const optional_buffers& may_lack, const comparison& equal) {
   const auto recorded = tensors_of(state);
+  const auto is_delivered = [&](const std::string& name) {
+    return std::any_of(delivered.tensors.begin(), delivered.tensors.end(),
+                       [&](const auto& tensor) { return tensor.name == name; });
+  };
   std::vector<std::string> left_out, problems;
-  for (const safetensors_tensor& tensor : delivered.tensors) {
+  for (std::size_t i = 0; i < delivered.tensors.size(); ++i) {
+    const auto& tensor = delivered.tensors[i];
     const auto at = recorded.find(tensor.name);
     if (at == recorded.end() || at->second.tensor == nullptr) {
       problems.push_back("\"" + tensor.name + "\" is not in the last committed state");
       continue;
     }
-    const std::string differs = what_differs(*at->second.tensor, tensor);
-    if (!differs.empty()) problems.push_back("\"" + tensor.name + "\" has other " + differs);
+    const auto differs = what_differs(*at->second.tensor, tensor.type, tensor.dims, i, equal);
+    if (!differs) return differs.why();
+    if (!differs->empty()) problems.push_back("\"" + tensor.name + "\" has other " + *differs);
   }
   for (const auto& [name, one] : recorded) {
-    if (one.alias || delivered.find(name) != nullptr) continue;
+    if (one.alias || is_delivered(name)) continue;
     // A tied weight may be delivered under any of its names.
     const auto* memory = one.tensor;
     const bool elsewhere = std::any_of(recorded.begin(), recorded.end(), [&](const auto& other) {
-      return other.second.alias && other.second.tensor == memory &&
-             delivered.find(other.first) != nullptr;
+      return other.second.alias && other.second.tensor == memory && is_delivered(other.first);
     });
     if (elsewhere) continue;
     const bool excused = one.buffer && (!may_lack || std::find(may_lack->begin(), may_lack->end(),
@@ -165,6 +180,17 @@ finding compare_model(const state_value& state, const safetensors_view& delivere
   return out;
 }
 
+}  // namespace
+
+finding compare_model(const state_value& state, const safetensors_view& delivered,
+                      const optional_buffers& may_lack) {
+  const comparison equal = [&](std::size_t index, bytes_view recorded) -> result<bool> {
+    const bytes_view own = delivered.tensors[index].data;
+    return std::equal(recorded.begin(), recorded.end(), own.begin(), own.end());
+  };
+  return compare_tensors(state, delivered, may_lack, equal).value();
+}
+
 namespace {
 
 // Replays that end in the recorded bits say nothing about a NaN that was there before.
@@ -191,27 +217,64 @@ std::uint64_t largest_file(const state_value& last) {
   return out;
 }
 
-finding compare_file(const state_value& last, const std::string& path,
-                     const optional_buffers& may_lack) {
-  const auto bytes = read_file(path, largest_file(last), links::follow);
-  if (!bytes) {
-    if (bytes.why().code == errc::missing) throw exception(bytes.why());
-    if (bytes.why().code == errc::limit) {
-      return make_finding(
-          "model", "model.delivered", outcome::reject,
-          "the delivered model is larger than the last committed state: " + bytes.why().message);
-    }
-    return make_finding("model", "", outcome::inconclusive,
-                        "the delivered model cannot be read: " + bytes.why().message);
+constexpr std::size_t piece_bytes = std::size_t{4} << 20;
+
+// Whether a tensor of the file has the bytes of the recorded one: each is read once.
+result<bool> same_bytes(const file_pieces& file, const safetensors_place& place,
+                        bytes_view recorded, std::vector<std::uint8_t>& piece) {
+  if (place.bytes != recorded.size()) return false;
+  for (std::size_t at = 0; at < recorded.size(); at += piece.size()) {
+    piece.resize(std::min(piece_bytes, recorded.size() - at));
+    if (const status read = file.read(place.offset + at, piece); !read) return read.why();
+    if (!std::equal(piece.begin(), piece.end(), recorded.begin() + static_cast<std::ptrdiff_t>(at)))
+      return false;
   }
-  const auto parsed = parse_safetensors(bytes.value());
-  finding out = parsed ? compare_model(last, parsed.value(), may_lack)
-                       : make_finding("model", "model.delivered", outcome::reject,
-                                      "the delivered model is no valid safetensors file: " +
-                                          parsed.why().message);
+  return true;
+}
+
+finding unreadable(const error& why) {
+  return make_finding("model", "", outcome::inconclusive,
+                      "the delivered model cannot be read: " + why.message);
+}
+
+finding not_the_last(const std::string& why) {
+  return make_finding("model", "model.delivered", outcome::reject, "the delivered model is " + why);
+}
+
+finding compare_pieces(const state_value& last, const file_pieces& file,
+                       const optional_buffers& may_lack) {
+  const std::uint64_t most = largest_file(last);
+  if (file.size() > most) {
+    return not_the_last("larger than the last committed state: " + std::to_string(file.size()) +
+                        " bytes where at most " + std::to_string(most) + " are accepted");
+  }
+  const result<safetensors_head> head = read_safetensors_head(file);
+  if (!head) {
+    if (head.why().code == errc::io) return unreadable(head.why());
+    return not_the_last("no valid safetensors file: " + head.why().message);
+  }
+  std::vector<std::uint8_t> piece;
+  const comparison equal = [&](std::size_t index, bytes_view recorded) {
+    return same_bytes(file, head->tensors[index], recorded, piece);
+  };
+  const result<finding> out = compare_tensors(last, *head, may_lack, equal);
+  if (!out) return unreadable(out.why());
+  if (const status same = file.unchanged(); !same) return unreadable(same.why());
+  return *out;
+}
+
+}  // namespace
+
+finding compare_model_file(const state_value& last, const std::string& path,
+                           const optional_buffers& may_lack) {
+  const result<file_pieces> file = file_pieces::open(path, links::follow);
+  if (!file && file.why().code == errc::missing) throw exception(file.why());
+  finding out = file ? compare_pieces(last, *file, may_lack) : unreadable(file.why());
   out.details.emplace_back("model_digest", model_digest(last).hex());
   return out;
 }
+
+namespace {
 
 // Nothing is vouched for where the last state cannot be opened.
 std::vector<finding> judge_unopened(const error& why, bool compared) {
@@ -243,7 +306,7 @@ std::vector<finding> judge_model(const transcript::evidence& run,
     note.details.emplace_back("model_digest", vouched);
     out.push_back(std::move(note));
   } else if (rule_enabled("model.delivered")) {
-    out.push_back(compare_file(last->root(), *path, may_lack));
+    out.push_back(compare_model_file(last->root(), *path, may_lack));
   }
   return out;
 }

@@ -21,52 +21,21 @@ using bytes = std::vector<std::uint8_t>;
 // O_NONBLOCK: opening a FIFO must not wait for a writer; it has no effect on regular files.
 constexpr int read_flags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
-// The size of a regular file; anything else is refused.
-result<std::uint64_t> regular_size(const file_handle& file, const std::string& path) {
-  struct stat about {};
-  if (::fstat(file.get(), &about) != 0) return detail::system_error_of(errno, "read", path);
-  if (!S_ISREG(about.st_mode)) return error{errc::malformed, path + " is not a regular file", ""};
-  return static_cast<std::uint64_t>(about.st_size);
-}
-
 error changed(const std::string& path) {
   return {errc::io, path + " changed while it was read", "read it when nobody writes to it"};
 }
 
-result<bytes> read_open(const file_handle& file, const std::string& path, std::uint64_t max_bytes) {
-  const result<std::uint64_t> size = regular_size(file, path);
-  if (!size) return size.why();
-  if (*size > max_bytes) {
-    return error{errc::limit,
-                 path + " has " + std::to_string(*size) + " bytes where at most " +
-                     std::to_string(max_bytes) + " are accepted",
-                 ""};
-  }
+result<bytes> room_for(std::uint64_t size, const std::string& path) {
   bytes out;
   try {
-    out.resize(static_cast<std::size_t>(*size));
+    out.resize(static_cast<std::size_t>(size));
   } catch (const std::bad_alloc&) {
     return error{errc::io, "not enough memory to read " + path, ""};
   }
-  std::size_t have = 0;
-  std::uint8_t beyond = 0;
-  for (;;) {
-    const bool full = have == out.size();
-    const std::size_t part = std::min<std::size_t>(out.size() - have, std::size_t{1} << 30);
-    const ssize_t count =
-        full ? ::read(file.get(), &beyond, 1) : ::read(file.get(), out.data() + have, part);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return detail::system_error_of(errno, "read", path);
-    if (count == 0) break;
-    if (full) return changed(path);
-    have += static_cast<std::size_t>(count);
-  }
-  if (have != out.size()) return changed(path);
-  detail::observe_read(path);
   return out;
 }
 
-result<file_handle> open_entry(const std::string& directory, std::string_view name) {
+result<file_handle> open_handle(const std::string& directory, std::string_view name) {
   const std::string path = directory + "/" + std::string(name);
   file_handle place = detail::open_file(AT_FDCWD, directory.c_str(), O_RDONLY | O_DIRECTORY);
   if (!place) {
@@ -90,47 +59,102 @@ result<file_handle> open_entry(const std::string& directory, std::string_view na
 
 }  // namespace
 
-result<bytes> read_file(const std::string& path, std::uint64_t max_bytes, links policy) {
+result<file_pieces::stamp> file_pieces::look() const {
+  struct stat about {};
+  if (::fstat(file_.get(), &about) != 0) return detail::system_error_of(errno, "read", path_);
+  if (!S_ISREG(about.st_mode)) return error{errc::malformed, path_ + " is not a regular file", ""};
+  return stamp{static_cast<std::uint64_t>(about.st_size), about.st_ctim.tv_sec,
+               about.st_ctim.tv_nsec};
+}
+
+result<file_pieces> file_pieces::of(file_handle file, std::string path) {
+  file_pieces out(std::move(file), std::move(path));
+  const result<stamp> about = out.look();
+  if (!about) return about.why();
+  out.opened_ = *about;
+  out.size_ = about->size;
+  return out;
+}
+
+result<file_pieces> file_pieces::open(const std::string& path, links policy) {
   const int flags = read_flags | (policy == links::refuse ? O_NOFOLLOW : 0);
-  const file_handle file = detail::open_file(AT_FDCWD, path.c_str(), flags);
+  file_handle file = detail::open_file(AT_FDCWD, path.c_str(), flags);
   if (!file) return detail::system_error_of(errno, "open", path);
-  return read_open(file, path, max_bytes);
+  return of(std::move(file), path);
+}
+
+result<file_pieces> file_pieces::open_entry(const std::string& directory, std::string_view name) {
+  result<file_handle> file = open_handle(directory, name);
+  if (!file) return file.why();
+  return of(std::move(*file), directory + "/" + std::string(name));
+}
+
+status file_pieces::read(std::uint64_t offset, std::span<std::uint8_t> into) const {
+  std::size_t have = 0;
+  while (have != into.size()) {
+    const std::size_t part = std::min<std::size_t>(into.size() - have, std::size_t{1} << 30);
+    const ssize_t count =
+        ::pread(file_.get(), into.data() + have, part, static_cast<off_t>(offset + have));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return detail::system_error_of(errno, "read", path_);
+    if (count == 0) return changed(path_);
+    have += static_cast<std::size_t>(count);
+  }
+  detail::observe_read(path_, into.size());
+  return unit{};
+}
+
+result<bytes> file_pieces::read_all(std::uint64_t max_bytes) const {
+  if (size_ > max_bytes) {
+    return error{errc::limit,
+                 path_ + " has " + std::to_string(size_) + " bytes where at most " +
+                     std::to_string(max_bytes) + " are accepted",
+                 ""};
+  }
+  result<bytes> out = room_for(size_, path_);
+  if (!out) return out;
+  if (const status filled = read(0, *out); !filled) return filled.why();
+  std::uint8_t beyond = 0;
+  ssize_t more = 0;
+  do {
+    more = ::pread(file_.get(), &beyond, 1, static_cast<off_t>(size_));
+  } while (more < 0 && errno == EINTR);
+  if (more < 0) return detail::system_error_of(errno, "read", path_);
+  if (more > 0) return changed(path_);
+  return out;
+}
+
+status file_pieces::unchanged() const {
+  const result<stamp> now = look();
+  if (!now) return now.why();
+  if (!(*now == opened_)) return changed(path_);
+  return unit{};
+}
+
+result<bytes> read_file(const std::string& path, std::uint64_t max_bytes, links policy) {
+  const result<file_pieces> file = file_pieces::open(path, policy);
+  if (!file) return file.why();
+  return file->read_all(max_bytes);
 }
 
 result<bytes> read_entry(const std::string& directory, std::string_view name,
                          std::uint64_t max_bytes) {
-  const result<file_handle> file = open_entry(directory, name);
+  const result<file_pieces> file = file_pieces::open_entry(directory, name);
   if (!file) return file.why();
-  return read_open(*file, directory + "/" + std::string(name), max_bytes);
+  return file->read_all(max_bytes);
 }
 
 result<bytes> read_entry_part(const std::string& directory, std::string_view name,
                               std::uint64_t offset, std::uint64_t size) {
-  const std::string path = directory + "/" + std::string(name);
-  const result<file_handle> file = open_entry(directory, name);
+  const result<file_pieces> file = file_pieces::open_entry(directory, name);
   if (!file) return file.why();
-  const result<std::uint64_t> whole = regular_size(*file, path);
-  if (!whole) return whole.why();
-  if (offset > *whole || size > *whole - offset) {
-    return error{errc::missing, path + " ends before byte " + std::to_string(offset + size), ""};
+  if (offset > file->size() || size > file->size() - offset) {
+    return error{errc::missing, file->path() + " ends before byte " + std::to_string(offset + size),
+                 ""};
   }
-  bytes out;
-  try {
-    out.resize(static_cast<std::size_t>(size));
-  } catch (const std::bad_alloc&) {
-    return error{errc::io, "not enough memory to read " + path, ""};
-  }
-  std::size_t have = 0;
-  while (have != out.size()) {
-    const std::size_t part = std::min<std::size_t>(out.size() - have, std::size_t{1} << 30);
-    const ssize_t count =
-        ::pread(file->get(), out.data() + have, part, static_cast<off_t>(offset + have));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return detail::system_error_of(errno, "read", path);
-    if (count == 0) return changed(path);
-    have += static_cast<std::size_t>(count);
-  }
-  detail::observe_read(path);
+  result<bytes> out = room_for(size, file->path());
+  if (!out) return out;
+  if (const status filled = file->read(offset, *out); !filled) return filled.why();
   return out;
 }
 
@@ -150,14 +174,14 @@ status safe_entry_name(std::string_view name) {
 result<mapped_file> mapped_file::open(const std::string& path) {
   const file_handle file = detail::open_file(AT_FDCWD, path.c_str(), read_flags);
   if (!file) return detail::system_error_of(errno, "open", path);
-  const result<std::uint64_t> size = regular_size(file, path);
-  if (!size) return size.why();
-  if (*size == 0) return mapped_file(bytes_view{});
-  void* place =
-      ::mmap(nullptr, static_cast<std::size_t>(*size), PROT_READ, MAP_PRIVATE, file.get(), 0);
+  struct stat about {};
+  if (::fstat(file.get(), &about) != 0) return detail::system_error_of(errno, "read", path);
+  if (!S_ISREG(about.st_mode)) return error{errc::malformed, path + " is not a regular file", ""};
+  const auto size = static_cast<std::size_t>(about.st_size);
+  if (size == 0) return mapped_file(bytes_view{});
+  void* place = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (place == MAP_FAILED) return detail::system_error_of(errno, "map", path);
-  return mapped_file(
-      bytes_view(static_cast<const std::uint8_t*>(place), static_cast<std::size_t>(*size)));
+  return mapped_file(bytes_view(static_cast<const std::uint8_t*>(place), size));
 }
 
 mapped_file::~mapped_file() {

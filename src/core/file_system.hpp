@@ -22,6 +22,6 @@ std::string parent_of(const std::string& path);
 
 /// Called after each file that was read. Does nothing, but in a build with test hooks:
 /// set_read_observer (rule_switch.cpp).
-void observe_read(const std::string& path);
+void observe_read(const std::string& path, std::uint64_t bytes);
 
 }  // namespace potl::detail

@@ -19,13 +19,15 @@ namespace potl {
 
 namespace {
 std::array<std::atomic<bool>, rules.size()> disabled{};
-std::function<void(const std::string&)> observer;
+std::function<void(const std::string&, std::uint64_t)> observer;
 }  // namespace
 
-void set_read_observer(std::function<void(const std::string&)> told) { observer = std::move(told); }
+void set_read_observer(std::function<void(const std::string&, std::uint64_t)> told) {
+  observer = std::move(told);
+}
 
-void detail::observe_read(const std::string& path) {
-  if (observer) observer(path);
+void detail::observe_read(const std::string& path, std::uint64_t bytes) {
+  if (observer) observer(path, bytes);
 }
 
 bool rule_enabled(std::string_view id) noexcept {
@@ -49,7 +51,7 @@ bool set_rule_enabled(std::string_view id, bool enabled) noexcept {
 
 bool rule_enabled(std::string_view) noexcept { return true; }
 
-void detail::observe_read(const std::string&) {}
+void detail::observe_read(const std::string&, std::uint64_t) {}
 
 #endif
 

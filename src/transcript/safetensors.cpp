@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include <potl/transcript/safetensors.hpp>
@@ -38,6 +39,43 @@ status check_offsets(const std::vector<detail::safetensors_entry>& entries, std:
   return unit{};
 }
 
+// Precondition: `start` holds the first eight bytes.
+result<std::uint64_t> header_length(bytes_view start, std::uint64_t file_bytes,
+                                    const safetensors_limits& limits) {
+  const std::uint64_t length = read_length(start);
+  if (length > file_bytes - length_bytes) return refused("the header is longer than the file");
+  if (length > limits.max_header)
+    return error{errc::limit,
+                 "safetensors: a header of " + std::to_string(length) + " bytes where at most " +
+                     std::to_string(limits.max_header) + " are accepted",
+                 ""};
+  return length;
+}
+
+result<safetensors_head> head_of(bytes_view text, std::uint64_t file_bytes,
+                                 const safetensors_limits& limits) {
+  result<detail::safetensors_header> header = detail::parse_safetensors_header(text, limits);
+  if (!header) {
+    error why = header.why();
+    why.message = "safetensors header: " + why.message;
+    return why;
+  }
+  const std::uint64_t begin = length_bytes + text.size();
+  if (const status covered = check_offsets(header->entries, file_bytes - begin); !covered)
+    return covered.why();
+  safetensors_head out;
+  out.metadata = std::move(header->metadata);
+  out.tensors.reserve(header->entries.size());
+  for (detail::safetensors_entry& entry : header->entries) {
+    const result<std::uint64_t> size = tensor_bytes(entry.type, entry.dims);
+    if (!size || *size != entry.offsets[1] - entry.offsets[0])
+      return refused("a tensor whose shape does not fit its data_offsets");
+    out.tensors.push_back({std::move(entry.name), entry.type, std::move(entry.dims),
+                           begin + entry.offsets[0], *size});
+  }
+  return out;
+}
+
 }  // namespace
 
 const safetensors_tensor* safetensors_view::find(std::string_view name) const noexcept {
@@ -62,38 +100,32 @@ result<std::uint64_t> tensor_bytes(potl::dtype type, const std::vector<std::uint
   return product;
 }
 
+result<safetensors_head> read_safetensors_head(const file_pieces& file,
+                                               const safetensors_limits& limits) {
+  std::array<std::uint8_t, length_bytes> start{};
+  if (file.size() < length_bytes) return refused("shorter than its header length");
+  if (const status read = file.read(0, start); !read) return read.why();
+  const result<std::uint64_t> length = header_length(start, file.size(), limits);
+  if (!length) return length.why();
+  std::vector<std::uint8_t> header(static_cast<std::size_t>(*length));
+  if (const status read = file.read(length_bytes, header); !read) return read.why();
+  return head_of(header, file.size(), limits);
+}
+
 result<safetensors_view> parse_safetensors(bytes_view file, const safetensors_limits& limits) {
   if (file.size() < length_bytes) return refused("shorter than its header length");
-  const std::uint64_t length = read_length(file);
-  if (length > file.size() - length_bytes) return refused("the header is longer than the file");
-  if (length > limits.max_header)
-    return error{errc::limit,
-                 "safetensors: a header of " + std::to_string(length) + " bytes where at most " +
-                     std::to_string(limits.max_header) + " are accepted",
-                 ""};
-  const auto header_size = static_cast<std::size_t>(length);
-  const bytes_view data = file.subspan(length_bytes + header_size);
-
-  result<detail::safetensors_header> header =
-      detail::parse_safetensors_header(file.subspan(length_bytes, header_size), limits);
-  if (!header) {
-    error why = header.why();
-    why.message = "safetensors header: " + why.message;
-    return why;
-  }
-  if (const status covered = check_offsets(header->entries, data.size()); !covered)
-    return covered.why();
-
+  const result<std::uint64_t> length = header_length(file, file.size(), limits);
+  if (!length) return length.why();
+  const bytes_view header = file.subspan(length_bytes, static_cast<std::size_t>(*length));
+  result<safetensors_head> head = head_of(header, file.size(), limits);
+  if (!head) return head.why();
   safetensors_view view;
-  view.metadata = std::move(header->metadata);
-  view.tensors.reserve(header->entries.size());
-  for (detail::safetensors_entry& entry : header->entries) {
-    const result<std::uint64_t> size = tensor_bytes(entry.type, entry.dims);
-    if (!size || *size != entry.offsets[1] - entry.offsets[0])
-      return refused("a tensor whose shape does not fit its data_offsets");
-    view.tensors.push_back({std::move(entry.name), entry.type, std::move(entry.dims),
-                            data.subspan(static_cast<std::size_t>(entry.offsets[0]),
-                                         static_cast<std::size_t>(*size))});
+  view.metadata = std::move(head->metadata);
+  view.tensors.reserve(head->tensors.size());
+  for (safetensors_place& one : head->tensors) {
+    view.tensors.push_back(
+        {std::move(one.name), one.type, std::move(one.dims),
+         file.subspan(static_cast<std::size_t>(one.offset), static_cast<std::size_t>(one.bytes))});
   }
   return view;
 }

@@ -154,9 +154,11 @@ def test_a_swap_after_any_single_reading_makes_no_verdict_better(
     # What was read before it was swapped is what is used; what is read again is bound.
     assert set(verdicts.values()) <= {"accepted", "rejected", "inconclusive", *OWN}, verdicts
     if not everything:
+        # The delivered file is read in pieces, and is the client's: a change is their trouble.
+        changed = {"model.safetensors": "inconclusive"}
         for last in ("transcript.log", "note.txt", "telemetry.log", "model.safetensors"):
             found = {verdict for name, verdict in verdicts.items() if name.endswith(last)}
-            assert found <= {"accepted"}, verdicts
+            assert found <= {changed.get(last, "accepted")}, verdicts
 
 
 def test_a_log_that_changes_before_a_worker_reads_it_is_no_verdict(

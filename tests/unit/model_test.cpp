@@ -2,10 +2,16 @@
 #include "catch.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include <potl/checks/model.hpp>
+#include <potl/core/file.hpp>
 
+#include "run_fixture.hpp"
 #include "state_tree.hpp"
 
 using namespace potl;
@@ -130,4 +136,104 @@ TEST_CASE("the digest of a model depends on names, shapes and bits, not on the o
   REQUIRE(model_digest(other.root()) == before);
   other.means[0] = 9;
   REQUIRE(model_digest(other.root()) != before);
+}
+
+namespace {
+
+constexpr std::size_t mib = std::size_t{1} << 20;
+
+// A delivered file of 26 MiB, and the reads that comparing it takes.
+struct delivered_file {
+  potl_test::temporary_directory folder;
+  std::string path = folder.file("model.safetensors");
+  std::vector<float> large = std::vector<float>(25 * mib / 4 + 3, 1.5f), small = {1, 2, 3};
+  tree t;
+  tree::value state = tree::dict(
+      {{"model",
+        tree::dict({{"parameters", tree::dict({{"a", t.floats(large)}, {"b", t.floats(small)}})},
+                    {"buffers", tree::dict({})}})}});
+  std::vector<std::uint64_t> reads;
+
+  delivered_file() {
+    std::ofstream out(path, std::ios::binary);
+    auto writer = safetensors_writer::create(
+        {{"a", dtype::f32, {large.size()}}, {"b", dtype::f32, {small.size()}}}, {},
+        [&](bytes_view part) -> status {
+          out.write(reinterpret_cast<const char*>(part.data()),
+                    static_cast<std::streamsize>(part.size()));
+          return unit{};
+        });
+    REQUIRE(writer);
+    REQUIRE(writer->write(potl_test::floats(large)));
+    REQUIRE(writer->write(potl_test::floats(small)));
+    out.close();
+    // Changes of a file are told apart by the ticks of a clock.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+
+  void flip(std::uint64_t from_end) const {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekg(-static_cast<std::streamoff>(from_end), std::ios::end);
+    const char old = static_cast<char>(file.get());
+    file.seekp(-static_cast<std::streamoff>(from_end), std::ios::end);
+    file.put(static_cast<char>(old ^ 1));
+  }
+
+  template <class After>
+  finding compare(After after) {
+    reads.clear();
+    set_read_observer([&](const std::string&, std::uint64_t bytes) {
+      reads.push_back(bytes);
+      after(reads.size());
+    });
+    const finding out = compare_model_file(state, path);
+    set_read_observer({});
+    return out;
+  }
+  finding compare() {
+    return compare([](std::size_t) {});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a delivered file is read once, in pieces of a few MiB") {
+  delivered_file file;
+  REQUIRE(file.compare().result == outcome::pass);
+  REQUIRE(*std::max_element(file.reads.begin(), file.reads.end()) == 4 * mib);
+  std::uint64_t sum = 0;
+  for (const std::uint64_t bytes : file.reads) sum += bytes;
+  REQUIRE(sum == std::filesystem::file_size(file.path));
+}
+
+TEST_CASE("one changed byte in any piece of a delivered file rejects") {
+  for (const std::uint64_t from_end :
+       {std::uint64_t{1}, std::uint64_t{13}, std::uint64_t{9 * mib}, std::uint64_t{25 * mib}}) {
+    delivered_file file;
+    file.flip(from_end);
+    const finding found = file.compare();
+    REQUIRE(found.result == outcome::reject);
+    REQUIRE(found.reason.find("has other values") != std::string::npos);
+  }
+}
+
+TEST_CASE("a delivered file that changes while it is read is noticed, whichever byte it is") {
+  delivered_file file;
+  // Reads are the length, the header, then pieces: of what was compared and of what was not yet.
+  for (const std::uint64_t from_end : {std::uint64_t{1}, std::uint64_t{25 * mib}}) {
+    const finding found = file.compare([&](std::size_t now) {
+      if (now == 4) file.flip(from_end);
+    });
+    REQUIRE(found.result == outcome::inconclusive);
+    REQUIRE(found.reason.find("changed while it was read") != std::string::npos);
+    file.flip(from_end);
+  }
+}
+
+TEST_CASE("a delivered file that is cut while it is read is never accepted") {
+  delivered_file file;
+  const finding found = file.compare([&](std::size_t now) {
+    if (now == 3) std::filesystem::resize_file(file.path, 8 * mib);
+  });
+  REQUIRE(found.result == outcome::inconclusive);
 }

@@ -8,9 +8,10 @@
 // digest of the only model that the report vouches for. That the last committed state is finite
 // (finite.hpp) is looked at either way.
 // Assumes that names in the file are those of `state_dict()`.
-// Cost: reading the last checkpoint and the file once; a file that is larger than the last state's
-// tensors and a header of 8 MiB is refused before any of it is read.
-// Cannot detect: what the code does that loads it.
+// Cost: reading the last checkpoint and the file once, the file in pieces of 4 MiB; one that is
+// larger than the last state's tensors and a header of 8 MiB is refused before any of it is read.
+// Cannot detect: what the code does that loads it; what is written to the file afterwards. (What is
+// written while it is read makes the verdict inconclusive.)
 // Source: SOUNDNESS rule 13, attacks A11 and A30.
 #pragma once
 
@@ -37,6 +38,11 @@ using optional_buffers = std::optional<std::vector<std::string>>;
 /// The comparison itself.
 finding compare_model(const transcript::state_value& state, const safetensors_view& delivered,
                       const optional_buffers& may_lack = std::vector<std::string>{});
+
+/// The same with a file, which is read in pieces; links are followed. Throws missing. inconclusive
+/// where it cannot be read, or is written to meanwhile.
+finding compare_model_file(const transcript::state_value& state, const std::string& path,
+                           const optional_buffers& may_lack = std::vector<std::string>{});
 
 /// Reads both sides, looks for what is not finite, and compares. `path` empty: the note.
 std::vector<finding> judge_model(const transcript::evidence& run,

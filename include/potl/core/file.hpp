@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -64,6 +65,42 @@ class file_handle {
 
  private:
   int descriptor_ = -1;
+};
+
+/// A regular file that is read in pieces: what its first bytes say can be judged before memory is
+/// taken for the others. All pieces come from the file that was opened, whatever its name means
+/// later.
+class file_pieces {
+ public:
+  /// Errors as those of read_file and read_entry.
+  static result<file_pieces> open(const std::string& path, links policy = links::refuse);
+  static result<file_pieces> open_entry(const std::string& directory, std::string_view name);
+
+  std::uint64_t size() const noexcept { return size_; }
+  const std::string& path() const noexcept { return path_; }
+
+  /// Fills `into` from `offset` on. io: the system refused, or the file ends before, now.
+  status read(std::uint64_t offset, std::span<std::uint8_t> into) const;
+  /// All of it. limit: larger than max_bytes; io as read(), and when it grew.
+  result<std::vector<std::uint8_t>> read_all(std::uint64_t max_bytes) const;
+  /// io when somebody wrote to it, or changed its size, since it was opened.
+  status unchanged() const;
+
+ private:
+  struct stamp {
+    std::uint64_t size = 0;
+    std::int64_t seconds = 0, nanoseconds = 0;  ///< of the last change, which no call can set
+    bool operator==(const stamp&) const = default;
+  };
+  file_pieces(file_handle file, std::string path)
+      : file_(std::move(file)), path_(std::move(path)) {}
+  static result<file_pieces> of(file_handle file, std::string path);
+  result<stamp> look() const;
+
+  file_handle file_;
+  std::string path_;
+  stamp opened_;
+  std::uint64_t size_ = 0;
 };
 
 /// A file of the caller's own, mapped read-only. Truncating it elsewhere while it is mapped raises
@@ -145,8 +182,9 @@ status create_directory(const std::string& path);
 status sync_directory(const std::string& path);
 
 #ifdef POTL_TEST_HOOKS
-/// Is told the path of each file after it was read, so that a test can change it then.
-void set_read_observer(std::function<void(const std::string&)> told);
+/// Is told the path of each file after it, or a piece of so many bytes, was read, so that a test
+/// can change it then.
+void set_read_observer(std::function<void(const std::string&, std::uint64_t)> told);
 #endif
 
 }  // namespace potl

@@ -22,6 +22,7 @@
 
 #include <potl/core/digest.hpp>
 #include <potl/core/dtype.hpp>
+#include <potl/core/file.hpp>
 #include <potl/core/result.hpp>
 
 namespace potl {
@@ -57,6 +58,26 @@ struct safetensors_view {
 
 /// Parses a whole file: malformed or limit on anything but a strict file within the limits.
 result<safetensors_view> parse_safetensors(bytes_view file, const safetensors_limits& limits = {});
+
+/// A tensor of a file of which only the head was read.
+struct safetensors_place {
+  std::string name;
+  potl::dtype type = potl::dtype::u8;
+  std::vector<std::uint64_t> dims;
+  std::uint64_t offset = 0;  ///< of its first byte, from the beginning of the file
+  std::uint64_t bytes = 0;
+};
+
+/// What the head of a file says: the length and the JSON behind it.
+struct safetensors_head {
+  safetensors_metadata metadata;
+  std::vector<safetensors_place> tensors;  ///< sorted by name (as bytes)
+};
+
+/// Judges a file of `file.size()` bytes by its head alone, as parse_safetensors would: no other
+/// byte is read, and no more than the limits allow. io as that of the file.
+result<safetensors_head> read_safetensors_head(const file_pieces& file,
+                                               const safetensors_limits& limits = {});
 
 /// Bytes of a tensor; limit when that is not below 2^64.
 result<std::uint64_t> tensor_bytes(potl::dtype type, const std::vector<std::uint64_t>& dims);
