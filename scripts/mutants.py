@@ -143,7 +143,8 @@ class Builder:
             text=True,
         )  # fmt: skip
         words = shlex.split(listed.stdout.splitlines()[-1])
-        return words[words.index("&&") + 1 : len(words) - 1 - words[::-1].index("&&")]
+        begin = words.index("&&") + 1
+        return words[begin : words.index("&&", begin)]
 
     def compile(self, mutant: Mutant) -> None:
         """The mutant's object, with little optimization and no warnings."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import pickle
 import struct
 import threading
@@ -230,7 +231,8 @@ def test_rules_are_listed_and_in_force() -> None:
     names = [name for name, _ in _core.rules()]
     assert len(names) == len(set(names)) > 20
     assert all(_core.rule_enabled(name) for name in names)
-    assert not hasattr(_core, "set_rule_enabled")
+    # With POTL_HOOKS=1 the module is the other one, as whoever plays mutants needs it.
+    assert hasattr(_core, "set_rule_enabled") == bool(os.environ.get("POTL_HOOKS"))
 
 
 def test_only_the_module_with_hooks_can_switch_a_rule_off() -> None:

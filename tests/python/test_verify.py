@@ -363,6 +363,33 @@ def test_a_second_commitment_for_a_job_is_rejected(honest: Delivery, tmp_path: P
     assert any(f.rule == "transcript.history" and f.result == "reject" for f in report.findings)
 
 
+def test_a_published_note_that_the_commitment_does_not_extend_rejects(
+    honest: Delivery, tmp_path: Path
+) -> None:
+    other = potl.record(tasks.build, tmp_path / "run", job=honest.job, key=honest.key)
+    report = honest.verify(published=[str(other.commit())])
+    assert report.verdict == "rejected"
+    assert any(f.rule == "transcript.history" and f.result == "reject" for f in report.findings)
+    assert honest.verify(published=[str(honest.commitment)]).verdict == "accepted"
+
+
+def test_a_ledger_belongs_to_a_job(honest: Delivery, tmp_path: Path) -> None:
+    with pytest.raises(potl.UsageError, match="ledger"):
+        honest.verify(job=None, ledger=tmp_path / "ledger.json")
+
+
+def test_the_command_that_repeats_a_report_asks_what_was_asked_now(
+    honest: Delivery, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger.json"
+    options = {"ledger": ledger, "policy": potl.Policy(probability=0)}
+    honest.verify(checks=[potl.PEV(fraction=0.75)], **options)
+    report = honest.verify(checks=[potl.Replay(samples=1)], **options)
+    assert {one["check"] for one in report.document["checks"]} == {"replay", "pev"}
+    # The ledger brings the earlier ones.
+    assert "pev" not in report.document["reproduce"]
+
+
 def test_the_challenge_is_remembered_even_when_verification_is_aborted(
     honest: Delivery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
