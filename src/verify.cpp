@@ -14,6 +14,11 @@
 namespace potl::detail {
 namespace {
 
+bool rejects(const std::vector<finding>& findings) {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const finding& one) { return one.result == outcome::reject; });
+}
+
 class driver {
  public:
   driver(const transcript::evidence& run, workload_handle& work)
@@ -27,15 +32,37 @@ class driver {
     const auto plan = checks::plan_pev(view_, options, nonce_).value();
     std::vector<checks::loss_measurement> losses;
     std::vector<checks::subset_loss_measurement> subsets;
-    for (const auto& request : plan.losses) losses.push_back(replays_.fulfil(request));
-    for (const auto& request : plan.subsets) subsets.push_back(replays_.fulfil(request));
+    const auto judged = [&](std::span<const checks::loss_measurement> of_losses,
+                            std::span<const checks::subset_loss_measurement> of_subsets) {
+      return checks::judge_pev(view_, options, nonce_, of_losses, of_subsets).value();
+    };
+    for (const auto& request : plan.losses) {
+      if (settled_) break;
+      losses.push_back(replays_.fulfil(request));
+      settle(losses.back(), [&] { return judged({&losses.back(), 1}, {}); });
+    }
+    for (const auto& request : plan.subsets) {
+      if (settled_) break;
+      subsets.push_back(replays_.fulfil(request));
+      settle(subsets.back(), [&] { return judged({}, {&subsets.back(), 1}); });
+    }
     return checks::judge_pev(view_, options, nonce_, losses, subsets).value();
   }
 
   std::vector<finding> operator()(const checks::replay_options& options) {
     const auto plan = checks::plan_replay(view_, options, nonce_).value();
     std::vector<checks::segment_measurement> measured;
-    for (const auto& request : plan) measured.push_back(replays_.fulfil(view_, request));
+    for (const auto& request : plan) {
+      if (settled_) break;
+      measured.push_back(replays_.fulfil(view_, request));
+      const auto& last = measured.back();
+      settle(
+          last,
+          [&] {
+            return checks::judge_replay(view_, options, nonce_, {&last, 1}).value();
+          },
+          request.noise_repeats == 0 && !last.digest_equal);
+    }
     return checks::judge_replay(view_, options, nonce_, measured).value();
   }
 
@@ -47,9 +74,20 @@ class driver {
   const checks::run_view& view() const { return view_; }
 
  private:
+  // Whether one measurement rejects the run, whatever the others will be: then nothing more is
+  // replayed. No noise excuses a state that is withheld, tampered with or not finite, nor other
+  // bits where replay is exact.
+  template <class Measurement, class Judge>
+  void settle(const Measurement& one, Judge judge, bool differs = false) {
+    if (one.status == checks::measured::verifier_error) return;
+    if (one.status == checks::measured::ok && one.not_finite.empty() && !differs) return;
+    settled_ = rejects(judge());
+  }
+
   checks::run_view view_;
   fulfiller replays_;
   digest nonce_;
+  bool settled_ = false;
 };
 
 template <class Options>
@@ -183,9 +221,7 @@ json_value verify(const transcript::evidence& run, workload_handle& work,
   for (const any_check& one : wanted) asked.push_back({one, nonce});
   const transcript::ledger_memory known = remembered(run, options, asked, findings);
   driver drive(run, work);
-  const bool rejected = std::any_of(findings.begin(), findings.end(), [](const finding& one) {
-    return one.result == outcome::reject;
-  });
+  const bool rejected = rejects(findings);
   if (rejected) {
     findings.push_back(note_of("the record itself is rejected, so that nothing was recomputed"));
   }

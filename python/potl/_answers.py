@@ -79,6 +79,9 @@ class Answers:
         build = _executors.load_task(task) if isinstance(task, str) else task
         agreed = job_of(evidence.job, evidence) if job is None else job
         self._session = None if build is None else open_for_verifying(build, agreed)
+        if self._session is not None and not evidence.rejected:
+            # Before any state is opened, which drawing the largest updates does.
+            evidence.expect_state_bytes(self._schema.initial.nbytes)
         if self._setup is not None and executor is None:
             self._owned = self._executor = _executors.Pool(workers)
 
@@ -99,9 +102,14 @@ class Answers:
         if self._session is not None:
             self._session.close()
 
-    def to(self, plans: Sequence[Sequence[Request]]) -> list[list[Measurement]]:
+    def to(
+        self,
+        plans: Sequence[Sequence[Request]],
+        *,
+        until: Callable[[Measurement], bool] = lambda _: False,
+    ) -> list[list[Measurement]]:
         """Measurements for several plans, in the plans' order. What several plans ask for is done
-        once.
+        once, and nothing more after a measurement of which `until` is true.
         """
         distinct: dict[str, Request] = {}
         for plan in plans:
@@ -112,9 +120,13 @@ class Answers:
         step_seconds = self._step_seconds() if order else None
         work.announce(self._evidence.job.steps, step_seconds)
         with _progress.track(work.label(step_seconds), len(order), self._progress) as advance:
-            done = self._run({key: distinct[key] for key in order}, advance)
+            done = self._run({key: distinct[key] for key in order}, advance, until)
         return [
-            [{**done[request_key(request)], "request": dict(request)} for request in plan]
+            [
+                {**done[key], "request": dict(request)}
+                for request in plan
+                if (key := request_key(request)) in done
+            ]
             for plan in plans
         ]
 
@@ -157,7 +169,10 @@ class Answers:
         return Schema(self._session, self._evidence)
 
     def _run(
-        self, requests: Mapping[str, Request], advance: _progress.Advance | None
+        self,
+        requests: Mapping[str, Request],
+        advance: _progress.Advance | None,
+        until: Callable[[Measurement], bool],
     ) -> dict[str, Measurement]:
         if self._session is None:
             message = "no task was given to replay with; pass task=build"
@@ -179,10 +194,11 @@ class Answers:
                         done[key] = _failed(requests[key], f"a worker failed: {describe(error)}")
                     if advance is not None:
                         advance(len(done))
-            except BaseException:  # an interrupt: what has not begun need not
+                    if until(done[key]):
+                        break
+            finally:  # of an interrupt, too: what has not begun need not
                 for future in futures:
                     future.cancel()
-                raise
             return done
         replayer = Replayer(
             self._session,
@@ -196,6 +212,8 @@ class Answers:
             done[key] = replayer.fulfil(request)
             if advance is not None:
                 advance(len(done))
+            if until(done[key]):
+                break
         return done
 
 

@@ -105,8 +105,8 @@ def _verify(
         int | None,
         typer.Option(
             min=0,
-            help="Largest checkpoint that is read. Default: 8 times your own initial state and "
-            "64 MiB.",
+            help="Largest checkpoint that is read. Default: twice the largest of your own first "
+            "states and 64 MiB.",
         ),
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,

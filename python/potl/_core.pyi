@@ -382,10 +382,12 @@ class Evidence:
         """SHA-256 of transcript.log as it was read."""
     @property
     def log_bytes(self) -> int: ...
-    def expect_state_bytes(self, size: int) -> None:
-        """The size of a state of the verifier's own; far larger checkpoints are not read
+    def expect_state_bytes(self, initial: int) -> None:
+        """The size of the verifier's own initial state; far larger checkpoints are not read
         (LimitError) unless `max_checkpoint_bytes` says otherwise.
         """
+    def expect_largest_state_bytes(self, largest: int) -> None:
+        """The same by the largest of the verifier's own states, with all that steps make."""
     def load_state(self, step: int, branch: int | None = None) -> State:
         """MissingError: withheld; MismatchError: tampered; StorageError, LimitError: the verifier's
         own trouble.

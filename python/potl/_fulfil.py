@@ -84,6 +84,7 @@ class Replayer:
         self._deadline: float | None = None
         self._initial = session.capture() if schema is None else schema.initial
         evidence.expect_state_bytes(self._initial.nbytes)
+        self._sized = schema is None
         self._kept: tuple[tuple[int, int | None], _core.State] | None = None
         self._branch: int | None = None  # whose steps are replayed; None: the effective history
         logged = evidence.job.arithmetic == _rounded_steps.LOG64
@@ -333,6 +334,9 @@ class Replayer:
         if self._kept is not None and self._kept[0] == (step, branch):
             return self._kept[1]
         self._kept = None
+        if not self._sized and self._schema is not None:
+            self._evidence.expect_largest_state_bytes(self._schema.largest_bytes)
+            self._sized = True
         if self._derives and branch is None and self._may_be_missing(step):
             state = self._derived(step)
         else:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -78,6 +78,42 @@ def planned(questions: Sequence[Question], evidence: _core.Evidence) -> list[Que
         asked |= keys
         out.append(replace(question, plan=requests))
     return out
+
+
+def settled_by(
+    questions: Sequence[Question], evidence: _core.Evidence
+) -> Callable[[Mapping[str, Any]], bool]:
+    """Says of a measurement whether it alone rejects the run, whatever the others will be.
+
+    That is asked of what no noise excuses: a state that is withheld, tampered with, not finite or
+    of another form, and other bits where replay is exact.
+    """
+
+    def settles(measurement: Mapping[str, Any]) -> bool:
+        request = measurement["request"]
+        status = measurement["status"]
+        exact = request.get("noise_repeats", 1) == 0
+        differs = exact and not measurement.get("digest_equal", True)
+        if status == "verifier_error" or (
+            status == "ok" and not differs and not measurement.get("not_finite")
+        ):
+            return False
+        key = request_key(request)
+        for question in questions:
+            for own in question.plan:
+                if request_key(own) == key:
+                    findings = _core.judge_check(
+                        question.check,
+                        evidence,
+                        dict(question.options),
+                        question.nonce,
+                        [{**measurement, "request": own}],
+                    )
+                    if any(one["result"] == "reject" for one in findings):
+                        return True
+        return False
+
+    return settles
 
 
 def request_key(request: Mapping[str, Any]) -> str:

@@ -79,6 +79,11 @@ class Schema:
         """What the faster of the verifier's own first steps took: the first one also warms up."""
         return self._laws.step_seconds
 
+    @property
+    def largest_bytes(self) -> int:
+        """Of the verifier's own states, with all that an optimizer keeps."""
+        return self._laws.largest_bytes
+
     @functools.cached_property
     def _log(self) -> Log:
         return log_of(self._evidence.steps())
@@ -110,6 +115,9 @@ class _Laws:
         trees: list[Tree] = [state.tree() for state in states]
         self._zero = trees[0]
         made = _made_by_gradients(session)
+        # An optimizer that could not be tried may keep a few copies of the parameters.
+        largest = max(state.nbytes for state in [*states, session.capture()])
+        self.largest_bytes = largest * (4 if None in made else 1)
         session.restore(initial)
         self._scaler = ScalerAhead(trees[0]["scaler"] or {})
         self._ahead: Ahead | None = None

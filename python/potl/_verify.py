@@ -18,7 +18,7 @@ from ._errors import UsageError
 from ._executors import require_own_call, task_name
 from ._inputs import as_job, as_note, run_directory
 from ._progress import Progress
-from ._questions import Question, with_earlier, worth_asking
+from ._questions import Question, settled_by, with_earlier, worth_asking
 from ._report_value import Report
 
 if TYPE_CHECKING:
@@ -33,6 +33,13 @@ _NOTHING_REPLAYED = {
     "rule": "",
     "result": "note",
     "reason": "the record itself is rejected, so that nothing was recomputed",
+}
+
+_NOTHING_MORE = {
+    "check": "verifier",
+    "rule": "",
+    "result": "note",
+    "reason": "what was seen rejects the run, so that {} more requests were not looked at",
 }
 
 
@@ -84,7 +91,7 @@ def verify(
         executor: Replays there instead; anything but threads and forked processes.
         timeout: Seconds that one replay may take; beyond it the verdict is at best inconclusive.
         max_checkpoint_bytes: Largest checkpoint that is read; beyond it the verdict is at best
-            inconclusive. None: 8 times the task's own initial state and 64 MiB.
+            inconclusive. None: twice the largest of the task's own first states and 64 MiB.
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
 
     Returns:
@@ -163,8 +170,13 @@ def verify(
             findings.append(_NOTHING_REPLAYED)
         elif answered is not None:
             _challenge.require_asked(answered, questions, evidence)
-        measured = answers.to([question.plan for question in questions])
+        measured = answers.to(
+            [question.plan for question in questions], until=settled_by(questions, evidence)
+        )
         judged = [_extra_verify.judged(check, answers) for check in extra if not evidence.rejected]
+    unanswered = sum(len(q.plan) for q in questions) - sum(map(len, measured))
+    if unanswered:
+        findings.append({**_NOTHING_MORE, "reason": _NOTHING_MORE["reason"].format(unanswered)})
     for question, measurements in zip(questions, measured, strict=True):
         findings += _core.judge_check(
             question.check, evidence, dict(question.options), question.nonce, measurements

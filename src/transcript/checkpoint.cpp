@@ -135,6 +135,13 @@ status save_checkpoint(const std::string& path, const state& what, const checkpo
   return file->commit();
 }
 
+status check_checkpoint_head(const file_pieces& file) {
+  const result<safetensors_head> head = read_safetensors_head(file, limits);
+  if (head) return unit{};
+  if (head.why().code == errc::io) return head.why();
+  return mismatch(head.why().message);
+}
+
 result<state> parse_checkpoint(std::vector<std::uint8_t> file, const digest* expected,
                                const base_source& base) {
   const auto memory = std::make_shared<sources>();

@@ -25,11 +25,14 @@ struct evidence::body {
   std::vector<checkpoint_info> checkpoints;
   std::vector<std::uint8_t> telemetry;
   std::vector<finding> findings;
+  // Of files, as the verifier's own states say; 0: not known yet.
   mutable std::atomic<std::uint64_t> checkpoint_limit{0};
+  mutable std::atomic<std::uint64_t> rounding_limit{0};
   mutable std::mutex reading_base;
   mutable std::shared_ptr<const checkpoint_base> base;
 
-  std::uint64_t largest_file() const;
+  std::uint64_t at_most(std::uint64_t known) const;
+  result<std::vector<std::uint8_t>> read_checkpoint(const std::string& name) const;
 };
 
 namespace {
@@ -38,6 +41,8 @@ constexpr std::uint64_t max_job_bytes = std::uint64_t{16} << 20;
 
 // Optimizers and averages hold a few copies of the parameters, which the initial state lacks.
 constexpr std::uint64_t state_growth = 8;
+// What was seen with all that an optimizer keeps grows by the user's own lists alone.
+constexpr std::uint64_t seen_growth = 2;
 constexpr std::uint64_t state_slack = std::uint64_t{64} << 20;
 constexpr std::uint64_t largest_checkpoint = std::uint64_t{64} << 30;
 constexpr std::string_view limit_remedy =
@@ -139,6 +144,11 @@ error unless_gone(error why, const std::string& directory) {
   if (head) return why;
   return {errc::io, "the run is not there any more: " + head.why().message,
           "verify again when it is back: the same is asked"};
+}
+
+std::uint64_t grown(std::uint64_t bytes, std::uint64_t times) {
+  const std::uint64_t most = (std::numeric_limits<std::uint64_t>::max() - state_slack) / times;
+  return std::min(bytes, most) * times + state_slack;
 }
 
 bool lacks_files(const std::vector<finding>& findings) {
@@ -268,18 +278,32 @@ const std::vector<step_record>& evidence::superseded_steps() const { return body
 const std::vector<std::uint8_t>& evidence::telemetry() const { return body_->telemetry; }
 std::uint64_t evidence::log_bytes() const { return body_->run.bytes; }
 
-void evidence::expect_state_bytes(std::uint64_t bytes) const noexcept {
-  const std::uint64_t most =
-      (std::numeric_limits<std::uint64_t>::max() - state_slack) / state_growth;
-  body_->checkpoint_limit = std::min(bytes, most) * state_growth + state_slack;
+void evidence::expect_state_bytes(std::uint64_t initial) const noexcept {
+  body_->checkpoint_limit = body_->rounding_limit = grown(initial, state_growth);
+}
+
+void evidence::expect_largest_state_bytes(std::uint64_t largest) const noexcept {
+  body_->checkpoint_limit = grown(largest, seen_growth);
 }
 
 const digest* evidence::state_digest(std::uint64_t step) const { return body_->run.state_at(step); }
 
-std::uint64_t evidence::body::largest_file() const {
-  const std::uint64_t known = checkpoint_limit;
+std::uint64_t evidence::body::at_most(std::uint64_t known) const {
   return options.max_checkpoint_bytes.value_or(known > 0 ? std::min(known, largest_checkpoint)
                                                          : largest_checkpoint);
+}
+
+// A file whose size is not the one that its head tells is none of the recorder's: it is refused
+// before memory is taken for it.
+result<std::vector<std::uint8_t>> evidence::body::read_checkpoint(const std::string& name) const {
+  const auto file = file_pieces::open_entry(options.directory, name);
+  if (!file) return file.why();
+  if (const status head = check_checkpoint_head(*file); !head) {
+    error why = head.why();
+    why.message = name + ": " + why.message;
+    return why;
+  }
+  return file->read_all(at_most(checkpoint_limit));
 }
 
 result<state> evidence::load_state(std::uint64_t step) const {
@@ -296,10 +320,10 @@ result<state> evidence::load_state(std::uint64_t step, std::uint64_t branch) con
   if (expected == nullptr) {
     return error{errc::missing, name + " belongs to no record of the log", ""};
   }
-  auto file = read_entry(body_->options.directory, name, body_->largest_file());
+  auto file = body_->read_checkpoint(name);
   if (!file) {
-    // A link or a directory in its place is the prover's doing, not own trouble. A vast file may be
-    // an honest state of an unusual optimizer.
+    // A link, a directory or no checkpoint in its place is the prover's doing, not own trouble. A
+    // vast state may be an honest one of an unusual optimizer.
     error why = unless_gone(file.why(), body_->options.directory);
     if (why.code == errc::malformed) why.code = errc::mismatch;
     if (why.code == errc::limit) {
@@ -362,7 +386,7 @@ result<std::vector<std::uint8_t>> evidence::load_rounding_log(std::uint64_t step
     return error{errc::missing, "step " + std::to_string(step) + " binds no rounding log", ""};
   }
   const std::string name = rounding_entry(branch);
-  if (place->log.bytes > body_->largest_file()) {
+  if (place->log.bytes > body_->at_most(body_->rounding_limit)) {
     return error{errc::limit,
                  name + ": the log of step " + std::to_string(step) + " is said to have " +
                      std::to_string(place->log.bytes) + " bytes",

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
+import struct
 from pathlib import Path
 
 import pytest
 
-from potl import LimitError
+from potl import LimitError, Report
 from potl._attacks import Forgery, Scene, _tasks
 
 
@@ -23,24 +26,51 @@ def vast(path: Path, size: int) -> None:
         os.truncate(file.fileno(), size)
 
 
+def announced(path: Path, size: int) -> None:
+    """The same, but its head says so, as that of a checkpoint would."""
+    entry = {"dtype": "U8", "shape": [size - 136], "data_offsets": [0, size - 136]}
+    header = json.dumps({"potl.state": entry}).encode().ljust(128)
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    vast(path, size)
+
+
+def verified(scene: Scene, run: Path, **options: object) -> Report:
+    forgery = Forgery(run=run, commitment=scene.honest.commitment, options=options)
+    return scene.verify(forgery)
+
+
+def rejecting(report: Report) -> set[str]:
+    return {f.rule for f in report.findings if f.result == "reject"}
+
+
 @pytest.mark.parametrize("size", [1 << 30, 1 << 42])
-def test_a_vast_checkpoint_is_not_read_and_not_accepted(scene: Scene, size: int) -> None:
-    honest = scene.honest
-    run = scene.copy_of(honest.run, f"vast-{size}", uncommitted=False)
+def test_a_vast_file_in_the_place_of_a_checkpoint_is_rejected_unread(
+    scene: Scene, size: int
+) -> None:
+    run = scene.copy_of(scene.honest.run, f"vast-{size}", uncommitted=False)
     vast(run / "checkpoints" / "step-16.safetensors", size)
-    report = scene.verify(Forgery(run=run, commitment=honest.commitment))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    report = verified(scene, run)
+    assert rejecting(report) == {"transcript.checkpoint"}, report.sentence
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10
+
+
+@pytest.mark.parametrize("size", [1 << 30, 1 << 42])
+def test_a_state_far_beyond_the_own_ones_is_not_read_and_not_accepted(
+    scene: Scene, size: int
+) -> None:
+    run = scene.copy_of(scene.honest.run, f"announced-{size}", uncommitted=False)
+    announced(run / "checkpoints" / "step-16.safetensors", size)
+    report = verified(scene, run)
     assert report.verdict == "inconclusive", report.sentence
     assert "max_checkpoint_bytes" in report.sentence
 
 
-def test_whoever_raises_the_limit_sees_that_a_vast_checkpoint_is_none(scene: Scene) -> None:
-    honest = scene.honest
-    run = scene.copy_of(honest.run, "raised", uncommitted=False)
-    vast(run / "checkpoints" / "step-16.safetensors", 300 << 20)
-    options = {"max_checkpoint_bytes": 1 << 30}
-    report = scene.verify(Forgery(run=run, commitment=honest.commitment, options=options))
-    assert report.verdict == "rejected", report.sentence
-    assert "transcript.checkpoint" in {f.rule for f in report.findings if f.result == "reject"}
+def test_whoever_raises_the_limit_sees_that_a_vast_state_is_none(scene: Scene) -> None:
+    run = scene.copy_of(scene.honest.run, "raised", uncommitted=False)
+    announced(run / "checkpoints" / "step-16.safetensors", 300 << 20)
+    report = verified(scene, run, max_checkpoint_bytes=1 << 30)
+    assert "transcript.checkpoint" in rejecting(report), report.sentence
 
 
 def test_a_vast_log_is_refused_by_its_size(scene: Scene) -> None:

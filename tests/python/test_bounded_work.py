@@ -98,7 +98,9 @@ def test_an_honest_run_costs_what_was_drawn(scene: Scene, steps: list[int]) -> N
 def test_a_record_that_is_rejected_is_not_replayed(
     scene: Scene, steps: list[int], change: Callable[[list[bytes]], None]
 ) -> None:
-    report = scene.verify(crafted(scene, change))
+    forgery = crafted(scene, change)
+    steps.clear()
+    report = scene.verify(forgery)
     assert report.verdict == "rejected"
     assert steps == []
     assert any("nothing was recomputed" in one.reason for one in report.findings)
@@ -145,3 +147,22 @@ def test_telemetry_beyond_the_job_is_left_alone(scene: Scene, tmp_path: Path) ->
     report = scene.verify(forgery)
     assert report.verdict == "accepted", report.sentence
     assert any("larger than what is read" in one.reason for one in report.findings)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_nothing_is_replayed_after_what_rejects_by_itself(
+    scene: Scene, steps: list[int], workers: int
+) -> None:
+    run = scene.copy_of(scene.honest.run, f"settled-{workers}", uncommitted=False)
+    for state in (run / "checkpoints").glob("step-[1-9]*"):
+        state.write_bytes(state.read_bytes()[:-1] + b"?")
+    forgery = Forgery(run=run, commitment=scene.honest.commitment, options={"workers": workers})
+    steps.clear()
+    report = scene.verify(forgery)
+    assert report.verdict == "rejected"
+    rejecting = [one for one in report.findings if one.result == "reject" and one.check != "model"]
+    # A worker may have begun with what follows.
+    assert len(rejecting) == 1 if workers == 0 else len(rejecting) < 4
+    own = 2
+    assert len(steps) <= 2 + own
+    assert any("more requests were not looked at" in one.reason for one in report.findings)

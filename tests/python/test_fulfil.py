@@ -94,8 +94,8 @@ class Evidence:
     def not_finite(self, state: State) -> str:
         return f"{state.name} holds NaN" if state.name == self.poisoned else ""
 
-    def expect_state_bytes(self, size: int) -> None:
-        assert size > 0
+    def expect_state_bytes(self, initial: int) -> None:
+        assert initial > 0
 
     def load_state(self, step: int, branch: "int | None" = None) -> State:
         if self.error is not None:

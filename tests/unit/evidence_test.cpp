@@ -48,6 +48,19 @@ step_record& step_in(std::vector<record>& records, std::uint64_t step) {
   throw std::runtime_error("no such step");
 }
 
+// A file of this size that begins like a checkpoint, and has a hole behind its head.
+void vast_checkpoint(const std::string& path, std::uint64_t bytes) {
+  constexpr std::uint64_t header = 128;
+  const std::string data = std::to_string(bytes - 8 - header);
+  std::string text =
+      R"({"potl.state":{"dtype":"U8","shape":[)" + data + R"(],"data_offsets":[0,)" + data + "]}}";
+  text.resize(header, ' ');
+  std::ofstream out(path, std::ios::binary);
+  out << static_cast<char>(header) << std::string(7, '\0') << text;
+  out.close();
+  std::filesystem::resize_file(path, bytes);
+}
+
 }  // namespace
 
 TEST_CASE("a run for another job is rejected", "[evidence]") {
@@ -422,12 +435,19 @@ TEST_CASE("a symbolic link among the checkpoints is named before anything is dra
 TEST_CASE("a checkpoint beyond what the verifier expects is not read, and not held against anybody",
           "[evidence]") {
   forged_run run;
-  const std::string file = run.path + "/checkpoints/step-4.safetensors";
-  std::filesystem::resize_file(file, (std::uint64_t{64} << 20) + 8 * 100 + 1);  // a hole
+  constexpr std::uint64_t slack = std::uint64_t{64} << 20;
   const evidence got = evidence::open(run.options).value();
+  const auto load = [&](std::uint64_t bytes) {
+    vast_checkpoint(run.path + "/checkpoints/step-4.safetensors", bytes);
+    return got.load_state(4).why();
+  };
   got.expect_state_bytes(100);
-  CHECK(got.load_state(4).why().code == errc::limit);
-  CHECK_FALSE(got.load_state(4).why().remedy.empty());
+  CHECK(load(slack + 8 * 100 + 1).code == errc::limit);
+  CHECK_FALSE(load(slack + 8 * 100 + 1).remedy.empty());
+  CHECK(load(slack + 8 * 100).code == errc::mismatch);
+  got.expect_largest_state_bytes(100);
+  CHECK(load(slack + 2 * 100 + 1).code == errc::limit);
+  CHECK(load(slack + 2 * 100).code == errc::mismatch);
   CHECK(got.load_state(2));
   run.options.max_checkpoint_bytes = 16;
   const evidence small = evidence::open(run.options).value();
@@ -436,6 +456,24 @@ TEST_CASE("a checkpoint beyond what the verifier expects is not read, and not he
   const evidence large = evidence::open(run.options).value();
   large.expect_state_bytes(100);
   CHECK(large.load_state(4).why().code == errc::mismatch);
+}
+
+TEST_CASE("of a checkpoint whose size is not what its head tells no more than the head is read",
+          "[evidence]") {
+  forged_run run;
+  const std::string file = run.path + "/checkpoints/step-4.safetensors";
+  std::filesystem::resize_file(file, std::uint64_t{1} << 40);  // a hole
+  const evidence got = evidence::open(run.options).value();
+  std::uint64_t read = 0;
+  set_read_observer([&](const std::string& path, std::uint64_t bytes) {
+    if (path == file) read += bytes;
+  });
+  const error why = got.load_state(4).why();
+  set_read_observer({});
+  CHECK(why.code == errc::mismatch);
+  CHECK(why.message.find("step-4.safetensors") != std::string::npos);
+  CHECK(read > 8);
+  CHECK(read < 4096);
 }
 
 TEST_CASE("more resumes than agreed are rejected", "[evidence]") {

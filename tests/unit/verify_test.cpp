@@ -246,3 +246,22 @@ TEST_CASE("a C++ verification replays nothing of a record that is rejected itsel
   REQUIRE(one.work.steps_run == 0);
   REQUIRE(canonical_json(report).find("nothing was recomputed") != std::string::npos);
 }
+
+TEST_CASE("a C++ verification replays nothing after a state that rejects by itself") {
+  verification one;
+  const std::string run = one.directory.file("run");
+  evidence_options options;
+  options.directory = run;
+  options.client_job = one.agreed;
+  options.commitment = record_run(run, one.agreed, {});
+  for (const int step : {2, 4, 6}) {
+    const std::string file = run + "/checkpoints/step-" + std::to_string(step) + ".safetensors";
+    std::fstream bytes(file, std::ios::binary | std::ios::in | std::ios::out);
+    bytes.seekp(-1, std::ios::end);
+    bytes.put('?');
+  }
+  const json_value report = one.of(evidence::open(options).value());
+  REQUIRE(rejects(report, "transcript.checkpoint"));
+  REQUIRE(one.work.steps_run == 0);  // PEV looks first
+  REQUIRE(report.find("replays")->if_array()->empty());
+}

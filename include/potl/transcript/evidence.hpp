@@ -46,7 +46,7 @@ struct evidence_options {
   std::string commitment;         ///< signed note; empty: never "accepted"
   std::vector<std::string> published;  ///< earlier signed notes that the commitment must extend
   std::vector<std::string> other_commitments;  ///< commitments seen for the same job
-  /// Largest checkpoint that is read; absent: what expect_state_bytes says, at most 64 GiB.
+  /// Largest checkpoint that is read; absent: what the expected sizes say, at most 64 GiB.
   std::optional<std::uint64_t> max_checkpoint_bytes;
   /// SHA-256 of the log that somebody judged already: any other is refused (mismatch).
   std::optional<digest> expected_log;
@@ -85,10 +85,13 @@ class evidence {
   const std::vector<std::uint8_t>& telemetry() const;
   std::uint64_t log_bytes() const;
 
-  /// Tells the size of a state of this task, as the verifier knows it from its own. A checkpoint
-  /// or a step's rounding log beyond 8 times that and 64 MiB is refused (limit) before any of it is
-  /// read into memory.
-  void expect_state_bytes(std::uint64_t bytes) const noexcept;
+  /// Tells the size of the initial state of this task, as the verifier knows it from its own. A
+  /// checkpoint or a step's rounding log beyond 8 times that and 64 MiB is refused (limit) before
+  /// any of it is read into memory.
+  void expect_state_bytes(std::uint64_t initial) const noexcept;
+  /// Tells the largest of the verifier's own states with all that its steps made: a checkpoint
+  /// beyond twice that and 64 MiB is refused.
+  void expect_largest_state_bytes(std::uint64_t largest) const noexcept;
 
   /// Digest that the log binds to the state after `step` of the effective history (0: before the
   /// first), or null.

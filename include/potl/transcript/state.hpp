@@ -22,6 +22,7 @@
 
 #include <potl/core/digest.hpp>
 #include <potl/core/dtype.hpp>
+#include <potl/core/file.hpp>
 #include <potl/core/result.hpp>
 
 namespace potl::transcript {
@@ -146,6 +147,8 @@ result<state> load_checkpoint(const std::string& path, const digest& expected,
                               std::uint64_t max_bytes);
 /// For a prover's own file: the digest is computed from the contents, and compared with nothing.
 result<state> load_own_checkpoint(const std::string& path, std::uint64_t max_bytes);
+/// Whether a file of this size can be a checkpoint, by its head alone. mismatch: it cannot; io.
+status check_checkpoint_head(const file_pieces& file);
 /// The bytes of a checkpoint file, which the state keeps. Without a source of the base, files that
 /// need one are mismatches.
 result<state> parse_checkpoint(std::vector<std::uint8_t> file, const digest* expected,
