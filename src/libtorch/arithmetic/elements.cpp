@@ -8,8 +8,13 @@
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/empty_strided.h>
 
+#include "passing.hpp"
+
 namespace potl::libtorch::dispatch {
 namespace {
+
+constexpr std::size_t most_operands = static_cast<std::size_t>(passing_slot::last_operand) -
+                                      static_cast<std::size_t>(passing_slot::first_operand) + 1;
 
 c10::ScalarType common_type(c10::ArrayRef<at::Tensor> operands) {
   at::native::ResultTypeState state = {};
@@ -77,7 +82,16 @@ aligned_operands align(const char* name, c10::ArrayRef<at::Tensor> operands,
   }
   const bool direct =
       in_place != nullptr && layout.is_same(*in_place) && in_place->scalar_type() == call.wide;
-  call.out = direct ? *in_place : strided_like(layout, sizes, call.wide);
+  // What is rounded, or copied to its place, does not leave this call.
+  const bool passes = call.wide == c10::ScalarType::Float &&
+                      (in_place != nullptr || call.common != call.wide) &&
+                      operands.size() <= most_operands;
+  const auto make_like = [&](passing_slot slot, const at::Tensor& model) {
+    if (!passes) return strided_like(model, sizes, call.wide);
+    return model.defined() ? passing(slot, sizes, model.strides()) : passing(slot, sizes);
+  };
+  call.out = direct ? *in_place : make_like(passing_slot::result, layout);
+  auto slot = static_cast<unsigned>(passing_slot::first_operand);
   for (const at::Tensor& operand : operands) {
     if (operand.numel() == 1) {
       call.operands.push_back(operand.scalar_type() == call.wide ? operand : operand.to(call.wide));
@@ -85,7 +99,8 @@ aligned_operands align(const char* name, c10::ArrayRef<at::Tensor> operands,
                operand.strides() == call.out.strides()) {
       call.operands.push_back(operand);
     } else {
-      call.operands.push_back(strided_like(call.out, sizes, call.wide).copy_(operand));
+      call.operands.push_back(
+          make_like(static_cast<passing_slot>(slot++), call.out).copy_(operand));
     }
   }
   return call;

@@ -6,6 +6,7 @@
 #include <ATen/MemoryOverlap.h>
 
 #include "operand.hpp"
+#include "passing.hpp"
 #include "rounding.hpp"
 
 namespace potl::libtorch::dispatch {
@@ -56,6 +57,21 @@ std::vector<std::int64_t> sizes_of(const at::Tensor& a, const at::Tensor& b) {
   return sizes;
 }
 
+bool is_narrow(const at::Tensor& a) {
+  return a.scalar_type() == c10::ScalarType::BFloat16 || a.scalar_type() == c10::ScalarType::Half;
+}
+
+/// In float32, to which narrow operands are widened. A session of log64 may look at them later.
+void multiply_wide(const char* name, const at::Tensor& a, const at::Tensor& b,
+                   const at::Tensor& c) {
+  const numeric::arithmetic mode = product_mode(a.scalar_type());
+  if (!is_narrow(a)) return multiply(name, mode, a, b, c);
+  if (mode == numeric::arithmetic::log64) {
+    return multiply(name, mode, a.to(at::kFloat), b.to(at::kFloat), c);
+  }
+  multiply(name, mode, widened(passing_slot::left, a), widened(passing_slot::right, b), c);
+}
+
 bool can_write_to(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out) {
   const c10::ScalarType type = a.scalar_type();
   if (type != c10::ScalarType::Float && type != c10::ScalarType::Double) return false;
@@ -77,15 +93,13 @@ numeric::arithmetic product_mode(c10::ScalarType type) {
 at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor& b) {
   require_plain(name, a);
   require_plain(name, b);
-  const c10::ScalarType type = a.scalar_type();
-  const c10::ScalarType wide = compute_type(name, type);
+  const c10::ScalarType wide = compute_type(name, a.scalar_type());
   const at::Tensor c = make(sizes_of(a, b), wide);
   if (wide == c10::ScalarType::Double) {
     multiply_double(a, b, c);
-    return c;
+  } else {
+    multiply_wide(name, a, b, c);
   }
-  const bool narrow = type != wide;
-  multiply(name, product_mode(type), narrow ? a.to(wide) : a, narrow ? b.to(wide) : b, c);
   return c;
 }
 
@@ -103,7 +117,14 @@ bool product_into(const char* name, const at::Tensor& a, const at::Tensor& b,
 }
 
 at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b) {
-  return rounded_to(wide_product(name, a, b), a.scalar_type());
+  if (!is_narrow(a) || product_mode(a.scalar_type()) == numeric::arithmetic::log64) {
+    return rounded_to(wide_product(name, a, b), a.scalar_type());
+  }
+  require_plain(name, a);
+  require_plain(name, b);
+  const at::Tensor c = passing(passing_slot::dot_products, sizes_of(a, b));
+  multiply_wide(name, a, b, c);
+  return c.to(a.scalar_type());
 }
 
 }  // namespace potl::libtorch::dispatch

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory for what lives within one call of a kernel. Narrow types are widened and rounded again by
+// every operator: fresh memory for that is given back to the system each time once it is at the end
+// of the heap, and asking for it again costs several times what is computed in it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace potl::libtorch::dispatch {
+
+/// Which memory. Those of one call differ; calls do not nest.
+enum class passing_slot : unsigned {
+  result,
+  first_operand,  ///< and further ones
+  last_operand = first_operand + 7,
+  left,
+  right,
+  dot_products,
+};
+
+/// An uninitialised float32 tensor in memory that the calling thread keeps until it ends; an
+/// ordinary one above 32 MiB. It must not outlive the call: the next one with that slot writes over
+/// it. Strides are those of a tensor without gaps; row-major if there are none.
+at::Tensor passing(passing_slot slot, c10::IntArrayRef sizes, c10::IntArrayRef strides);
+at::Tensor passing(passing_slot slot, c10::IntArrayRef sizes);
+
+/// The operand in float32, as above: with its own strides where it has no gaps, else row-major.
+at::Tensor widened(passing_slot slot, const at::Tensor& operand);
+
+}  // namespace potl::libtorch::dispatch
