@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import driver_tasks as tasks
 import numpy as np
@@ -159,7 +160,7 @@ def run(job: potl.Job, tmp_path: Path) -> potl.Run:
     return potl.record(task, tmp_path / "run", job=job)
 
 
-def judged(run: potl.Run, job: potl.Job) -> potl.Report:
+def judged(run: potl.Run, job: potl.Job, **more: Any) -> potl.Report:
     run.export(run.path.parent / "model.safetensors")
     return potl.verify(
         run.path,
@@ -168,6 +169,7 @@ def judged(run: potl.Run, job: potl.Job) -> potl.Report:
         task=task,
         model=run.path.parent / "model.safetensors",
         checks=[potl.Replay(samples=6)],
+        **more,
     )
 
 
@@ -205,6 +207,15 @@ def test_the_initial_state_is_not_to_be_withheld(
         model=tmp_path / "model.safetensors", checks=[potl.Replay(samples=6)],
     )  # fmt: skip
     assert report.verdict == "rejected", report
+
+
+def test_a_limit_of_the_verifier_for_the_initial_state_accuses_nobody(
+    run: potl.Run, job: potl.Job
+) -> None:
+    small, large = (checkpoint(run, step).stat().st_size for step in (4, 0))
+    assert small < 50_000 < large
+    report = judged(run, job, max_checkpoint_bytes=50_000)
+    assert report.verdict == "inconclusive", report
 
 
 def test_a_stored_state_starts_another_training(run: potl.Run) -> None:
