@@ -2,8 +2,9 @@
 """What verifying costs: a whole verification of a 5,000-step digits run / the time its training
 took.
 
-The policy sees a cheat packed into 5 % of the segments with probability 0.95. Training time is that
-of a plain PyTorch loop of as many steps; the time of the recorded training is printed beside it.
+The policy sees false transitions in 5 % of the segments with probability 0.95. Training time is
+that of a plain PyTorch loop of as many steps; that of the recorded training is printed beside it.
+`reach.cost` is the part of it that compares every stored state with the one before.
 """
 
 from __future__ import annotations
@@ -54,7 +55,14 @@ def main() -> None:
         def theirs() -> None:
             collections.deque(plain_steps(build(), job.core.steps), maxlen=0)
 
+        def screened() -> float:
+            evidence = potl._core.Evidence.open(
+                str(folder / "run"), job=job.core, commitment=str(commitment)
+            )
+            return measuring.timed(lambda: potl._core.screen_reach(evidence))
+
         ratio = measuring.interleaved(ours, theirs, rounds=ROUNDS)
+        reach = measuring.paired(screened, lambda: measuring.timed(theirs), rounds=ROUNDS)
         assert all(report.verdict == "accepted" for report in reports), reports[-1].json()
         measuring.write(
             "verify",
@@ -69,7 +77,17 @@ def main() -> None:
                     steps=job.core.steps,
                     recorded_seconds=began,
                     strength=dict(reports[-1].strength),
-                )
+                ),
+                measuring.result(
+                    "reach.cost",
+                    reach.seconds,
+                    "s",
+                    "plain PyTorch training of as many steps",
+                    reach,
+                    at_most=0.02,
+                    steps=job.core.steps,
+                    states=job.core.segments + 1,
+                ),
             ],
         )
     finally:

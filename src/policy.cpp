@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 
 #include <potl/core/rules.hpp>
 #include <potl/numeric/soundness.hpp>
@@ -23,6 +25,14 @@ std::uint64_t detail_of(const finding& one, std::string_view name) {
         std::from_chars(value.data(), value.data() + value.size(), number).ec == std::errc()) {
       return number;
     }
+  }
+  return 0;
+}
+
+// Of a finding's own details; 0 where there is none.
+double number_of(const finding& one, std::string_view name) {
+  for (const auto& [key, value] : one.details) {
+    if (key == name) return std::strtod(value.c_str(), nullptr);
   }
   return 0;
 }
@@ -104,7 +114,7 @@ std::vector<std::string> obstacles(std::span<const finding> findings, const stan
   std::string few =
       text(reached.sampled) + " random segments were judged, the policy asks for " + text(needed);
   if (wanted.probability > 0) {
-    few += " (to see a cheat packed into " + percent(wanted.cheat_fraction) +
+    few += " (to see false transitions in " + percent(wanted.cheat_fraction) +
            " of the segments with probability " + text(wanted.probability) + ")";
   }
   out.push_back(std::move(few));
@@ -119,9 +129,16 @@ std::string accepted_sentence(std::span<const finding> findings) {
       " segments were drawn at random and replayed, beside the first and the last";
   if (reached.sampled < reached.pool) {
     const double seen = reached.probability(0.05);
-    out += "; a cheat packed into 5 % of the segments would have been seen with probability " +
+    out += "; false transitions in 5 % of the segments would have been seen with probability " +
            text(seen);
-    if (!(seen >= 0.5)) out += ", so more likely than not it would have been missed";
+    if (!(seen >= 0.5)) out += ", so more likely than not they would have been missed";
+    if (const auto reach = reach_of(findings)) {
+      out += "; with probability " + text(reach->probability) + " at most " +
+             text(reach->false_segments) + " are false, and carry the weights at most " +
+             text(reach->displacement) + " times as far as the training did";
+    } else {
+      out += "; nothing bounds how far one of them carries the weights";
+    }
   }
   return out + ".";
 }
@@ -135,9 +152,9 @@ std::span<const checks::field<policy>> policy::fields() {
       row{"min_random_segments", &policy::min_random_segments, 1, 1e9, "",
           "randomly drawn segments that must have been judged, at least"},
       row{"probability", &policy::probability, 0, 0.999999999, "",
-          "with which a cheat of cheat_fraction must have been seen; 0 for no such goal"},
+          "with which false transitions in cheat_fraction of the segments must have been seen; 0: no goal"},
       row{"cheat_fraction", &policy::cheat_fraction, 1e-9, 1, "",
-          "share of the segments that such a cheat spoils, at the worst placement"},
+          "share of the segments that are false"},
   };
   // clang-format on
   return table;
@@ -175,6 +192,32 @@ replay_strength strength_of(std::span<const finding> findings) {
     out = {detail_of(one, "segments"), detail_of(one, "pool"), judged};
   }
   return out;
+}
+
+std::optional<reach_strength> reach_of(std::span<const finding> findings) {
+  const replay_strength drawn = strength_of(findings);
+  for (const finding& one : findings) {
+    if (one.rule != "replay.reach" || one.result != outcome::pass) continue;
+    const double limit = number_of(one, "limit"), travelled = number_of(one, "travelled");
+    if (drawn.segments == 0 || !std::isfinite(limit) || !(travelled > 0)) continue;
+    reach_strength out;
+    out.factor = one.threshold.value_or(0);
+    // One more false segment than this would have been seen.
+    std::uint64_t low = 0, high = drawn.pool;
+    while (low < high) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      if (numeric::detection_without_replacement(drawn.pool, middle + 1, drawn.sampled) >=
+          out.probability) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    out.false_segments = low;
+    out.displacement = static_cast<double>(low) * limit / travelled;
+    return out;
+  }
+  return std::nullopt;
 }
 
 judgement judge(std::span<const finding> findings, const standing& where, const policy& wanted) {

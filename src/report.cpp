@@ -82,7 +82,16 @@ json_value replays_json(const std::vector<finding>& findings) {
   return out;
 }
 
-json_value strength_json(const replay_strength& reached) {
+json_value reach_json(const std::optional<reach_strength>& reach) {
+  if (!reach) return {};
+  return json_value::of({{"factor", number(reach->factor)},
+                         {"false_segments", whole(reach->false_segments)},
+                         {"probability", number(reach->probability)},
+                         {"displacement", number(reach->displacement)}});
+}
+
+json_value strength_json(const replay_strength& reached,
+                         const std::optional<reach_strength>& reach) {
   json_value::array table;
   for (const double fraction : cheat_fractions) {
     if (reached.segments == 0) break;
@@ -94,7 +103,8 @@ json_value strength_json(const replay_strength& reached) {
   return json_value::of({{"segments", reached.segments},
                          {"drawn_from", reached.pool},
                          {"sampled", reached.sampled},
-                         {"table", std::move(table)}});
+                         {"table", std::move(table)},
+                         {"reach", reach_json(reach)}});
 }
 
 // Every n-th step and always the last, so that the shape and both ends stay.
@@ -247,21 +257,22 @@ json_value make_report(const checks::run_view* run, std::vector<finding> finding
   for (const std::string& reason : judged.reasons) reasons.push_back(safe_text(reason));
   const double training = run == nullptr ? 0 : training_seconds(*run);
 
-  json_value out = json_value::of({{"format", "potl-report-v1"},
-                                   {"software", context.software},
-                                   {"verdict", to_string(judged.result)},
-                                   {"exit_code", exit_code(judged.result)},
-                                   {"sentence", safe_text(judged.sentence)},
-                                   {"reasons", std::move(reasons)},
-                                   {"nonce", context.nonce},
-                                   {"reproduce", safe_text(context.reproduce)},
-                                   {"checks", std::move(asked)},
-                                   {"findings", std::move(listed)},
-                                   {"strength", strength_json(strength_of(findings))},
-                                   {"replays", replays_json(findings)},
-                                   {"cost", cost_json(context, training)},
-                                   {"limits", limits_json(findings, context)},
-                                   {"model", model_json(findings)}});
+  json_value out =
+      json_value::of({{"format", "potl-report-v1"},
+                      {"software", context.software},
+                      {"verdict", to_string(judged.result)},
+                      {"exit_code", exit_code(judged.result)},
+                      {"sentence", safe_text(judged.sentence)},
+                      {"reasons", std::move(reasons)},
+                      {"nonce", context.nonce},
+                      {"reproduce", safe_text(context.reproduce)},
+                      {"checks", std::move(asked)},
+                      {"findings", std::move(listed)},
+                      {"strength", strength_json(strength_of(findings), reach_of(findings))},
+                      {"replays", replays_json(findings)},
+                      {"cost", cost_json(context, training)},
+                      {"limits", limits_json(findings, context)},
+                      {"model", model_json(findings)}});
   if (run != nullptr) {
     out.set("job", job_json(*run));
     out.set("timeline", timeline_json(*run));

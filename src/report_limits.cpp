@@ -13,7 +13,8 @@ std::vector<std::string> limits_of(std::string_view check) {
   }
   if (check == "replay") {
     return {
-        "Segments that were not drawn were not looked at.",
+        "Segments that were not drawn were not looked at. A false one carries the weights anywhere "
+        "within reach.",
         "A deviation below the tolerance is not seen; where the end states are equal bit for bit, "
         "there is none.",
         "A recipe that is harmful as agreed is replayed faithfully.",

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ struct policy {
 
   static std::span<const checks::field<policy>> fields();
   static result<policy> parse(const json_value& from);
-  /// See a cheat in this share of the segments, at the worst placement, with this probability.
+  /// See false transitions in this share of the segments, wherever they are, with this probability.
   static policy for_detection(double probability, double cheat_fraction);
 
   /// Random segments of a run with this many to draw from.
@@ -40,12 +41,25 @@ struct replay_strength {
   std::uint64_t segments = 0;  ///< of the run
   std::uint64_t pool = 0;      ///< of these, not replayed anyway (first, last)
   std::uint64_t sampled = 0;   ///< judged at random
-  /// Probability of seeing a cheat in this share of the segments, at the worst placement.
+  /// Probability of seeing one of the false transitions if they are in this share of the segments.
+  /// It counts transitions, not steps: a false one may carry the weights anywhere (reach_strength).
   double probability(double cheat_fraction) const noexcept;
 };
 
 /// From the judges' findings; all zero when nothing was replayed at random.
 replay_strength strength_of(std::span<const finding> findings);
+
+/// How far what was not seen can have carried the weights: decision 19.
+struct reach_strength {
+  double factor = 0;                 ///< option reach
+  std::uint64_t false_segments = 0;  ///< at most, with `probability`
+  double probability = 0.95;
+  double displacement =
+      0;  ///< of so many, at most, relative to the way from W0 to the last weights
+};
+
+/// Nothing unless every stored state was judged to be within reach.
+std::optional<reach_strength> reach_of(std::span<const finding> findings);
 
 /// What the verifier held when it looked.
 struct standing {

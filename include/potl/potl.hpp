@@ -10,6 +10,7 @@
 #include <potl/checks/finite.hpp>
 #include <potl/checks/model.hpp>
 #include <potl/checks/pev.hpp>
+#include <potl/checks/reach.hpp>
 #include <potl/checks/replay.hpp>
 #include <potl/checks/request.hpp>
 #include <potl/checks/run_view.hpp>

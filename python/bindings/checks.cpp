@@ -3,6 +3,7 @@
 #include <potl/checks/extra_task_options.hpp>
 #include <potl/checks/model.hpp>
 #include <potl/checks/pev.hpp>
+#include <potl/checks/reach.hpp>
 #include <potl/checks/replay.hpp>
 #include <potl/checks/state_distance.hpp>
 #include <potl/checks/storage_plan.hpp>
@@ -50,10 +51,11 @@ void append_all(py::list& out, const Requests& requests) {
 }
 
 py::list plan_check(const std::string& name, const transcript::evidence& evidence,
-                    const py::dict& options, const py::object& nonce) {
+                    const py::dict& options, const py::object& nonce, bool screen) {
   const json_value given = to_json(options);
   const digest drawn = to_digest(nonce);
-  const run_view run = checks::view_of(evidence);
+  run_view run = checks::view_of(evidence);
+  if (!screen) run.moved = nullptr;
   py::list out;
   if (name == "replay") {
     const auto parsed = checks::replay_options::parse(given).value();
@@ -74,6 +76,19 @@ py::list plan_check(const std::string& name, const transcript::evidence& evidenc
     no_such_check(name);
   }
   return out;
+}
+
+py::list screen_reach(const transcript::evidence& evidence) {
+  const run_view run = checks::view_of(evidence);
+  checks::screening seen;
+  {
+    const py::gil_scoped_release release;
+    seen = checks::screen(run, *run.moved());
+  }
+  return list_of(seen.stretches, [](const checks::screened& one) {
+    return py::dict("start"_a = one.where.start, "end"_a = one.where.end, "ratio"_a = one.ratio,
+                    "tensor"_a = one.tensor);
+  });
 }
 
 py::list judge_check(const std::string& name, const transcript::evidence& evidence,
@@ -179,7 +194,8 @@ void bind_checks(py::module_& module) {
       },
       py::arg("start"), py::arg("recorded"), py::arg("replayed"));
   module.def("plan_check", &plan_check, py::arg("check"), py::arg("evidence"), py::arg("options"),
-             py::arg("nonce"));
+             py::arg("nonce"), py::kw_only(), py::arg("screen") = true);
+  module.def("screen_reach", &screen_reach, py::arg("evidence"));
   module.def("judge_check", &judge_check, py::arg("check"), py::arg("evidence"), py::arg("options"),
              py::arg("nonce"), py::arg("measurements"));
   module.def(

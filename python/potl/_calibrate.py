@@ -137,7 +137,7 @@ class Calibration:
             steps: Length of the run.
             budget_bytes: Disk for its checkpoints.
             probability: With which a cheat must be seen.
-            cheat_fraction: Share of the segments that it spoils, at the worst placement.
+            cheat_fraction: Share of the segments that are false, wherever they are.
             rederive: Whether states between the stored ones are derived when they are challenged,
                 for jobs with a reproducible arithmetic: pass both intervals to `Job.create`.
         """

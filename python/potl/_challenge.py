@@ -164,7 +164,7 @@ def challenge(
         chosen = list((Policy() if policy is None else policy).checks(own))
     drawn = fresh_nonce(nonce)
     asked = [Question(check.name, check.options(), drawn) for check in chosen]
-    questions = planned(with_earlier(asked, known), evidence)
+    questions = planned(with_earlier(asked, known), evidence, screen=False)
     out = Challenge(
         job=own.id,
         root=root_of(note),

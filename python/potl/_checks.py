@@ -41,7 +41,10 @@ class Replay(Check):
 
     Attributes:
         samples: Segments drawn at random, beside the first, the last and every superseded one.
-        top_q: Largest updates of each epoch in addition; ranking them loads every checkpoint once.
+        top_q: Of each epoch, the stored states furthest from the one before, at most a quarter of
+            `samples`.
+        reach: States further from the one before than so many times what is usual are replayed, at
+            most `samples` more; 0: none.
         tolerance: "auto": exact when the job names a reproducible arithmetic, else calibrated by
             the verifier's own repeats. "exact", "calibrated", and the published ones, which never
             accept alone: "d_ref" (Jia et al.), "mean_grad_norm" (Lab Apex VMO).
@@ -64,7 +67,8 @@ class Replay(Check):
     name: ClassVar[str] = "replay"
 
     samples: int = 12
-    top_q: int = 0
+    top_q: int = 1
+    reach: float = 20.0
     tolerance: str = "auto"
     noise_repeats: int = 3
     safety: float = 8.0
@@ -150,8 +154,9 @@ class Policy:
 
     Attributes:
         min_random_segments: Randomly drawn segments that must have been judged, at least.
-        probability: With which a cheat of `cheat_fraction` must have been seen; 0 for no such goal.
-        cheat_fraction: Share of the segments that such a cheat spoils, at the worst placement.
+        probability: With which false transitions in `cheat_fraction` of the segments must have been
+            seen; 0: no goal.
+        cheat_fraction: Share of the segments that are false, wherever they are.
 
     Example:
         >>> Policy.for_detection(probability=0.99, cheat_fraction=0.01).probability
@@ -164,7 +169,7 @@ class Policy:
 
     @staticmethod
     def for_detection(*, probability: float, cheat_fraction: float) -> Policy:
-        """See a cheat in this share of the segments, at the worst placement, with this
+        """See false transitions in this share of the segments, wherever they are, with this
         probability.
         """
         return Policy(probability=probability, cheat_fraction=cheat_fraction)

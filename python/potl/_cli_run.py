@@ -366,7 +366,7 @@ def _calibrate(
         float, typer.Option(help="With which a cheat in --cheat-fraction must be seen.")
     ] = 0.95,
     cheat_fraction: Annotated[
-        float, typer.Option(help="Share of the segments that such a cheat is packed into.")
+        float, typer.Option(help="Share of the segments that are false.")
     ] = 0.05,
     rederive: Annotated[
         bool,

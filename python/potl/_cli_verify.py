@@ -218,7 +218,7 @@ def _plan(
     *,
     segments: Annotated[int, typer.Option(help="Segments of the run: steps / checkpoint_every.")],
     cheat_fraction: Annotated[
-        float, typer.Option(help="Share of the segments that a cheat is packed into.")
+        float, typer.Option(help="Share of the segments that are false.")
     ] = 0.05,
     probability: Annotated[
         float | None, typer.Option(help="Probability of seeing it that is wanted.")
@@ -231,7 +231,7 @@ def _plan(
 ) -> Result:
     """Say how many segments to replay for a goal, or what a number of replays can see.
 
-    The numbers hold for the worst placement: a cheat packed into as few segments as possible.
+    They count false segments, wherever these are.
     """
     from . import _core
 
@@ -251,7 +251,7 @@ def _plan(
 
     def show(console: Console) -> None:
         console.print(
-            f"{number(samples)} of {number(segments)} segments see a cheat packed into "
+            f"{number(samples)} of {number(segments)} segments see false transitions in "
             f"{percent(cheat_fraction)} of them with probability {percent(reached)}"
         )
 

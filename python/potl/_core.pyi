@@ -415,11 +415,19 @@ def compare_states(start: State, recorded: State, replayed: State) -> list[dict[
     """
 
 def plan_check(
-    check: str, evidence: Evidence, options: dict[str, Any], nonce: bytes
+    check: str,
+    evidence: Evidence,
+    options: dict[str, Any],
+    nonce: bytes,
+    *,
+    screen: bool = True,
 ) -> list[dict[str, Any]]:
     """Requests of a check: {"kind": "segment"|"loss"|"subset_loss", ...fields of request.hpp}.
 
-    A superseded segment starts from the state of branch "start_branch"."""
+    `screen`: whether stored states are read to choose more than was drawn."""
+
+def screen_reach(evidence: Evidence) -> list[dict[str, Any]]:
+    """`screened` of reach.hpp: start, end, ratio, tensor."""
 
 def judge_check(
     check: str,
@@ -434,9 +442,7 @@ def judge_model(
     evidence: Evidence, path: str | None, may_lack: list[str] | None = None
 ) -> list[dict[str, Any]]:
     """Compares a delivered safetensors file with the last leaf's parameters and buffers, bit for
-    bit.
-
-    Without a file: a note with the digest of the only model that the report vouches for.
+    bit. Without a file: a note with the digest of the last state's.
     """
 
 def conclude(
@@ -446,8 +452,7 @@ def conclude(
     policy: dict[str, Any],
     context: dict[str, Any],
 ) -> bytes:
-    """The report as canonical JSON (schema in docs/report.schema.json): verdict, one sentence,
-    strength, cost.
+    """The report as canonical JSON (docs/report.schema.json).
 
     `policy`: check_fields("policy"). `context` (all optional): "nonce" (hexadecimal), "reproduce"
     (the command line), "software", "seconds" (in all), "costs" ({check: seconds}), "checks"
@@ -455,8 +460,8 @@ def conclude(
     """
 
 def strength(segments: int, sampled: int, cheat_fraction: float) -> float:
-    """Probability that `sampled` of `segments`, drawn without replacement, hit a cheat packed into
-    max(1, floor(cheat_fraction * segments)) segments (the worst placement)."""
+    """Probability that `sampled` of `segments` hit one of
+    max(1, floor(cheat_fraction * segments)) false ones."""
 
 def samples_for(segments: int, *, probability: float, cheat_fraction: float) -> int:
     """The smallest sample with that strength."""

@@ -57,20 +57,28 @@ def with_earlier(asked: Sequence[Question], known: Memory) -> list[Question]:
     return questions
 
 
-def worth_asking(questions: Sequence[Question], evidence: _core.Evidence) -> list[Question]:
+def worth_asking(
+    questions: Sequence[Question], evidence: _core.Evidence, *, screen: bool
+) -> list[Question]:
     """The questions with their requests; of a run that the audit rejects, those without any."""
     if evidence.rejected:
         questions = [one for one in questions if one.check == "telemetry"]
-    return planned(questions, evidence)
+    return planned(questions, evidence, screen=screen)
 
 
-def planned(questions: Sequence[Question], evidence: _core.Evidence) -> list[Question]:
-    """The questions with their requests, without earlier ones that would ask for nothing more."""
+def planned(
+    questions: Sequence[Question], evidence: _core.Evidence, *, screen: bool
+) -> list[Question]:
+    """The questions with their requests, without earlier ones that would ask for nothing more.
+
+    `screen`: whether the stored states are looked at for what else should be replayed; a challenge
+    does not, since it comes before them.
+    """
     out = []
     asked: set[str] = set()
     for question in questions:
         requests = _core.plan_check(
-            question.check, evidence, dict(question.options), question.nonce
+            question.check, evidence, dict(question.options), question.nonce, screen=screen
         )
         keys = {request_key(request) for request in requests}
         if question.earlier and keys <= asked:

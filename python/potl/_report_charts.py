@@ -26,7 +26,7 @@ _LEAST_RATIO = 1e-6
 # Lane -> the reasons that belong to it. What fits nowhere goes to the last lane.
 _LANES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Drawn at random", ("random",)),
-    ("Largest updates", ("top-q",)),
+    ("Furthest states", ("top-q", "reach")),
     ("First and last", ("first", "final")),
     ("Earlier challenges and resumes", ("earlier challenge", "superseded")),
 )
@@ -78,7 +78,7 @@ def timeline(document: Mapping[str, Any], *, width: int, name: str) -> Markup:
 
 
 def strength(rows: Sequence[StrengthRow], *, width: int, name: str) -> Markup:
-    """Bars: the probability of having seen a cheat, by the share of segments it was packed into."""
+    """Bars: the probability of having seen a cheat, by the share of segments that are false."""
     if not rows:
         return Markup("")
     x = Scale(0, 1, 96.0, width - 74.0)
@@ -94,7 +94,7 @@ def strength(rows: Sequence[StrengthRow], *, width: int, name: str) -> Markup:
         ]
         top += 30
     text = " ".join(row.sentence for row in rows)
-    return _picture(name, "Probability of seeing a cheat", text, width, top, parts)
+    return _picture(name, "Probability of seeing a false transition", text, width, top, parts)
 
 
 def _losses(document: Mapping[str, Any]) -> list[tuple[float, float | None]]:

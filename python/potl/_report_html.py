@@ -82,6 +82,7 @@ def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
         "extra": model.extra_of(document),
         "strength": strength,
         "strength_sentence": quoted.sentence if quoted is not None else "",
+        "reach_sentence": model.reach_of(document),
         "strength_chart": _at_every_width(charts.strength, strength, f"{prefix}-strength"),
         "segments": model.section_of(document, "strength").get("segments"),
         "sampled": model.section_of(document, "strength").get("sampled"),
@@ -125,7 +126,7 @@ def _glance(
     out = [("Replayed", f"{number(len(replays))} of {number(segments)} segments{fit}")]
     quoted = model.usual_strength(strength)
     if quoted is not None:
-        name = f"A cheat in {percent(quoted.fraction)} of the segments"
+        name = f"False transitions in {percent(quoted.fraction)} of the segments"
         out.append((name, f"seen with probability {percent(quoted.probability)}"))
     cost = model.section_of(document, "cost")
     share = cost.get("fraction")

@@ -31,7 +31,8 @@ _RESULT_ORDER = ("reject", "inconclusive", "pass", "note")
 
 _WHY = {
     "random": "drawn at random",
-    "top-q": "among the largest updates",
+    "top-q": "among those furthest from the state before",
+    "reach": "further from the state before than is usual",
     "final": "the last segment",
     "first": "the first segment",
     "superseded": "replaced by a resume",
@@ -149,7 +150,7 @@ class ExtraRow:
 
 @dataclass(frozen=True)
 class StrengthRow:
-    """How likely a cheat of one size was seen, at the worst placement."""
+    """How likely one of so many false transitions was seen, wherever they are."""
 
     fraction: float
     bad: int | None
@@ -162,7 +163,7 @@ class StrengthRow:
         if self.bad is not None:
             what += f" ({number(self.bad)} of them)"
         seen = percent(self.probability)
-        return f"A cheat packed into {what} would be seen with probability {seen}."
+        return f"False transitions in {what} would be seen with probability {seen}."
 
 
 @dataclass(frozen=True)
@@ -295,7 +296,7 @@ def _extra_row(entry: Mapping[str, Any]) -> ExtraRow:
 
 
 def strength_of(document: Mapping[str, Any]) -> list[StrengthRow]:
-    """The strength table, smallest cheat first."""
+    """The strength table, fewest false transitions first."""
     out = []
     for entry in rows_of(section_of(document, "strength"), "table"):
         fraction, probability = (
@@ -309,8 +310,26 @@ def strength_of(document: Mapping[str, Any]) -> list[StrengthRow]:
 
 
 def usual_strength(rows: Sequence[StrengthRow]) -> StrengthRow | None:
-    """The row to quote: the one for a cheat of about 5 %."""
+    """The row to quote: the one for about 5 % of the segments."""
     return min(rows, key=lambda row: abs(row.fraction - 0.05), default=None)
+
+
+def reach_of(document: Mapping[str, Any]) -> str:
+    """How far what was not seen can have carried the weights; empty without random replays."""
+    strength = section_of(document, "strength")
+    if not rows_of(strength, "table"):
+        return ""
+    reach = section_of(strength, "reach")
+    false, displacement = as_float(reach.get("false_segments")), as_float(reach.get("displacement"))
+    sure = as_float(reach.get("probability"))
+    if false is None or displacement is None or sure is None:
+        return "Nothing bounds how far one false transition carries the weights."
+    if false == 0:
+        return "Every segment was replayed, so that none is false."
+    return (
+        f"With probability {percent(sure)} at most {number(int(false))} transitions are false, and "
+        f"they carry the weights at most {displacement:.3g} times as far as the training did."
+    )
 
 
 def costs_of(document: Mapping[str, Any]) -> list[CostRow]:

@@ -18,6 +18,7 @@ from ._report_model import (
     costs_of,
     findings_of,
     grouped,
+    reach_of,
     replays_of,
     rows_of,
     section_of,
@@ -77,6 +78,7 @@ def _summary(document: Mapping[str, Any], console: Console) -> None:
     quoted = usual_strength(strength_of(document))
     if quoted is not None:
         line("strength", quoted.sentence)
+        line("reach", reach_of(document))
     cost = section_of(document, "cost")
     share = cost.get("fraction")
     parts = ", ".join(f"{row.name} {row.seconds_text}" for row in costs_of(document))

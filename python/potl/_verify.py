@@ -165,7 +165,7 @@ def verify(
             if not compared.issuperset(known.commitments):
                 raise _ledger.changed(memory_path)
         findings = evidence.findings() + _memory_note(memory_path, known)
-        questions = worth_asking(with_earlier(asked, known), evidence)
+        questions = worth_asking(with_earlier(asked, known), evidence, screen=task is not None)
         if evidence.rejected:
             findings.append(_NOTHING_REPLAYED)
         elif answered is not None:

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include <potl/checks/reach.hpp>
 #include <potl/core/rules.hpp>
 
 #include "judging.hpp"
@@ -61,6 +62,9 @@ class replay_judge {
               context_.rounding_problem));
     }
     guard_interpolation(selection.all.size());
+    if (options_.reach > 0 && rule_enabled("replay.reach")) {
+      out_.push_back(judge_reach(run_, options_.reach, measurements_));
+    }
     if (rule_enabled("replay.random_segments")) count_random(selection);
     return std::move(out_);
   }

@@ -13,7 +13,10 @@ std::span<const field<replay_options>> replay_options::fields() {
       row{"samples", &options::samples, 0, 1e6, "",
           "segments drawn at random, beside the first, the last and every superseded one"},
       row{"top_q", &options::top_q, 0, 1e6, "",
-          "largest updates of each epoch in addition; ranking them loads every checkpoint once"},
+          "of each epoch, the stored states furthest from the one before, at most a quarter of `samples`"},
+      row{"reach", &options::reach, 0, 1e6, "",
+          "states further from the one before than so many times what is usual are replayed, at most "
+          "`samples` more; 0: none"},
       row{"tolerance", &options::tolerance, -unbounded, unbounded,
           "auto exact calibrated d_ref mean_grad_norm",
           "auto: exact when the job names a reproducible arithmetic, else calibrated by the "

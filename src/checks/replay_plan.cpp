@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
+#include <set>
 #include <string_view>
 
+#include <potl/checks/reach.hpp>
 #include <potl/core/rules.hpp>
 #include <potl/crypto/challenge.hpp>
 
@@ -44,28 +48,55 @@ result<std::vector<segment>> draw(const run_view& run, const std::vector<segment
   return out;
 }
 
-// The q largest parameter updates of each epoch, by the norms between stored checkpoints.
-result<std::vector<segment>> largest(const run_view& run, const std::vector<segment>& all,
-                                     std::uint64_t q) {
-  std::map<std::uint64_t, std::vector<std::pair<double, segment>>> epochs;
-  for (const segment& one : all) {
-    if (!was_recorded(run, one)) continue;
-    const auto moved = run.parameter_distance(one.start, one.end);
-    if (!moved) {
-      // What is missing or damaged shows when its segment is asked for.
-      if (moved.why().code == errc::missing || moved.why().code == errc::mismatch) continue;
-      return moved.why();
+// Stretches that are looked at beside those that were drawn: all that are beyond reach, the
+// furthest first, and of each epoch the q that are nearest to it. The job and the samples bound the
+// work; what is beyond and finds no room is judge_reach's.
+class screened_choice {
+ public:
+  screened_choice(const std::vector<segment>& all, const std::vector<segment_request>& asked)
+      : all_(all) {
+    for (const segment_request& one : asked) {
+      if (!one.superseded) asked_.insert(one.start);
     }
-    epochs[run.agreed.epoch_of(one.start + 1)].emplace_back(moved.value(), one);
   }
-  std::vector<segment> out;
-  for (auto& [epoch, list] : epochs) {
-    std::stable_sort(list.begin(), list.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
-    for (std::size_t i = 0; i < list.size() && i < q; ++i) out.push_back(list[i].second);
+
+  // In the order of their ratios; those that cannot be read show it when they are asked for.
+  static std::vector<screened> ranked(std::vector<screened> stretches) {
+    const auto rank = [](const screened& one) {
+      return std::isnan(one.ratio) ? std::numeric_limits<double>::infinity() : one.ratio;
+    };
+    std::stable_sort(stretches.begin(), stretches.end(),
+                     [&](const screened& a, const screened& b) { return rank(a) > rank(b); });
+    return stretches;
   }
-  return out;
-}
+
+  // Segments that asking for it adds; 0: it is replayed anyway.
+  std::uint64_t price(const segment& stretch) const {
+    std::uint64_t out = 0, missing = 0;
+    for (const segment& one : all_) {
+      if (one.start < stretch.start || one.end > stretch.end) continue;
+      ++out;
+      missing += asked_.count(one.start) == 0;
+    }
+    return missing == 0 ? 0 : out;
+  }
+
+  // `alone`: whether the first may exceed what is left.
+  bool take(const segment& stretch, std::uint64_t budget, bool alone) {
+    const std::uint64_t cost = price(stretch);
+    if (cost == 0 || (spent_ + cost > budget && !(alone && spent_ == 0))) return false;
+    spent_ += cost;
+    for (const segment& one : all_) {
+      if (one.start >= stretch.start && one.end <= stretch.end) asked_.insert(one.start);
+    }
+    return true;
+  }
+
+ private:
+  const std::vector<segment>& all_;
+  std::set<std::uint64_t> asked_;
+  std::uint64_t spent_ = 0;
+};
 
 }  // namespace
 
@@ -80,12 +111,6 @@ bool is_published(const replay_options& options) {
 
 result<replay_selection> select_segments(const run_view& run, const replay_options& options,
                                          const digest& nonce, bool rank) {
-  if (options.top_q > 0 && run.agreed.store_every != 0) {
-    return error{errc::usage,
-                 "replay: top_q ranks the updates between all checkpoints, and the job lets the "
-                 "trainer store only some of them",
-                 "leave top_q at 0: the same replays drawn at random say more"};
-  }
   replay_selection out;
   out.all = segments_of(run);
   const auto repeats =
@@ -130,10 +155,21 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
   } else {
     q = std::max<std::uint64_t>(q, 1);  // what was published: the largest updates alone
   }
-  if (rank && q > 0) {
-    const auto found = largest(run, out.all, q);
-    if (!found) return found.why();
-    for (const segment& one : found.value()) ask(one, "top-q");
+  const bool reaches = options.reach > 0 && rule_enabled("replay.reach");
+  if (rank && run.moved && (q > 0 || reaches)) {
+    screened_choice choice(out.all, out.requests);
+    const auto ranked = screened_choice::ranked(screen(run, *run.moved()).stretches);
+    for (const screened& one : ranked) {
+      if (!reaches || !is_beyond(one, options.reach)) break;
+      if (choice.take(one.where, options.samples, true)) ask(one.where, "reach");
+    }
+    std::map<std::uint64_t, std::uint64_t> epochs;
+    const std::uint64_t room = (options.samples + 3) / 4;
+    screened_choice nearest(out.all, out.requests);
+    for (const screened& one : ranked) {
+      std::uint64_t& taken = epochs[run.agreed.epoch_of(one.where.start + 1)];
+      if (taken++ < q && nearest.take(one.where, room, false)) ask(one.where, "top-q");
+    }
   }
   if (rule_enabled("transcript.resume")) {
     for (const transcript::superseded_range& range : run.superseded) {

@@ -1,38 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
+#include <potl/checks/reach.hpp>
 #include <potl/checks/run_view.hpp>
 #include <potl/checks/state_distance.hpp>
 
 namespace potl::checks {
 namespace {
 
-// Remembers the state loaded last: ranking walks from checkpoint to checkpoint.
-class parameter_distances {
- public:
-  explicit parameter_distances(const transcript::evidence& run) : run_(run) {}
-
-  result<double> operator()(std::uint64_t from, std::uint64_t to) {
-    if (!last_ || last_step_ != from) {
-      auto loaded = run_.load_state(from);
-      if (!loaded) return loaded.why();
-      last_ = std::make_unique<transcript::state>(std::move(loaded).value());
-      last_step_ = from;
-    }
-    auto loaded = run_.load_state(to);
-    if (!loaded) return loaded.why();
-    auto next = std::make_unique<transcript::state>(std::move(loaded).value());
-    const double out = compare_states(last_->root(), next->root(), next->root()).front().update_l2;
-    last_ = std::move(next);
-    last_step_ = to;
-    return out;
-  }
-
- private:
-  const transcript::evidence& run_;
-  std::unique_ptr<transcript::state> last_;
-  std::uint64_t last_step_ = 0;
-};
+result<double> parameter_distance(const transcript::evidence& run, std::uint64_t from,
+                                  std::uint64_t to) {
+  const auto first = run.load_state(from);
+  if (!first) return first.why();
+  const auto last = run.load_state(to);
+  if (!last) return last.why();
+  const auto& end = last.value().root();
+  return compare_states(first.value().root(), end, end).front().update_l2;
+}
 
 }  // namespace
 
@@ -49,9 +33,15 @@ run_view view_of(const transcript::evidence& run) {
   out.superseded = run.superseded();
   out.superseded_steps = run.superseded_steps();
   out.telemetry = run.telemetry();
-  const auto distances = std::make_shared<parameter_distances>(run);
-  out.parameter_distance = [distances](std::uint64_t from, std::uint64_t to) {
-    return (*distances)(from, to);
+  out.parameter_distance = [&run](std::uint64_t from, std::uint64_t to) {
+    return parameter_distance(run, from, to);
+  };
+  out.moved = [&run]() {
+    return std::static_pointer_cast<const movements>(run.once([&run]() {
+      const std::vector<segment> all = stretches_of(view_of(run));
+      return std::static_pointer_cast<const void>(std::make_shared<const movements>(
+          measure_movements(all, [&run](std::uint64_t step) { return run.load_state(step); })));
+    }));
   };
   out.initial_rounding = [&run]() -> result<double> {
     const auto first = run.load_state(0);

@@ -130,4 +130,28 @@ norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view
   return out;
 }
 
+double movement(dtype type, bytes_view before, bytes_view after) {
+  const std::size_t size = info(type).size / lanes_of(type);
+  const std::size_t total = std::max(before.size(), after.size()) / size;
+  std::array<double, block> old{}, now{};
+  std::array<double, lanes> squares{};
+  for (std::size_t at = 0; at < total; at += block) {
+    const std::size_t count = std::min(block, total - at);
+    if (!before.empty()) widen(type, before.data() + at * size, count, old.data());
+    if (!after.empty()) widen(type, after.data() + at * size, count, now.data());
+    for (auto* row : {&old, &now}) {
+      std::fill(row->begin() + static_cast<std::ptrdiff_t>(count), row->end(), 0.0);
+    }
+    for (std::size_t i = 0; i < block; i += lanes) {
+      for (std::size_t k = 0; k < lanes; ++k) {
+        const double by = now[i + k] == old[i + k] ? 0 : now[i + k] - old[i + k];
+        squares[k] += by * by;
+      }
+    }
+  }
+  double sum = 0;
+  for (const double one : squares) sum += one;
+  return std::isfinite(sum) ? std::sqrt(sum) : std::nan("");
+}
+
 }  // namespace potl::numeric

@@ -30,6 +30,8 @@ struct evidence::body {
   mutable std::atomic<std::uint64_t> rounding_limit{0};
   mutable std::mutex reading_base;
   mutable std::shared_ptr<const checkpoint_base> base;
+  mutable std::mutex measuring;
+  mutable std::shared_ptr<const void> measured;
 
   std::uint64_t at_most(std::uint64_t known) const;
   result<std::vector<std::uint8_t>> read_checkpoint(const std::string& name) const;
@@ -284,6 +286,13 @@ void evidence::expect_state_bytes(std::uint64_t initial) const noexcept {
 
 void evidence::expect_largest_state_bytes(std::uint64_t largest) const noexcept {
   body_->checkpoint_limit = grown(largest, seen_growth);
+}
+
+std::shared_ptr<const void> evidence::once(
+    const std::function<std::shared_ptr<const void>()>& measure) const {
+  const std::lock_guard lock(body_->measuring);
+  if (!body_->measured) body_->measured = measure();
+  return body_->measured;
 }
 
 const digest* evidence::state_digest(std::uint64_t step) const { return body_->run.state_at(step); }

@@ -450,9 +450,17 @@ def test_a_file_that_is_no_challenge_is_unreadable(text: str, tmp_path: Path) ->
         potl.Challenge.read(path)
 
 
-def test_updates_between_unstored_states_cannot_be_ranked(sparse: Delivery) -> None:
-    with pytest.raises(potl.UsageError, match="top_q"):
-        sparse.draw(checks=[potl.Replay(top_q=1)])
+def test_a_stretch_between_stored_states_beyond_reach_is_replayed(sparse: Delivery) -> None:
+    report = sparse.verify(checks=[potl.Replay(samples=1, reach=2, top_q=0)])
+    assert report.verdict == "accepted", report.json()
+    far = [r for r in json.loads(report.json())["replays"] if r["why"] == "reach"]
+    assert [one["end"] - one["start"] for one in far] == [8]
+
+
+def test_more_stretches_beyond_reach_than_samples_are_inconclusive(sparse: Delivery) -> None:
+    report = sparse.verify(checks=[potl.Replay(samples=1, reach=1e-6, top_q=0)])
+    assert report.verdict == "inconclusive", report.json()
+    assert any(f.rule == "replay.reach" and f.result == "inconclusive" for f in report.findings)
 
 
 def test_the_same_by_command_lines(

@@ -2,8 +2,11 @@
 // A run as a check sees it, written by hand: `steps` steps, a checkpoint every `every`.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <vector>
 
+#include <potl/checks/reach.hpp>
 #include <potl/checks/replay.hpp>
 #include <potl/core/rules.hpp>
 
@@ -46,6 +49,15 @@ struct fake_run {
       loads += 2;
       return potl::result<double>(distance * static_cast<double>(to - from));
     };
+    view.moved = [this] {
+      ++readings;
+      auto out = std::make_shared<potl::checks::movements>();
+      out->tensors.push_back({"model/parameters/w", "parameters", 4});
+      for (const potl::checks::segment& one : potl::checks::stretches_of(view)) {
+        out->stretches.push_back({one, true, {jump(one)}});
+      }
+      return std::shared_ptr<const potl::checks::movements>(std::move(out));
+    };
     view.initial_rounding = [] { return potl::result<double>(1e-6); };
     view.job_is_own = view.committed = true;
     link();
@@ -69,6 +81,9 @@ struct fake_run {
   std::string telemetry;
   double distance = 0.1;  ///< of the parameters, per step
   int loads = 0;
+  /// How far each stretch moves the weights.
+  std::function<double(const potl::checks::segment&)> jump = [](const auto&) { return 1.0; };
+  int readings = 0;  ///< of all stored states
 };
 
 inline potl::digest nonce_of(std::uint8_t value) {

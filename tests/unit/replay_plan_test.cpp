@@ -25,7 +25,15 @@ bool asks(const std::vector<segment_request>& plan, std::uint64_t start, std::ui
   });
 }
 
-std::vector<segment_request> plan(const fake_run& run, replay_options options = {},
+// What is drawn, without what is looked at beside it.
+replay_options drawn_only() {
+  replay_options out;
+  out.top_q = 0;
+  out.reach = 0;
+  return out;
+}
+
+std::vector<segment_request> plan(const fake_run& run, replay_options options = drawn_only(),
                                   std::uint8_t nonce = 1) {
   return plan_replay(run.view, options, nonce_of(nonce)).value();
 }
@@ -131,17 +139,6 @@ TEST_CASE("what is drawn does not depend on the states that were derived already
   REQUIRE(ends() == all_there);
 }
 
-TEST_CASE("updates between states that are not stored cannot be ranked") {
-  fake_run run;
-  run.view.agreed.arithmetic = "ord32";
-  run.view.agreed.store_every = 50;
-  replay_options options;
-  options.top_q = 1;
-  const auto refused = plan_replay(run.view, options, nonce_of(1));
-  REQUIRE_FALSE(refused);
-  REQUIRE(refused.why().code == errc::usage);
-}
-
 TEST_CASE("first and last segment are always asked for, and as many random ones as wanted") {
   const fake_run run(1000, 10);
   const auto requests = plan(run);
@@ -159,11 +156,11 @@ TEST_CASE("the draw depends on the nonce and on the commitment and on nothing el
     for (const auto& one : requests) out.push_back(one.start);
     return out;
   };
-  REQUIRE(starts(plan(run, {}, 1)) == starts(plan(run, {}, 1)));
-  REQUIRE(starts(plan(run, {}, 1)) != starts(plan(run, {}, 2)));
-  const auto before = starts(plan(run, {}, 1));
+  REQUIRE(starts(plan(run, drawn_only(), 1)) == starts(plan(run, drawn_only(), 1)));
+  REQUIRE(starts(plan(run, drawn_only(), 1)) != starts(plan(run, drawn_only(), 2)));
+  const auto before = starts(plan(run, drawn_only(), 1));
   run.view.commitment = nonce_of(9);
-  REQUIRE(starts(plan(run, {}, 1)) != before);
+  REQUIRE(starts(plan(run, drawn_only(), 1)) != before);
 }
 
 TEST_CASE("a run with fewer segments than samples is replayed as a whole") {
@@ -178,7 +175,7 @@ TEST_CASE("a run of one segment is replayed once, as its final segment") {
 
 TEST_CASE("earlier challenges are repeated beside the new one") {
   const fake_run run(1000, 10);
-  replay_options options;
+  replay_options options = drawn_only();
   const auto earlier = plan(run, options, 7);
   options.repeat = {nonce_of(7).hex()};
   const auto both = plan(run, options, 1);
@@ -189,7 +186,7 @@ TEST_CASE("earlier challenges are repeated beside the new one") {
 
 TEST_CASE("an earlier challenge of another size is repeated with its own") {
   const fake_run run(1000, 10);
-  replay_options options;
+  replay_options options = drawn_only();
   options.samples = 40;
   const auto earlier = plan(run, options, 7);
   options.samples = 2;
@@ -199,7 +196,7 @@ TEST_CASE("an earlier challenge of another size is repeated with its own") {
 
 TEST_CASE("what is no nonce is refused by name") {
   const fake_run run;
-  replay_options options;
+  replay_options options = drawn_only();
   for (const char* text : {"", "12", "zz"}) {
     options.repeat = {text};
     const auto refused = plan_replay(run.view, options, nonce_of(1));
@@ -208,23 +205,6 @@ TEST_CASE("what is no nonce is refused by name") {
   }
   options.repeat = {nonce_of(7).hex() + ":x"};
   REQUIRE_FALSE(plan_replay(run.view, options, nonce_of(1)).has_value());
-}
-
-TEST_CASE("the largest updates of each epoch are asked for on request, and only then ranked") {
-  fake_run run(1000, 10, 100);
-  REQUIRE(plan(run).size() == 14);
-  REQUIRE(run.loads == 0);
-  run.view.parameter_distance = [](std::uint64_t from, std::uint64_t) {
-    return result<double>(from % 100 == 30 ? 2.0 : 1.0);
-  };
-  replay_options options;
-  options.samples = 0;
-  options.top_q = 1;
-  const auto requests = plan(run, options);
-  for (std::uint64_t epoch = 0; epoch < 10; ++epoch) {
-    REQUIRE(asks(requests, epoch * 100 + 30, epoch * 100 + 40));
-  }
-  REQUIRE(requests.size() == 12);
 }
 
 TEST_CASE("superseded steps are always asked for, from the branch they started in") {
@@ -243,7 +223,7 @@ TEST_CASE("superseded steps are always asked for, from the branch they started i
 
 TEST_CASE("with its rule off the last segment is one like the others") {
   const fake_run run(1000, 10);
-  replay_options options;
+  replay_options options = drawn_only();
   options.samples = 0;
   REQUIRE(asks(plan(run, options), 990, 1000));
   const rule_off off("replay.final_segment");
@@ -268,7 +248,7 @@ TEST_CASE("with the rule off superseded steps are not asked for") {
 TEST_CASE("repeats for the noise are asked for unless bits must be equal") {
   fake_run run;
   REQUIRE(plan(run).front().noise_repeats == 3);
-  replay_options exact;
+  replay_options exact = drawn_only();
   exact.tolerance = "exact";
   REQUIRE(plan(run, exact).front().noise_repeats == 0);
   run.view.agreed.arithmetic = "ord32";

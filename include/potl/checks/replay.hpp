@@ -7,7 +7,8 @@
 // Assumes: a nonce that the prover could not predict; the verifier's own job, data and code; that
 // the verifier's repeats vary like another honest machine.
 // Cost: one training step per replayed step, times 1 + noise_repeats where the end state differs by
-// a bit; `top_q` loads every checkpoint once to rank the updates.
+// a bit; `reach` and `top_q` load every checkpoint once and add at most `samples` segments and a
+// quarter of them.
 // Cannot detect: a cheat in segments that were not drawn; differences below the tolerance; what
 // the agreed recipe itself does wrong.
 // Source: H. Jia et al., Proof-of-Learning (2103.05633), sections IV and V; Lab Apex (VMO) for
@@ -29,7 +30,8 @@ namespace potl::checks {
 
 struct replay_options {
   std::uint64_t samples = 12;
-  std::uint64_t top_q = 0;
+  std::uint64_t top_q = 1;
+  double reach = 20;
   std::string tolerance = "auto";
   std::uint64_t noise_repeats = 3;
   double safety = 8;
@@ -44,7 +46,7 @@ struct replay_options {
   static result<replay_options> parse(const json_value& from);
 };
 
-/// Which segments to replay. Reads checkpoints only when top_q asks for a ranking; usage when
+/// Which segments to replay. Reads checkpoints only for reach and top_q; usage when
 /// `repeat` is not a list of nonces.
 result<std::vector<segment_request>> plan_replay(const run_view& run, const replay_options& options,
                                                  const digest& nonce);

@@ -16,7 +16,8 @@ namespace potl::checks {
 struct segment_request {
   std::uint64_t start = 0;
   std::uint64_t end = 0;
-  std::string why;  ///< "random", "top-q", "final", "first", "superseded", "earlier challenge"
+  std::string
+      why;  ///< "random", "top-q", "reach", "final", "first", "superseded", "earlier challenge"
   std::uint64_t branch = 0;        ///< != 0 or superseded: which recorded steps to compare with
   std::uint64_t start_branch = 0;  ///< which recording of `start` to restore, when superseded
   bool superseded = false;  ///< compare losses (and digests) only: there is no end checkpoint

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,6 +15,8 @@
 #include <potl/transcript/evidence.hpp>
 
 namespace potl::checks {
+
+struct movements;
 
 struct run_view {
   transcript::job agreed;
@@ -31,6 +34,8 @@ struct run_view {
   bytes_view telemetry;
   /// |W_to - W_from| over the parameters of two stored checkpoints; loads both.
   std::function<result<double>(std::uint64_t from, std::uint64_t to)> parameter_distance;
+  /// How far every stretch of reach.hpp moved each tensor; reads every stored state, once in all.
+  std::function<std::shared_ptr<const movements>()> moved;
   /// Norm of one unit roundoff of every initial parameter (A29: later weights may be inflated).
   std::function<result<double>()> initial_rounding;
 

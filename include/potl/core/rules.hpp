@@ -46,6 +46,7 @@ inline constexpr std::array rules{
     rule_info{"replay.buffers", "buffers are compared like the weights"},
     rule_info{"replay.rounding", "in log64 the rounding log of every replayed step is what an honest trainer logs"},
     rule_info{"replay.random_segments", "segments are drawn at random, beside the largest updates"},
+    rule_info{"replay.reach", "stored states that lie further apart than the training usually moves are replayed"},
     rule_info{"replay.final_segment", "the last segment is always replayed"},
     rule_info{"replay.tolerance_cap", "a tolerance never exceeds the share of the update that the job allows"},
     rule_info{"replay.interpolation_guard", "summed tolerances stay below the distance an interpolation travels"},

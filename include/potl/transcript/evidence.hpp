@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -107,6 +108,11 @@ class evidence {
   result<std::vector<std::uint8_t>> load_rounding_log(std::uint64_t step) const;
   result<std::vector<std::uint8_t>> load_rounding_log(std::uint64_t step,
                                                       std::uint64_t branch) const;
+  /// What a check measured of the stored states, made by the first call and kept with the run: to
+  /// plan and to judge it is read once.
+  std::shared_ptr<const void> once(
+      const std::function<std::shared_ptr<const void>()>& measure) const;
+
   /// What the leaf binds; nothing where there is none.
   std::optional<rounding_reference> rounding_log_of(std::uint64_t step) const;
   std::optional<rounding_reference> rounding_log_of(std::uint64_t step, std::uint64_t branch) const;

@@ -8,9 +8,8 @@ from __future__ import annotations
 import hashlib
 
 from .. import _core
-from .._checks import Replay
 from .._session import Session
-from ._scene import Forgery, Scene, assign, attack
+from ._scene import Forgery, Scene, assign, attack, drawn
 
 _FEW = 6
 
@@ -42,7 +41,7 @@ def remapped_draw(scene: Scene) -> Forgery:
     means other segments.
     """
     forgery, jump = _diluted(scene, "A35")
-    options = Replay(samples=_FEW).options()
+    options = drawn(_FEW).options()
 
     def is_seen(nonce: bytes) -> bool:
         evidence = _core.Evidence.open(

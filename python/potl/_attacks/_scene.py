@@ -118,6 +118,7 @@ def catalogue() -> list[Attack]:
         _history,
         _injection,
         _interpolation,
+        _parking,
         _poison,
         _pool,
         _recipe,
@@ -236,7 +237,7 @@ class Scene:
             return parameters(session)
 
     def checks(self, samples: int | None = None) -> list[Any]:
-        return [Telemetry(), PEV(fraction=0.25), Replay(samples=samples or self.samples)]
+        return [Telemetry(), PEV(fraction=0.25), drawn(samples or self.samples)]
 
     def verify(self, forgery: Forgery, **options: Any) -> Report:
         """The client's verification, with the client's own job, task and data."""
@@ -259,16 +260,16 @@ class Scene:
 
     # -- the forger's tools
 
-    def lucky_draw(self, run: Path, commitment: str, samples: int, hidden: int) -> bytes:
-        """A nonce under which the segment that ends at step `hidden` is not replayed."""
+    def lucky_draw(self, run: Path, commitment: str, samples: int, *hidden: int) -> bytes:
+        """A nonce under which no segment that ends at a step of `hidden` is replayed."""
         evidence = _core.Evidence.open(str(run), job=self.job.core, commitment=commitment)
-        options = Replay(samples=samples).options()
+        options = drawn(samples).options()
         for number in range(10_000):
             nonce = hashlib.sha256(number.to_bytes(8, "little")).digest()
             plan = _core.plan_check("replay", evidence, options, nonce)
-            if all(request["end"] != hidden for request in plan):
+            if all(request["end"] not in hidden for request in plan):
                 return nonce
-        raise RuntimeError("every draw looks at that segment")
+        raise RuntimeError("every draw looks at one of those segments")
 
     def forge(
         self,
@@ -374,6 +375,11 @@ class Scene:
 
     def with_options(self, forgery: Forgery, **changes: Any) -> Forgery:
         return replace(forgery, **changes)
+
+
+def drawn(samples: int) -> Replay:
+    """Random segments alone: most forgeries show one rule, and hope that nobody looks elsewhere."""
+    return Replay(samples=samples, top_q=0, reach=0)
 
 
 def parameters(session: Session) -> Weights:

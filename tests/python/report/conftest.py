@@ -131,6 +131,12 @@ def accepted() -> dict[str, Any]:
                 {"cheat_fraction": 0.2, "bad_segments": 12, "probability": 0.951},
                 {"cheat_fraction": 0.5, "bad_segments": 30, "probability": 0.99994},
             ],
+            "reach": {
+                "factor": 20.0,
+                "false_segments": 11,
+                "probability": 0.95,
+                "displacement": 1.25,
+            },
         },
         "replays": replays,
         "timeline": {
@@ -222,7 +228,13 @@ def inconclusive() -> dict[str, Any]:
         "No segment was replayed at random, so nothing shows that the recorded training happened."
     )
     report["replays"] = []
-    report["strength"] = {"segments": 60, "drawn_from": 58, "sampled": 0, "table": []}
+    report["strength"] = {
+        "segments": 60,
+        "drawn_from": 58,
+        "sampled": 0,
+        "table": [],
+        "reach": None,
+    }
     report["job"]["own"] = False
     report["findings"][3] = _finding(
         "verifier",

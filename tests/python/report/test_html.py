@@ -99,12 +99,25 @@ def test_each_rejecting_finding_names_its_rule_and_the_meaning(reports: Reports)
     assert "replayed parameters equal the recorded ones within tolerance" in words
 
 
-def test_the_strength_for_the_worst_placement_is_a_sentence(reports: Reports) -> None:
+def test_the_strength_is_a_sentence_about_false_transitions(reports: Reports) -> None:
     words = Page(_report.render_html(reports["accepted"])).words
     expected = (
-        "A cheat packed into 5 % of the segments (3 of them) would be seen with probability 49.5 %."
+        "False transitions in 5 % of the segments (3 of them) would be seen with probability "
+        "49.5 %. "
+        "With probability 95 % at most 11 transitions are false, and they carry the weights at "
+        "most 1.25 times as far as the training did."
     )
     assert expected in words
+
+
+def test_a_report_without_reach_says_that_nothing_bounds_a_false_transition(
+    reports: Reports,
+) -> None:
+    report = reports["accepted"]
+    words = Page(
+        _report.render_html({**report, "strength": {**report["strength"], "reach": None}})
+    ).words
+    assert "Nothing bounds how far one false transition carries the weights." in words
 
 
 def test_limits_cost_nonce_and_the_command_are_on_the_page(reports: Reports) -> None:

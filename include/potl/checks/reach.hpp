@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reach: stored states that lie further apart than this training usually moves are replayed.
+//
+// Claims: a false transition that nobody replays moves no tensor of parameters, buffers, optimizer
+// state or averages further than `reach` times what it usually moves, so that a jump (to a net
+// whose steps cost nothing, to a stolen model) takes many false transitions or is looked at.
+// Assumes: less than half of the stored transitions are false or follow from false ones. Being far
+// is no offence: what replays as recorded passes, so honest trainings need no calibration.
+// Cost: one pass over the stored states, two in memory at a time; replays are bounded by `samples`.
+// Cannot detect: movements below the limit, whatever their direction; objects of the user's own in
+// the state; scalars of the recipe, which the schema computes.
+// Source: SOUNDNESS rule 19; decisions 18 and 19.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <potl/checks/request.hpp>
+#include <potl/checks/run_view.hpp>
+#include <potl/core/finding.hpp>
+#include <potl/transcript/state.hpp>
+
+namespace potl::checks {
+
+/// What lies between neighbouring stored states: the stretches of a run.
+struct movements {
+  struct tensor {
+    std::string path;
+    std::string kind;  ///< tensors that play the same part: "parameters", "optimizers/exp_avg", ...
+    double elements = 0;
+  };
+  struct stretch {
+    segment where;
+    bool read = false;          ///< both of its states
+    std::vector<double> moved;  ///< l2, in the order of `tensors`; what is left out is 0
+  };
+  std::vector<tensor> tensors;
+  std::vector<stretch> stretches;
+};
+
+using state_loader = std::function<result<transcript::state>(std::uint64_t step)>;
+
+/// From one agreed state to the next that the job has stored while recording: single segments, or
+/// several where it stores only some states. Not beyond what was recorded.
+std::vector<segment> stretches_of(const run_view& run);
+
+/// Loads each state once. One that cannot be read, or that holds many times the tensors of the
+/// first, leaves the stretches beside it unread.
+movements measure_movements(std::span<const segment> stretches, const state_loader& load);
+
+/// A stretch against what is usual.
+struct screened {
+  segment where;
+  double ratio = 0;    ///< of the tensor that is furthest from its usual movement; NaN: unread
+  std::string tensor;  ///< its path
+};
+
+struct screening {
+  std::vector<screened> stretches;
+  /// Usual movement of all parameters together, at the largest rates.
+  double usual = 0;
+};
+
+/// Usual is, for each tensor, the median over all stretches, and what the first segment moved it if
+/// that is more: nobody can forge the start of a segment that is always replayed. Parameters count
+/// per unit of the agreed rates. Tensors that seldom move are compared with others of their kind.
+screening screen(const run_view& run, const movements& moved);
+
+/// Whether this stretch is looked at: anything but a ratio within `reach`.
+inline bool is_beyond(const screened& one, double reach) { return !(one.ratio <= reach); }
+
+/// The finding of rule replay.reach: every stretch beyond was replayed, as far as was measured.
+finding judge_reach(const run_view& run, double reach,
+                    std::span<const segment_measurement> measurements);
+
+}  // namespace potl::checks

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A38: two false transitions, and true ones between them that cost nothing."""
+
+from __future__ import annotations
+
+import torch
+
+from .._checks import PEV, Replay, Telemetry
+from .._session import Session
+from ._scene import Forgery, Scene, assign, attack
+
+SAMPLES = 4
+
+
+def stops(scene: Scene) -> tuple[int, int]:
+    """Steps at the ends of the two false segments: a quarter and three quarters of the way."""
+    every, steps = scene.job.core.checkpoint_every, scene.job.core.steps
+    return steps // 4 // every * every, 3 * steps // 4 // every * every
+
+
+@attack(
+    "A38",
+    "parking",
+    rule="replay.reach",
+    found_by=("replay.parameters", "replay.update_relative"),
+    in_demo=True,
+)
+def parking(scene: Scene) -> Forgery:
+    """Jumps to a net in which no neuron fires, so that its steps cost next to nothing, stays there
+    for half of the training, and jumps to a stolen model at the end of it.
+    """
+    there, back = stops(scene)
+
+    def jump(session: Session, step: int) -> None:
+        if step == there:
+            with torch.no_grad():
+                for layer in session.task.model.modules():
+                    if isinstance(layer, torch.nn.Linear):
+                        layer.bias.sub_(100.0)
+                        break
+        elif step == back:
+            assign(session, scene.stolen)
+
+    forgery = scene.forged("A38", rewrite=jump)
+    nonce = scene.lucky_draw(forgery.run, forgery.commitment, SAMPLES, there, back)
+    checks = [Telemetry(), PEV(fraction=0.25), Replay(samples=SAMPLES, top_q=0)]
+    return scene.with_options(forgery, samples=SAMPLES, nonce=nonce, options={"checks": checks})

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/checks/reach.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include <potl/core/rules.hpp>
+#include <potl/numeric/distance.hpp>
+
+#include "judging.hpp"
+#include "text.hpp"
+
+namespace potl::checks {
+namespace {
+
+// A rate below this share of the largest lowers no limit further: not every optimizer heeds it.
+constexpr double least_rate = 0.01;
+// States may gain tensors (optimizers make theirs in the first step), but not without end.
+constexpr std::size_t tensor_growth = 8, tensor_slack = 64;
+
+using transcript::state;
+using transcript::state_tensor;
+
+// Empty: nothing that is screened.
+std::string kind_of(const std::string& path) {
+  const auto begins = [&](std::string_view with) {
+    return std::string_view(path).substr(0, with.size()) == with;
+  };
+  const std::string last = path.substr(path.find_last_of("/.") + 1);
+  if (begins("model/parameters/")) return "parameters";
+  if (begins("model/buffers/")) return "buffers/" + last;
+  if (begins("optimizers/")) return "optimizers/" + last;
+  if (begins("ema/")) return "ema";
+  return {};
+}
+
+// Tensors of states by number, so that paths are kept once.
+class tensor_table {
+ public:
+  // The tensors of a state in the table's order; nothing if there are too many.
+  std::optional<std::vector<const state_tensor*>> of(const state& from, movements& out) {
+    std::vector<const state_tensor*> found(out.tensors.size());
+    for (const state_tensor* one : from.tensors()) {
+      if (!info(one->type).floating) continue;
+      const auto known = numbers_.find(one->path);
+      if (known != numbers_.end()) {
+        found[known->second] = one;
+        continue;
+      }
+      std::string kind = kind_of(one->path);
+      if (kind.empty()) continue;
+      if (limit_ != 0 && out.tensors.size() >= limit_) return std::nullopt;
+      numbers_[one->path] = out.tensors.size();
+      const double elements = static_cast<double>(one->bytes.size() / info(one->type).size);
+      out.tensors.push_back({one->path, std::move(kind), elements});
+      found.push_back(one);
+    }
+    if (limit_ == 0) limit_ = tensor_growth * out.tensors.size() + tensor_slack;
+    return found;
+  }
+
+ private:
+  std::map<std::string, std::size_t, std::less<>> numbers_;
+  std::size_t limit_ = 0;  // set by the first state, which the job pins
+};
+
+double movement_of(const state_tensor* before, const state_tensor* after) {
+  if (before == nullptr && after == nullptr) return 0;
+  if (before == nullptr) return numeric::movement(after->type, {}, after->bytes);
+  if (after == nullptr) return numeric::movement(before->type, before->bytes, {});
+  if (before->type != after->type || before->bytes.size() != after->bytes.size()) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return numeric::movement(after->type, before->bytes, after->bytes);
+}
+
+// Rates of each stretch, summed over its steps, relative to the largest such sum of any. Rates that
+// follow a metric are the prover's until they are replayed: they only ever tighten, against those
+// of the first step.
+std::vector<double> relative_rates(const run_view& run, const std::vector<segment>& all) {
+  const bool agreed = !run.agreed.rates.empty();
+  const transcript::step_record* first = run.step(1);
+  const std::size_t groups = agreed             ? run.agreed.rates.front().rates.size()
+                             : first != nullptr ? first->rates.size()
+                                                : 0;
+  std::vector<std::vector<double>> sums(all.size(), std::vector<double>(groups));
+  std::vector<double> most(groups);
+  for (std::size_t s = 0; s < all.size(); ++s) {
+    for (std::uint64_t step = all[s].start + 1; step <= all[s].end; ++step) {
+      const transcript::step_record* record = agreed ? nullptr : run.step(step);
+      const std::vector<double>* rates = agreed              ? run.agreed.rates_at(step)
+                                         : record != nullptr ? &record->rates
+                                                             : nullptr;
+      for (std::size_t g = 0; g < groups && rates != nullptr && g < rates->size(); ++g) {
+        sums[s][g] += (*rates)[g];
+      }
+    }
+    const double steps = static_cast<double>(all[s].end - all[s].start);
+    for (std::size_t g = 0; g < groups; ++g) {
+      most[g] = std::max(most[g], agreed ? sums[s][g] : first->rates[g] * steps);
+    }
+  }
+  std::vector<double> out(all.size(), groups == 0 ? 1 : least_rate);
+  for (std::size_t s = 0; s < all.size(); ++s) {
+    for (std::size_t g = 0; g < groups; ++g) {
+      if (!(most[g] > 0)) continue;
+      out[s] = std::min(std::max(out[s], sums[s][g] / most[g]), 1.0);
+    }
+  }
+  return out;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double moved_at(const movements::stretch& one, std::size_t tensor) {
+  return tensor < one.moved.size() ? one.moved[tensor] : 0;
+}
+
+// What each tensor usually moves, parameters at the largest rates.
+std::vector<double> usual_movements(const run_view& run, const movements& from,
+                                    const std::vector<double>& rates) {
+  // Its start is the agreed state, and it is always replayed: whoever forged its end is caught.
+  const bool first_is_replayed =
+      !from.stretches.empty() && from.stretches.front().read &&
+      from.stretches.front().where.end == std::min(run.agreed.segment_steps(), run.agreed.steps);
+  std::vector<double> usual(from.tensors.size());
+  std::map<std::string, std::vector<double>> kinds;
+  for (std::size_t t = 0; t < from.tensors.size(); ++t) {
+    const bool rated = from.tensors[t].kind == "parameters";
+    std::vector<double> all;
+    for (std::size_t s = 0; s < from.stretches.size(); ++s) {
+      if (!from.stretches[s].read) continue;
+      const double moved = moved_at(from.stretches[s], t) / (rated ? rates[s] : 1);
+      if (!std::isfinite(moved)) continue;
+      all.push_back(moved);
+      if (s == 0 && first_is_replayed) usual[t] = moved;
+    }
+    usual[t] = std::max(usual[t], median(std::move(all)));
+    if (usual[t] > 0) {
+      kinds[from.tensors[t].kind].push_back(usual[t] / std::sqrt(from.tensors[t].elements));
+    }
+  }
+  // What seldom moves (layers that thaw, rows of an embedding, a bias in front of a norm) has no
+  // measure of its own; others of its kind lend theirs.
+  std::map<std::string, double> lent;
+  for (auto& [kind, list] : kinds) lent[kind] = median(std::move(list));
+  for (std::size_t t = 0; t < from.tensors.size(); ++t) {
+    const auto at = lent.find(from.tensors[t].kind);
+    if (at == lent.end()) continue;
+    usual[t] = std::max(usual[t], at->second * std::sqrt(from.tensors[t].elements));
+  }
+  return usual;
+}
+
+}  // namespace
+
+std::vector<segment> stretches_of(const run_view& run) {
+  std::vector<segment> out;
+  std::uint64_t from = 0;
+  const std::vector<segment> all = segments_of(run);
+  for (std::size_t i = 0; i < all.size() && was_recorded(run, all[i]); ++i) {
+    if (!run.agreed.is_checkpoint(all[i].end) && i + 1 != all.size()) continue;
+    out.push_back({from, all[i].end});
+    from = all[i].end;
+  }
+  return out;
+}
+
+movements measure_movements(std::span<const segment> stretches, const state_loader& load) {
+  movements out;
+  tensor_table table;
+  std::optional<state> before;
+  std::vector<const state_tensor*> old;
+  const auto open = [&](std::uint64_t step, std::vector<const state_tensor*>& tensors) {
+    std::optional<state> found;
+    if (auto loaded = load(step)) {
+      if (auto listed = table.of(loaded.value(), out)) {
+        tensors = std::move(*listed);
+        found = std::move(loaded).value();
+      }
+    }
+    return found;
+  };
+  for (const segment& one : stretches) {
+    if (out.stretches.empty()) before = open(one.start, old);
+    std::vector<const state_tensor*> now;
+    std::optional<state> after = open(one.end, now);
+    movements::stretch next;
+    next.where = one;
+    next.read = before && after;
+    if (next.read) {
+      old.resize(out.tensors.size());
+      now.resize(out.tensors.size());
+      for (std::size_t t = 0; t < now.size(); ++t)
+        next.moved.push_back(movement_of(old[t], now[t]));
+    }
+    out.stretches.push_back(std::move(next));
+    before = std::move(after);
+    old = std::move(now);
+  }
+  return out;
+}
+
+screening screen(const run_view& run, const movements& moved) {
+  std::vector<segment> all;
+  for (const movements::stretch& one : moved.stretches) all.push_back(one.where);
+  const std::vector<double> rates = relative_rates(run, all);
+  const std::vector<double> usual = usual_movements(run, moved, rates);
+  screening out;
+  for (std::size_t s = 0; s < all.size(); ++s) {
+    screened next;
+    next.where = all[s];
+    if (!moved.stretches[s].read) next.ratio = std::numeric_limits<double>::quiet_NaN();
+    for (std::size_t t = 0; t < moved.tensors.size() && !std::isnan(next.ratio); ++t) {
+      const double by = moved_at(moved.stretches[s], t);
+      const double limit = usual[t] * (moved.tensors[t].kind == "parameters" ? rates[s] : 1);
+      const double ratio = by == 0 ? 0 : by / limit;
+      if (ratio <= next.ratio) continue;
+      next.ratio = ratio;
+      next.tensor = moved.tensors[t].path;
+    }
+    out.stretches.push_back(std::move(next));
+  }
+  double squares = 0;
+  for (std::size_t t = 0; t < usual.size(); ++t) {
+    if (moved.tensors[t].kind == "parameters") squares += usual[t] * usual[t];
+  }
+  out.usual = std::sqrt(squares);
+  return out;
+}
+
+namespace {
+
+bool is_covered(const segment& one, std::span<const segment_measurement> measurements) {
+  std::uint64_t at = one.start;
+  while (at < one.end) {
+    std::uint64_t next = at;
+    for (const segment_measurement& measured : measurements) {
+      const segment_request& asked = measured.request;
+      if (asked.superseded || asked.start > at || !looked_at(measured.status)) continue;
+      next = std::max(next, asked.end);
+    }
+    if (next == at) return false;
+    at = next;
+  }
+  return true;
+}
+
+}  // namespace
+
+finding judge_reach(const run_view& run, double reach,
+                    std::span<const segment_measurement> measurements) {
+  finding out = make_finding("replay", "replay.reach", outcome::inconclusive, "");
+  if (!run.moved) {
+    out.reason = "nothing measures how far the stored states lie apart";
+    return out;
+  }
+  const bool replayed = std::any_of(measurements.begin(), measurements.end(),
+                                    [](const auto& one) { return looked_at(one.status); });
+  if (!replayed) {
+    out.reason = "no segment was replayed, so that nothing says what is usual in this run";
+    return out;
+  }
+  const screening seen = screen(run, *run.moved());
+  std::uint64_t beyond = 0, left = 0;
+  double largest = 0;
+  const screened* worst = nullptr;
+  for (const screened& one : seen.stretches) {
+    if (!is_beyond(one, reach)) {
+      largest = std::max(largest, one.ratio);
+      continue;
+    }
+    ++beyond;
+    if (is_covered(one.where, measurements)) continue;
+    ++left;
+    if (worst == nullptr || !(one.ratio <= worst->ratio)) worst = &one;
+  }
+  const std::string times = text(reach) + " times what is usual in this run";
+  out.statistic = left == 0 ? largest : worst->ratio;
+  out.threshold = reach;
+  if (left == 0) {
+    out.result = outcome::pass;
+    out.reason = text(std::uint64_t{seen.stretches.size()}) +
+                 " stored states moved no tensor by more than " + times;
+    if (beyond > 0) out.reason += ", or were replayed (" + text(beyond) + ")";
+  } else {
+    out.first_step = worst->where.start + 1;
+    out.last_step = worst->where.end;
+    out.reason = text(left) + " of " + text(std::uint64_t{seen.stretches.size()}) +
+                 " stored states lie further from the one before than " + times +
+                 " and were not replayed, " +
+                 (worst->tensor.empty()
+                      ? std::string("one of them because it cannot be read")
+                      : "above all " + worst->tensor + " at step " + text(worst->where.end) + " (" +
+                            text(worst->ratio) + " times)") +
+                 ": replay more (samples=), or allow more (reach=) where honest trainings move so";
+  }
+  out.details = {{"stretches", text(std::uint64_t{seen.stretches.size()})},
+                 {"beyond", text(beyond)},
+                 {"limit", precise(reach * seen.usual)}};
+  const auto travelled = run.parameter_distance(0, run.last_step());
+  if (travelled) out.details.emplace_back("travelled", precise(travelled.value()));
+  return out;
+}
+
+}  // namespace potl::checks

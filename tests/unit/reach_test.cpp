@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <potl/numeric/distance.hpp>
+
+#include "fake_run.hpp"
+#include "run_fixture.hpp"
+
+using namespace potl;
+using namespace potl::checks;
+using potl_test::floats;
+using potl_test::tensor_of;
+using namespace potl::transcript;
+
+namespace {
+
+// Stretches whose `numbers` move so far; the others move 1.
+std::function<double(const segment&)> jumps(std::set<std::uint64_t> starts, double by) {
+  return [starts = std::move(starts), by](const segment& one) {
+    return starts.count(one.start) != 0 ? by : 1.0;
+  };
+}
+
+std::vector<segment_request> plan(const fake_run& run, const replay_options& options) {
+  return plan_replay(run.view, options, nonce_of(1)).value();
+}
+
+std::vector<segment> asked(const fake_run& run, const replay_options& options, const char* why) {
+  std::vector<segment> out;
+  for (const auto& one : plan(run, options)) {
+    if (one.why == why) out.push_back({one.start, one.end});
+  }
+  return out;
+}
+
+replay_options only_reach(std::uint64_t samples = 12) {
+  replay_options out;
+  out.samples = samples;
+  out.top_q = 0;
+  out.reach = 10;
+  return out;
+}
+
+// Where the draw of nonce 1 does not look.
+std::vector<std::uint64_t> undrawn(const fake_run& run, const replay_options& options) {
+  std::set<std::uint64_t> drawn;
+  for (const auto& one : plan(run, options)) drawn.insert(one.start);
+  std::vector<std::uint64_t> out;
+  for (const segment& one : segments_of(run.view)) {
+    if (drawn.count(one.start) == 0) out.push_back(one.start);
+  }
+  return out;
+}
+
+segment_measurement answered(std::uint64_t start, std::uint64_t end,
+                             measured status = measured::ok) {
+  segment_measurement out;
+  out.request.start = start;
+  out.request.end = end;
+  out.status = status;
+  out.digest_equal = true;
+  return out;
+}
+
+// A state of one parameter tensor and, if there is any, momentum.
+state state_of(const std::vector<float>& weights, const std::vector<float>& momentum,
+               snapshot_memory& memory, const std::string& key = "momentum_buffer") {
+  const auto in = [](const std::string& name, state_value value) {
+    state_map out;
+    out.push_back({name, std::move(value)});
+    return state_value{std::move(out)};
+  };
+  state_map tree;
+  tree.push_back({std::string("model"), in("parameters", in("w", {tensor_of(weights)}))});
+  if (!momentum.empty()) {
+    tree.push_back({std::string("optimizers"), in("0", in(key, {tensor_of(momentum)}))});
+  }
+  return capture(state_value{std::move(tree)}, memory).value();
+}
+
+}  // namespace
+
+TEST_CASE("a movement counts every element, and equal infinities not at all") {
+  const auto of = [](const std::vector<float>& a, const std::vector<float>& b) {
+    return numeric::movement(dtype::f32, floats(a), floats(b));
+  };
+  std::vector<float> zeros(1000), far(1000);
+  far[3] = 3;
+  far[999] = -4;
+  REQUIRE(of(zeros, far) == 5);
+  REQUIRE(of(far, zeros) == 5);
+  REQUIRE(of(far, far) == 0);
+  REQUIRE(of({}, far) == 5);
+  REQUIRE(of(far, {}) == 5);
+  const float inf = std::numeric_limits<float>::infinity();
+  REQUIRE(of({1, -inf}, {1, -inf}) == 0);
+  REQUIRE(std::isnan(of({1, 2}, {1, inf})));
+  REQUIRE(std::isnan(of({1, 2}, {1, std::nanf("")})));
+}
+
+TEST_CASE("what lies further from the state before than is usual is asked for, and nothing else") {
+  fake_run run(1000, 10, 100);
+  const auto free = undrawn(run, only_reach());
+  run.jump = jumps({free[5], free[20]}, 10.5);
+  REQUIRE(asked(run, only_reach(), "reach") ==
+          std::vector<segment>{{free[5], free[5] + 10}, {free[20], free[20] + 10}});
+  run.jump = jumps({free[5], free[20]}, 9.5);
+  REQUIRE(asked(run, only_reach(), "reach").empty());
+}
+
+TEST_CASE("a state that cannot be compared is asked for") {
+  fake_run run(1000, 10, 100);
+  const auto free = undrawn(run, only_reach());
+  run.jump = jumps({free[7]}, std::nan(""));
+  REQUIRE(asked(run, only_reach(), "reach") == std::vector<segment>{{free[7], free[7] + 10}});
+}
+
+TEST_CASE("with the rule off, or a reach of 0, nothing is read and nothing asked for") {
+  fake_run run(1000, 10, 100);
+  run.jump = jumps({undrawn(run, only_reach())[5]}, 100);
+  replay_options options = only_reach();
+  run.readings = 0;
+  options.reach = 0;
+  REQUIRE(asked(run, options, "reach").empty());
+  const rule_off off("replay.reach");
+  REQUIRE(asked(run, only_reach(), "reach").empty());
+  REQUIRE(run.readings == 0);
+  REQUIRE(count(judge_replay(run.view, only_reach(), nonce_of(1), {}).value(),
+                outcome::inconclusive, "replay.reach") == 0);
+}
+
+TEST_CASE("no more segments than samples are added, the furthest first") {
+  fake_run run(1000, 10, 100);
+  const replay_options options = only_reach(3);
+  const auto free = undrawn(run, options);
+  run.jump = [&](const segment& one) {
+    for (std::size_t i = 0; i < 6; ++i) {
+      if (one.start == free[i]) return 20.0 + static_cast<double>(i);
+    }
+    return 1.0;
+  };
+  REQUIRE(asked(run, options, "reach") == std::vector<segment>{{free[3], free[3] + 10},
+                                                               {free[4], free[4] + 10},
+                                                               {free[5], free[5] + 10}});
+}
+
+TEST_CASE("movements beyond reach are inconclusive until they are replayed") {
+  fake_run run(1000, 10, 100);
+  run.jump = jumps({500, 700}, 50);
+  const auto judged = [&](std::vector<segment_measurement> all) {
+    return judge_reach(run.view, 10, all);
+  };
+  REQUIRE(judged({answered(0, 10)}).result == outcome::inconclusive);
+  REQUIRE(judged({answered(500, 510)}).result == outcome::inconclusive);
+  REQUIRE(judged({answered(500, 510), answered(700, 710)}).result == outcome::pass);
+  REQUIRE(judged({answered(500, 510), answered(700, 710, measured::verifier_error)}).result ==
+          outcome::inconclusive);
+  auto replaced = answered(700, 710);
+  replaced.request.superseded = true;
+  REQUIRE(judged({answered(500, 510), replaced}).result == outcome::inconclusive);
+  REQUIRE(judged({}).result == outcome::inconclusive);
+  const finding pass = judged({answered(500, 510), answered(700, 710)});
+  REQUIRE(pass.statistic == 1);
+  REQUIRE(pass.threshold == 10);
+}
+
+TEST_CASE("the judge asks nobody's word for what was screened") {
+  fake_run run(1000, 10, 100);
+  run.jump = jumps({500}, 50);
+  std::vector<segment_measurement> all;
+  for (const auto& one : plan(run, only_reach())) {
+    if (one.why != "reach") all.push_back(answered(one.start, one.end));
+  }
+  const auto found = judge_replay(run.view, only_reach(), nonce_of(1), all).value();
+  REQUIRE(count(found, outcome::inconclusive, "replay.reach") == 1);
+}
+
+TEST_CASE("without movements nothing is said to be within reach") {
+  fake_run run;
+  run.view.moved = nullptr;
+  REQUIRE(judge_reach(run.view, 10, std::vector{answered(0, 10)}).result == outcome::inconclusive);
+}
+
+TEST_CASE("limits of the weights follow the agreed rates") {
+  fake_run run(1000, 10, 100);
+  run.view.agreed.rates = {{500, {0.1}}, {500, {0.01}}};
+  run.view.agreed.rate_ends = {500, 1000};
+  run.jump = [](const segment& one) {
+    return one.start < 500 ? 1.0 : one.start == 700 ? 2.0 : 0.1;
+  };
+  const auto seen = screen(run.view, *run.view.moved()).stretches;
+  REQUIRE(seen[10].ratio == Approx(1));
+  REQUIRE(seen[60].ratio == Approx(1));
+  REQUIRE(seen[70].ratio == Approx(20));
+  REQUIRE(seen[70].tensor == "model/parameters/w");
+}
+
+TEST_CASE("logged rates of a metric tighten limits, and never loosen them") {
+  fake_run run(1000, 10, 100);
+  run.view.agreed.rates.clear();
+  for (auto& record : run.records) {
+    if (record.step > 700 && record.step <= 710) record.rates = {1e9};
+    if (record.step > 800) record.rates = {0.01};
+  }
+  run.link();
+  run.jump = jumps({700}, 50);
+  const auto seen = screen(run.view, *run.view.moved()).stretches;
+  REQUIRE(seen[70].ratio == Approx(50));
+  REQUIRE(seen[90].ratio == Approx(10));
+}
+
+TEST_CASE("the first segment says what is usual where it moved more than half of the others") {
+  fake_run run(1000, 10, 100);
+  run.jump = jumps({0, 300}, 8);
+  REQUIRE(screen(run.view, *run.view.moved()).stretches[30].ratio == Approx(1));
+}
+
+TEST_CASE("what nobody replays as a whole does not say what is usual") {
+  fake_run run(1000, 10, 100);
+  run.view.agreed.arithmetic = "ord32";
+  run.view.agreed.store_every = 50;
+  run.jump = jumps({0, 300}, 8);
+  const auto seen = screen(run.view, *run.view.moved()).stretches;
+  REQUIRE(seen.size() == 20);
+  REQUIRE(seen[0].ratio == Approx(8));
+  REQUIRE(seen[6].ratio == Approx(8));
+}
+
+TEST_CASE("a tensor that seldom moves is measured by others of its kind") {
+  fake_run run(100, 10);
+  movements moved;
+  moved.tensors = {{"a", "parameters", 4}, {"b", "parameters", 16}, {"c", "buffers/x", 4}};
+  for (const segment& one : stretches_of(run.view))
+    moved.stretches.push_back({one, true, {1, 0, 0}});
+  moved.stretches[6].moved = {1, 6, 0};
+  moved.stretches[8].moved = {1, 0, 1e-9};
+  const auto seen = screen(run.view, moved).stretches;
+  REQUIRE(seen[6].ratio == Approx(3));
+  REQUIRE(seen[6].tensor == "b");
+  REQUIRE(std::isinf(seen[8].ratio));
+}
+
+TEST_CASE("stretches lie between states that the job has stored, derived ones aside") {
+  fake_run run(95, 10);
+  REQUIRE(stretches_of(run.view) == segments_of(run.view));
+  run.view.agreed.arithmetic = "ord32";
+  run.view.agreed.store_every = 40;
+  REQUIRE(stretches_of(run.view) == std::vector<segment>{{0, 40}, {40, 80}, {80, 95}});
+  run.records.resize(85);
+  run.link();
+  REQUIRE(stretches_of(run.view) == std::vector<segment>{{0, 40}, {40, 80}});
+}
+
+TEST_CASE("a stretch is replayed as one, and paid for by its segments") {
+  fake_run run(1000, 10, 100);
+  run.view.agreed.arithmetic = "ord32";
+  run.view.agreed.store_every = 50;
+  run.jump = jumps({100, 300, 500}, 50);
+  REQUIRE(asked(run, only_reach(10), "reach") == std::vector<segment>{{100, 150}, {300, 350}});
+  // One is always affordable.
+  REQUIRE(asked(run, only_reach(3), "reach") == std::vector<segment>{{100, 150}});
+}
+
+TEST_CASE("a stretch that is replayed anyway is not asked for again") {
+  fake_run run(100, 10, 100);
+  run.view.agreed.arithmetic = "ord32";
+  run.view.agreed.store_every = 50;
+  run.jump = jumps({50}, 50);
+  REQUIRE(asked(run, only_reach(12), "reach").empty());
+  std::vector<segment_measurement> all;
+  for (const auto& one : plan(run, only_reach(12))) {
+    all.push_back(answered(one.start, one.end));
+  }
+  REQUIRE(judge_reach(run.view, 10, all).result == outcome::pass);
+}
+
+TEST_CASE("the furthest stretches of each epoch are added, a quarter of the samples in all") {
+  fake_run run(1000, 10, 100);
+  replay_options options;
+  options.reach = 0;
+  options.samples = 12;
+  const auto free = undrawn(run, only_reach());
+  run.jump = [](const segment& one) {
+    return one.start % 100 == 30 ? 2 + static_cast<double>(one.start) / 1000 : 1.0;
+  };
+  const auto found = asked(run, options, "top-q");
+  REQUIRE(found.size() == 3);
+  for (const segment& one : found) REQUIRE(one.start % 100 == 30);
+  options.samples = 80;
+  REQUIRE(asked(run, options, "top-q").size() <= 10);
+  for (const segment& one : asked(run, options, "top-q")) REQUIRE(one.start % 100 == 30);
+  options.top_q = 0;
+  REQUIRE(asked(run, options, "top-q").empty());
+}
+
+TEST_CASE("states are read once each, and what they hold is compared tensor by tensor") {
+  snapshot_memory memory;
+  std::vector<int> loads(5);
+  const auto load = [&](std::uint64_t step) -> result<state> {
+    ++loads[step];
+    if (step == 0) return state_of({0, 0, 0}, {}, memory);
+    if (step == 3) return error{errc::missing, "gone", ""};
+    const auto at = static_cast<float>(step);
+    return state_of({3 * at, 4 * at, 0}, {at, 0}, memory);
+  };
+  const std::vector<segment> all{{0, 1}, {1, 2}, {2, 3}, {3, 4}};
+  const movements found = measure_movements(all, load);
+  REQUIRE(loads == std::vector<int>{1, 1, 1, 1, 1});
+  REQUIRE(found.tensors.size() == 2);
+  REQUIRE(found.tensors[0].kind == "parameters");
+  REQUIRE(found.tensors[0].elements == 3);
+  REQUIRE(found.tensors[1].kind == "optimizers/momentum_buffer");
+  REQUIRE(found.stretches[0].moved == std::vector<double>{5, 1});
+  REQUIRE(found.stretches[1].moved == std::vector<double>{5, 1});
+  REQUIRE(found.stretches[1].read);
+  REQUIRE_FALSE(found.stretches[2].read);
+  REQUIRE_FALSE(found.stretches[3].read);
+}
+
+TEST_CASE("a tensor that changes its size is beyond every reach, one that goes moves its length") {
+  snapshot_memory memory;
+  const auto load = [&](std::uint64_t step) -> result<state> {
+    if (step == 2) return state_of({1, 2, 3}, {1, 2, 3}, memory);
+    if (step == 3) return state_of({1, 2, 3}, {}, memory);
+    return state_of({1, 2, 3}, {3, 4}, memory);
+  };
+  const std::vector<segment> all{{0, 1}, {1, 2}, {2, 3}};
+  const movements found = measure_movements(all, load);
+  REQUIRE(found.stretches[0].moved[1] == 0);
+  REQUIRE(std::isnan(found.stretches[1].moved[1]));
+  REQUIRE(found.stretches[2].moved[1] == Approx(std::sqrt(14.0)));
+}
+
+TEST_CASE("names that the prover makes up do not fill the memory") {
+  snapshot_memory memory;
+  const auto load = [&](std::uint64_t step) -> result<state> {
+    return state_of({1}, {1}, memory, "made_up_" + std::to_string(step));
+  };
+  std::vector<segment> all;
+  for (std::uint64_t step = 0; step < 200; ++step) all.push_back({step, step + 1});
+  const movements found = measure_movements(all, load);
+  REQUIRE(found.tensors.size() == 8 * 2 + 64);
+  REQUIRE(found.stretches[10].read);
+  REQUIRE_FALSE(found.stretches[150].read);
+}
