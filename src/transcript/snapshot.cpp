@@ -34,7 +34,8 @@ status look_at(state_tensor& tensor, bool whole) {
     case kept_tensor::finding::changed: tensor.kept.reset(); break;
     case kept_tensor::finding::torn:
       return error{errc::usage, "state: \"" + tensor.path + "\" is not trained, and was written",
-                   "write it under torch.no_grad(), not through .data, so that torch counts it"};
+                   "write it under torch.no_grad(), not through .data, so that torch counts it, "
+                   "and record into a new directory: earlier records may be wrong"};
   }
   return unit{};
 }

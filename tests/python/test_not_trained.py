@@ -112,7 +112,9 @@ def test_one_weight_that_torch_did_not_count_stops_the_recording(tmp_path: Path)
     prover = potl.Prover(lambda: task(one), tmp_path / "run", job=job, check_job=False)
     reached = 0
     with (
-        pytest.raises(potl.UsageError, match=r"(?s)model/parameters/whole\.weight.*no_grad"),
+        pytest.raises(
+            potl.UsageError, match=r"(?s)model/parameters/whole\.weight.*no_grad.*new directory"
+        ),
         prover,
     ):
         for step in prover.steps():
