@@ -10,12 +10,14 @@
 #include <typeindex>
 
 #include <potl/checks/finite.hpp>
+#include <potl/checks/schema.hpp>
 #include <potl/checks/state_distance.hpp>
 
 namespace potl::detail {
 namespace {
 
 using checks::measured;
+using model_form = std::optional<transcript::state_value>;
 
 /// A request that cannot be fulfilled, and whose doing that is.
 struct failed {
@@ -42,6 +44,26 @@ measured status_of(errc code) {
 transcript::state opened(result<transcript::state> loaded) {
   if (!loaded) throw failed{status_of(loaded.why().code), loaded.why().message};
   return std::move(loaded).value();
+}
+
+const transcript::state_value* model_of(const transcript::state_value& root) {
+  const auto* map = std::get_if<transcript::state_map>(&root.content);
+  if (map == nullptr) return nullptr;
+  for (const auto& [key, value] : *map) {
+    if (key == transcript::state_key(std::string("model"))) return &value;
+  }
+  return nullptr;
+}
+
+// The model of an opened state has the form of the workload's own. What optimizers keep is made by
+// steps, so that the initial state does not show its form: the workload's load_state looks at it.
+transcript::state lawful(transcript::state opened, const model_form& form) {
+  if (!form) return opened;
+  const auto* model = model_of(opened.root());
+  static const transcript::state_value none{transcript::state_map{}};
+  const auto problem = checks::unlawful(model == nullptr ? none : *model, *form);
+  if (problem) throw failed{measured::unknown_form, "model/" + problem->what};
+  return opened;
 }
 
 // Empty, or what of an opened state is not finite.
@@ -98,14 +120,16 @@ const digest* digest_of(const checks::run_view& view, const checks::segment_requ
 class segment_driver {
  public:
   segment_driver(const transcript::evidence& run, const checks::run_view& view,
-                 workload_handle& work, const checks::segment_request& request)
-      : run_(run), view_(view), work_(work), request_(request) {}
+                 workload_handle& work, const model_form& form,
+                 const checks::segment_request& request)
+      : run_(run), view_(view), work_(work), form_(form), request_(request) {}
 
   void measure(checks::segment_measurement& out) {
     const stopwatch loading;
     const transcript::state start =
-        opened(request_.superseded ? run_.load_state(request_.start, request_.start_branch)
-                                   : run_.load_state(request_.start));
+        lawful(opened(request_.superseded ? run_.load_state(request_.start, request_.start_branch)
+                                          : run_.load_state(request_.start)),
+               form_);
     out.not_finite = looked_at(run_, start);
     out.load_seconds = loading.seconds();
     const stopwatch replaying;
@@ -123,7 +147,7 @@ class segment_driver {
       return;
     }
     if (!request_.superseded) {
-      const transcript::state recorded = opened(run_.load_state(request_.end));
+      const transcript::state recorded = lawful(opened(run_.load_state(request_.end)), form_);
       if (out.not_finite.empty()) out.not_finite = looked_at(run_, recorded);
       out.distances = checks::compare_states(start.root(), recorded.root(), end.root());
     }
@@ -156,6 +180,7 @@ class segment_driver {
   const transcript::evidence& run_;
   const checks::run_view& view_;
   workload_handle& work_;
+  const model_form& form_;
   const checks::segment_request& request_;
 };
 
@@ -166,6 +191,9 @@ fulfiller::fulfiller(const transcript::evidence& run, workload_handle& work)
   try {
     initial_ = work.capture();
     run.expect_state_bytes(initial_->size_bytes());
+    // A workload that begins elsewhere is not the agreed one: its form says nothing of the run.
+    if (initial_->state_digest() != run.agreed().initial_state) return;
+    if (const auto* model = model_of(initial_->root())) form_ = checks::form_of(*model);
   } catch (const std::exception&) {
     // Then nobody is ever blamed for an exception.
   }
@@ -222,8 +250,8 @@ checks::segment_measurement fulfiller::fulfil(const checks::run_view& view,
                                               const checks::segment_request& request) {
   checks::segment_measurement start;
   start.request = request;
-  return guarded(start,
-                 [&](auto& out) { segment_driver(run_, view, work_, request).measure(out); });
+  return guarded(
+      start, [&](auto& out) { segment_driver(run_, view, work_, form_, request).measure(out); });
 }
 
 checks::loss_measurement fulfiller::fulfil(const checks::loss_request& request) {
@@ -231,7 +259,7 @@ checks::loss_measurement fulfiller::fulfil(const checks::loss_request& request) 
   start.request = request;
   return guarded(start, [&](auto& out) {
     const stopwatch watch;
-    const transcript::state before = opened(run_.load_state(request.step - 1));
+    const transcript::state before = lawful(opened(run_.load_state(request.step - 1)), form_);
     out.not_finite = looked_at(run_, before);
     const std::vector<std::int64_t> ids = run_.agreed().sample_ids(request.step);
     for (std::uint32_t way = 0; way <= request.noise_repeats; ++way) {
@@ -255,7 +283,7 @@ checks::subset_loss_measurement fulfiller::fulfil(const checks::subset_loss_requ
   start.request = request;
   return guarded(start, [&](auto& out) {
     const stopwatch watch;
-    const transcript::state at = opened(run_.load_state(request.step));
+    const transcript::state at = lawful(opened(run_.load_state(request.step)), form_);
     out.not_finite = looked_at(run_, at);
     work_.perturb(0);  // an earlier request may have failed in the middle of a perturbed repeat
     restore(work_, at, request.step);

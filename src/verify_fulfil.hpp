@@ -26,7 +26,8 @@ class fulfiller {
 
   const transcript::evidence& run_;
   workload_handle& work_;
-  std::optional<transcript::state> initial_;  ///< absent: the workload could not give it
+  std::optional<transcript::state> initial_;     ///< absent: the workload could not give it
+  std::optional<transcript::state_value> form_;  ///< of the agreed initial state's model
 };
 
 }  // namespace potl::detail

@@ -306,6 +306,33 @@ class reader {
 
 }  // namespace
 
+state_value form_of(const state_value& own) {
+  const auto law = [](std::string name, state_list parts) {
+    parts.insert(parts.begin(), state_value{std::move(name)});
+    return state_value{state_tuple{std::move(parts)}};
+  };
+  const auto forms = [](const state_list& items) {
+    state_list out;
+    for (const state_value& one : items) out.push_back(form_of(one));
+    return state_value{std::move(out)};
+  };
+  if (const auto* tensor = as<state_tensor>(&own)) {
+    state_list dims;
+    for (const std::uint64_t dim : tensor->dims) dims.push_back({static_cast<std::int64_t>(dim)});
+    return law("tensor", {{std::string(info(tensor->type).torch_name)}, {std::move(dims)}});
+  }
+  if (const auto* alias = as<state_alias>(&own)) return law("alias", {{alias->path}});
+  if (const auto* list = as<state_list>(&own)) return law("items", {forms(*list)});
+  if (const auto* tuple = as<state_tuple>(&own)) return law("tuple", {forms(tuple->items)});
+  if (const auto* map = as<state_map>(&own)) {
+    state_map members;
+    for (const auto& [key, value] : *map) members.push_back({key, form_of(value)});
+    return law("map", {{std::move(members)}, {state_list()}});
+  }
+  if (as<std::monostate>(&own) != nullptr) return law("open", {});
+  return law("kind", {{std::string(kind_of(own))}});
+}
+
 std::optional<violation> unlawful(const state_value& recorded, const state_value& law) {
   return reader().look(recorded, law, "");
 }

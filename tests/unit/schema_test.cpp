@@ -165,3 +165,23 @@ TEST_CASE("what is no law is the verifier's own mistake, never a verdict") {
     REQUIRE_THROWS_AS(unlawful(whole(1), wrong), exception);
   }
 }
+
+TEST_CASE("the form of a state is kept by other values and by nothing else") {
+  small_state own, other;
+  other.weights[1] = 9;
+  other.step = 8;
+  const value form = checks::form_of(own.root());
+  REQUIRE(why(own.root(), form).empty());
+  REQUIRE(why(other.root(), form).empty());
+  other.weights.push_back(1);
+  REQUIRE(why(other.root(), form) ==
+          "agreed.schema model/parameters/w: the state holds float32[5], the task float32[4]");
+  other = small_state();
+  other.has_momentum = false;
+  REQUIRE(why(other.root(), form) == "agreed.schema optimizers/0/b: the state does not have it");
+  const value tied{transcript::state_alias{"a"}}, open{};
+  REQUIRE(why(tied, checks::form_of(tied)).empty());
+  REQUIRE_FALSE(why(whole(1), checks::form_of(tied)).empty());
+  REQUIRE_FALSE(why(real(1), checks::form_of(whole(1))).empty());
+  REQUIRE(why(whole(1), checks::form_of(open)).empty());
+}

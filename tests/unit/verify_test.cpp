@@ -33,7 +33,16 @@ class counting_workload {
     done_ = step;
     return {1.0 / static_cast<double>(step), {rate}, false, 1};
   }
-  state capture() { return state_after(done_, memory_, salt ? salt(done_) : 0.0F); }
+  state capture() {
+    if (foreign && done_ == 0) {
+      static const std::vector<float> other{1};
+      state_map parameters{{std::string("other"), state_value{tensor_of(other)}}};
+      state_map model{{std::string("parameters"), state_value{std::move(parameters)}}};
+      state_map tree{{std::string("model"), state_value{std::move(model)}}};
+      return potl::transcript::capture(state_value{std::move(tree)}, memory_).value();
+    }
+    return state_after(done_, memory_, salt ? salt(done_) : 0.0F);
+  }
   double batch_loss(std::uint64_t step, std::span<const std::int64_t>) {
     REQUIRE(step == done_ + 1);
     return 1.0 / static_cast<double>(step);
@@ -41,7 +50,7 @@ class counting_workload {
   subset_outcome subset_loss(std::span<const std::int64_t>) { return {0.5, 1}; }
   void perturb(std::uint64_t) {}
 
-  bool unfit = false, broken = false;
+  bool unfit = false, broken = false, foreign = false;
   std::function<float(std::uint64_t step)> salt;
   std::function<bool(std::uint64_t step, std::uint64_t done)> fails;
   int steps_run = 0;
@@ -264,4 +273,54 @@ TEST_CASE("a C++ verification replays nothing after a state that rejects by itse
   REQUIRE(rejects(report, "transcript.checkpoint"));
   REQUIRE(one.work.steps_run == 0);  // PEV looks first
   REQUIRE(report.find("replays")->if_array()->empty());
+}
+
+TEST_CASE("a C++ verification knows the form of its own model") {
+  for (const bool other_shape : {false, true}) {
+    verification one;
+    const std::string run = one.directory.file("run");
+    snapshot_memory memory, changed_memory;
+    const signing_key key = key_of(1);
+    writer log = writer::create({run, "test", 2, 1}, one.agreed, key).value();
+    log.append_initial(state_after(0, memory)).value();
+    for (std::uint64_t step = 1; step <= one.agreed.steps; ++step) {
+      if (step != 4) {
+        record_steps(log, one.agreed, step, step, memory);
+        continue;
+      }
+      state_value root = state_after(step, memory).root();
+      auto& model = std::get<state_map>(root.content)[0].second;
+      auto& parameters = std::get<state_map>(std::get<state_map>(model.content)[0].second.content);
+      const std::vector<float> more{1, 2, 3, 4};
+      if (!other_shape) parameters.push_back({std::string("zz"), state_value()});
+      parameters.back().second = state_value{tensor_of(more)};
+      const std::array<double, 1> rates{rate};
+      const std::vector<std::int64_t> ids = one.agreed.sample_ids(step);
+      step_entry entry;
+      entry.step = step;
+      entry.epoch = one.agreed.epoch_of(step);
+      entry.sample_ids = ids;
+      entry.loss = 1.0 / static_cast<double>(step);
+      entry.rates = rates;
+      entry.duration_ns = 1000;
+      entry.checkpoint = true;
+      log.append_step(capture(std::move(root), changed_memory).value(), entry).value();
+    }
+    log.close().value();
+    evidence_options options;
+    options.directory = run;
+    options.client_job = one.agreed;
+    options.commitment = commit_run(run, key).value();
+    const json_value report = one.of(evidence::open(options).value());
+    INFO(canonical_json(report));
+    REQUIRE(rejects(report, "agreed.schema"));
+    const std::string path = other_shape ? "model/parameters/weights" : "model/parameters/zz";
+    REQUIRE(canonical_json(report).find(path) != std::string::npos);
+  }
+}
+
+TEST_CASE("the form of another model than the agreed one accuses nobody") {
+  verification one;
+  one.work.foreign = true;
+  REQUIRE(verdict_of(one.report()) == "accepted");
 }

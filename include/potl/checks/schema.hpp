@@ -39,6 +39,10 @@ struct violation {
   std::string what;       ///< path and reason
 };
 
+/// The law of everything that has the form of `own`: its keys, kinds, dtypes, shapes and ties. What
+/// is none may become anything.
+transcript::state_value form_of(const transcript::state_value& own);
+
 /// The first violation in the order of the tree, of the rules that are in force. Throws usage when
 /// the laws are none. Maps within the laws are sorted like those of a state.
 std::optional<violation> unlawful(const transcript::state_value& recorded,
