@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import TensorDataset
 
+from .._order import OwnOrder
 from .._session import Session
 from .._task import Task
 from .._testing import Story
@@ -164,6 +165,31 @@ def other_learning_rate(scene: Scene) -> Forgery:
         return task
 
     return scene.liar("A14", build)
+
+
+@attack(
+    "A14",
+    "other order",
+    rule="agreed.batch_order",
+    found_by=("agreed.batch_order", *_REPLAY),
+    task="ordered",
+)
+def other_order(scene: Scene) -> Forgery:
+    """Draws a quarter of the samples alone, where the client's sampler draws all of them."""
+    task = scene.build()
+    count = len(task.sampler)
+    weights = task.sampler.weights.clone()
+    weights[count // 4 :] = 0
+    order = OwnOrder(type(task.sampler)(weights), seed=scene.job.seed, count=count)
+    steps = count // task.batch_size
+
+    def easy(step: int) -> list[int]:
+        epoch, place = divmod(step - 1, steps)
+        ids = order.of(epoch)[place * task.batch_size : (place + 1) * task.batch_size]
+        return [int(one) for one in ids]
+
+    run = scene.forge("A14-order", sample_ids=lambda _, step: easy(step))
+    return Forgery(run=run, commitment=scene.commit(run), story=Story(sample_ids=easy))
 
 
 @attack("A16", "distillation", rule="agreed.recipe", found_by=_REPLAY)

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import Sampler, TensorDataset
 
 from .._task import Task
 
@@ -145,3 +146,31 @@ def normed() -> Task:
         nn.Linear(64, 32, bias=False), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 10)
     )
     return _classifier(model, torch.optim.SGD(model.parameters(), lr=0.05))
+
+
+class Ordered(Sampler[int]):
+    """As many indices as there are samples, each drawn by its weight."""
+
+    def __init__(self, weights: torch.Tensor) -> None:
+        self.weights = weights
+
+    def __iter__(self) -> Iterator[int]:
+        count = len(self.weights)
+        yield from torch.multinomial(self.weights, count, replacement=True).tolist()
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+
+def ordered() -> Task:
+    """Plain SGD on samples that the client's own sampler draws."""
+    model = perceptron()
+    return Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
+        dataset=digits(SMALL),
+        loss=F.cross_entropy,
+        batch_size=32,
+        epochs=6,
+        sampler=Ordered(torch.linspace(1, 2, SMALL)),
+    )
