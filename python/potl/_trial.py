@@ -26,6 +26,13 @@ from ._visible import visible
 # Two forward passes of the same step may round differently on a GPU.
 _CLOSE = 1e-3
 
+# For code of the user's, and for a library's, which nobody has to rewrite.
+_KEEP_IT = (
+    "pass state={name: an object with state_dict and load_state_dict}, which may be a small class "
+    "of yours that reads and writes the attribute of another's module; in a module of your own, "
+    "make it a buffer"
+)
+
 Say = Callable[[str], None]
 
 
@@ -186,8 +193,10 @@ class _Attempt:
                 yield Problem(
                     what=f"{what}, {not_finite}, and a verifier rejects what is not finite",
                     where=not_finite.split(" ")[0],
-                    remedy="fill placeholders with a number, or keep them outside of parameters, "
-                    "buffers and optimizer state; where training diverges, lower the learning rate",
+                    remedy="where training diverges, lower the learning rate; where the value is "
+                    "a placeholder, give it a number inside of build once the model is made, "
+                    "whoever wrote the module (with torch.no_grad(): "
+                    "model.get_buffer(name).zero_())",
                 )
                 return
         untouched = [dict(vars(thing)) for thing in _holders(second.task)]
@@ -205,8 +214,7 @@ class _Attempt:
                 what="a number that counts up during training changes what a step does, and no "
                 "checkpoint holds it",
                 where=where,
-                remedy="make it a buffer, or give the object state_dict and load_state_dict and "
-                "pass it in state=",
+                remedy=_KEEP_IT,
             )
             return
         # Only now: it calls the model once more, which would hide a count of calls.
@@ -236,15 +244,14 @@ class _Attempt:
                 + (f" at {hidden}" if hidden else " in its loss"),
                 where="Task",
                 remedy="something keeps state that a checkpoint does not hold, such as a Python "
-                "attribute: make it a buffer, or pass the object in state={name: object with "
-                "state_dict and load_state_dict}",
+                f"attribute: {_KEEP_IT}",
             )
         if not _all_close(losses, other_losses):
             return Problem(
                 what=f"two trainings from the same seed differ at {place}",
                 where="Task.step",
                 remedy="draw random numbers from torch, random or numpy.random only, and use no "
-                "clock",
+                "clock; seed or switch off inside of build what a library draws elsewhere",
             )
         return None
 

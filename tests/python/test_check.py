@@ -204,7 +204,9 @@ PROBLEMS = {
         ),
         "two trainings from the same seed differ", "draw random numbers",
     ),
-    "NaN in a buffer": (lambda: tasks.task(Placeholder()), "model/buffers/best holds NaN", "fill"),
+    "NaN in a buffer": (
+        lambda: tasks.task(Placeholder()), "model/buffers/best holds NaN", "get_buffer",
+    ),
     "training that diverges": (
         lambda: with_optimizer(lambda p: torch.optim.SGD(p, lr=1e38)), "after two steps", "lower",
     ),
@@ -279,7 +281,35 @@ def caching():
     return tasks.task(Caching())
 
 
+class CallsOf:
+    """What a user writes beside a library's module that counts in an attribute."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def state_dict(self):
+        return {"calls": self.module.calls}
+
+    def load_state_dict(self, state):
+        self.module.calls = state["calls"]
+
+
+def kept_beside():
+    model = ByCount()
+    return tasks.task(model, state={"calls": CallsOf(model)})
+
+
+def filled_in_build():
+    model = Placeholder()
+    with torch.no_grad():
+        model.get_buffer("best").zero_()
+    return tasks.task(model)
+
+
 @pytest.mark.parametrize("build", [
+    # As the remedies say: nobody rewrites the module.
+    kept_beside,
+    filled_in_build,
     lambda: tasks.task(Legible()),
     lambda: tasks.task(Logging()),
     lambda: tasks.task(Placeholder(-torch.inf)),
