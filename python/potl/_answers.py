@@ -142,7 +142,7 @@ class Answers:
 
         Raises:
             UsageError: There is no task.
-            PotlError: The state cannot be opened or restored.
+            PotlError: The state cannot be opened or restored, or is none that the task can be in.
         """
         if self._session is None:
             raise _core.UsageError("no task was given to load the model into; pass task=build", "")
@@ -150,7 +150,11 @@ class Answers:
         if not steps:
             raise _core.MissingError("the run has no steps", "")
         with self._session.active():
-            self._session.restore(self._evidence.load_state(int(steps[-1])))
+            state = self._evidence.load_state(int(steps[-1]))
+            problem = self._schema.problem(state, int(steps[-1]))
+            if problem is not None:
+                raise _core.MismatchError(f"the last committed state is not lawful: {problem[1]}")
+            self._session.restore(state)
             return use(self._session.task)
 
     def _step_seconds(self) -> float | None:
