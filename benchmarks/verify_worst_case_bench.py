@@ -52,7 +52,6 @@ def build() -> potl.Task:
 
 def measure(run: str, job: str, note: str) -> None:
     """In the child: one verification."""
-    import resource
     import time
 
     began = time.process_time()
@@ -66,7 +65,9 @@ def measure(run: str, job: str, note: str) -> None:
     except (potl.PotlError, OSError) as error:
         found["verdict"] = type(error).__name__
     found["seconds"] = time.process_time() - began
-    found["bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # Not ru_maxrss, which remembers the parent from which this process was forked.
+    status = Path("/proc/self/status").read_text()
+    found["bytes"] = int(status.split("VmHWM:")[1].split()[0]) * 1024
     print(json.dumps(found))
 
 
@@ -249,13 +250,20 @@ def main() -> None:
         for name, craft in CRAFTED.items():
             run = scene.copy_of(scene.honest.run, "crafted")
             craft(scene, run)
-            note = scene.commit(run) if craft is as_many_resumes_as_allowed else scene.sign(run)
+            if craft is more_log_than_the_job_allows:
+                note = scene.honest.commitment  # nobody reads such a log to sign it
+            elif craft is as_many_resumes_as_allowed:
+                note = scene.commit(run)
+            else:
+                note = scene.sign(run)
             found = cost(run, note)
             rows.append((found["seconds"] / seconds, found["bytes"] / memory, name, found))
             print(
                 f"{name:30} {found['verdict']:14} {found['replayed']:3} segments replayed, time "
-                f"{rows[-1][0]:5.2f}, memory {rows[-1][1]:5.2f}"
+                f"{rows[-1][0]:5.2f}, memory {rows[-1][1]:5.2f}",
+                flush=True,
             )
+            shutil.rmtree(run)
         worst, largest = max(rows), max(rows, key=lambda row: row[1])
         honest_run = "honest verification of the same job"
         measuring.write(
