@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import potl
+from potl._answers import Answers
 from potl._attacks import Forgery, Scene, _tasks as tasks
 from potl._attacks._frames import Frames
 from potl._attacks._pool import dilution, work_without_end
+from potl._schema import Schema
 
 STEP, EPOCH, FLAGS = 34, 42, 98  # where the fields of a step record begin
 
@@ -166,3 +168,28 @@ def test_nothing_is_replayed_after_what_rejects_by_itself(
     own = 2
     assert len(steps) <= 2 + own
     assert any("more requests were not looked at" in one.reason for one in report.findings)
+
+
+def test_an_unlawful_last_state_is_restored_for_nobody(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence = potl._core.Evidence.open(
+        str(scene.honest.run), job=scene.job.core, commitment=scene.honest.commitment
+    )
+    restored: list[object] = []
+    restore = potl.Session.restore
+
+    def counted(self: potl.Session, state: potl._core.State) -> None:
+        restored.append(state.digest())
+        restore(self, state)
+
+    last = evidence.load_state(scene.job.core.steps).digest()
+    with Answers(
+        scene.honest.run, evidence, job=scene.job, note=scene.honest.commitment, task=scene.build
+    ) as answers:
+        assert answers.at_last_state(lambda task: task.epochs) > 0
+        monkeypatch.setattr(potl.Session, "restore", counted)
+        monkeypatch.setattr(Schema, "problem", lambda *_: ("agreed.schema", "x/y: is not known"))
+        with pytest.raises(potl.MismatchError, match="x/y: is not known"):
+            answers.at_last_state(lambda task: None)
+    assert last not in restored
