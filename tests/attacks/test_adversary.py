@@ -20,7 +20,7 @@ LIES, PARTS = (20_000, 40) if FULL else (300, 6)
 FIRST = 1_000_000 if FULL else 0
 
 # Kinds of findings whose repairs are under way.
-OPEN = {"tolerance", "idle"}
+OPEN = {"tolerance"}
 
 
 @pytest.mark.parametrize("part", range(PARTS))

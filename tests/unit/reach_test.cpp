@@ -279,6 +279,20 @@ TEST_CASE("a stretch that is replayed anyway is not asked for again") {
   REQUIRE(judge_reach(run.view, 10, all).result == outcome::pass);
 }
 
+TEST_CASE("a stretch of which a part was replayed is not covered") {
+  fake_run run(1000, 10, 100);
+  run.view.agreed.arithmetic = "ord32";
+  run.view.agreed.store_every = 50;
+  run.jump = jumps({100}, 50);
+  const auto judged = [&](std::vector<segment_measurement> all) {
+    return judge_reach(run.view, 10, all).result;
+  };
+  REQUIRE(judged({answered(100, 130)}) == outcome::inconclusive);
+  REQUIRE(judged({answered(110, 150)}) == outcome::inconclusive);
+  REQUIRE(judged({answered(100, 120), answered(130, 150)}) == outcome::inconclusive);
+  REQUIRE(judged({answered(130, 150), answered(100, 130)}) == outcome::pass);
+}
+
 TEST_CASE("the furthest stretches of each epoch are added, a quarter of the samples in all") {
   fake_run run(1000, 10, 100);
   replay_options options;
