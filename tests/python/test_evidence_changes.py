@@ -66,9 +66,9 @@ def test_a_run_that_goes_away_as_a_whole_is_inconclusive(
     """Between the audit and the replays."""
     answer = _answers.Answers.to
 
-    def late(self: _answers.Answers, plans: Any) -> Any:
+    def late(self: _answers.Answers, plans: Any, **options: Any) -> Any:
         happens(folder / "run")
-        return answer(self, plans)
+        return answer(self, plans, **options)
 
     monkeypatch.setattr(_answers.Answers, "to", late)
     report = verify(folder, job)
@@ -81,9 +81,9 @@ def test_a_challenged_file_that_is_missing_in_a_healthy_run_still_rejects(
 ) -> None:
     answer = _answers.Answers.to
 
-    def late(self: _answers.Answers, plans: Any) -> Any:
+    def late(self: _answers.Answers, plans: Any, **options: Any) -> Any:
         shutil.rmtree(folder / "run" / "checkpoints")
-        return answer(self, plans)
+        return answer(self, plans, **options)
 
     monkeypatch.setattr(_answers.Answers, "to", late)
     report = verify(folder, job)
