@@ -237,6 +237,8 @@ def test_rules_are_listed_and_in_force() -> None:
 
 def test_only_the_module_with_hooks_can_switch_a_rule_off() -> None:
     hooks = pytest.importorskip("potl._core_hooks")
+    if os.environ.get("POTL_HOOKS"):
+        pytest.skip("potl._core is that module then")
     hooks.set_rule_enabled("replay.optimizer", False)
     try:
         assert not hooks.rule_enabled("replay.optimizer")

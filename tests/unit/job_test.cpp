@@ -58,6 +58,19 @@ TEST_CASE("an epoch without its last batch leaves samples out", "[job]") {
   CHECK(one.sample_ids(2).size() == 4);
 }
 
+TEST_CASE("leaving the last batch out moves none of the others", "[job]") {
+  const job whole = small_job();
+  const job cut = small_job([](job& what) {
+    what.drop_last = true;
+    what.steps = 4;
+    what.rates = {{4, {rate}}};
+  });
+  REQUIRE(cut.steps_per_epoch() < whole.steps_per_epoch());
+  for (std::uint64_t step = 1; step <= cut.steps_per_epoch(); ++step) {
+    CHECK(cut.sample_ids(step) == whole.sample_ids(step));
+  }
+}
+
 TEST_CASE("a step that the job does not have has no samples", "[job]") {
   CHECK_THROWS_AS(small_job().sample_ids(0), exception);
   CHECK_THROWS_AS(small_job().sample_ids(7), exception);

@@ -78,3 +78,9 @@ TEST_CASE("the checking probability for .999 is the one of the table for 1, 10, 
   REQUIRE(check_probability_for(0.999, 1000) == Approx(0.0069).epsilon(1e-2));
   REQUIRE(detection_with_replacement(check_probability_for(0.999, 10), 10) == Approx(0.999));
 }
+
+TEST_CASE("a draw that must hit is certain to") {
+  REQUIRE(detection_without_replacement(10, 6, 5) == 1);
+  REQUIRE(detection_without_replacement(10, 8, 5) == 1);
+  REQUIRE(detection_without_replacement(10, 5, 5) < 1);
+}
