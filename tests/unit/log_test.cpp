@@ -81,6 +81,20 @@ TEST_CASE("zeros in the place of frames are damage when frames follow", "[log]")
   CHECK(got.records == 3);
 }
 
+TEST_CASE("a frame that is longer than a record can be is damage, however much follows", "[log]") {
+  sample_log log = make_log(2);
+  const std::size_t at = log.ends[2];
+  const std::uint32_t length = max_record_bytes + 1;
+  for (std::size_t i = 0; i < 4; ++i) {
+    log.bytes[at + i] = static_cast<std::uint8_t>(length >> (8 * i));
+  }
+  log.bytes.resize(at + 2 * max_record_bytes);
+  log_reader reader = log_reader::open(log.bytes).value();
+  while (reader.next()) {
+  }
+  CHECK(reader.problem().find("longer than a record") != std::string::npos);
+}
+
 TEST_CASE("zeros after the last frame are a torn tail", "[log]") {
   sample_log log = make_log(3);
   log.bytes.resize(log.bytes.size() + 5000);

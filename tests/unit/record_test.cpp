@@ -96,6 +96,14 @@ TEST_CASE("a declared number of rates is compared with the bytes before memory i
   CHECK(decode(bytes).why().code == errc::malformed);
 }
 
+TEST_CASE("a step of more parameter groups than are allowed is refused", "[record]") {
+  step_record step = some_step();
+  step.rates.assign(max_rates, 0.1);
+  CHECK(decode(encode(step)));
+  step.rates.push_back(0.1);
+  CHECK_FALSE(decode(encode(step)));
+}
+
 TEST_CASE("a step of one parameter group takes at most 200 bytes of the log", "[record]") {
   step_record step = some_step();
   step.rates = {0.1};

@@ -175,6 +175,26 @@ TEST_CASE("reserved names are refused", "[state]") {
   CHECK_FALSE(capture(map_of({{name("__metadata__"), {tensor_of(one)}}}), memory));
 }
 
+TEST_CASE("bytes behind the tree of a state are refused", "[state]") {
+  std::vector<std::uint8_t> bytes = encode_tree(number(7), {});
+  CHECK(decode_tree(bytes));
+  bytes.push_back(0);
+  CHECK_FALSE(decode_tree(bytes));
+}
+
+TEST_CASE("a tree that nests too deeply is refused while it is read", "[state]") {
+  state_value deep = number(7);
+  for (std::size_t i = 0; i < max_state_depth; ++i) {
+    state_list list;
+    list.push_back(std::move(deep));
+    deep.content = std::move(list);
+  }
+  CHECK(decode_tree(encode_tree(deep, {})));
+  state_list list;
+  list.push_back(std::move(deep));
+  CHECK(decode_tree(encode_tree({std::move(list)}, {})).why().code == errc::limit);
+}
+
 TEST_CASE("declared counts are compared with the bytes before memory is taken", "[state]") {
   std::vector<std::uint8_t> bytes{7};  // a list of 2^63 items
   bytes.resize(9, 0);

@@ -27,6 +27,7 @@ class counting_workload {
   }
   step_outcome run_step(std::uint64_t step, std::span<const std::int64_t> ids) {
     if (fails && fails(step, done_)) throw std::runtime_error("an exploding step");
+    if (exhausted && exhausted(step, done_)) throw std::bad_alloc();
     REQUIRE((step == done_ + 1 || done_ == 0));  // 0: a control experiment
     ++steps_run;
     REQUIRE_FALSE(ids.empty());
@@ -52,7 +53,7 @@ class counting_workload {
 
   bool unfit = false, broken = false, foreign = false;
   std::function<float(std::uint64_t step)> salt;
-  std::function<bool(std::uint64_t step, std::uint64_t done)> fails;
+  std::function<bool(std::uint64_t step, std::uint64_t done)> fails, exhausted;
   int steps_run = 0;
 
  private:
@@ -228,6 +229,14 @@ TEST_CASE("a C++ step that fails from the recorded state alone is the record's f
   const json_value report = one.report();
   INFO(canonical_json(report));
   REQUIRE(verdict_of(report) == "rejected");
+}
+
+TEST_CASE("memory that a C++ step lacks from the recorded state alone accuses nobody") {
+  verification one;
+  one.work.exhausted = [](std::uint64_t step, std::uint64_t done) {
+    return step == 4 && done == 3;
+  };
+  REQUIRE(verdict_of(one.report()) == "inconclusive");
 }
 
 TEST_CASE("a C++ step that fails from the verifier's own state too is the verifier's trouble") {
