@@ -41,7 +41,7 @@ class Replay(Check):
 
     Attributes:
         samples: Segments drawn at random, beside the first, the last and every superseded one.
-        top_q: Of each epoch, the stored states furthest from the one before, at most a quarter of
+        top_q: Of each epoch, the stored states furthest from the one before, at most a tenth of
             `samples`.
         reach: States further from the one before than so many times what is usual are replayed, at
             most `samples` more; 0: none.

@@ -13,7 +13,7 @@ std::span<const field<replay_options>> replay_options::fields() {
       row{"samples", &options::samples, 0, 1e6, "",
           "segments drawn at random, beside the first, the last and every superseded one"},
       row{"top_q", &options::top_q, 0, 1e6, "",
-          "of each epoch, the stored states furthest from the one before, at most a quarter of `samples`"},
+          "of each epoch, the stored states furthest from the one before, at most a tenth of `samples`"},
       row{"reach", &options::reach, 0, 1e6, "",
           "states further from the one before than so many times what is usual are replayed, at most "
           "`samples` more; 0: none"},

@@ -164,7 +164,7 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
       if (choice.take(one.where, options.samples, true)) ask(one.where, "reach");
     }
     std::map<std::uint64_t, std::uint64_t> epochs;
-    const std::uint64_t room = (options.samples + 3) / 4;
+    const std::uint64_t room = (options.samples + 9) / 10;
     screened_choice nearest(out.all, out.requests);
     for (const screened& one : ranked) {
       std::uint64_t& taken = epochs[run.agreed.epoch_of(one.where.start + 1)];

@@ -8,7 +8,7 @@
 // the verifier's repeats vary like another honest machine.
 // Cost: one training step per replayed step, times 1 + noise_repeats where the end state differs by
 // a bit; `reach` and `top_q` load every checkpoint once and add at most `samples` segments and a
-// quarter of them.
+// tenth of them.
 // Cannot detect: a cheat in segments that were not drawn; differences below the tolerance; what
 // the agreed recipe itself does wrong.
 // Source: H. Jia et al., Proof-of-Learning (2103.05633), sections IV and V; Lab Apex (VMO) for
