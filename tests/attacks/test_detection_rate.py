@@ -48,7 +48,7 @@ class Judged:
 
     def findings(self, nonce: bytes) -> tuple[set[int], list[dict[str, Any]]]:
         """The drawn segments, by number from 1, and what is found in them."""
-        options = Replay(samples=SAMPLES).options()
+        options = Replay(samples=SAMPLES, top_q=0, reach=0).options()  # chance alone
         plan = _core.plan_check("replay", self.evidence, options, nonce)
         answers = [{**self.measured[one["start"], one["end"]], "request": one} for one in plan]
         drawn = {one["end"] // STEPS_PER_SEGMENT for one in plan}
@@ -58,7 +58,7 @@ class Judged:
 def replayed(scene: Scene, forgery: Forgery) -> Judged:
     job, note = scene.job, forgery.commitment
     evidence = _core.Evidence.open(str(forgery.run), job=job.core, commitment=note)
-    everything = Replay(samples=SEGMENTS).options()
+    everything = Replay(samples=SEGMENTS, top_q=0, reach=0).options()
     plan = _core.plan_check("replay", evidence, everything, bytes(32))
     with Answers(forgery.run, evidence, job=job, note=note, task=build, progress=False) as answers:
         measurements = answers.to([plan])[0]
