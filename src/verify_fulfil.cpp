@@ -144,13 +144,13 @@ class segment_driver {
     out.digest_equal = expected != nullptr && end.state_digest() == *expected;
     if (out.digest_equal) {
       if (out.not_finite.empty()) out.not_finite = looked_at(run_, end);
-      return;
-    }
-    if (!request_.superseded) {
+      if (!request_.noise_if_equal) return;
+    } else if (!request_.superseded) {
       const transcript::state recorded = lawful(opened(run_.load_state(request_.end)), form_);
       if (out.not_finite.empty()) out.not_finite = looked_at(run_, recorded);
       out.distances = checks::compare_states(start.root(), recorded.root(), end.root());
     }
+    // Threads and jitter, not another arithmetic: out.other_arithmetic stays false.
     const stopwatch repeating;
     for (std::uint32_t way = 1; way <= request_.noise_repeats; ++way) {
       auto& losses = out.noise_losses.emplace_back();

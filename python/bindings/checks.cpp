@@ -91,6 +91,16 @@ py::list screen_reach(const transcript::evidence& evidence) {
   });
 }
 
+py::list plan_noise(const transcript::evidence& evidence, const py::dict& options,
+                    const py::iterable& measured) {
+  const auto parsed = checks::replay_options::parse(to_json(options)).value();
+  const measurements all = measurements_of(measured);
+  const run_view run = checks::view_of(evidence);
+  py::list out;
+  append_all(out, checks::plan_noise(run, parsed, all.segments));
+  return out;
+}
+
 py::list judge_check(const std::string& name, const transcript::evidence& evidence,
                      const py::dict& options, const py::object& nonce,
                      const py::iterable& measured) {
@@ -196,6 +206,8 @@ void bind_checks(py::module_& module) {
   module.def("plan_check", &plan_check, py::arg("check"), py::arg("evidence"), py::arg("options"),
              py::arg("nonce"), py::kw_only(), py::arg("screen") = true);
   module.def("screen_reach", &screen_reach, py::arg("evidence"));
+  module.def("plan_noise", &plan_noise, py::arg("evidence"), py::arg("options"),
+             py::arg("measurements"));
   module.def("judge_check", &judge_check, py::arg("check"), py::arg("evidence"), py::arg("options"),
              py::arg("nonce"), py::arg("measurements"));
   module.def(

@@ -44,13 +44,18 @@ checks::group_distance distance_of(const py::dict& from) {
   read(from, "replayed_update_l2", out.replayed_update_l2);
   read(from, "weight_l2", out.weight_l2);
   read(from, "rounding_l2", out.rounding_l2);
+  read(from, "excess_l2", out.excess_l2);
+  read(from, "count", out.count);
   read(from, "finite", out.finite);
   read(from, "structure_equal", out.structure_equal);
   read(from, "worst_relative", out.worst_relative);
   read(from, "worst_tensor", out.worst_tensor);
   if (from.contains("tensors")) {
-    for (const auto& [path, relative] : py::cast<py::dict>(from["tensors"])) {
-      out.tensors.push_back({py::cast<std::string>(path), py::cast<double>(relative)});
+    for (const py::handle row : from["tensors"]) {
+      const auto one = py::cast<py::tuple>(row);
+      const auto number = [&](std::size_t at) { return py::cast<double>(one[at]); };
+      out.tensors.push_back({py::cast<std::string>(one[0]), number(1), number(2), number(3),
+                             number(4), number(5), number(6), py::cast<bool>(one[7])});
     }
   }
   return out;
@@ -92,6 +97,8 @@ checks::segment_measurement segment_of(const py::dict& from, const py::dict& req
   read(request, "start_branch", out.request.start_branch);
   read(request, "superseded", out.request.superseded);
   read(request, "noise_repeats", out.request.noise_repeats);
+  read(request, "noise_if_equal", out.request.noise_if_equal);
+  read(from, "other_arithmetic", out.other_arithmetic);
   read(from, "not_finite", out.not_finite);
   read(from, "digest_equal", out.digest_equal);
   read(from, "first_differing_step", out.first_differing_step);
@@ -153,6 +160,7 @@ py::dict dict_of(const checks::segment_request& request) {
   out["start_branch"] = request.start_branch;
   out["superseded"] = request.superseded;
   out["noise_repeats"] = request.noise_repeats;
+  out["noise_if_equal"] = request.noise_if_equal;
   return out;
 }
 
@@ -173,9 +181,11 @@ py::dict dict_of(const checks::subset_loss_request& request) {
 }
 
 py::dict dict_of(const checks::group_distance& distance) {
-  py::dict out, tensors;
+  py::dict out;
+  py::list tensors;
   for (const checks::tensor_distance& one : distance.tensors) {
-    tensors[py::str(one.path)] = one.relative;
+    tensors.append(py::make_tuple(one.path, one.count, one.l2, one.excess, one.rounding,
+                                  one.update_l2, one.replayed_update_l2, one.scalar));
   }
   out["group"] = distance.group;
   out["l1"] = distance.l1;
@@ -186,6 +196,8 @@ py::dict dict_of(const checks::group_distance& distance) {
   out["replayed_update_l2"] = distance.replayed_update_l2;
   out["weight_l2"] = distance.weight_l2;
   out["rounding_l2"] = distance.rounding_l2;
+  out["excess_l2"] = distance.excess_l2;
+  out["count"] = distance.count;
   out["finite"] = distance.finite;
   out["structure_equal"] = distance.structure_equal;
   out["tensors"] = tensors;

@@ -16,6 +16,7 @@
 
 #include "../bindings/rounding_session.hpp"
 #include "graph.hpp"
+#include "libtorch/arithmetic/fallback.hpp"
 #include "libtorch/arithmetic/mode.hpp"
 #include "libtorch/arithmetic/rounding.hpp"
 
@@ -142,6 +143,7 @@ PYBIND11_MODULE(_torch, module) {
   py::class_<foreign_block>(module, "ForeignBlock")
       .def(py::init<>())
       .def("leave", &foreign_block::leave);
+  module.def("let_through", &potl::libtorch::dispatch::let_through, py::arg("on"));
   module.def("is_on", &potl::libtorch::dispatch::is_on);
   potl::python::bind_rounding_session(module);
   module.def("install_rounding", &install_rounding, py::arg("session"));

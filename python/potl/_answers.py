@@ -15,7 +15,7 @@ from . import _core, _executors, _imports, _progress
 from ._agreement import job_of, open_for_verifying
 from ._capture import modules_of
 from ._fulfil import Measurement, Replayer, describe
-from ._questions import request_key
+from ._questions import Question, request_key
 from ._schema import Schema
 from ._work import work_of
 from ._worker import Setup, fulfil
@@ -130,6 +130,17 @@ class Answers:
             for plan in plans
         ]
 
+    def with_noise(self, question: Question, measured: list[Measurement]) -> list[Measurement]:
+        """The measurements of a replay, those replaced whose own noise decides and is not known."""
+        if question.check != "replay" or len(measured) < len(question.plan):
+            return measured
+        more = _core.plan_noise(self._evidence, dict(question.options), measured)
+        if not more:
+            return measured
+        [again] = self.to([more])
+        better = {_target(one["request"]): one for one in again}
+        return [better.get(_target(one["request"]), one) for one in measured]
+
     def non_persistent_buffers(self) -> list[str] | None:
         """Buffers that the task's `state_dict` leaves out; None without a task."""
         if self._session is None:
@@ -223,6 +234,15 @@ class Answers:
 
 def _failed(request: Request, message: str) -> Measurement:
     return {"request": dict(request), "status": "verifier_error", "message": message}
+
+
+def _target(request: Request) -> tuple[int, int, bool, int]:
+    return (
+        int(request["start"]),
+        int(request["end"]),
+        bool(request["superseded"]),
+        int(request["branch"]),
+    )
 
 
 def _position(request: Request) -> tuple[int, int]:

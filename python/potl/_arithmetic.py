@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,8 +40,13 @@ def require(name: str) -> None:
     module()
 
 
-def block(name: str) -> contextlib.AbstractContextManager[None]:
+def block(name: str, *, lenient: bool = False) -> contextlib.AbstractContextManager[None]:
     """Computes in the arithmetic of that name.
+
+    Args:
+        name: Of a job's arithmetic.
+        lenient: Runs operators that have no form in it as torch does, instead of refusing them.
+            For noise, which needs other roundings and not the same bits everywhere.
 
     The floating-point environment of this thread and of torch's workers is tested at every entry.
 
@@ -52,7 +57,19 @@ def block(name: str) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
     from ._deterministic import deterministic
 
-    return deterministic(name)
+    return _lenient(name) if lenient else deterministic(name)
+
+
+@contextlib.contextmanager
+def _lenient(name: str) -> Iterator[None]:
+    from ._deterministic import deterministic, module
+
+    with deterministic(name):
+        module().let_through(True)
+        try:
+            yield
+        finally:
+            module().let_through(False)
 
 
 def missing() -> list[Problem]:

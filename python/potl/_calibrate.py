@@ -229,7 +229,7 @@ def _measured(session: Session, steps: int, repeats: int, progress: Progress) ->
         per_step = sorted(seconds)[len(seconds) // 2]
         perturbed: list[Mapping[int, _core.State]] = []
         for index in range(repeats):
-            with session.perturb("replay", index):
+            with session.perturb(index):
                 perturbed.append(run((index + 1) * steps))
         noise = tuple(
             entry

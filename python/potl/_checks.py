@@ -48,13 +48,12 @@ class Replay(Check):
         tolerance: "auto": exact when the job names a reproducible arithmetic, else calibrated by
             the verifier's own repeats. "exact", "calibrated", and the published ones, which never
             accept alone: "d_ref" (Jia et al.), "mean_grad_norm" (Lab Apex VMO).
-        noise_repeats: Perturbed honest replays of a segment whose end differs.
+        noise_repeats: Honest replays in other arithmetics of a segment whose noise decides.
         safety: Tolerance over the largest distance among those repeats.
-        floor_ulp: Smallest tolerance, in units of roundoff of the weights.
+        margin: Times what noise and rounding explain that a difference must exceed to reject;
+            nearer ones are inconclusive.
         loss_floor: Smallest tolerance of a logged loss, relative to 1 + |loss|.
         loss_cap: Largest tolerance of a logged loss, relative to 1 + |loss|.
-        tensor_looseness: A single tensor may be this many times the group's tolerance off, relative
-            to its own update.
         d_ref: l2 distance of the parameters of two independent trainings; tolerance "d_ref" is a
             hundredth of it.
         repeat: Nonces of earlier challenges, whose segments are replayed again; `verify` fills it
@@ -70,12 +69,11 @@ class Replay(Check):
     top_q: int = 1
     reach: float = 20.0
     tolerance: str = "auto"
-    noise_repeats: int = 3
+    noise_repeats: int = 2
     safety: float = 8.0
-    floor_ulp: float = 4.0
+    margin: float = 8.0
     loss_floor: float = 1e-5
     loss_cap: float = 0.05
-    tensor_looseness: float = 10.0
     d_ref: float | None = None
     repeat: Sequence[str] = ()
 

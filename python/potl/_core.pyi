@@ -411,7 +411,7 @@ def check_fields(check: str) -> list[dict[str, Any]]:
 
 def compare_states(start: State, recorded: State, replayed: State) -> list[dict[str, Any]]:
     """group_distance values (include/potl/checks/request.hpp) of "parameters", "buffers",
-    "optimizer" and "other"; "tensors" is a dict of path to relative distance.
+    "optimizer" and "other"; "tensors" are the fields of tensor_distance values.
     """
 
 def plan_check(
@@ -428,6 +428,11 @@ def plan_check(
 
 def screen_reach(evidence: Evidence) -> list[dict[str, Any]]:
     """`screened` of reach.hpp: start, end, ratio, tensor."""
+
+def plan_noise(
+    evidence: Evidence, options: Mapping[str, Any], measurements: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Segments whose own noise must be known before `judge_check("replay", ...)`."""
 
 def judge_check(
     check: str,

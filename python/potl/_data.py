@@ -216,13 +216,6 @@ class Reader:
         self._plain = _is_plain(dataset) and transform is None and not self._seeded_collate
         self._seeded_reads = seeded_reads and not _is_plain(dataset)
 
-    @property
-    def order_free(self) -> bool:
-        """Whether batches are plain collections of samples, so that their order carries no
-        meaning.
-        """
-        return not self._seeded_collate
-
     def __call__(self, step: int, epoch: int, ids: Sequence[int]) -> Any:
         """The collated batch of a step, on the CPU."""
         if self._plain:

@@ -163,21 +163,27 @@ class Replayer:
             load_seconds += time.perf_counter() - begin
         if not equal:
             begin = time.perf_counter()
-            differing = self._first_difference(recorded_start, request, deadline)
-            answer["first_differing_step"] = differing
-            if differing is not None and not superseded and self._session.is_reproducible:
+            differing = None
+            if self._session.is_reproducible:
+                differing = self._first_difference(recorded_start, request, deadline)
+                answer["first_differing_step"] = differing
+            if differing is not None and not superseded:
                 # Naming it is a courtesy: its failure must not cost the measurement.
                 try:
                     named = self._operator(recorded_start, start, differing, deadline)
                 except Exception as error:
                     named = f"unknown: {describe(error)}"
                 answer["first_differing_operator"] = named
-            answer |= self._noise(request, recorded_start, replayed, deadline)
             answer["noise_seconds"] = time.perf_counter() - begin
         else:
             not_finite = not_finite or self._not_finite(replayed)
             if self._derives and not superseded and self._derivable:
                 self._replayed = end, replayed
+        if not equal or request.get("noise_if_equal", False):
+            begin = time.perf_counter()
+            answer |= self._noise(request, recorded_start, replayed, deadline)
+            spent = time.perf_counter() - begin
+            answer["noise_seconds"] = answer.get("noise_seconds", 0.0) + spent
         answer["not_finite"] = not_finite
         answer["load_seconds"] = load_seconds
         return answer
@@ -192,13 +198,32 @@ class Replayer:
         start, end = int(request["start"]), int(request["end"])
         distances: list[list[dict[str, Any]]] = []
         losses: list[list[float]] = []
+        other = False
+
+        def once() -> tuple[list[float], _core.State]:
+            results = self._run(recorded_start, start, end, deadline)
+            return [float(result.loss) for result in results], self._session.capture()
+
         for index in range(int(request.get("noise_repeats", 0))):
-            with self._session.perturb("replay", index):
-                results = self._run(recorded_start, start, end, deadline)
-            perturbed = self._session.capture()
+            was_other, (seen, perturbed) = self._otherwise(index, once)
+            other = other or was_other
             distances.append(_core.compare_states(recorded_start, replayed, perturbed))
-            losses.append([float(result.loss) for result in results])
-        return {"noise": distances, "noise_losses": losses}
+            losses.append(seen)
+        return {"noise": distances, "noise_losses": losses, "other_arithmetic": other}
+
+    def _otherwise(self, index: int, what: Callable[[], _T]) -> tuple[bool, _T]:
+        """What comes out in another arithmetic, or where something has no form in it, with another
+        number of threads; and whether it was the first.
+        """
+        try:
+            with self._session.perturb(index) as other:
+                return other, what()
+        except _SuspectError as suspect:
+            # An arithmetic that only the verifier chose is nobody's fault.
+            if is_own_trouble(suspect.cause):
+                raise
+        with self._session.perturb(index, threads_only=True):
+            return False, what()
 
     def _loss(self, request: Mapping[str, Any], deadline: float | None) -> Measurement:
         step = int(request["step"])
@@ -227,8 +252,7 @@ class Replayer:
         # What is equal bit for bit needs no tolerance.
         repeats = 0 if self._was_logged(step, loss) else int(request.get("noise_repeats", 0))
         for index in range(repeats):
-            with self._session.perturb("replay", index):
-                noise.append(once())
+            noise.append(self._otherwise(index, once)[1])
         return {
             "loss": loss,
             "noise": noise,

@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -42,7 +41,6 @@ Generator = torch.Generator | None
 _STATE_WORDS = 632
 # Seeded, and one draw left before the next twist.
 _FRESH = 1 << 32 | 1
-_FRESH_BYTES = _FRESH.to_bytes(8, sys.byteorder)
 
 
 class _Randomness:
@@ -146,14 +144,6 @@ def uninstall() -> None:
         if _it.users == 0 and _it.library is not None:
             _it.library._destroy()  # type: ignore[no-untyped-call]
             _it.library = None
-
-
-def was_used() -> bool:
-    """Whether anything, compiled code included, has drawn from torch's CPU generator since
-    `seed_torch`.
-    """
-    state = torch.default_generator.get_state().numpy()
-    return state[8:16].tobytes() != _FRESH_BYTES
 
 
 def draws() -> int:

@@ -82,7 +82,6 @@ class Session:
         self._noise: _noise.Noise | None = None
         self._squared_norm = 0.0
         self._hooks = [o.register_step_pre_hook(self._before_update) for o in task.optimizers]
-        self._drew: bool | None = None
         self._fixed: dict[str, Any] | None = None
         if schedule.varying is not None and _fits(schedule.varying, task):
             self._fixed = fixed_part(self.tree(), schedule.varying)
@@ -269,14 +268,13 @@ class Session:
             if overrides_step(task):
                 self._before_micro_batch(0)
             drawn = _random.draws()
-            with _arithmetic.block(self._arithmetic), _rounded_steps.around(rounding, step):
+            with self._block(), _rounded_steps.around(rounding, step):
                 loss = _as_number(task.step(batch))
             drawn = _random.draws() - drawn
             self._step = step
             self._end_step(step, loss)
             skipped = task.scaler is not None and task.scaler.get_scale() < scale
             norm = math.sqrt(self._squared_norm)
-            self._drew = bool(self._drew) or drawn > 0 or _random.was_used()
             return StepResult(
                 loss=loss,
                 rates=rates,
@@ -310,10 +308,9 @@ class Session:
         with _random.scope(), torch.enable_grad(), self._unchanged(keep):
             batch = self._on_device(step, batch)
             self._running = step
-            drawn = _random.draws()
             whole: torch.Tensor | None = None
             behind = self.task._micro_batch_count(batch) - 1 if rounding is not None else 0
-            with _arithmetic.block(self._arithmetic), _rounded_steps.around(rounding, step):
+            with self._block(), _rounded_steps.around(rounding, step):
                 for number, (part, share) in enumerate(self.task.micro_batches(batch)):
                     loss = self.task.compute_loss(part, "mean")
                     scaled = loss if share == 1.0 else loss * share
@@ -325,7 +322,6 @@ class Session:
             if behind > 0:
                 for optimizer in self.task.optimizers:
                     optimizer.zero_grad(set_to_none=True)
-            self._drew = bool(self._drew) or _random.draws() > drawn or _random.was_used()
             return _as_number(whole)
 
     def subset_loss(self, ids: Sequence[int]) -> tuple[float, float]:
@@ -341,7 +337,7 @@ class Session:
                 _random.seed_torch(
                     _core.derive_key(self._schedule.seed, "subset", self._step, number)
                 )
-                with _arithmetic.block(self._arithmetic):
+                with self._block():
                     each = self.task.compute_loss(batch, "none").detach()
                 losses.append(each.reshape(len(part), -1).double().mean(1).cpu())
         values = torch.cat(losses)
@@ -353,46 +349,32 @@ class Session:
 
     # ------------------------------------------------------------------ noise
 
-    def perturb(
-        self, kind: str = "replay", index: int = 0
-    ) -> contextlib.AbstractContextManager[None]:
-        """Runs steps with other rounding than usual, as honest hardware might: for calibration.
+    @contextlib.contextmanager
+    def perturb(self, index: int = 0, *, threads_only: bool = False) -> Iterator[bool]:
+        """Runs steps in another arithmetic than the job's stock one, as honest hardware might.
+
+        What has no form in it runs as stock there.
 
         Args:
-            kind: "threads" (another number of threads), "order" (the samples of a batch permuted),
-                "jitter" (gradients changed by about one rounding error), or "replay" for all that
-                apply to this task.
-            index: Which of many variations.
+            index: Which of several ways.
+            threads_only: Changes nothing but the number of threads.
 
-        Raises:
-            UsageError: An unknown kind, or "order" for a task in which the order of samples has a
-                meaning.
+        Yields:
+            Whether it is another arithmetic, and not just another number of threads.
         """
-        return self._perturbed(_noise.make(kind, index, order_free=self._order_free))
-
-    @contextlib.contextmanager
-    def _perturbed(self, noise: _noise.Noise) -> Iterator[None]:
-        threads = torch.get_num_threads()
+        device = "other" if threads_only or self.is_reproducible else self.task.device.type
+        noise = _noise.make(index, device=device)
         before, self._noise = self._noise, noise
         try:
-            if noise.threads is not None:
-                torch.set_num_threads(noise.threads)
-            yield
+            with noise.around():
+                yield noise.arithmetic is not None
         finally:
             self._noise = before
-            torch.set_num_threads(threads)
 
-    @property
-    def _order_free(self) -> bool:
-        # Dropout masks go to positions in a batch, and micro-batches to parts of it. Before the
-        # first step nobody knows whether the model draws.
-        # A task with an order of its own may carry something from batch to batch.
-        return (
-            self._reader.order_free
-            and self.task.accumulate == 1
-            and self._drew is False
-            and self._schedule.own_order is None
-        )
+    def _block(self) -> contextlib.AbstractContextManager[None]:
+        if self._noise is not None and self._noise.arithmetic is not None:
+            return _arithmetic.block(self._noise.arithmetic, lenient=True)
+        return _arithmetic.block(self._arithmetic)
 
     # ------------------------------------------------------------------ scopes
 
@@ -434,8 +416,6 @@ class Session:
     def _on_device(self, step: int, batch: Any) -> Any:
         if isinstance(batch, (list, tuple)) and batch and type(batch[0]) is int:
             batch = self.batch(step, batch)
-        if self._noise is not None:
-            batch = self._noise.reorder(batch)
         return to_device(batch, self.task.device)
 
     def _before_micro_batch(self, index: int) -> None:
@@ -448,8 +428,6 @@ class Session:
             for p in group["params"]
             if p.grad is not None
         ]
-        if self._noise is not None:
-            self._noise.disturb(gradients, self._step)
         if gradients:
             norm = _norm(gradients)
             self._squared_norm += norm * norm
@@ -467,12 +445,8 @@ class Session:
 
     @contextlib.contextmanager
     def _unchanged(self, keep: bool = True) -> Iterator[None]:
-        """Puts back what a forward pass changes (buffers, extra state), and parameters that noise
-        disturbed.
-        """
+        """Puts back what a forward pass changes: buffers, extra state."""
         before = self.capture() if keep else None
-        if self._noise is not None:
-            self._noise.disturb([p.detach() for p in self.task.model.parameters()], self._step)
         try:
             yield
         finally:

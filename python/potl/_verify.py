@@ -173,6 +173,10 @@ def verify(
         measured = answers.to(
             [question.plan for question in questions], until=settled_by(questions, evidence)
         )
+        measured = [
+            answers.with_noise(question, measurements)
+            for question, measurements in zip(questions, measured, strict=True)
+        ]
         judged = [_extra_verify.judged(check, answers) for check in extra if not evidence.rejected]
     unanswered = sum(len(q.plan) for q in questions) - sum(map(len, measured))
     if unanswered:

@@ -91,11 +91,12 @@ loss_comparison compare_loss(double recorded, double recomputed, double noise,
   out.finite = std::isfinite(recorded) && std::isfinite(recomputed);
   if (!out.finite) {
     out.result = rule_enabled("transcript.finite") ? outcome::reject : outcome::pass;
-  } else if (!known && out.difference <= limit && rule_enabled("transcript.finite")) {
+  } else if (!known && rule_enabled("transcript.finite")) {
     out.result = outcome::inconclusive;
     out.noise_finite = false;
   } else if (!(out.difference <= out.tolerance)) {
-    out.result = out.difference <= raw ? outcome::inconclusive : outcome::reject;
+    const bool far = out.difference > limits.margin * raw;
+    out.result = far ? outcome::reject : outcome::inconclusive;
   }
   return out;
 }

@@ -32,7 +32,7 @@ std::optional<finding> finding_of_not_finite(const std::string& what, std::strin
 bool looked_at(measured status) noexcept;
 
 struct loss_limits {
-  double floor = 0, cap = 0, safety = 1;
+  double floor = 0, cap = 0, safety = 1, margin = 1;
 };
 
 struct loss_comparison {
@@ -46,8 +46,9 @@ struct loss_comparison {
 double noisier(double noise, double distance) noexcept;
 
 /// `noise`: the largest distance among the verifier's own repeats, NaN when one of them was not
-/// finite: then only a loss beyond the cap is judged. What is not finite fails under rule
-/// transcript.finite; a loss that is not passes every comparison when that rule is off.
+/// finite, which is inconclusive. Only what is `margin` times farther than tolerated rejects. What
+/// is not finite fails under rule transcript.finite; a loss that is not passes every comparison
+/// when that rule is off.
 loss_comparison compare_loss(double recorded, double recomputed, double noise,
                              const loss_limits& limits);
 

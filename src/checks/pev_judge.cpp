@@ -18,6 +18,9 @@ const Measurement* find(std::span<const Measurement> list, std::uint64_t step) {
   return at == list.end() ? nullptr : &*at;
 }
 
+// Times the tolerance that a loss must be off to reject, as in replay.
+constexpr double margin = 8;
+
 void at_step(finding& one, std::uint64_t step) { one.first_step = one.last_step = step; }
 
 double largest_noise(std::span<const loss_measurement> losses) {
@@ -58,7 +61,7 @@ class pev_judge {
 
   std::vector<finding> losses(const pev_plan& plan, std::span<const loss_measurement> measured) {
     const double noise = largest_noise(measured);
-    const loss_limits limits{options_.loss_floor, options_.loss_cap, options_.safety};
+    const loss_limits limits{options_.loss_floor, options_.loss_cap, options_.safety, margin};
     for (const loss_request& request : plan.losses) {
       const std::string name = "the loss of step " + text(request.step);
       const loss_measurement* one = ready(request.step, name, measured);

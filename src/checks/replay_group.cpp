@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <potl/core/rules.hpp>
 
@@ -13,8 +14,11 @@
 namespace potl::checks::detail {
 namespace {
 
-// Weights grow during training, by a small factor.
-constexpr double expected_growth = 16;
+// Of a group's elements, those of tensors that may be excused as all noise (a bias in front of a
+// norm): of every tensor that the first segment does not show to be so, and of those it does. Where
+// it shows more, its updates are too small to tell (a rate that warms up).
+constexpr double excused_share = 0.02;
+constexpr double noisy_share = 0.2;
 
 const group_distance* find(const std::vector<group_distance>& groups, const std::string& name) {
   const auto at = std::find_if(groups.begin(), groups.end(),
@@ -24,9 +28,10 @@ const group_distance* find(const std::vector<group_distance>& groups, const std:
 
 // The smaller of both updates: neither side can enlarge the measure alone. What is not finite is
 // no measure: nothing is tolerated by it.
-double scale_of(const group_distance& group) {
-  const double out = std::min(group.update_l2, group.replayed_update_l2);
-  return std::isfinite(group.update_l2) && std::isfinite(group.replayed_update_l2) ? out : 0;
+template <class Distance>
+double update_of(const Distance& one) {
+  const double out = std::min(one.update_l2, one.replayed_update_l2);
+  return std::isfinite(one.update_l2) && std::isfinite(one.replayed_update_l2) ? out : 0;
 }
 
 // Comparisons that a NaN fails on either side, and an infinite tolerance too.
@@ -36,8 +41,8 @@ bool within(double distance, double tolerance) {
 
 bool is_finite(const group_distance& repeat) {
   return repeat.finite && std::isfinite(repeat.l2) &&
-         std::none_of(repeat.tensors.begin(), repeat.tensors.end(),
-                      [](const tensor_distance& one) { return std::isnan(one.relative); });
+         std::all_of(repeat.tensors.begin(), repeat.tensors.end(),
+                     [](const tensor_distance& one) { return std::isfinite(one.l2); });
 }
 
 bool noise_is_finite(const segment_measurement& measurement, const std::string& which) {
@@ -47,27 +52,44 @@ bool noise_is_finite(const segment_measurement& measurement, const std::string& 
   });
 }
 
-// Of the finite repeats; the others are a finding of their own.
-double largest_noise(const segment_measurement& measurement, const std::string& which) {
-  double out = 0;
-  for (const auto& repeat : measurement.noise) {
-    const group_distance* group = find(repeat, which);
-    if (group != nullptr && is_finite(*group) && group->l2 > out) out = group->l2;
-  }
-  return out;
+// What the verifier's own repeats of one segment showed of a tensor or a group.
+struct own_noise {
+  double l2 = 0;
+  double share = 0;  // of what the verifier's own replays moved it
+  double count = 0;  // elements
+};
+
+void add(own_noise& to, double l2, double update, double count) {
+  if (!std::isfinite(l2) || l2 <= to.l2) return;  // what is not finite is a finding of its own
+  const double share = update > 0 ? l2 / update : std::numeric_limits<double>::infinity();
+  to = {l2, std::max(to.share, share), count};
 }
 
-double largest_noise_of(const segment_measurement& measurement, const std::string& which,
-                        const std::string& tensor) {
-  double out = 0;
+std::map<std::string, own_noise> noise_of_tensors(const segment_measurement& measurement,
+                                                  const std::string& which) {
+  std::map<std::string, own_noise> out;
   for (const auto& repeat : measurement.noise) {
     const group_distance* group = find(repeat, which);
     if (group == nullptr) continue;
     for (const tensor_distance& one : group->tensors) {
-      if (one.path == tensor && one.relative > out) out = one.relative;
+      add(out[one.path], one.l2, update_of(one), one.count);
     }
   }
   return out;
+}
+
+own_noise noise_of_group(const segment_measurement& measurement, const std::string& which) {
+  own_noise out;
+  for (const auto& repeat : measurement.noise) {
+    const group_distance* group = find(repeat, which);
+    if (group != nullptr) add(out, group->l2, update_of(*group), group->count);
+  }
+  return out;
+}
+
+double look_up(const std::map<std::string, double>& in, const std::string& name) {
+  const auto at = in.find(name);
+  return at == in.end() ? 0 : at->second;
 }
 
 // Distance between the directions of both updates on the unit sphere.
@@ -79,11 +101,19 @@ std::string_view rule_of(const std::string& which) {
   return which == "buffers" ? "replay.buffers" : "replay.optimizer";
 }
 
-std::string beyond(const std::string& which, double distance, double tolerance, double scale) {
-  std::string out = "recorded and replayed " + which + " differ by " + text(distance);
-  if (scale > 0) out += " (" + percent(distance / scale) + " of the update)";
+std::string beyond(const std::string& what, double distance, double tolerance, double update) {
+  std::string out = "recorded and replayed " + what + " differ by " + text(distance);
+  if (update > 0) out += " (" + percent(distance / update) + " of the update)";
   return out + ", tolerance " + text(tolerance);
 }
+
+// What one distance is compared with.
+struct limits {
+  double noise = 0;      // what honest repeats explain, before the safety factor
+  double tolerance = 0;  // of what rounding leaves
+  double cap = 0;        // of the whole distance
+  double far = 0;        // beyond it no honest machine is expected
+};
 
 class judge {
  public:
@@ -106,11 +136,16 @@ class judge {
                 which_ + " of the recorded or replayed state are not finite");
       }
     } else if (context_.exact) {
-      if (!(group_.l2 <= 0) || !(group_.worst_relative <= 0)) {
-        problem(rule, outcome::reject, beyond(which_, group_.l2, 0, scale_of(group_)));
+      if (!(group_.l2 <= 0) || !group_.tensors.empty()) {
+        problem(rule, outcome::reject, beyond(which_, group_.l2, 0, update_of(group_)));
       }
-    } else if (which_ == "parameters") {
-      parameters();
+    } else if (which_ == "parameters" && !rule_enabled("replay.update_relative")) {
+      // The weak comparison of the literature: against the weights, whatever the update was.
+      published(context_.cap * group_.weight_l2, 0);
+    } else if (which_ == "parameters" && is_published(*context_.options)) {
+      published(context_.options->tolerance == "d_ref" ? context_.options->d_ref.value_or(0) / 100
+                                                       : measurement_.gradient_norm_mean,
+                update_of(group_));
     } else {
       calibrated(rule);
     }
@@ -127,142 +162,142 @@ class judge {
     }
   }
 
-  void parameters() {
-    const double weak = context_.cap * group_.weight_l2;
-    if (!rule_enabled("replay.update_relative")) {
-      // The weak comparison of the literature: against the weights, whatever the update was.
-      out_.tolerance = weak;
-      if (!within(out_.distance, weak)) {
-        problem("replay.parameters", outcome::reject, beyond("parameters", out_.distance, weak, 0));
-      }
-      return;
+  void published(double tolerance, double update) {
+    out_.tolerance = tolerance;
+    if (!within(out_.distance, tolerance)) {
+      problem("replay.parameters", outcome::reject,
+              beyond("parameters", out_.distance, tolerance, update));
     }
-    if (is_published(*context_.options)) {
-      out_.tolerance = context_.options->tolerance == "d_ref"
-                           ? context_.options->d_ref.value_or(0) / 100
-                           : measurement_.gradient_norm_mean;
-      if (!within(out_.distance, out_.tolerance)) {
-        problem("replay.parameters", outcome::reject,
-                beyond("parameters", out_.distance, out_.tolerance, scale_of(group_)));
-      }
-      return;
-    }
-    calibrated("replay.parameters");
   }
 
   void calibrated(std::string_view rule) {
-    const replay_options& options = *context_.options;
-    const double scale = scale_of(group_);
-    const bool capped = rule_enabled("replay.tolerance_cap");
-    const bool is_parameters = rule == "replay.parameters";
-    const double resolution = options.floor_ulp * group_.rounding_l2;
-    const double floor = is_parameters && capped && context_.largest_rounding
-                             ? std::min(resolution, options.floor_ulp * *context_.largest_rounding)
-                             : resolution;
-    out_.noise = largest_noise(measurement_, which_);
-    const auto usual = context_.usual_noise.find(which_);
-    const double share = usual == context_.usual_noise.end() ? 0 : usual->second;
-    const double raw =
-        std::max({resolution, options.safety * out_.noise, options.safety * share * scale});
-    const double limit = std::max(floor, context_.cap * scale);
-    out_.tolerance = capped ? std::min(raw, limit) : raw;
-    if (is_parameters && !rule_enabled("replay.magnitude")) {
-      out_.distance = chord(group_) * scale;
+    const own_noise own = noise_of_group(measurement_, which_);
+    const limits whole = limits_of(group_, own, look_up(context_.group_share, which_),
+                                   group_.rounding_l2);
+    out_.noise = own.l2;
+    out_.tolerance = std::min(whole.tolerance + group_.rounding_l2, whole.cap);
+    if (which_ == "parameters" && !rule_enabled("replay.magnitude")) {
+      out_.distance = chord(group_) * update_of(group_);
+      if (!within(out_.distance, out_.tolerance)) {
+        too_far(rule, which_, out_.distance, 0, whole);
+      }
+    } else {
+      const excuses excused = tensors(rule);
+      if (!out_.problem) {
+        const auto rest = [](double all, double part) { return std::sqrt(all * all - part); };
+        out_.distance = excused.l2 > 0 ? rest(group_.l2, excused.l2) : group_.l2;
+        const double excess =
+            excused.excess > 0 ? rest(group_.excess_l2, excused.excess) : group_.excess_l2;
+        if (!passes(out_.distance, excess, whole)) {
+          too_far(rule, which_, out_.distance, excess, whole);
+        }
+      }
     }
-    const bool excused = !rule_enabled("transcript.finite");
-    out_.within_cap = capped && within(out_.distance, limit);
-    if (!within(out_.distance, out_.tolerance)) {
-      const double explained = options.safety * std::max(out_.noise, share * scale);
-      too_far(rule, {raw, explained, limit, scale});
-    } else if (!excused && !noise_is_finite(measurement_, which_)) {
+    if (!out_.problem && rule_enabled("transcript.finite") &&
+        !noise_is_finite(measurement_, which_)) {
       problem("transcript.finite", outcome::inconclusive,
               "an honest repeat of the " + which_ + " is not finite, so the noise is not known");
-    } else if (capped && out_.noise > limit) {
-      out_.irreproducible = true;
-      problem("replay.tolerance_cap", outcome::inconclusive,
-              "honest repeats of the " + which_ + " differ by " + text(out_.noise) +
-                  ", more than the " + percent(context_.cap) +
-                  " of the update that the job allows: use shorter segments");
-    } else if (!is_parameters || rule_enabled("replay.magnitude")) {
-      single_tensors(rule, scale);
     }
   }
 
-  struct measures {
-    double raw = 0;        // tolerance before the cap
-    double explained = 0;  // of it, what honest repeats explain
-    double limit = 0;      // the cap
-    double scale = 0;
+  template <class Distance>
+  limits limits_of(const Distance& of, const own_noise& own, double share, double rounding) const {
+    const replay_options& options = *context_.options;
+    const double update = update_of(of);
+    limits out;
+    out.noise = own.l2;
+    // An infinite share is one of a tensor that a repeat moves and the replay does not.
+    if (update > 0) out.noise = std::max(out.noise, share * update);
+    out.tolerance = options.safety * out.noise;
+    out.cap = rule_enabled("replay.tolerance_cap") ? context_.cap * update
+                                                   : std::numeric_limits<double>::max();
+    out.far = options.margin * (rounding + out.tolerance);
+    return out;
+  }
+
+  // Nothing is accepted beyond the cap, whatever noise and rounding would explain: a prover who
+  // inflates weights (A29) inflates both.
+  static bool passes(double l2, double excess, const limits& by) {
+    return within(l2, by.cap) && (excess <= 0 || within(excess, by.tolerance));
+  }
+
+  struct excuses {
+    double l2 = 0, excess = 0;  // squares
   };
 
-  void too_far(std::string_view rule, const measures& by) {
-    const std::string reason = beyond(which_, out_.distance, out_.tolerance, by.scale);
-    const bool measured_noise = measurement_.noise.size() >= measurement_.request.noise_repeats;
-    if (!measured_noise) {
-      problem(rule, outcome::inconclusive, reason + ", but the noise was not measured");
-    } else if (within(out_.distance, by.limit) && !noise_is_finite(measurement_, which_)) {
-      // Beyond the cap no noise would help.
-      problem("transcript.finite", outcome::inconclusive,
-              reason + ", but an honest repeat is not finite, so the noise is not known");
-    } else if (within(out_.distance, by.explained) && !is_inflated()) {
-      out_.irreproducible = true;
-      problem("replay.tolerance_cap", outcome::inconclusive,
-              reason + ", but honest repeats differ by up to " + text(out_.noise) +
-                  ", so that the cap of the job tells nothing apart here: use shorter segments");
-    } else if (within(out_.distance, by.raw)) {
-      problem("replay.tolerance_cap", outcome::reject,
-              reason + ", though honest repeats differ by up to " + text(out_.noise));
-    } else {
-      problem(rule == "replay.parameters" ? narrowest(by.scale) : rule, outcome::reject, reason);
+  // Each tensor by its own limits. One that is all noise to the verifier too is excused within that
+  // noise, if the first segment shows that it is so without the prover's doing, or if all such
+  // tensors together are a small part of the group.
+  excuses tensors(std::string_view rule) {
+    const std::map<std::string, own_noise> noise = noise_of_tensors(measurement_, which_);
+    excuses out;
+    double unproven = 0;
+    const tensor_distance* doubtful = nullptr;
+    for (const tensor_distance& one : group_.tensors) {
+      const auto at = noise.find(one.path);
+      const own_noise own = at == noise.end() ? own_noise{} : at->second;
+      const limits by =
+          limits_of(one, own, look_up(context_.tensor_share, one.path), one.rounding);
+      if (passes(one.l2, one.excess, by)) continue;
+      if (own.share > context_.cap && within(one.excess, context_.options->safety * own.l2)) {
+        if (!context_.noisy_at_first.contains(one.path)) {
+          unproven += one.count;
+          doubtful = &one;
+        }
+        if (!one.scalar) {
+          out.l2 += one.l2 * one.l2;
+          out.excess += one.excess * one.excess;
+        }
+        continue;
+      }
+      const bool worse = !out_.problem || out_.problem->result != outcome::reject;
+      if (worse) too_far(rule, one.path, one.l2, one.excess, by);
     }
+    if (!out_.problem && unproven > excused_share * group_.count) {
+      problem("replay.tolerance_cap", outcome::inconclusive,
+              doubtful->path + " is noise to honest repeats, and with it " +
+                  percent(unproven / group_.count) + " of the " + which_ +
+                  ", so that the cap of the job tells nothing apart" + remedy);
+    }
+    return out;
   }
 
-  // A29: who scales up weights in front of a norm makes noise of their rounding. It is seen in the
-  // rounding itself, which the initial weights bound.
-  bool is_inflated() const {
-    const group_distance* parameters = find(measurement_.distances, "parameters");
-    return parameters == nullptr || !context_.largest_rounding ||
-           !(parameters->rounding_l2 <= *context_.largest_rounding);
+  void too_far(std::string_view rule, const std::string& what, double l2, double excess,
+               const limits& by) {
+    const bool capped = excess <= 0 || within(excess, by.tolerance);
+    const double tolerance = std::min(by.tolerance, by.cap);
+    std::string reason = beyond(what, l2, tolerance, update_of(group_));
+    if (what != which_) reason = what + " is " + text(l2) + " off, allowed are " + text(tolerance);
+    const std::string_view found =
+        capped ? "replay.tolerance_cap" : which_ == "parameters" ? narrowest() : rule;
+    if (!has_own_noise(context_, measurement_)) {
+      problem(found, outcome::inconclusive, reason + ", but the noise was not measured here");
+    } else if (!noise_is_finite(measurement_, which_)) {
+      problem("transcript.finite", outcome::inconclusive,
+              reason + ", but an honest repeat is not finite, so the noise is not known");
+    } else if (within(l2, by.far)) {
+      problem(found, outcome::inconclusive,
+              reason + ", and honest machines may differ by up to " + text(by.far) + remedy);
+    } else if (!measurement_.other_arithmetic) {
+      problem(found, outcome::inconclusive,
+              reason + ", but no repeat could run in another arithmetic here" + remedy);
+    } else {
+      problem(found, outcome::reject, reason);
+    }
+    out_.problem->statistic = l2;
+    out_.problem->threshold = tolerance;
   }
 
   // Which comparison of the literature would have missed it.
-  std::string_view narrowest(double scale) const {
-    if (chord(group_) * scale <= out_.tolerance) return "replay.magnitude";
+  std::string_view narrowest() const {
+    if (chord(group_) * update_of(group_) <= out_.tolerance) return "replay.magnitude";
     if (group_.l2 <= context_.cap * group_.weight_l2) return "replay.update_relative";
     return "replay.parameters";
   }
 
-  // A tensor that is off decides, wherever it stands; one that only may be off is told of when no
-  // other is.
-  void single_tensors(std::string_view rule, double scale) {
-    const replay_options& options = *context_.options;
-    const double share = scale > 0 ? out_.tolerance / scale : 0;
-    const bool capped = rule_enabled("replay.tolerance_cap");
-    std::string doubt;
-    for (const tensor_distance& tensor : group_.tensors) {
-      const double noise = largest_noise_of(measurement_, which_, tensor.path);
-      const double limit = std::max(options.tensor_looseness * share, options.safety * noise);
-      if (within(tensor.relative, limit)) continue;
-      // All noise to the verifier too, such as a bias in front of a norm: its group bounds it, and
-      // what exceeds that noise tells nothing apart.
-      const auto anywhere = context_.tensor_noise.find(tensor.path);
-      if (capped && anywhere != context_.tensor_noise.end() && anywhere->second > context_.cap) {
-        if (!within(tensor.relative, options.safety * anywhere->second) && doubt.empty()) {
-          doubt = tensor.path + " is " + text(tensor.relative) +
-                  " of its update off, which is noise of up to " + text(anywhere->second) +
-                  " to honest repeats: use shorter segments, or an exact arithmetic";
-        }
-        continue;
-      }
-      problem(rule, outcome::reject,
-              tensor.path + " is off by " + percent(tensor.relative) +
-                  " of its own update, allowed are " + percent(limit));
-      out_.problem->statistic = tensor.relative;
-      out_.problem->threshold = limit;
-      return;
-    }
-    if (!doubt.empty()) problem(rule, outcome::inconclusive, doubt);
-  }
+  static constexpr const char* remedy =
+      ": use an exact arithmetic (arithmetic=\"auto\"; potl.check says what it costs here), or "
+      "shorter segments (potl calibrate)";
 
   const replay_context& context_;
   const segment_measurement& measurement_;
@@ -279,25 +314,42 @@ double group_judgement::ratio() const noexcept {
   return tolerance > 0 ? distance / tolerance : HUGE_VAL;
 }
 
+bool has_own_noise(const replay_context& context, const segment_measurement& measurement) {
+  return measurement.noise.size() >= context.options->noise_repeats;
+}
+
 namespace {
-// A29 lives on a floor without this bound, so failing to measure it is a finding.
-void measure_rounding(const run_view& run, replay_context& out) {
-  if (!run.initial_rounding) {
-    out.rounding_problem = "nothing measures it";
-    return;
+
+void raise(std::map<std::string, double>& in, const std::string& name, double share) {
+  double& at = in[name];
+  if (std::isfinite(share) && share > at) at = share;
+}
+
+void take_noise(const segment_measurement& from, replay_context& to) {
+  for (const char* which : {"parameters", "buffers", "optimizer", "other"}) {
+    raise(to.group_share, which, noise_of_group(from, which).share);
+    const bool first = from.request.start == 0 && !from.request.superseded;
+    double noisy = 0;
+    std::vector<std::string> paths;
+    for (const auto& [path, own] : noise_of_tensors(from, which)) {
+      raise(to.tensor_share, path, own.share);
+      if (!first || own.share <= to.cap) continue;
+      paths.push_back(path);
+      noisy += own.count;
+    }
+    if (paths.empty()) continue;
+    if (noisy <= noisy_share * find(from.noise.front(), which)->count) {
+      to.noisy_at_first.insert(paths.begin(), paths.end());
+    }
   }
-  const auto found = run.initial_rounding();
-  if (!found) {
-    const errc code = found.why().code;
-    const bool excused = (code == errc::missing && !rule_enabled("transcript.withheld")) ||
-                         (code == errc::mismatch && !rule_enabled("transcript.checkpoint"));
-    if (!excused) out.rounding_problem = found.why().message;
-  } else if (std::isfinite(found.value())) {
-    out.largest_rounding = expected_growth * found.value();
-  } else if (rule_enabled("transcript.finite")) {
-    out.rounding_problem = "the initial parameters are not finite";
+  for (const std::vector<double>& repeat : from.noise_losses) {
+    for (std::size_t i = 0; i < repeat.size() && i < from.losses.size(); ++i) {
+      const double share = std::fabs(repeat[i] - from.losses[i]) / (1 + std::fabs(from.losses[i]));
+      if (std::isfinite(share)) to.loss_share = std::max(to.loss_share, share);
+    }
   }
 }
+
 }  // namespace
 
 replay_context make_context(const run_view& run, const replay_options& options,
@@ -306,32 +358,7 @@ replay_context make_context(const run_view& run, const replay_options& options,
   out.options = &options;
   out.cap = run.agreed.tolerance_cap;
   out.exact = is_exact(run, options);
-  const bool differs = std::any_of(measurements.begin(), measurements.end(),
-                                   [](const auto& one) { return !one.distances.empty(); });
-  const bool floors = !out.exact && !is_published(options) && rule_enabled("replay.tolerance_cap");
-  if (differs && floors) measure_rounding(run, out);
-  std::map<std::string, std::vector<double>> shares;
-  for (const segment_measurement& one : measurements) {
-    for (const group_distance& group : one.distances) {
-      const double noise = largest_noise(one, group.group), scale = scale_of(group);
-      if (!one.noise.empty() && scale > 0) shares[group.group].push_back(noise / scale);
-    }
-  }
-  for (const segment_measurement& one : measurements) {
-    for (const auto& repeat : one.noise) {
-      for (const group_distance& group : repeat) {
-        for (const tensor_distance& tensor : group.tensors) {
-          double& largest = out.tensor_noise[tensor.path];
-          if (tensor.relative > largest) largest = tensor.relative;
-        }
-      }
-    }
-  }
-  for (auto& [name, list] : shares) {
-    const auto middle = list.begin() + static_cast<std::ptrdiff_t>((list.size() - 1) / 2);
-    std::nth_element(list.begin(), middle, list.end());
-    out.usual_noise[name] = *middle;
-  }
+  for (const segment_measurement& one : measurements) take_noise(one, out);
   return out;
 }
 

@@ -55,12 +55,6 @@ class replay_judge {
         out_.push_back(finding_of_missing("replay", name_of(request)));
       }
     }
-    if (!context_.rounding_problem.empty()) {
-      out_.push_back(make_finding(
-          "replay", "replay.tolerance_cap", outcome::inconclusive,
-          "the rounding of the initial parameters, which bounds every tolerance, is not known: " +
-              context_.rounding_problem));
-    }
     guard_interpolation(selection.all.size());
     if (options_.reach > 0 && rule_enabled("replay.reach")) {
       out_.push_back(judge_reach(run_, options_.reach, measurements_));
@@ -98,7 +92,7 @@ class replay_judge {
       }
       summary.reason = name + ": " + status;
     } else {
-      problems = detail::judge_losses(run_, options_, context_.exact, one);
+      problems = detail::judge_losses(run_, context_, one);
       if (auto problem = finding_of_not_finite(one.not_finite, "replay", name)) {
         problems.push_back(std::move(*problem));
       }
@@ -176,21 +170,8 @@ class replay_judge {
     double ratio = 0;
     bool any_distance = false;
     constexpr std::array names{"parameters", "buffers", "optimizer", "other"};
-    std::array<detail::group_judgement, names.size()> all;
-    bool irreproducible = false;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      all[i] = detail::judge_group(context_, one, names[i]);
-      irreproducible = irreproducible || all[i].irreproducible;
-    }
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      const char* which = names[i];
-      detail::group_judgement& judged = all[i];
-      if (judged.problem && irreproducible && judged.within_cap &&
-          judged.problem->result == outcome::reject) {
-        // Few repeats of a segment that runs apart are no measure of how far it can.
-        judged.problem->result = outcome::inconclusive;
-        judged.problem->reason += ", in a segment that this verifier cannot reproduce itself";
-      }
+    for (const char* which : names) {
+      detail::group_judgement judged = detail::judge_group(context_, one, which);
       if (judged.problem) {
         judged.problem->details.emplace_back("group", which);
         problems.push_back(std::move(*judged.problem));
@@ -202,7 +183,7 @@ class replay_judge {
       }
       for (const group_distance& group : one.distances) {
         if (group.group != which) continue;
-        any_distance = any_distance || !(group.l2 <= 0) || !(group.worst_relative <= 0) ||
+        any_distance = any_distance || !(group.l2 <= 0) || !group.tensors.empty() ||
                        !group.structure_equal || !group.finite;
         const std::string prefix = std::string(which) + ".";
         numbers.emplace_back(prefix + "l1", text(group.l1));
@@ -291,9 +272,6 @@ class replay_judge {
                  : "; " + text(published) + " only by a published tolerance, which cannot accept"));
     one.statistic = static_cast<double>(judged);
     one.threshold = static_cast<double>(selection.random.size());
-    const auto comparisons = static_cast<double>(4 * measurements_.size());
-    const double bound = comparisons / static_cast<double>(options_.noise_repeats + 1);
-    if (!context_.exact && bound < 1) one.error_probability = bound;
     one.details = {{"segments", text(std::uint64_t{selection.all.size()})},
                    {"pool", text(std::uint64_t{selection.pool.size()})},
                    {"requested", text(std::uint64_t{selection.random.size()})},

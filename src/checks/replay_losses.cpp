@@ -44,8 +44,10 @@ const step_record* record_of(const run_view& run, const segment_request& request
 
 }  // namespace
 
-std::vector<finding> judge_losses(const run_view& run, const replay_options& options, bool exact,
+std::vector<finding> judge_losses(const run_view& run, const replay_context& context,
                                   const segment_measurement& measurement) {
+  const replay_options& options = *context.options;
+  const bool exact = context.exact;
   const segment_request& request = measurement.request;
   const std::uint64_t length = request.end - request.start;
   std::vector<finding> out;
@@ -58,7 +60,11 @@ std::vector<finding> judge_losses(const run_view& run, const replay_options& opt
   // A fork that nobody kept is judged by the rule that makes it visible.
   const std::string_view rule = request.superseded ? "transcript.resume" : "loss.recomputed";
   const loss_limits limits =
-      exact ? loss_limits{} : loss_limits{options.loss_floor, options.loss_cap, options.safety};
+      exact ? loss_limits{}
+            : loss_limits{options.loss_floor, options.loss_cap, options.safety, options.margin};
+  // An accusation needs to know what honest repeats of this very segment do.
+  const bool may_reject =
+      exact || (has_own_noise(context, measurement) && measurement.other_arithmetic);
   const double noise = exact ? 0 : noise_of(measurement);
   std::optional<finding> worst;
   std::uint64_t wrong = 0;
@@ -88,7 +94,12 @@ std::vector<finding> judge_losses(const run_view& run, const replay_options& opt
         !std::isfinite(measurement.losses[i])) {
       continue;
     }
-    const auto compared = compare_loss(record->loss, measurement.losses[i], noise, limits);
+    const double usual = exact ? 0 : context.loss_share * (1 + std::fabs(measurement.losses[i]));
+    auto compared = compare_loss(record->loss, measurement.losses[i],
+                                 noise > usual || std::isnan(noise) ? noise : usual, limits);
+    if (compared.finite && compared.result == outcome::reject && !may_reject) {
+      compared.result = outcome::inconclusive;
+    }
     const bool comparable = compared.finite && compared.noise_finite;
     if (compared.result == outcome::pass || (comparable && !rule_enabled(rule))) continue;
     ++wrong;

@@ -6,10 +6,12 @@
 
 #include <potl/checks/replay.hpp>
 
+#include "replay_group.hpp"
+
 namespace potl::checks::detail {
 
 /// One finding per kind of contradiction. Precondition: the measurement's status is ok.
-std::vector<finding> judge_losses(const run_view& run, const replay_options& options, bool exact,
+std::vector<finding> judge_losses(const run_view& run, const replay_context& context,
                                   const segment_measurement& measurement);
 
 }  // namespace potl::checks::detail

@@ -113,8 +113,6 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
                                          const digest& nonce, bool rank) {
   replay_selection out;
   out.all = segments_of(run);
-  const auto repeats =
-      static_cast<std::uint32_t>(is_exact(run, options) ? 0 : options.noise_repeats);
   const auto ask = [&](const segment& one, const char* why) {
     if (!was_recorded(run, one)) return;
     for (const segment_request& known : out.requests) {
@@ -124,7 +122,6 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
     request.start = one.start;
     request.end = one.end;
     request.why = why;
-    request.noise_repeats = repeats;
     out.requests.push_back(std::move(request));
   };
 
@@ -181,7 +178,6 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
       request.branch = range.branch;
       request.start_branch = range.start_branch;
       request.superseded = true;
-      request.noise_repeats = repeats;
       out.requests.push_back(std::move(request));
     }
   }
@@ -198,6 +194,13 @@ result<std::vector<segment_request>> plan_replay(const run_view& run, const repl
   std::stable_sort(requests.begin(), requests.end(), [](const auto& a, const auto& b) {
     return std::pair(a.start, a.superseded) < std::pair(b.start, b.superseded);
   });
+  if (detail::is_exact(run, options)) return requests;
+  // The noise of some speaks for the others; the first starts where the prover has no say.
+  constexpr std::size_t every = 4;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::uint64_t repeats = i == 0 ? options.noise_repeats : i % every == 0 ? 1 : 0;
+    requests[i].noise_repeats = static_cast<std::uint32_t>(repeats);
+  }
   return requests;
 }
 

@@ -43,12 +43,6 @@ run_view view_of(const transcript::evidence& run) {
           measure_movements(all, [&run](std::uint64_t step) { return run.load_state(step); })));
     }));
   };
-  out.initial_rounding = [&run]() -> result<double> {
-    const auto first = run.load_state(0);
-    if (!first) return first.why();
-    const auto& root = first.value().root();
-    return compare_states(root, root, root).front().rounding_l2;
-  };
   return out;
 }
 

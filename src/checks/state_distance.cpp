@@ -47,7 +47,6 @@ struct tensor_sums {
   std::string path;
   norms of;
   double count = 0;
-  double roundoff = 0;
   bool scalar = false;
 };
 
@@ -153,7 +152,7 @@ class walker {
         start->bytes.size() == recorded.bytes.size()) {
       before = start->bytes;
     }
-    add(path, recorded.type, recorded.dims.empty(),
+    add(path, recorded.dims.empty(),
         numeric::tensor_norms(recorded.type, before, recorded.bytes, replayed.bytes),
         recorded.bytes.size() / info(recorded.type).size);
   }
@@ -167,54 +166,61 @@ class walker {
     const auto bytes = [](const double& value) {
       return bytes_view{reinterpret_cast<const std::uint8_t*>(&value), sizeof value};
     };
-    add(path, dtype::f64, true,
+    add(path, true,
         numeric::tensor_norms(dtype::f64, start == nullptr ? bytes_view{} : bytes(*start),
                               bytes(recorded), bytes(replayed)),
         1);
   }
 
-  void add(const std::string& path, dtype type, bool scalar, const norms& of, std::size_t count) {
-    groups[group_of(path)].tensors.push_back(
-        {path, of, static_cast<double>(count), numeric::unit_roundoff(type), scalar});
+  void add(const std::string& path, bool scalar, const norms& of, std::size_t count) {
+    groups[group_of(path)].tensors.push_back({path, of, static_cast<double>(count), scalar});
   }
 };
-
-double relative_of(const tensor_sums& tensor, double quiet) {
-  const norms& of = tensor.of;
-  if (!of.finite) return std::numeric_limits<double>::quiet_NaN();
-  const double rounding = rounding_allowance * tensor.roundoff * of.weight_l2;
-  if (of.l2 <= rounding) return 0;
-  const double travelled = std::max({of.update_l2, rounding, quiet * std::sqrt(tensor.count)});
-  return travelled > 0 ? (of.l2 - rounding) / travelled : std::numeric_limits<double>::infinity();
-}
 
 group_distance gather(group which, const group_sums& sums) {
   group_distance out;
   out.group = group_names[which];
   out.structure_equal = sums.structure_equal;
-  double squares = 0, update = 0, replayed = 0, weight = 0, rounding = 0, dot = 0, count = 0;
+  const auto square = [](double value) { return value * value; };
+  double squares = 0, update = 0, replayed = 0, weight = 0, rounding = 0, excess = 0, dot = 0;
   for (const tensor_sums& tensor : sums.tensors) {
     const norms& of = tensor.of;
-    if (!of.finite) out.finite = false;
-    // Step counters and the like would drown the moments in a norm: each stands for itself below.
-    if (tensor.scalar && which != parameters) {
-      if (of.finite) continue;
+    // Step counters and the like would drown the moments in a norm: each stands for itself.
+    const bool scalar = tensor.scalar && which != parameters;
+    if (!(of.l2 <= 0) || !of.finite) {
+      out.tensors.push_back({tensor.path, tensor.count, of.l2, of.excess_l2, of.rounding_l2,
+                             of.update_l2, of.replayed_update_l2, scalar});
+      const double travelled = std::min(of.update_l2, of.replayed_update_l2);
+      const double relative = !of.finite           ? std::numeric_limits<double>::quiet_NaN()
+                              : of.excess_l2 <= 0 ? 0
+                                                   : of.excess_l2 / travelled;
+      if (!(relative <= out.worst_relative) && !std::isnan(out.worst_relative)) {
+        out.worst_relative = relative;
+        out.worst_tensor = tensor.path;
+      }
+    }
+    if (!of.finite) {
+      out.finite = false;
+    } else if (scalar) {
+      continue;
     }
     out.l1 += of.l1;
     out.linf = std::isnan(of.linf) || of.linf > out.linf ? of.linf : out.linf;
-    squares += of.l2 * of.l2;
-    update += of.update_l2 * of.update_l2;
-    replayed += of.replayed_update_l2 * of.replayed_update_l2;
-    weight += of.weight_l2 * of.weight_l2;
-    rounding += tensor.roundoff * tensor.roundoff * of.weight_l2 * of.weight_l2;
+    squares += square(of.l2);
+    update += square(of.update_l2);
+    replayed += square(of.replayed_update_l2);
+    weight += square(of.weight_l2);
+    rounding += square(of.rounding_l2);
+    excess += square(of.excess_l2);
     dot += of.dot;
-    count += tensor.count;
+    out.count += tensor.count;
   }
   out.l2 = std::sqrt(squares);
   out.update_l2 = std::sqrt(update);
   out.replayed_update_l2 = std::sqrt(replayed);
   out.weight_l2 = std::sqrt(weight);
   out.rounding_l2 = std::sqrt(rounding);
+  out.excess_l2 = std::sqrt(excess);
   const double scale = out.update_l2 * out.replayed_update_l2;
   if (std::isnan(scale)) {
     out.cosine = scale;
@@ -222,18 +228,6 @@ group_distance gather(group which, const group_sums& sums) {
     out.cosine = std::clamp(dot / scale, -1.0, 1.0);
   } else {
     out.cosine = update == replayed ? 1 : 0;
-  }
-  const double quiet =
-      which == parameters && count > 0 ? quiet_share * out.update_l2 / std::sqrt(count) : 0;
-  for (const tensor_sums& tensor : sums.tensors) {
-    const double relative = relative_of(tensor, quiet);
-    if (relative == 0) continue;
-    out.tensors.push_back({tensor.path, relative});
-    if (!(relative <= out.worst_relative)) {
-      out.worst_relative = relative;
-      out.worst_tensor = tensor.path;
-    }
-    if (std::isnan(relative)) break;  // nothing is worse
   }
   return out;
 }

@@ -15,6 +15,7 @@ constexpr std::size_t lanes = 8;  // independent sums, so that the compiler may 
 
 struct sums {
   double l1 = 0, l2 = 0, linf = 0, dot = 0, update = 0, replayed = 0, weight = 0;
+  double rounding = 0, excess = 0;
 
   void add(const sums& other) noexcept {
     l1 += other.l1;
@@ -24,6 +25,8 @@ struct sums {
     update += other.update;
     replayed += other.replayed;
     weight += other.weight;
+    rounding += other.rounding;
+    excess += other.excess;
   }
   // The norms of the update are left out: the start may hold infinities that are gone afterwards.
   bool is_finite() const noexcept {
@@ -37,14 +40,18 @@ struct values {
 };
 
 // Every sum is NaN or infinite if one of its terms is.
-sums add_up(const values& v) noexcept {
-  std::array<double, lanes> l1{}, l2{}, linf{}, dot{}, update{}, replayed{}, weight{};
+sums add_up(const values& v, double allowance) noexcept {
+  std::array<double, lanes> l1{}, l2{}, linf{}, dot{}, update{}, replayed{}, weight{}, rounding{},
+      excess{};
   for (std::size_t i = 0; i < block; i += lanes) {
     for (std::size_t k = 0; k < lanes; ++k) {
       const double off = v.replayed[i + k] - v.recorded[i + k];
       const double by = v.recorded[i + k] - v.start[i + k];
       const double again = v.replayed[i + k] - v.start[i + k];
       const double size = std::fabs(off);
+      const double before = std::fabs(v.start[i + k]), after = std::fabs(v.replayed[i + k]);
+      const double allowed = allowance * (before > after ? before : after);
+      const double left = size - (again == 0 ? 0 : allowed);
       l1[k] += size;
       l2[k] += off * off;
       linf[k] = size > linf[k] ? size : linf[k];
@@ -52,11 +59,14 @@ sums add_up(const values& v) noexcept {
       update[k] += by * by;
       replayed[k] += again * again;
       weight[k] += v.recorded[i + k] * v.recorded[i + k];
+      rounding[k] += allowed * allowed;
+      excess[k] += left <= 0 ? 0 : left * left;
     }
   }
   sums out;
   for (std::size_t k = 0; k < lanes; ++k) {
-    out.add({l1[k], l2[k], linf[k], dot[k], update[k], replayed[k], weight[k]});
+    out.add({l1[k], l2[k], linf[k], dot[k], update[k], replayed[k], weight[k], rounding[k],
+             excess[k]});
   }
   return out;
 }
@@ -97,6 +107,7 @@ double unit_roundoff(dtype type) noexcept {
 norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed) {
   const std::size_t size = info(type).size / lanes_of(type);
   const std::size_t total = recorded.size() / size;
+  const double allowance = rounding_allowance * unit_roundoff(type);
   values v;
   sums all;
   norms out;
@@ -112,10 +123,10 @@ norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view
     for (auto* row : {&v.start, &v.recorded, &v.replayed}) {
       std::fill(row->begin() + static_cast<std::ptrdiff_t>(count), row->end(), 0.0);
     }
-    sums some = add_up(v);
+    sums some = add_up(v, allowance);
     if (!some.is_finite()) {
       if (!settle(v, count)) out.finite = false;
-      some = add_up(v);
+      some = add_up(v, allowance);
     }
     all.add(some);
   }
@@ -126,6 +137,8 @@ norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view
   out.update_l2 = std::sqrt(all.update);
   out.replayed_update_l2 = std::sqrt(all.replayed);
   out.weight_l2 = std::sqrt(all.weight);
+  out.rounding_l2 = std::sqrt(all.rounding);
+  out.excess_l2 = std::sqrt(all.excess);
   if (!all.is_finite()) out.finite = false;
   return out;
 }

@@ -40,6 +40,8 @@ class Session:
         self.on_restore: Callable[[str], None] = lambda state: None
         self.on_batch: Callable[[int], None] = lambda step: None
         self.perturbed: list[int] = []
+        self.other = False
+        self.is_reproducible = False
 
     def active(self) -> "contextlib.AbstractContextManager[None]":
         return contextlib.nullcontext()
@@ -78,9 +80,13 @@ class Session:
         return 0.5
 
     @contextlib.contextmanager
-    def perturb(self, kind: str, index: int) -> Iterator[None]:
+    def perturb(self, index: int, *, threads_only: bool = False) -> Iterator[bool]:
         self.perturbed.append(index)
-        yield
+        self.other = not threads_only
+        try:
+            yield not threads_only
+        finally:
+            self.other = False
 
 
 class Evidence:
@@ -277,9 +283,52 @@ def test_a_replay_that_ends_elsewhere_is_not_equal() -> None:
     evidence = Evidence()
     evidence.superseded_steps = lambda: {"state": [b"b0s2+", b"b0s4+", b"another"]}
     request = {**SEGMENT, "end": 6, "superseded": True, "branch": 1, "noise_repeats": 0}
-    answer = replayer(Session(), evidence).fulfil(request)
+    session = Session()
+    session.is_reproducible = True
+    answer = replayer(session, evidence).fulfil(request)
     assert answer["status"] == "ok" and not answer["digest_equal"]
     assert answer["first_differing_step"] == 6
+
+
+def superseded(
+    monkeypatch: pytest.MonkeyPatch, *, repeats: int
+) -> "tuple[Evidence, dict[str, Any]]":
+    monkeypatch.setattr("potl._core.compare_states", lambda *states: [])
+    evidence = Evidence()
+    evidence.superseded_steps = lambda: {"state": [b"b0s2+", b"b0s4+", b"another"]}
+    request = {**SEGMENT, "end": 6, "superseded": True, "branch": 1, "noise_repeats": repeats}
+    return evidence, request
+
+
+def test_a_repeat_runs_in_another_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, request = superseded(monkeypatch, repeats=2)
+    session = Session()
+    answer = replayer(session, evidence).fulfil(request)
+    assert session.perturbed == [0, 1]
+    assert answer["other_arithmetic"] and len(answer["noise"]) == len(answer["noise_losses"]) == 2
+
+
+def test_what_fails_in_another_arithmetic_alone_is_repeated_with_other_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    evidence, request = superseded(monkeypatch, repeats=1)
+    session = Session()
+
+    def refuse(state: str, step: int) -> None:
+        if session.other:
+            raise ValueError("no form in it")
+
+    session.on_step = refuse
+    answer = replayer(session, evidence).fulfil(request)
+    assert answer["status"] == "ok" and len(answer["noise"]) == 1
+    assert not answer["other_arithmetic"]
+
+
+def test_noise_is_measured_of_equal_bits_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("potl._core.compare_states", lambda *states: [])
+    request = {**SEGMENT, "noise_repeats": 2, "noise_if_equal": True}
+    answer = replayer(Session()).fulfil(request)
+    assert answer["digest_equal"] and len(answer["noise"]) == 2
 
 
 def test_a_step_that_fails_in_another_way_each_time_blames_nobody() -> None:

@@ -58,7 +58,6 @@ struct fake_run {
       }
       return std::shared_ptr<const potl::checks::movements>(std::move(out));
     };
-    view.initial_rounding = [] { return potl::result<double>(1e-6); };
     view.job_is_own = view.committed = true;
     link();
   }

@@ -40,7 +40,12 @@ TEST_CASE("every loss of a segment is compared, the first and the last too") {
   REQUIRE(length > 2);
   for (std::size_t at = 0; at < length; ++at) {
     scene one;
-    one.measured[2].losses[at] += 0.5;
+    segment_measurement& off = one.measured[2];
+    off.noise_losses.assign(2, off.losses);
+    off.noise.assign(2, {});
+    off.other_arithmetic = true;
+    off.losses[at] += 0.5;
+    for (auto& repeat : off.noise_losses) repeat[at] += 0.5;
     INFO(at);
     REQUIRE(count(one.judge(), outcome::reject, "loss.recomputed") == 1);
   }

@@ -247,7 +247,7 @@ TEST_CASE("with the rule off superseded steps are not asked for") {
 
 TEST_CASE("repeats for the noise are asked for unless bits must be equal") {
   fake_run run;
-  REQUIRE(plan(run).front().noise_repeats == 3);
+  REQUIRE(plan(run).front().noise_repeats == 2);
   replay_options exact = drawn_only();
   exact.tolerance = "exact";
   REQUIRE(plan(run, exact).front().noise_repeats == 0);

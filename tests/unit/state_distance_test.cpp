@@ -154,13 +154,45 @@ TEST_CASE("an infinity that went away is finite, and only left out of the update
   REQUIRE(d.update_l2 == 0.75);
 }
 
-TEST_CASE("rounding noise in a tensor without gradient is not a relative error") {
+TEST_CASE("rounding of an element that the replay moved leaves no excess, of one that it left it does") {
   small_state start, recorded, replayed;
-  start.weights = recorded.weights = replayed.weights = {0.1f, 0.1f, 0.1f, 0.1f};
-  replayed.weights[0] = std::nextafter(0.1f, 1.0f);
-  const auto d = compare(start, recorded, replayed).parameters;
-  REQUIRE(d.l2 > 0);
-  REQUIRE(d.worst_relative == 0);
+  start.weights = {0.1f, 0.1f, 0.1f, 0.1f};
+  recorded.weights = replayed.weights = {0.2f, 0.2f, 0.1f, 0.1f};
+  recorded.weights[0] = std::nextafter(0.2f, 1.0f);
+  const auto moved = compare(start, recorded, replayed).parameters;
+  REQUIRE(moved.l2 > 0);
+  REQUIRE(moved.excess_l2 == 0);
+  REQUIRE(moved.tensors.size() == 1);
+  REQUIRE(moved.tensors[0].count == 4);
+  recorded = replayed;
+  recorded.weights[3] = std::nextafter(0.1f, 1.0f);
+  const auto left = compare(start, recorded, replayed).parameters;
+  REQUIRE(left.excess_l2 == left.l2);
+  REQUIRE(left.l2 > 0);
+}
+
+TEST_CASE("no value of one element, or of the record, lifts what rounding explains of another") {
+  small_state start, recorded, replayed;
+  const float huge = -1e9f;
+  start.means = {huge, 0.5f};
+  replayed.means = {huge, 0.75f};
+  recorded.means = {huge, 0.7501f};
+  const auto masked = compare(start, recorded, replayed).buffers;
+  REQUIRE(masked.excess_l2 == Approx(1e-4).epsilon(0.01));
+  recorded.means = {huge, 1e9f};  // what only the prover says explains nothing
+  REQUIRE(compare(start, recorded, replayed).buffers.excess_l2 == Approx(1e9));
+}
+
+TEST_CASE("what rounding explains follows the type") {
+  tree t;
+  const auto of = [&](dtype type, std::vector<std::uint16_t> bits) {
+    const auto value = t.tensor(type, bits);
+    return std::get<potl::transcript::state_tensor>(value.content).bytes;
+  };
+  const auto n = potl::numeric::tensor_norms(dtype::bf16, of(dtype::bf16, {0}),
+                                             of(dtype::bf16, {0x3f81}), of(dtype::bf16, {0x3f80}));
+  REQUIRE(n.rounding_l2 == 0x1p-6);
+  REQUIRE(n.excess_l2 == 0);
 }
 
 TEST_CASE("a scalar counter of the optimizer does not drown its moments in a norm") {
@@ -177,6 +209,7 @@ TEST_CASE("a scalar counter of the optimizer does not drown its moments in a nor
   REQUIRE(counter.l2 == 0);
   REQUIRE(counter.worst_tensor == "optimizers/0/step");
   REQUIRE(counter.worst_relative == Approx(1e-3).epsilon(0.3));
+  REQUIRE(counter.tensors[0].scalar);
 }
 
 TEST_CASE("every element type is widened to the same numbers") {

@@ -6,9 +6,10 @@
 // and every superseded one were looked at beside them.
 // Assumes: a nonce that the prover could not predict; the verifier's own job, data and code; that
 // the verifier's repeats vary like another honest machine.
-// Cost: one training step per replayed step, times 1 + noise_repeats where the end state differs by
-// a bit; `reach` and `top_q` load every checkpoint once and add at most `samples` segments and a
-// tenth of them.
+// Cost: one training step per replayed step. Where end states differ by a bit, noise_repeats more
+// for the first segment and one more for every fourth other one, and 1 + noise_repeats for at most
+// a fifth of them: those that only their own noise can clear or convict. `reach` and `top_q` load
+// every checkpoint once and add at most `samples` segments and a tenth of them.
 // Cannot detect: a cheat in segments that were not drawn; differences below the tolerance; what
 // the agreed recipe itself does wrong.
 // Source: H. Jia et al., Proof-of-Learning (2103.05633), sections IV and V; Lab Apex (VMO) for
@@ -33,12 +34,11 @@ struct replay_options {
   std::uint64_t top_q = 1;
   double reach = 20;
   std::string tolerance = "auto";
-  std::uint64_t noise_repeats = 3;
+  std::uint64_t noise_repeats = 2;
   double safety = 8;
-  double floor_ulp = 4;
+  double margin = 8;
   double loss_floor = 1e-5;
   double loss_cap = 0.05;
-  double tensor_looseness = 10;
   std::optional<double> d_ref{};
   std::vector<std::string> repeat{};
 
@@ -50,6 +50,13 @@ struct replay_options {
 /// `repeat` is not a list of nonces.
 result<std::vector<segment_request>> plan_replay(const run_view& run, const replay_options& options,
                                                  const digest& nonce);
+
+/// Which segments to replay a second time, with noise_repeats repeats, before they are judged: those
+/// farthest beyond their tolerance whose own noise was not measured in full, at most a fifth of all,
+/// and the first one where nothing else shows what is noise from the start. Their measurements
+/// replace the first ones.
+std::vector<segment_request> plan_noise(const run_view& run, const replay_options& options,
+                                        std::span<const segment_measurement> measurements);
 
 /// Findings of the measurements. Each requested segment that is missing among them is inconclusive.
 /// One finding per segment carries its tolerance ratio (details "segment"); one more, of rule

@@ -21,8 +21,9 @@ struct segment_request {
   std::uint64_t branch = 0;        ///< != 0 or superseded: which recorded steps to compare with
   std::uint64_t start_branch = 0;  ///< which recording of `start` to restore, when superseded
   bool superseded = false;  ///< compare losses (and digests) only: there is no end checkpoint
-  std::uint32_t noise_repeats =
-      0;  ///< perturbed honest replays to run if the end digest differs (rule 12)
+  /// Honest replays in other arithmetics to run if the end digest differs (rule 12).
+  std::uint32_t noise_repeats = 0;
+  bool noise_if_equal = false;  ///< run them also where it does not
 };
 
 /// Restore the state at `step` - 1, recompute the loss of step `step`'s recorded batch: train mode,
@@ -38,10 +39,16 @@ struct subset_loss_request {
   std::vector<std::int64_t> sample_ids;
 };
 
-/// How far one tensor (or float of the tree) is off, against what the segment did to it.
+/// How far one tensor (or float of the tree) is off: l2 norms over its elements, as
+/// numeric/distance.hpp defines them.
 struct tensor_distance {
   std::string path;
-  double relative = 0;  ///< see numeric/distance.hpp; NaN when it cannot be told
+  double count = 0;     ///< elements
+  double l2 = 0;        ///< of replayed - recorded
+  double excess = 0;    ///< of what rounding leaves of it
+  double rounding = 0;  ///< of what rounding alone explains
+  double update_l2 = 0, replayed_update_l2 = 0;
+  bool scalar = false;  ///< a counter or the like, which is in no norm of its group
 };
 
 /// Distances of one group of tensors ("parameters", "buffers", "optimizer", "other").
@@ -54,9 +61,10 @@ struct group_distance {
   double weight_l2 = 0;           ///< |recorded|
   bool finite = true;             ///< every compared element, and every norm, is finite
   bool structure_equal = true;    ///< same tree, dtypes, shapes, and every non-float value equal
-  double rounding_l2 = 0;         ///< norm of one unit roundoff of every recorded element
-  std::vector<tensor_distance> tensors;  ///< those that are not zero, so that none hides in a norm
-  double worst_relative = 0;             ///< the largest of them
+  double excess_l2 = 0, rounding_l2 = 0;  ///< of its tensors, as above
+  double count = 0;                       ///< elements in these norms
+  std::vector<tensor_distance> tensors;   ///< those that are not zero, so that none hides in a norm
+  double worst_relative = 0;              ///< the largest excess of them, over the tensor's update
   std::string worst_tensor;
 };
 
@@ -104,8 +112,11 @@ struct segment_measurement {
   std::vector<std::vector<double>> rates;    ///< used by the replay, one row per step
   std::vector<bool> skipped;                 ///< scaler skips seen by the replay
   std::vector<group_distance> distances;     ///< replayed against recorded; empty when digest_equal
-  /// Each perturbed replay against the unperturbed replay: the verifier's own noise.
+  /// Each repeat against the replay: the verifier's own noise.
   std::vector<std::vector<group_distance>> noise;
+  /// Whether a repeat computed in another arithmetic. Other thread counts alone show too little of
+  /// what honest machines do to accuse by.
+  bool other_arithmetic = false;
   std::vector<std::vector<double>> noise_losses;
   double gradient_norm_mean =
       0;  ///< mean l2 norm of the gradients over the segment's steps (Lab Apex VMO)
@@ -118,7 +129,7 @@ struct loss_measurement {
   std::string message;
   std::string not_finite;  ///< as above
   double loss = 0;
-  std::vector<double> noise;  ///< losses of perturbed recomputations
+  std::vector<double> noise;  ///< losses of repeats in other arithmetics
   double seconds = 0;
 };
 

@@ -36,8 +36,6 @@ struct run_view {
   std::function<result<double>(std::uint64_t from, std::uint64_t to)> parameter_distance;
   /// How far every stretch of reach.hpp moved each tensor; reads every stored state, once in all.
   std::function<std::shared_ptr<const movements>()> moved;
-  /// Norm of one unit roundoff of every initial parameter (A29: later weights may be inflated).
-  std::function<result<double>()> initial_rounding;
 
   std::uint64_t last_step() const noexcept { return steps.empty() ? 0 : steps.back().step; }
   /// The record of `step`, or null.

@@ -75,7 +75,8 @@ class workload {
   subset_outcome subset_loss(std::span<const std::int64_t> ids);
 
   /// 0: steps round as usual. Else they round as another honest machine might: with another number
-  /// of threads, and gradients changed by about one rounding error.
+  /// of threads, and gradients changed by about one rounding error. That shows less than another
+  /// arithmetic would, so that nobody is accused by it.
   void perturb(std::uint64_t way) {
     if (noise_ == 0) usual_threads_ = at::get_num_threads();
     const int others = usual_threads_ == 1 ? 2 : 1;

@@ -19,8 +19,14 @@ struct norms {
   double l1 = 0, l2 = 0, linf = 0;  ///< of replayed - recorded
   double dot = 0;                   ///< (replayed - start) . (recorded - start)
   double update_l2 = 0, replayed_update_l2 = 0, weight_l2 = 0;
+  double rounding_l2 = 0;  ///< of the allowance of every element
+  double excess_l2 = 0;    ///< of what exceeds it; an element that the replay left has none
   bool finite = true;
 };
+
+/// What rounding may do to an element: so many units of roundoff of the larger of its values at the
+/// start and in the replay. The recorded value, which the prover chooses, has no say.
+inline constexpr double rounding_allowance = 4;
 
 /// `start` may be empty, which stands for zeros. Precondition: equal sizes, multiples of the
 /// element size.

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each tensor against its own noise, its own rounding and its own update.
+#include "catch.hpp"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "fake_run.hpp"
+
+using namespace potl;
+using namespace potl::checks;
+
+namespace {
+
+tensor_distance tensor(const std::string& path, double off, double count, double update = 1) {
+  return {path, count, off, off, 1e-7, update, update, false};
+}
+
+group_distance empty(const std::string& name) {
+  group_distance out;
+  out.group = name;
+  out.update_l2 = out.replayed_update_l2 = 10;
+  out.weight_l2 = 100;
+  out.count = 1000;
+  return out;
+}
+
+std::vector<group_distance> parameters(std::vector<tensor_distance> tensors) {
+  group_distance out = empty("parameters");
+  for (const tensor_distance& one : tensors) {
+    out.l2 = std::hypot(out.l2, one.l2);
+    out.excess_l2 = std::hypot(out.excess_l2, one.excess);
+  }
+  out.cosine = 0;
+  out.tensors = std::move(tensors);
+  return {out, empty("buffers"), empty("optimizer"), empty("other")};
+}
+
+/// Equal bits everywhere until a test changes a segment.
+struct scene {
+  fake_run run;
+  replay_options options;
+  std::vector<segment_measurement> measured;
+
+  explicit scene(std::uint64_t steps = 100) : run(steps) {
+    run.distance = 1000;  // an interpolation is not at stake
+    const auto plan = plan_replay(run.view, options, nonce_of(1));
+    for (const auto& request : plan.value()) {
+      segment_measurement one;
+      one.request = request;
+      one.digest_equal = true;
+      for (std::uint64_t step = request.start + 1; step <= request.end; ++step) {
+        one.losses.push_back(run.view.step(step)->loss);
+        one.rates.push_back({0.1});
+        one.skipped.push_back(false);
+      }
+      measured.push_back(one);
+    }
+  }
+  void differs(std::size_t at, std::vector<tensor_distance> tensors) {
+    measured[at].digest_equal = false;
+    measured[at].distances = parameters(std::move(tensors));
+  }
+  void noise(std::size_t at, const std::vector<tensor_distance>& tensors, std::size_t repeats = 2) {
+    measured[at].noise.assign(repeats, parameters(tensors));
+    measured[at].noise_losses.assign(repeats, measured[at].losses);
+    measured[at].other_arithmetic = true;
+  }
+  std::vector<finding> judge() const {
+    return judge_replay(run.view, options, nonce_of(1), measured).value();
+  }
+  std::string verdict() const {
+    const auto found = judge();
+    if (count(found, outcome::reject) > 0) return "rejected";
+    return count(found, outcome::inconclusive) > 0 ? "inconclusive" : "accepted";
+  }
+  std::vector<segment_request> more() const { return plan_noise(run.view, options, measured); }
+};
+
+}  // namespace
+
+TEST_CASE("a tensor within its own noise passes, near it is inconclusive, far from it rejected") {
+  for (const auto& [off, verdict] : {std::pair{0.0079, "accepted"},
+                                     {0.0081, "inconclusive"},
+                                     {0.0639, "inconclusive"},
+                                     {0.065, "rejected"}}) {
+    scene one;
+    one.differs(3, {tensor("w", off, 500)});
+    one.noise(3, {tensor("w", 0.001, 500)});
+    CAPTURE(off);
+    REQUIRE(one.verdict() == verdict);
+  }
+}
+
+TEST_CASE("the noise of one tensor is none of another") {
+  scene one;
+  one.differs(3, {tensor("loud", 0.01, 300), tensor("still", 0.01, 300)});
+  one.noise(3, {tensor("loud", 0.01, 300)});
+  REQUIRE(one.verdict() == "rejected");
+}
+
+TEST_CASE("nobody is accused by other thread counts alone") {
+  scene one;
+  one.differs(3, {tensor("w", 0.5, 500)});
+  one.noise(3, {tensor("w", 0.001, 500)});
+  REQUIRE(one.verdict() == "rejected");
+  one.measured[3].other_arithmetic = false;
+  REQUIRE(one.verdict() == "inconclusive");
+}
+
+TEST_CASE("the noisiest measured segment speaks for one that was not measured, and more of them do "
+          "not make it quieter") {
+  scene one;
+  one.differs(3, {tensor("w", 0.004, 500)});
+  REQUIRE(one.verdict() == "inconclusive");
+  one.noise(2, {tensor("w", 0.001, 500)}, 1);
+  REQUIRE(one.verdict() == "accepted");
+  for (const std::size_t quiet : {4u, 5u, 6u, 7u}) one.noise(quiet, {tensor("w", 1e-9, 500)}, 1);
+  REQUIRE(one.verdict() == "accepted");
+}
+
+TEST_CASE("what another segment's noise explains is a share of the smaller of both updates") {
+  scene one;
+  auto small = tensor("w", 0.004, 500);
+  small.update_l2 = 0.1;
+  one.differs(3, {small});
+  one.noise(2, {tensor("w", 0.001, 500)}, 1);
+  REQUIRE(one.verdict() == "inconclusive");
+}
+
+TEST_CASE("a tensor that is noise from the first segment on is excused within that noise") {
+  scene one;
+  const auto bias = [](double off) { return tensor("bias", off, 100); };
+  one.differs(3, {bias(5)});
+  one.noise(3, {bias(0.9)});
+  REQUIRE(one.verdict() == "inconclusive");  // a tenth of the group, and nothing says why
+  one.noise(0, {bias(0.5)});
+  REQUIRE(one.verdict() == "accepted");
+  one.differs(3, {bias(7.3)});
+  REQUIRE(one.verdict() == "inconclusive");
+  one.differs(3, {bias(60)});
+  REQUIRE(one.verdict() == "rejected");
+}
+
+TEST_CASE("a first segment in which everything is noise excuses nothing") {
+  scene one;
+  one.differs(3, {tensor("w", 5, 500)});
+  one.noise(3, {tensor("w", 0.9, 500)});
+  one.noise(0, {tensor("w", 0.5, 500)});
+  REQUIRE(one.verdict() == "inconclusive");
+}
+
+TEST_CASE("tensors that become noise are excused while they are a fiftieth of the group together") {
+  scene one;
+  const auto biases = [](double off) {
+    return std::vector{tensor("a", off, 10), tensor("b", off, 10)};
+  };
+  one.differs(3, biases(2));
+  one.noise(3, biases(0.9));
+  REQUIRE(one.verdict() == "accepted");
+  auto more = biases(2);
+  more.push_back(tensor("c", 2, 1));
+  one.differs(3, more);
+  one.noise(3, {tensor("a", 0.9, 10), tensor("b", 0.9, 10), tensor("c", 0.9, 1)});
+  REQUIRE(one.verdict() == "inconclusive");
+}
+
+TEST_CASE("a tensor that the record left where it was is not excused by its stillness") {
+  scene one;
+  auto frozen = tensor("bias", 1, 10);
+  frozen.update_l2 = 0;
+  one.differs(3, {frozen});
+  one.noise(3, {tensor("bias", 1e-3, 10)});
+  REQUIRE(one.verdict() == "rejected");
+}
+
+TEST_CASE("many small differences add up in the norm of their group") {
+  scene one;
+  std::vector<tensor_distance> off, noise;
+  for (int i = 0; i < 50; ++i) {
+    const std::string path = "w" + std::to_string(i);
+    off.push_back(tensor(path, 0.007, 20));
+    // Each is as loud in one segment, and all of them never at once.
+    noise.push_back(tensor(path, 0.0001, 20));
+  }
+  one.differs(3, off);
+  one.noise(3, noise);
+  for (int i = 0; i < 6; ++i) {
+    std::vector<tensor_distance> some = noise;
+    for (int k = i * 9; k < (i + 1) * 9 && k < 50; ++k) some[static_cast<std::size_t>(k)].l2 = 0.001;
+    one.noise(static_cast<std::size_t>(i < 3 ? i : i + 1), some);
+  }
+  REQUIRE(one.verdict() != "accepted");
+}
+
+TEST_CASE("only some segments are repeated at first") {
+  const scene one(1000);
+  std::uint64_t repeats = 0;
+  for (const auto& each : one.measured) repeats += each.request.noise_repeats;
+  REQUIRE(one.measured.front().request.noise_repeats == 2);
+  REQUIRE(one.measured.size() == 14);
+  REQUIRE(repeats == 5);
+}
+
+TEST_CASE("what equals, or passes, is not repeated a second time") {
+  scene one;
+  REQUIRE(one.more().empty());
+  one.differs(3, {tensor("w", 1e-9, 500)});
+  one.measured[3].distances[0].tensors[0].excess = one.measured[3].distances[0].excess_l2 = 0;
+  REQUIRE(one.verdict() == "accepted");
+  REQUIRE(one.more().empty());
+}
+
+TEST_CASE("a doubtful segment is repeated in full, and so is the first") {
+  scene one;
+  one.differs(3, {tensor("w", 0.5, 500)});
+  const auto more = one.more();
+  REQUIRE(more.size() == 2);
+  REQUIRE(more[0].start == 0);
+  REQUIRE(more[1].start == one.measured[3].request.start);
+  for (const auto& each : more) {
+    REQUIRE(each.noise_repeats == 2);
+    REQUIRE(each.noise_if_equal);
+  }
+  one.noise(3, {});
+  one.noise(0, {});
+  REQUIRE(one.more().empty());
+}
+
+TEST_CASE("a loss that is off is a doubt too") {
+  scene one;
+  one.measured[3].losses[0] += 0.01;
+  REQUIRE(one.more().size() == 2);
+}
+
+TEST_CASE("what is repeated a second time is bounded, and the farthest come first") {
+  scene one(1000);
+  for (std::size_t i = 0; i < one.measured.size(); ++i) {
+    one.differs(i, {tensor("w", 0.1 * static_cast<double>(i + 1), 500)});
+  }
+  const auto more = one.more();
+  REQUIRE(more.size() == 3);  // the first, and a fifth of fourteen
+  REQUIRE(more[1].start == one.measured.back().request.start);
+}
+
+TEST_CASE("a difference of structure needs no noise") {
+  scene one;
+  one.differs(3, {tensor("w", 0.5, 500)});
+  one.measured[3].distances[2].structure_equal = false;
+  REQUIRE(one.more().empty());
+}
+
+TEST_CASE("exact arithmetic needs no noise") {
+  scene one;
+  one.differs(3, {tensor("w", 0.5, 500)});
+  one.options.tolerance = "exact";
+  REQUIRE(one.more().empty());
+}
