@@ -167,7 +167,6 @@ def jobs(folder: Path, seed: int, only: str) -> None:
                 checkpoint_every=EVERY,
                 trainer=at / "trainer.pub",
                 arithmetic="stock",
-                store_every=0,
                 progress=False,
             )
             job.write(at / "job.json")

@@ -55,7 +55,8 @@ checks::group_distance distance_of(const py::dict& from) {
       const auto one = py::cast<py::tuple>(row);
       const auto number = [&](std::size_t at) { return py::cast<double>(one[at]); };
       out.tensors.push_back({py::cast<std::string>(one[0]), number(1), number(2), number(3),
-                             number(4), number(5), number(6), py::cast<bool>(one[7])});
+                             number(4), number(5), number(6), py::cast<bool>(one[7]),
+                             py::cast<bool>(one[8])});
     }
   }
   return out;
@@ -185,7 +186,8 @@ py::dict dict_of(const checks::group_distance& distance) {
   py::list tensors;
   for (const checks::tensor_distance& one : distance.tensors) {
     tensors.append(py::make_tuple(one.path, one.count, one.l2, one.excess, one.rounding,
-                                  one.update_l2, one.replayed_update_l2, one.scalar));
+                                  one.update_l2, one.replayed_update_l2, one.scalar,
+                                  one.rounding_only));
   }
   out["group"] = distance.group;
   out["l1"] = distance.l1;

@@ -432,7 +432,7 @@ def screen_reach(evidence: Evidence) -> list[dict[str, Any]]:
 def plan_noise(
     evidence: Evidence, options: Mapping[str, Any], measurements: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Segments whose own noise must be known before `judge_check("replay", ...)`."""
+    """Segments to replay again with noise before replays are judged."""
 
 def judge_check(
     check: str,

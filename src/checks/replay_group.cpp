@@ -172,8 +172,8 @@ class judge {
 
   void calibrated(std::string_view rule) {
     const own_noise own = noise_of_group(measurement_, which_);
-    const limits whole = limits_of(group_, own, look_up(context_.group_share, which_),
-                                   group_.rounding_l2);
+    const limits whole =
+        limits_of(group_, own, look_up(context_.group_share, which_), group_.rounding_l2);
     out_.noise = own.l2;
     out_.tolerance = std::min(whole.tolerance + group_.rounding_l2, whole.cap);
     if (which_ == "parameters" && !rule_enabled("replay.magnitude")) {
@@ -184,10 +184,12 @@ class judge {
     } else {
       const excuses excused = tensors(rule);
       if (!out_.problem) {
-        const auto rest = [](double all, double part) { return std::sqrt(all * all - part); };
-        out_.distance = excused.l2 > 0 ? rest(group_.l2, excused.l2) : group_.l2;
-        const double excess =
-            excused.excess > 0 ? rest(group_.excess_l2, excused.excess) : group_.excess_l2;
+        // Squares of which one part may be the whole: their rounding must not end below zero.
+        const auto rest = [](double all, double part) {
+          return part > 0 ? std::sqrt(std::max(0.0, all * all - part)) : all;
+        };
+        out_.distance = rest(group_.l2, excused.l2);
+        const double excess = rest(group_.excess_l2, excused.excess);
         if (!passes(out_.distance, excess, whole)) {
           too_far(rule, which_, out_.distance, excess, whole);
         }
@@ -226,8 +228,9 @@ class judge {
   };
 
   // Each tensor by its own limits. One that is all noise to the verifier too is excused within that
-  // noise, if the first segment shows that it is so without the prover's doing, or if all such
-  // tensors together are a small part of the group.
+  // noise, and one that hardly moves within its rounding, if the first segment shows that it is
+  // noise without the prover's doing, or if all such tensors together are a small part of the
+  // group.
   excuses tensors(std::string_view rule) {
     const std::map<std::string, own_noise> noise = noise_of_tensors(measurement_, which_);
     excuses out;
@@ -236,11 +239,16 @@ class judge {
     for (const tensor_distance& one : group_.tensors) {
       const auto at = noise.find(one.path);
       const own_noise own = at == noise.end() ? own_noise{} : at->second;
-      const limits by =
-          limits_of(one, own, look_up(context_.tensor_share, one.path), one.rounding);
+      const limits by = limits_of(one, own, look_up(context_.tensor_share, one.path), one.rounding);
       if (passes(one.l2, one.excess, by)) continue;
-      if (own.share > context_.cap && within(one.excess, context_.options->safety * own.l2)) {
-        if (!context_.noisy_at_first.contains(one.path)) {
+      const auto first = context_.noisy_at_first.find(one.path);
+      const bool proven = first != context_.noisy_at_first.end();
+      double loud = own.share > context_.cap ? own.l2 : 0;
+      if (proven) loud = std::max(loud, first->second);
+      const bool may_be_noise = rule_enabled("replay.tolerance_cap");
+      if (may_be_noise &&
+          (one.rounding_only || within(one.excess, context_.options->safety * loud))) {
+        if (!proven) {
           unproven += one.count;
           doubtful = &one;
         }
@@ -268,8 +276,9 @@ class judge {
     const double tolerance = std::min(by.tolerance, by.cap);
     std::string reason = beyond(what, l2, tolerance, update_of(group_));
     if (what != which_) reason = what + " is " + text(l2) + " off, allowed are " + text(tolerance);
-    const std::string_view found =
-        capped ? "replay.tolerance_cap" : which_ == "parameters" ? narrowest() : rule;
+    const std::string_view found = capped                   ? "replay.tolerance_cap"
+                                   : which_ == "parameters" ? narrowest()
+                                                            : rule;
     if (!has_own_noise(context_, measurement_)) {
       problem(found, outcome::inconclusive, reason + ", but the noise was not measured here");
     } else if (!noise_is_finite(measurement_, which_)) {
@@ -330,11 +339,11 @@ void take_noise(const segment_measurement& from, replay_context& to) {
     raise(to.group_share, which, noise_of_group(from, which).share);
     const bool first = from.request.start == 0 && !from.request.superseded;
     double noisy = 0;
-    std::vector<std::string> paths;
+    std::map<std::string, double> paths;
     for (const auto& [path, own] : noise_of_tensors(from, which)) {
       raise(to.tensor_share, path, own.share);
       if (!first || own.share <= to.cap) continue;
-      paths.push_back(path);
+      paths[path] = own.l2;
       noisy += own.count;
     }
     if (paths.empty()) continue;

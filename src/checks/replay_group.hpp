@@ -4,7 +4,6 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,8 +22,9 @@ struct replay_context {
   std::map<std::string, double> group_share, tensor_share;
   /// The same of losses, over 1 + |loss|.
   double loss_share = 0;
-  /// Tensors that are all noise from the agreed initial state on, where the prover has no say.
-  std::set<std::string> noisy_at_first;
+  /// Tensors that are all noise from the agreed initial state on, where the prover has no say, and
+  /// how much noise.
+  std::map<std::string, double> noisy_at_first;
 };
 
 replay_context make_context(const run_view& run, const replay_options& options,

@@ -55,9 +55,8 @@ std::vector<segment_request> plan_noise(const run_view& run, const replay_option
   }
   if (doubtful.empty()) return out;
   if (first != nullptr) out.push_back(in_full(first->request, options));
-  std::erase_if(doubtful, [&](const auto& one) {
-    return one.second == nullptr || one.second == first;
-  });
+  std::erase_if(doubtful,
+                [&](const auto& one) { return one.second == nullptr || one.second == first; });
   std::stable_sort(doubtful.begin(), doubtful.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   // What this costs is bounded, whatever was recorded: the noise of these speaks for the others.

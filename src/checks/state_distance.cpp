@@ -189,11 +189,11 @@ group_distance gather(group which, const group_sums& sums) {
     const bool scalar = tensor.scalar && which != parameters;
     if (!(of.l2 <= 0) || !of.finite) {
       out.tensors.push_back({tensor.path, tensor.count, of.l2, of.excess_l2, of.rounding_l2,
-                             of.update_l2, of.replayed_update_l2, scalar});
+                             of.update_l2, of.replayed_update_l2, scalar, of.rounding_only});
       const double travelled = std::min(of.update_l2, of.replayed_update_l2);
-      const double relative = !of.finite           ? std::numeric_limits<double>::quiet_NaN()
+      const double relative = !of.finite          ? std::numeric_limits<double>::quiet_NaN()
                               : of.excess_l2 <= 0 ? 0
-                                                   : of.excess_l2 / travelled;
+                                                  : of.excess_l2 / travelled;
       if (!(relative <= out.worst_relative) && !std::isnan(out.worst_relative)) {
         out.worst_relative = relative;
         out.worst_tensor = tensor.path;

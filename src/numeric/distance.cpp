@@ -15,7 +15,7 @@ constexpr std::size_t lanes = 8;  // independent sums, so that the compiler may 
 
 struct sums {
   double l1 = 0, l2 = 0, linf = 0, dot = 0, update = 0, replayed = 0, weight = 0;
-  double rounding = 0, excess = 0;
+  double rounding = 0, excess = 0, beyond = 0;
 
   void add(const sums& other) noexcept {
     l1 += other.l1;
@@ -27,6 +27,7 @@ struct sums {
     weight += other.weight;
     rounding += other.rounding;
     excess += other.excess;
+    beyond += other.beyond;
   }
   // The norms of the update are left out: the start may hold infinities that are gone afterwards.
   bool is_finite() const noexcept {
@@ -42,7 +43,7 @@ struct values {
 // Every sum is NaN or infinite if one of its terms is.
 sums add_up(const values& v, double allowance) noexcept {
   std::array<double, lanes> l1{}, l2{}, linf{}, dot{}, update{}, replayed{}, weight{}, rounding{},
-      excess{};
+      excess{}, beyond{};
   for (std::size_t i = 0; i < block; i += lanes) {
     for (std::size_t k = 0; k < lanes; ++k) {
       const double off = v.replayed[i + k] - v.recorded[i + k];
@@ -61,12 +62,13 @@ sums add_up(const values& v, double allowance) noexcept {
       weight[k] += v.recorded[i + k] * v.recorded[i + k];
       rounding[k] += allowed * allowed;
       excess[k] += left <= 0 ? 0 : left * left;
+      beyond[k] += size <= allowed ? 0 : 1;
     }
   }
   sums out;
   for (std::size_t k = 0; k < lanes; ++k) {
     out.add({l1[k], l2[k], linf[k], dot[k], update[k], replayed[k], weight[k], rounding[k],
-             excess[k]});
+             excess[k], beyond[k]});
   }
   return out;
 }
@@ -139,6 +141,7 @@ norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view
   out.weight_l2 = std::sqrt(all.weight);
   out.rounding_l2 = std::sqrt(all.rounding);
   out.excess_l2 = std::sqrt(all.excess);
+  out.rounding_only = all.beyond == 0;
   if (!all.is_finite()) out.finite = false;
   return out;
 }

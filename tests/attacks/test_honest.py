@@ -80,7 +80,7 @@ def test_an_honest_run_in_which_rounding_grows_beyond_the_cap_is_no_cheat(tmp_pa
             job=scene.job,
             commitment=honest.commitment,
             task=convolutional,
-            checks=[Replay(samples=12, floor_ulp=0.0)],
+            checks=[Replay(samples=12)],
             ledger=None,
         )
     finally:

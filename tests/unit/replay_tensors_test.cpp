@@ -109,8 +109,9 @@ TEST_CASE("nobody is accused by other thread counts alone") {
   REQUIRE(one.verdict() == "inconclusive");
 }
 
-TEST_CASE("the noisiest measured segment speaks for one that was not measured, and more of them do "
-          "not make it quieter") {
+TEST_CASE(
+    "the noisiest measured segment speaks for one that was not measured, and more of them do "
+    "not make it quieter") {
   scene one;
   one.differs(3, {tensor("w", 0.004, 500)});
   REQUIRE(one.verdict() == "inconclusive");
@@ -166,6 +167,43 @@ TEST_CASE("tensors that become noise are excused while they are a fiftieth of th
   REQUIRE(one.verdict() == "inconclusive");
 }
 
+TEST_CASE("a tensor that is noise from the first segment on needs no noise of this one") {
+  scene one;
+  one.noise(0, {tensor("bias", 0.5, 100)});
+  one.differs(3, {tensor("bias", 3.9, 100)});
+  REQUIRE(one.verdict() == "accepted");
+  one.differs(3, {tensor("bias", 4.1, 100)});
+  REQUIRE(one.verdict() == "inconclusive");
+}
+
+TEST_CASE("a group that is excused altogether has no distance left") {
+  // Rounding of the squares may leave less than nothing, which is no reason to accuse.
+  for (int i = 1; i < 200; ++i) {
+    scene one;
+    one.noise(0, {tensor("a", 0.5, 50), tensor("b", 0.5, 50)});
+    one.differs(3, {tensor("a", 0.01 * i, 50), tensor("b", 0.3, 50)});
+    CAPTURE(i);
+    REQUIRE(one.verdict() == "accepted");
+  }
+}
+
+TEST_CASE("a tensor that hardly moves is excused within its rounding while it is small") {
+  scene one;
+  auto still = tensor("bias", 1e-8, 20);
+  still.update_l2 = still.replayed_update_l2 = 0;
+  still.rounding_only = true;
+  one.differs(3, {still});
+  one.noise(3, {});
+  REQUIRE(one.verdict() == "accepted");
+  still.rounding_only = false;
+  one.differs(3, {still});
+  REQUIRE(one.verdict() == "inconclusive");
+  still.rounding_only = true;
+  still.count = 21;
+  one.differs(3, {still});
+  REQUIRE(one.verdict() == "inconclusive");
+}
+
 TEST_CASE("a tensor that the record left where it was is not excused by its stillness") {
   scene one;
   auto frozen = tensor("bias", 1, 10);
@@ -188,7 +226,8 @@ TEST_CASE("many small differences add up in the norm of their group") {
   one.noise(3, noise);
   for (int i = 0; i < 6; ++i) {
     std::vector<tensor_distance> some = noise;
-    for (int k = i * 9; k < (i + 1) * 9 && k < 50; ++k) some[static_cast<std::size_t>(k)].l2 = 0.001;
+    for (int k = i * 9; k < (i + 1) * 9 && k < 50; ++k)
+      some[static_cast<std::size_t>(k)].l2 = 0.001;
     one.noise(static_cast<std::size_t>(i < 3 ? i : i + 1), some);
   }
   REQUIRE(one.verdict() != "accepted");

@@ -154,7 +154,8 @@ TEST_CASE("an infinity that went away is finite, and only left out of the update
   REQUIRE(d.update_l2 == 0.75);
 }
 
-TEST_CASE("rounding of an element that the replay moved leaves no excess, of one that it left it does") {
+TEST_CASE(
+    "rounding of an element that the replay moved leaves no excess, of one that it left it does") {
   small_state start, recorded, replayed;
   start.weights = {0.1f, 0.1f, 0.1f, 0.1f};
   recorded.weights = replayed.weights = {0.2f, 0.2f, 0.1f, 0.1f};
@@ -169,6 +170,9 @@ TEST_CASE("rounding of an element that the replay moved leaves no excess, of one
   const auto left = compare(start, recorded, replayed).parameters;
   REQUIRE(left.excess_l2 == left.l2);
   REQUIRE(left.l2 > 0);
+  REQUIRE(left.tensors[0].rounding_only);
+  recorded.weights[3] = 0.1001f;
+  REQUIRE_FALSE(compare(start, recorded, replayed).parameters.tensors[0].rounding_only);
 }
 
 TEST_CASE("no value of one element, or of the record, lifts what rounding explains of another") {

@@ -51,10 +51,10 @@ struct replay_options {
 result<std::vector<segment_request>> plan_replay(const run_view& run, const replay_options& options,
                                                  const digest& nonce);
 
-/// Which segments to replay a second time, with noise_repeats repeats, before they are judged: those
-/// farthest beyond their tolerance whose own noise was not measured in full, at most a fifth of all,
-/// and the first one where nothing else shows what is noise from the start. Their measurements
-/// replace the first ones.
+/// Which segments to replay a second time, with noise_repeats repeats, before they are judged:
+/// those farthest beyond their tolerance whose own noise was not measured in full, at most a fifth
+/// of all, and the first one where nothing else shows what is noise from the start. Their
+/// measurements replace the first ones.
 std::vector<segment_request> plan_noise(const run_view& run, const replay_options& options,
                                         std::span<const segment_measurement> measurements);
 

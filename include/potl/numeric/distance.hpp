@@ -19,8 +19,9 @@ struct norms {
   double l1 = 0, l2 = 0, linf = 0;  ///< of replayed - recorded
   double dot = 0;                   ///< (replayed - start) . (recorded - start)
   double update_l2 = 0, replayed_update_l2 = 0, weight_l2 = 0;
-  double rounding_l2 = 0;  ///< of the allowance of every element
-  double excess_l2 = 0;    ///< of what exceeds it; an element that the replay left has none
+  double rounding_l2 = 0;     ///< of the allowance of every element
+  double excess_l2 = 0;       ///< of what exceeds it; an element that the replay left has none
+  bool rounding_only = true;  ///< no element is off by more, one that the replay left included
   bool finite = true;
 };
 

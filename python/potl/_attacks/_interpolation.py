@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 
 from .._checks import Replay
+from .._job import Job
 from .._session import Session
 from ._scene import Forgery, Scene, Weights, assign, attack, blend, parameters
 
@@ -60,28 +61,18 @@ def rank_matched_start(scene: Scene) -> Forgery:
 
 @attack(
     "A3",
-    "below a loose floor",
+    "below a loose tolerance",
     rule="replay.interpolation_guard",
     verdict="inconclusive",
-    task="crawling",
+    task="mixed",
 )
-def below_a_loose_floor(scene: Scene) -> Forgery:
-    """Never trains, and drifts towards a stolen model: with so small a learning rate and so many
-    units in the last place tolerated, each segment stays within its tolerance.
+def below_a_loose_tolerance(scene: Scene) -> Forgery:
+    """Trains under bfloat16 autocast as agreed, and drifts towards a stolen model within the
+    tolerances of a client who allows as much noise as there are updates.
     """
-    first: Weights = {}
-    steps = scene.job.core.steps
-
-    def keep_start(session: Session) -> None:
-        first.update(parameters(session))
-
-    def drift(session: Session, step: int) -> None:
-        assign(session, blend(first, scene.stolen, 0.002 * step / steps))
-
     # The client's own mistake: tolerances that add up to more than the way that was agreed.
-    loose = Replay(samples=24, floor_ulp=1e4, tensor_looseness=1e4)
-    forgery = scene.forged("A3-floor", start=keep_start, rewrite=drift)
-    return scene.with_options(forgery, options={"checks": [loose]})
+    forgery = drifting(scene, 0.7, scene.job.replace(tolerance_cap=1.0))
+    return scene.with_options(forgery, options={"checks": [Replay(samples=24, safety=1000.0)]})
 
 
 @attack(
@@ -161,15 +152,67 @@ def invented_history(scene: Scene) -> Forgery:
     return scene.forged("A16", start=keep_start, rewrite=interpolate)
 
 
-@attack("A29", "noise inflation", rule="replay.tolerance_cap", task="normed")
+@attack(
+    "A29",
+    "drift below the noise",
+    rule="replay.tolerance_cap",
+    verdict="inconclusive",
+    task="mixed",
+)
+def drift_below_the_noise(scene: Scene) -> Forgery:
+    """Trains under bfloat16 autocast as agreed, whose noise explains more than the client allows,
+    and drifts towards a stolen model within that noise.
+    """
+    return drifting(scene, 0.008, scene.job.replace(tolerance_cap=0.003))
+
+
+def drifting(scene: Scene, share: float, job: Job) -> Forgery:
+    """Moves the first layer at each checkpoint towards a stolen one, by a share of what the segment
+    did to it.
+    """
+    last: Weights = {}
+    layer = "0.weight"
+
+    def keep_start(session: Session) -> None:
+        last.update(parameters(session))
+
+    def drift(session: Session, step: int) -> None:
+        now = parameters(session)
+        way = scene.stolen[layer] - now[layer]
+        way[now[layer] == last[layer]] = 0
+        now[layer] += share * (now[layer] - last[layer]).norm() * way / way.norm()
+        assign(session, now)
+        last.update(now)
+
+    run = scene.forge(f"drifting-{share}", start=keep_start, rewrite=drift, client_job=job)
+    return Forgery(run=run, commitment=scene.commit(run), job=job)
+
+
+@attack(
+    "A29",
+    "noise inflation",
+    rule="replay.parameters",
+    found_by=(
+        "replay.parameters",
+        "replay.update_relative",
+        "replay.magnitude",
+        "replay.tolerance_cap",
+    ),
+    verdict="inconclusive",
+    task="normed",
+)
 def noise_inflation(scene: Scene) -> Forgery:
-    """Scales up weights that a norm follows, until their rounding hides any drift, and drifts.
+    """Scales up weights that a norm follows, until their rounding hides any drift, and drifts."""
+    return inflated(scene, 2.0**8)
+
+
+def inflated(scene: Scene, scale: float) -> Forgery:
+    """A29 at a scale.
 
     The output stays the same, the layer's gradients vanish against its weights. The one segment in
     which the scale changes would show it: this is the draw under which nobody looks there.
     """
     scaled_at = 2 * scene.job.core.checkpoint_every
-    scale = 2.0**16
 
     def inflate_and_drift(session: Session, step: int) -> None:
         weight = next(session.task.model.parameters())
@@ -180,7 +223,7 @@ def noise_inflation(scene: Scene) -> Forgery:
                 # One unit in the last place, towards the stolen layer.
                 weight.add_(weight.abs() * 2.0**-23 * torch.sign(scene.stolen["0.weight"]))
 
-    run = scene.forge("A29", rewrite=inflate_and_drift)
+    run = scene.forge(f"A29-{scale:.0f}", rewrite=inflate_and_drift)
     commitment = scene.commit(run)
     samples = 6
     nonce = scene.lucky_draw(run, commitment, samples, scaled_at)

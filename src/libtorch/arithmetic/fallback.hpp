@@ -14,8 +14,8 @@ namespace potl::libtorch::dispatch {
 /// The same for one operator that has a kernel of its own.
 ::torch::CppFunction boxed_refusal();
 
-/// Whether this thread runs operators without an entry as stock instead of refusing them: a verifier
-/// who measures noise needs other roundings, not the same bits everywhere.
+/// Whether this thread runs operators without an entry as stock instead of refusing them: a
+/// verifier who measures noise needs other roundings, not the same bits everywhere.
 void let_through(bool on) noexcept;
 
 /// What the table says to do instead; empty when it says nothing.
