@@ -36,10 +36,10 @@ from potl import _core
 STEPS, EVERY, BATCH = 24, 4, 32
 # Of the trainer; the verifier has one thread and this machine's newest instructions.
 MACHINES: dict[str, tuple[int, dict[str, str]]] = {
+    "old": (1, {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}),
+    "avx2": (1, {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}),
     "same": (1, {}),
     "threads": (2, {}),
-    "avx2": (1, {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}),
-    "old": (1, {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}),
 }
 PRECISIONS = ("fp32", "bf16", "fp16 autocast", "bf16 autocast", "fp64")
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
