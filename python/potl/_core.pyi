@@ -307,14 +307,7 @@ def commit_run(directory: str, key: SigningKey) -> str:
     """
 
 def inspect_run(directory: str) -> dict[str, Any]:
-    """What a run directory holds, for people; a JSON document. Damage is shown, not refused.
-
-    "job", "trainer", "root" (hex), "software", "agreed_steps", "steps", "superseded_steps",
-    "records", "log_bytes", "telemetry_bytes", "checkpoint_bytes", "closed", "committed", "seconds",
-    "checkpoints" (name, step, branch, bytes), "unused" (files of a crash), "losses" (at most 512
-    means, None where not finite), "gaps" (first_step, last_step), "resumes" (from_step, last_step),
-    "damage" (sentences).
-    """
+    """What a run directory holds, for people; a JSON document. Damage is shown, not refused."""
 
 def prune_plan(directory: str, *, max_bytes: int, archive: bool = False) -> dict[str, Any]:
     """Which checkpoints can go so that the run stays verifiable (job.max_segment), or can at least
@@ -430,10 +423,8 @@ def screen_reach(evidence: Evidence) -> list[dict[str, Any]]:
     """`screened` of reach.hpp: start, end, ratio, tensor."""
 
 def plan_noise(
-    evidence: Evidence, options: Mapping[str, Any], measurements: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """Segments to replay again with noise before replays are judged."""
-
+    evidence: Evidence, options: dict[str, Any], measurements: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]: ...
 def judge_check(
     check: str,
     evidence: Evidence,

@@ -45,6 +45,8 @@ struct scene {
 
   explicit scene(std::uint64_t steps = 100) : run(steps) {
     run.distance = 1000;  // an interpolation is not at stake
+    options.top_q = 0;    // nor is what a screen would add
+    options.reach = 0;
     const auto plan = plan_replay(run.view, options, nonce_of(1));
     for (const auto& request : plan.value()) {
       segment_measurement one;
