@@ -251,6 +251,20 @@ TEST_CASE("a C++ step that fails from the verifier's own state too is the verifi
   REQUIRE(verdict_of(one.report()) == "inconclusive");
 }
 
+TEST_CASE("a C++ replay that ends in the recorded bits when it is repeated accuses nobody") {
+  verification one;
+  one.agreed.arithmetic = "ord32";
+  one.agreed = parse_job(as_bytes_view(format_job(one.agreed).value())).value();
+  bool wrong = false;
+  one.work.salt = [&](std::uint64_t step) {
+    return step == 4 && !std::exchange(wrong, true) ? 0.5F : 0.0F;
+  };
+  const json_value report = one.report();
+  INFO(canonical_json(report));
+  REQUIRE(wrong);
+  REQUIRE(verdict_of(report) == "inconclusive");
+}
+
 TEST_CASE("a C++ step that fails once is run again") {
   verification one;
   bool failed = false;
