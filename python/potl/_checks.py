@@ -71,7 +71,7 @@ class Replay(Check):
     tolerance: str = "auto"
     noise_repeats: int = 2
     safety: float = 8.0
-    margin: float = 8.0
+    margin: float = 1024.0
     loss_floor: float = 1e-5
     loss_cap: float = 0.05
     d_ref: float | None = None

@@ -18,7 +18,7 @@ namespace {
 // norm): of every tensor that the first segment does not show to be so, and of those it does. Where
 // it shows more, its updates are too small to tell (a rate that warms up).
 constexpr double excused_share = 0.02;
-constexpr double noisy_share = 0.2;
+constexpr double noisy_share = 0.5;
 
 const group_distance* find(const std::vector<group_distance>& groups, const std::string& name) {
   const auto at = std::find_if(groups.begin(), groups.end(),

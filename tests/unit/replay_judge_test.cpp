@@ -61,7 +61,7 @@ void differ(segment_measurement& one, double by = 1e-4, double noise = 1e-4) {
 
 struct scene {
   fake_run run;
-  replay_options options;
+  replay_options options = near();
   std::vector<segment_measurement> measured;
 
   explicit scene(std::uint64_t steps = 100) : run(steps) { ask(); }

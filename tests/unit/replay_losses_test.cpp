@@ -12,7 +12,7 @@ namespace {
 
 struct scene {
   fake_run run{100};
-  replay_options options;
+  replay_options options = near();
   std::vector<segment_measurement> measured;
 
   scene() {

@@ -35,7 +35,7 @@ std::vector<group_distance> groups(double l2) {
 /// Every segment ends in other bits, well within the noise: accepted before a test changes it.
 struct scene {
   fake_run run;
-  replay_options options;
+  replay_options options = near();
   std::vector<segment_measurement> measured;
 
   scene() {

@@ -47,6 +47,7 @@ struct scene {
     run.distance = 1000;  // an interpolation is not at stake
     options.top_q = 0;    // nor is what a screen would add
     options.reach = 0;
+    options.margin = 8;
     const auto plan = plan_replay(run.view, options, nonce_of(1));
     for (const auto& request : plan.value()) {
       segment_measurement one;
@@ -148,9 +149,9 @@ TEST_CASE("a tensor that is noise from the first segment on is excused within th
 
 TEST_CASE("a first segment in which everything is noise excuses nothing") {
   scene one;
-  one.differs(3, {tensor("w", 5, 500)});
-  one.noise(3, {tensor("w", 0.9, 500)});
-  one.noise(0, {tensor("w", 0.5, 500)});
+  one.differs(3, {tensor("w", 5, 501)});
+  one.noise(3, {tensor("w", 0.9, 501)});
+  one.noise(0, {tensor("w", 0.5, 501)});
   REQUIRE(one.verdict() == "inconclusive");
 }
 

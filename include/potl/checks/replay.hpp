@@ -36,7 +36,7 @@ struct replay_options {
   std::string tolerance = "auto";
   std::uint64_t noise_repeats = 2;
   double safety = 8;
-  double margin = 8;
+  double margin = 1024;
   double loss_floor = 1e-5;
   double loss_cap = 0.05;
   std::optional<double> d_ref{};
