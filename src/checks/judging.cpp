@@ -95,7 +95,8 @@ loss_comparison compare_loss(double recorded, double recomputed, double noise,
     out.result = outcome::inconclusive;
     out.noise_finite = false;
   } else if (!(out.difference <= out.tolerance)) {
-    const bool far = out.difference > limits.margin * raw;
+    // A loss of low precision is a whole unit off at once, which no repeat need have shown.
+    const bool far = out.difference > std::max(limits.margin * raw, limits.doubt * size);
     out.result = far ? outcome::reject : outcome::inconclusive;
   }
   return out;

@@ -33,6 +33,7 @@ bool looked_at(measured status) noexcept;
 
 struct loss_limits {
   double floor = 0, cap = 0, safety = 1, margin = 1;
+  double doubt = 0;  ///< relative to 1 + the loss: nearer ones are inconclusive whatever the noise
 };
 
 struct loss_comparison {

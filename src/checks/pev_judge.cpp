@@ -61,7 +61,8 @@ class pev_judge {
 
   std::vector<finding> losses(const pev_plan& plan, std::span<const loss_measurement> measured) {
     const double noise = largest_noise(measured);
-    const loss_limits limits{options_.loss_floor, options_.loss_cap, options_.safety, margin};
+    const loss_limits limits{options_.loss_floor, options_.loss_cap, options_.safety, margin,
+                             run_.agreed.arithmetic == "stock" ? options_.loss_cap : 0};
     for (const loss_request& request : plan.losses) {
       const std::string name = "the loss of step " + text(request.step);
       const loss_measurement* one = ready(request.step, name, measured);

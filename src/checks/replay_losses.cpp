@@ -59,9 +59,9 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
   }
   // A fork that nobody kept is judged by the rule that makes it visible.
   const std::string_view rule = request.superseded ? "transcript.resume" : "loss.recomputed";
-  const loss_limits limits =
-      exact ? loss_limits{}
-            : loss_limits{options.loss_floor, options.loss_cap, options.safety, options.margin};
+  const loss_limits limits = exact ? loss_limits{}
+                                   : loss_limits{options.loss_floor, options.loss_cap,
+                                                 options.safety, options.margin, options.loss_cap};
   // An accusation needs to know what honest repeats of this very segment do.
   const bool may_reject =
       exact || (has_own_noise(context, measurement) && measurement.other_arithmetic);
