@@ -229,10 +229,11 @@ result<job> parse_job(bytes_view text) {
   }
   job out;
   reader in(*document);
-  in.only(in.root(), {"format", "seed", "steps", "epochs", "batch_size", "accumulate", "drop_last",
-                      "checkpoint_every", "max_segment", "store_every", "data", "order", "initial_state",
-                      "learning_rates", "arithmetic", "tolerance_cap", "limits", "trainer", "task",
-                      "environment"});
+  in.only(in.root(), {"format",        "seed",           "steps",      "epochs",
+                      "batch_size",    "accumulate",     "drop_last",  "checkpoint_every",
+                      "max_segment",   "store_every",    "data",       "order",
+                      "initial_state", "learning_rates", "arithmetic", "tolerance_cap",
+                      "limits",        "trainer",        "task",       "environment"});
   std::string format;
   in.take(in.root().string("format"), format);
   if (format != format_name) in.fail(refused("format", "is not \"potl-job-v1\""));
