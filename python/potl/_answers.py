@@ -58,7 +58,6 @@ class Answers:
         self._setup: Setup | None = None
         self._executor = executor
         self._owned: _executors.Pool | None = None
-        self._processes = max(1, workers)
         if workers < 0:
             raise _core.UsageError("workers is a number of processes, 0 for none", "")
         if timeout is not None and not timeout > 0:
@@ -169,12 +168,12 @@ class Answers:
             return use(self._session.task)
 
     def _step_seconds(self) -> float | None:
-        """What a step takes here, by all workers together; None where none can be taken."""
-        if self._session is None:
+        """What a step takes in this process; None where none can be taken, or others replay."""
+        if self._session is None or self._executor is not None:
             return None
         try:
             with self._session.active():
-                return self._schema.step_seconds / self._processes
+                return self._schema.step_seconds
         except Exception:  # each request will say what is wrong
             return None
 
