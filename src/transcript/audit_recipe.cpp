@@ -39,7 +39,8 @@ void audit_own_order(const audit_input& in, audit_log& log) {
     log.reject(rule, "the steps did not use the samples that were agreed");
   }
   for (const step_record& one : in.run.superseded) {
-    if (one.step >= 1 && one.step <= steps.size() && steps[one.step - 1] == one.sample_ids) continue;
+    if (one.step >= 1 && one.step <= steps.size() && steps[one.step - 1] == one.sample_ids)
+      continue;
     log.reject(rule, "superseded step " + text(one.step) + " used other samples than agreed",
                one.step);
   }
