@@ -347,7 +347,8 @@ void take_noise(const segment_measurement& from, replay_context& to) {
       noisy += own.count;
     }
     if (paths.empty()) continue;
-    if (noisy <= noisy_share * find(from.noise.front(), which)->count) {
+    const group_distance* group = find(from.noise.front(), which);
+    if (group != nullptr && noisy <= noisy_share * group->count) {
       to.noisy_at_first.insert(paths.begin(), paths.end());
     }
   }
