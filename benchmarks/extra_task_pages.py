@@ -44,9 +44,9 @@ PLACES = {name: place for place, name in enumerate(
 HEAD = """# The extra task in experiments
 
 Each section is written by `python benchmarks/extra_task_experiments.py NAME --write`
-([extra_task.md](../extra_task.md) explains the words). Where a recipe missed what is asked for,
-another one was looked for: one that meets it has the plain name, and the one that missed it stands
-beside it. The [summary](README.md#the-extra-task) has the figures of all.
+([extra task](../reference/extra_task.md) explains the words). Where a recipe missed what is asked
+for, another one was looked for: one that meets it has the plain name, and the one that missed it
+stands beside it. The [summary](README.md#the-extra-task) has the figures of all.
 
 CQ is the accuracy on the original task when a rule first lets a model pass, over the best accuracy
 of that training; the last column counts models that passed below 96 % of it. A model is looked at

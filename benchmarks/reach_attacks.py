@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `reach` lets pass, as the tables of docs/reach.md: how far true segments of honest trainings
+"""The tables of docs/reference/reach.md, what `reach` lets pass: how far true segments of trainings
 lie from what is usual in them, and how many false transitions each forgery of the catalogue has
 within and beyond some values of it.
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the generated parts of docs/attacks.md from the attack catalogue. `--check` only compares.
+"""Writes the generated parts of docs/reference/attacks.md. `--check` only compares.
 
 The catalogue replaces what lies between `<!-- attacks -->` and `<!-- end -->`; the rules that no
 forgery of it is about replace what lies between `<!-- unproven -->` and `<!-- end -->`.
@@ -15,7 +15,7 @@ from pathlib import Path
 from potl import _core
 from potl._attacks import catalogue
 
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "attacks.md"
+TARGET = Path(__file__).resolve().parent.parent / "docs/reference/attacks.md"
 BLOCK = re.compile(r"(<!-- (attacks|unproven) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -56,7 +56,7 @@ def main() -> int:
     if right == text:
         return 0
     if "--check" in sys.argv:
-        print("docs/attacks.md is stale: run scripts/attack_table.py")
+        print("docs/reference/attacks.md is stale: run scripts/attack_table.py")
         return 1
     TARGET.write_text(right, encoding="utf-8")
     return 0

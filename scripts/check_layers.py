@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Enforces the layers of docs/architecture.md and the rules every file keeps.
+"""Enforces the layers of docs/reference/architecture.md and the rules every file keeps.
 
 C++: an include may only point to the own layer or one below; checks do not know each other; torch
 is included under libtorch/ alone; OpenSSL, nlohmann-json and Eigen stay out of public headers.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/cli.md from the command line itself. With --check: fails when the file is not
+"""Writes docs/reference/cli.md from the command line. With --check: fails when the file is not
 that."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from potl import _cli
 
 MANY = 6  # options that two commands share before one refers to the other
 CODE = re.compile(r"`[^`]*`")
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+TARGET = Path(__file__).resolve().parent.parent / "docs/reference/cli.md"
 
 HEAD = """# The command line
 

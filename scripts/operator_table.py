@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/operators.md from the registry of operators in potl._torch. With --check: fails when
+"""Writes docs/reference/operators.md from the registry in potl._torch. With --check: fails when
 the file is not that."""
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import torch
 
 from potl._deterministic import module
 
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "operators.md"
+TARGET = Path(__file__).resolve().parent.parent / "docs/reference/operators.md"
 
 HEAD = """# Operators
 
 Written by `scripts/operator_table.py` from the registry that `potl.deterministic` uses; the modes
-are in [arithmetic.md](arithmetic.md). Forms stand in brackets: overloads with a dot, `_` for in
+are in [arithmetic](arithmetic.md). Forms stand in brackets: overloads with a dot, `_` for in
 place. `potl.explain(model, example)` prints the rows that a model of yours needs.
 
 | runs as | meaning |

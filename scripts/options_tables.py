@@ -53,7 +53,7 @@ def rewritten(text: str) -> str:
 def main() -> int:
     """0 if nothing had to be, or was to be, changed."""
     stale = []
-    for page in sorted((Path(__file__).parent.parent / "docs").glob("*.md")):
+    for page in sorted((Path(__file__).parent.parent / "docs").rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         if rewritten(text) != text:
             stale.append(page)

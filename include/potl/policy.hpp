@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How strong evidence must be before a run can be accepted, and what findings amount to.
 //
-// Claims: a verdict follows from findings alone, by SOUNDNESS rules 7, 10, 11 and 13. Rejected:
+// Claims: a verdict follows from findings alone, by soundness.md rules 7, 10, 11 and 13. Rejected:
 // some finding rejects, telemetry aside. Accepted: the verifier has its own job and a valid
 // commitment, nothing in transcript, replay, model or the verifier itself is inconclusive, and
 // random replay was judged at the strength of the policy. Everything else is inconclusive. Assumes

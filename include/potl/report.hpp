@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The report: verdict, findings, strength, replays, losses, cost and limits as one JSON document.
 //
-// Claims: docs/report.schema.json describes it; the same inputs give the same bytes (RFC 8785).
+// Claims: docs/format/report.schema.json describes it; the same inputs give the same bytes (RFC
+// 8785).
 // Assumes: costs and command lines in the context are the driver's own measurements.
 // Cost: linear in steps and findings; the loss timeline keeps at most 1,000 points.
 // Cannot detect: anything. The verdict is policy.hpp's.

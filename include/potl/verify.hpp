@@ -47,7 +47,7 @@ struct subset_outcome {
 
 /// Something that can be replayed. Steps count from 1; ids are in batch order. `perturb` chooses
 /// among equivalent ways to compute (another order of sums, another number of threads): 0 is the
-/// usual one, other numbers show how large honest noise is (SOUNDNESS rule 12).
+/// usual one, other numbers show how large honest noise is (soundness.md rule 12).
 template <class Workload>
 concept workload = requires(Workload& one, const transcript::state& state, std::uint64_t number,
                             std::span<const std::int64_t> ids) {
@@ -117,8 +117,8 @@ json_value verify(const transcript::evidence& run, workload_handle& work,
 
 }  // namespace detail
 
-/// The report (docs/report.schema.json). Throws usage when the options of a check are nonsense, the
-/// nonce is zero, or the ledger is another job's.
+/// The report (docs/format/report.schema.json). Throws usage when the options of a check are
+/// nonsense, the nonce is zero, or the ledger is another job's.
 template <workload Workload, class... Checks>
 requires(std::convertible_to<Checks, any_check>&&...) json_value
     verify(const transcript::evidence& run, Workload& work, const verify_options& options,

@@ -24,7 +24,7 @@ from ._values import DTYPES, Placed, from_tree, to_tree
 if TYPE_CHECKING:
     from ._schedule import Schedule
 
-_SKIPPED = 1  # flag of a step record, docs/format.md
+_SKIPPED = 1  # flag of a step record, docs/format/transcript.md
 
 # Rates near zero are differences of larger ones, whose rounding they keep.
 _SLACK = 1e-12

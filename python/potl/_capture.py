@@ -295,7 +295,10 @@ def _problem_of(tensor: torch.Tensor, dtype: str | None) -> tuple[str, str] | No
             "keep dense tensors in the training state",
         )
     if dtype is None:
-        return (f"{tensor.dtype} cannot be captured", "use a dtype of the list in docs/task.md")
+        return (
+            f"{tensor.dtype} cannot be captured",
+            "use one of the dtypes that docs/reference/task.md lists",
+        )
     if any(s == 0 and n > 1 for s, n in zip(tensor.stride(), tensor.shape, strict=True)):
         return ("an expanded tensor shares its elements", "call .clone() on it")
     return None

@@ -55,7 +55,7 @@ class Challenge:
         _core.write_file(os.fspath(path), _core.canonical_json(self.document()))
 
     def document(self) -> dict[str, Any]:
-        """The challenge as JSON values: docs/format.md."""
+        """The challenge as JSON values: docs/format/transcript.md."""
         return {
             "format": _FORMAT,
             "job": self.job.hex(),

@@ -448,7 +448,7 @@ def conclude(
     policy: dict[str, Any],
     context: dict[str, Any],
 ) -> bytes:
-    """The report as canonical JSON (docs/report.schema.json).
+    """The report as canonical JSON (docs/format/report.schema.json).
 
     `policy`: check_fields("policy"). `context` (all optional): "nonce" (hexadecimal), "reproduce"
     (the command line), "software", "seconds" (in all), "costs" ({check: seconds}), "checks"

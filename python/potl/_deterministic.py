@@ -96,7 +96,8 @@ def deterministic(
 
     Stock modules, autograd and optimizers run unchanged on reproducible operators: forward pass,
     backward pass and update belong into one block. What has no reproducible form raises, and names
-    what to do instead. docs/arithmetic.md is about the modes, docs/operators.md lists operators.
+    what to do instead. docs/reference/arithmetic.md explains the modes;
+    docs/reference/operators.md lists the operators.
 
     The block belongs to the thread that enters it. Blocks nest, in the same mode. Data loaders run
     outside of it, also when they are used inside; `torch.compile`d callables run as eager code,

@@ -155,5 +155,5 @@ def _ways(stored: list[int], missing: list[int]) -> list[tuple[int, int]]:
 
 
 def _name(step: int, branch: int) -> str:
-    # As in docs/format.md.
+    # As in docs/format/transcript.md.
     return f"checkpoints/step-{step}{f'.b{branch}' if branch else ''}.safetensors"

@@ -18,7 +18,7 @@ def render_html(report: Mapping[str, Any]) -> str:
     """One self-contained HTML page.
 
     Args:
-        report: The document of `Report.document` (schema: docs/report.schema.json).
+        report: The document of `Report.document` (schema: docs/format/report.schema.json).
     """
     from ._report_html import render_report
 

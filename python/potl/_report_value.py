@@ -25,7 +25,7 @@ class Finding:
     Attributes:
         check: Which check found it: "transcript", "telemetry", "pev", "replay", "model" or
             "verifier".
-        rule: The rule that decided, as in the list of docs/verifying.md; empty for notes.
+        rule: The rule that decided, as in the list of docs/reference/verifying.md; empty for notes.
         result: "pass", "reject", "inconclusive" or "note".
         reason: One sentence with the numbers in it.
         first_step: First step that it speaks about, or None.
@@ -116,7 +116,7 @@ class Report:
 
     @property
     def document(self) -> dict[str, Any]:
-        """A copy of the whole document (schema: docs/report.schema.json)."""
+        """A copy of the whole document (schema: docs/format/report.schema.json)."""
         copy: dict[str, Any] = json.loads(self._text)
         return copy
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canonical bytes of a sample: what a leaf of the data root hashes. docs/task.md specifies them.
+"""Canonical bytes of a sample: what a leaf of the data root hashes (docs/reference/task.md).
 
 Every value is a tag byte, then its content; lengths and dims are 64-bit little-endian. Nothing is
 left out and nothing is ambiguous: different samples have different bytes, and the same sample has

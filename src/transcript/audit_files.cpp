@@ -106,7 +106,7 @@ void look_for_strays(const std::string& directory, const audit_input& in, audit_
 }
 
 // A line has about 90 bytes, and there are ten a second: steps of 36 s are read in full. It decides
-// nothing (SOUNDNESS rule 11), so that what is larger is left alone.
+// nothing (soundness.md rule 11), so that what is larger is left alone.
 std::uint64_t telemetry_limit(const job& agreed) {
   constexpr std::uint64_t most = std::uint64_t{64} << 20, least = std::uint64_t{8} << 20;
   return std::min(most, least + (std::min(agreed.steps, most) << 15));

@@ -11,7 +11,7 @@ from potl._attacks import Attack, catalogue
 from .conftest import SceneOf, rule_off
 
 CATALOGUE = catalogue()
-# The ids that the demo and this test owe (SOUNDNESS, attack catalogue).
+# The ids that the demo and this test owe (docs/reference/attacks.md).
 OWED = {
     f"A{n}"
     for n in (1, 2, 3, 4, *range(8, 15), 16, 17, 18, 20, 25, 26, 29, 30, 32, 33, 34, 35, 38, 39, 40)
@@ -43,7 +43,7 @@ def test_a_forgery_is_rejected_for_its_reason(item: Attack, scene_of: SceneOf) -
         return
     report = scene.verify(item.make(scene))
     result = {"rejected": "reject", "inconclusive": "inconclusive"}[item.verdict]
-    # Telemetry never decides (SOUNDNESS rule 11).
+    # Telemetry never decides (soundness.md rule 11).
     stopping = [f for f in report.findings if f.result == result and f.check != "telemetry"]
     assert report.verdict == item.verdict, report.sentence
     assert stopping, "a verdict without a finding that leads to it"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A17: telemetry of another run. It never decides (SOUNDNESS rule 11), but it is told apart."""
+"""A17: telemetry of another run. It never decides (soundness.md rule 11), but it is told apart."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second implementation of docs/format.md with struct, json, base64 and hashlib alone.
+"""A second implementation of docs/format/transcript.md with struct, json, base64 and hashlib alone.
 
 Written from the document, so that a difference between document and library is a failing test; and
 able to write logs, so that tests can forge them. Strict only where the document demands it.

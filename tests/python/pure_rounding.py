@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second implementation of the bytes of a rounding log, from docs/rounding_log.md with struct and
-hashlib alone; and of where a run keeps them, from docs/format.md.
+"""A second implementation of the bytes of a rounding log, from docs/format/rounding_log.md with
+struct and hashlib alone; and of where a run keeps them, from docs/format/transcript.md.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def test_the_attack_table_in_the_docs_is_that_of_the_catalogue() -> None:
 
 def test_every_known_attack_is_played_or_named_as_not_played() -> None:
     played = {item.id for item in catalogue()}
-    page = (ROOT / "docs/attacks.md").read_text().partition("## Known attacks")[2]
+    page = (ROOT / "docs/reference/attacks.md").read_text().partition("## Known attacks")[2]
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| A")]
     named = {number.strip() for row in rows for number in row.split(",")}
     assert not named & played
@@ -46,14 +46,14 @@ def test_every_known_attack_is_played_or_named_as_not_played() -> None:
 
 def test_every_option_is_in_a_page() -> None:
     for check in ("replay", "pev", "telemetry", "extra_task"):
-        page = (ROOT / "docs" / f"{check}.md").read_text()
+        page = (ROOT / "docs/reference" / f"{check}.md").read_text()
         for row in _core.check_fields(check):
             assert f"| `{row['name']}` |" in page
 
 
 def test_a_report_follows_the_schema() -> None:
     validator = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    schema = json.loads((ROOT / "docs/report.schema.json").read_text())
+    schema = json.loads((ROOT / "docs/format/report.schema.json").read_text())
     finding = {
         "check": "replay",
         "rule": "replay.parameters",

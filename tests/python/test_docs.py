@@ -105,3 +105,17 @@ def test_blocks_keep_their_lines_and_their_setup(tmp_path: Path) -> None:
     assert setups == {"digits"}
     assert text.splitlines()[3] == "a = 1"
     assert text.splitlines()[7] == "b = a"
+
+
+def test_the_soundness_rules_that_the_code_cites_exist() -> None:
+    page = (ROOT / "docs/reference/soundness.md").read_text(encoding="utf-8")
+    known = set(map(int, re.findall(r"^\*\*Rule (\d+)\.", page, re.MULTILINE)))
+    cited = set()
+    for folder in ("include", "src", "python", "tests"):
+        for file in (ROOT / folder).rglob("*.?pp" if folder in ("include", "src") else "*.py"):
+            for numbers in re.findall(
+                r"soundness\.md[^;.\n]* rules? ([\d, and]+)", file.read_text()
+            ):
+                cited |= set(map(int, re.findall(r"\d+", numbers)))
+    assert len(cited) >= 10
+    assert cited <= known

@@ -73,7 +73,7 @@ def test_a_report_has_the_extra_task_and_neither_key_nor_samples(
     assert "What the model knows of the secret samples" in page
     assert "Better than on controls" in page
     jsonschema = pytest.importorskip("jsonschema")
-    schema = Path(__file__).parents[2] / "docs/report.schema.json"
+    schema = Path(__file__).parents[2] / "docs/format/report.schema.json"
     jsonschema.validate(report.document, json.loads(schema.read_text()))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/format.md against the library: an implementation made from the document reads what potl
+"""docs/format/transcript.md against the library: an implementation made from it reads what potl
 writes, and the document's example is what both compute."""
 
 import base64
@@ -13,7 +13,7 @@ from transcript_helpers import job_text, key, record_run, rejected_by, state_at,
 
 from potl import _core
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "format.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/format/transcript.md"
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def test_rounding_logs_are_encoded_as_documented() -> None:
         assert pure_rounding.encode(bits, values, entries) == log
         assert pure_rounding.digest(log) == _core.rounding_log_digest(log)
     example = pure_rounding.encode(32, 1000, [(5, True), (900, False)])
-    document = (Path(__file__).parents[2] / "docs" / "rounding_log.md").read_text()
+    document = (Path(__file__).parents[2] / "docs/format/rounding_log.md").read_text()
     assert f"`{example.hex()}`" in document
     assert f"`{pure_rounding.digest(example).hex()}`" in document
 

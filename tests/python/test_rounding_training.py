@@ -65,8 +65,8 @@ def is_proven(audit: Any, products: Products, log: bytes) -> bool:
 
 
 def near_tie(products: Products, position: int) -> tuple[Fraction, Fraction, Fraction, Array]:
-    """Second opinion, from docs/rounding_log.md: the exact sum, the tie next to it, E, and both
-    neighbours of the tie.
+    """Second opinion, from docs/format/rounding_log.md: the exact sum, the tie next to it, E, and
+    both neighbours of the tie.
     """
     a, b = products.operands(position)
     exact = sum(

@@ -34,7 +34,7 @@ UNDEFINED += ("as_strided", "as_strided_copy", "as_strided_scatter")
 # Values are drawn from potl's generator instead of torch's.
 DRAWN = ("bernoulli", "cauchy", "dropout", "exponential", "geometric", "log_normal", "multinomial")
 DRAWN += ("multi_head_attention_forward", "normal", "rand", "rrelu", "uniform")
-# Torch itself chooses another composition for operands that lie apart (docs/arithmetic.md).
+# Torch itself composes differently for operands that lie apart (docs/reference/arithmetic.md).
 BY_STRIDES = ("inner", "nn.functional.scaled_dot_product_attention")
 # In place, torch gives the operand another size.
 RESIZED = ("addbmm",)

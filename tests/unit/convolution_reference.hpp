@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition of convolutions: what docs/convolution.md says, one element at a time. Other modes
-// than ord32 are those of one dot product, which the tests of gemm define.
+// The definition of convolutions: what docs/reference/convolution.md says, one element at a time.
+// Other modes than ord32 are those of one dot product, which the tests of gemm define.
 #pragma once
 
 #include <algorithm>

@@ -146,7 +146,7 @@ void check_function(const reference& row, std::size_t step, const executor& work
     total.descents += one.descents;
     if (one.descents != 0) total.descent_at = one.descent_at;
   }
-  if (step == 1) {  // a row of the table in docs/elementwise.md
+  if (step == 1) {  // a row of the table in docs/reference/elementwise.md
     const char* order = form == nullptr ? "" : total.descents == 0 ? "yes" : "no";
     std::printf("| %s | %.4f | %a | %s |\n", to_string(row.function), total.worst,
                 static_cast<double>(total.at), order);

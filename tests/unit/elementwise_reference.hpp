@@ -18,7 +18,7 @@ struct reference {
   unary function;
   long double (*exact)(long double);
   double (*in_double)(double);
-  double double_bound;  ///< ulp, see docs/elementwise.md
+  double double_bound;  ///< ulp, see docs/reference/elementwise.md
   double double_range;  ///< largest |x| of that bound
 };
 /// Both from one generic lambda.

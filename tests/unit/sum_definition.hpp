@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum of docs/reduction.md in plain lines, for tests of everything that adds.
+// The sum of docs/reference/reduction.md in plain lines, for tests of everything that adds.
 #pragma once
 
 #include <algorithm>

@@ -36,7 +36,7 @@ std::vector<pair_of_terms> pairs(std::int64_t terms, std::size_t count) {
   return out;
 }
 
-// docs/gemm.md: chunks of 512, a chain in each; then the sums of the chunks, in order.
+// docs/reference/gemm.md: chunks of 512, a chain in each; then the sums of the chunks, in order.
 std::int64_t outside(std::int64_t terms, const pair_of_terms& pair) {
   const std::int64_t chunk = pair.second / 512;
   if (pair.first / 512 == chunk) return terms - (pair.second % 512 + 1);

@@ -16,12 +16,12 @@
 // least_effect (numeric::effect_test at level alpha, conservative).
 // Assumes: a secret key, used for one model; that the model's answers to different samples are
 // independent given what it learned; that hits come late in training, which is an observation on
-// tasks (docs/extra_task.md has them), not a theorem.
+// tasks (docs/reference/extra_task.md has them), not a theorem.
 // Cost: forward passes on samples * (1 + control) inputs.
 // Cannot detect: a model that was stopped early and then tuned on the extra samples alone (a cloud
 // that finds them can do that; replay and spot-check see it), and how the model was trained. Never
 // accepts alone.
-// Source: Li et al., "Verifying the Quality of Outsourced Training on Clouds"; SOUNDNESS "Extra
+// Source: Li et al., "Verifying the Quality of Outsourced Training on Clouds"; soundness.md "Extra
 // task", attack A22, rule 13.
 #pragma once
 

@@ -8,7 +8,7 @@
 // Assumes that 64-bit hashes of windows do not collide (a chance of 2^-13 for 2^26 windows).
 // Cost: a hash and 16 bytes for each window, and a sort.
 // Cannot see: copies that are scaled, or moved by less than a cut-off level.
-// Source: SOUNDNESS A22.
+// Source: docs/reference/attacks.md, A22.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@
 // Cost: an image of 32 x 32 x 3 takes some 20 microseconds.
 // Cannot hide: that the samples are unlike real ones (an anomaly detector finds noise images). What
 // a cloud gains by that is what the audit measures.
-// Source: Li et al., section on sample generation; SOUNDNESS "Extra task".
+// Source: Li et al., section on sample generation; soundness.md "Extra task".
 #pragma once
 
 #include <cstdint>

@@ -6,12 +6,12 @@
 // Infinities of plain floats (the best metric before there is one) are for schema.hpp. Those of
 // buffers are looked at where the verifier's own first steps say which buffers are masks that come
 // and go; without them they are ordinary.
-// Assumes: trees as docs/format.md defines them.
+// Assumes: trees as docs/format/transcript.md defines them.
 // Cost: one pass over the tensors; the initial state is loaded only when an infinity was found.
 // Cannot detect: large but finite values; anything in user objects (`state=` of a task), whose
 // floats may mean what they like.
-// Source: SOUNDNESS rule 7, attack A12: a weight that no output depends on may hold a NaN through
-// any number of replays that end in the recorded bits.
+// Source: soundness.md rule 7, attack A12: a weight that no output depends on may hold a NaN
+// through any number of replays that end in the recorded bits.
 #pragma once
 
 #include <string>

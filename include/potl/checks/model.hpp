@@ -12,7 +12,7 @@
 // larger than the last state's tensors and a header of 8 MiB is refused before any of it is read.
 // Cannot detect: what the code does that loads it; what is written to the file afterwards. (What is
 // written while it is read makes the verdict inconclusive.)
-// Source: SOUNDNESS rule 13, attacks A11 and A30.
+// Source: soundness.md rule 13, attacks A11 and A30.
 #pragma once
 
 #include <optional>

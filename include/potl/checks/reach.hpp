@@ -9,7 +9,7 @@
 // Cost: one pass over the stored states, two in memory at a time; replays are bounded by `samples`.
 // Cannot detect: movements below the limit, whatever their direction; objects of the user's own in
 // the state; scalars of the recipe, which the schema computes.
-// Source: SOUNDNESS rule 19; decisions 18 and 19.
+// Source: soundness.md rule 19; decisions 18 and 19.
 #pragma once
 
 #include <functional>

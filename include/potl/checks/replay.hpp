@@ -13,7 +13,7 @@
 // Cannot detect: a cheat in segments that were not drawn; differences below the tolerance; what
 // the agreed recipe itself does wrong.
 // Source: H. Jia et al., Proof-of-Learning (2103.05633), sections IV and V; Lab Apex (VMO) for
-// mean_grad_norm; SOUNDNESS rules 3, 6, 7, 8, 12 and 14.
+// mean_grad_norm; soundness.md rules 3, 6, 7, 8, 12 and 14.
 #pragma once
 
 #include <cstdint>

@@ -55,7 +55,7 @@ struct segment {
   friend bool operator==(const segment&, const segment&) = default;
 };
 
-/// The segments of the job, in order, without gap (SOUNDNESS rule 16): neither records nor files
+/// The segments of the job, in order, without gap (soundness.md rule 16): neither records nor files
 /// have a say in where they begin, in their number, or in what a draw among them means. A job that
 /// the prover wrote has no more steps than were recorded.
 std::vector<segment> segments_of(const run_view& run);

@@ -8,7 +8,7 @@
 // Cost: a walk over the tree, and one pass over the tensors that must not be negative.
 // Cannot detect: other values of what training changes freely (weights, gradients' averages): that
 // is for replays; what `open` laws let through (objects of the user's own).
-// Source: SOUNDNESS rule 17, attacks A36 and A37.
+// Source: soundness.md rule 17, attacks A36 and A37.
 //
 // Laws are a tree of plain values, so that drivers in any language can write them. A law is a tuple
 // that begins with its name:

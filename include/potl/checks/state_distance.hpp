@@ -3,11 +3,12 @@
 //
 // Claims: norms (numeric/distance.hpp) per group of the state tree. Integers, flags, names and
 // shapes are compared exactly.
-// Assumes: trees as docs/format.md defines them: {"model": {"parameters", "buffers", ...},
-// "optimizers", "schedulers", "scaler", "ema", ...}.
+// Assumes: trees as docs/format/transcript.md defines them: {"model": {"parameters", "buffers",
+// ...}, "optimizers", "schedulers", "scaler", "ema", ...}.
 // Cost: one pass over the tensors; no copies.
 // Cannot detect: whether a difference matters for the model.
-// Source: H. Jia et al., Proof-of-Learning (2103.05633), section IV-B; SOUNDNESS rules 3, 6 and 7.
+// Source: H. Jia et al., Proof-of-Learning (2103.05633), section IV-B; soundness.md rules 3, 6 and
+// 7.
 #pragma once
 
 #include <vector>

@@ -11,7 +11,7 @@
 // Cost: microseconds.
 // Cannot know: the noise of long segments. Where the arithmetic is not reproducible it grows about
 // 10^3 to 10^5 times over ten steps: prefer short ones.
-// Source: H. Jia et al., Proof-of-Learning (2103.05633), section V; SOUNDNESS "Replay".
+// Source: H. Jia et al., Proof-of-Learning (2103.05633), section V; soundness.md "Replay".
 #pragma once
 
 #include <cstdint>

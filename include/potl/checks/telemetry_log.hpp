@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// telemetry.log: what a sampler saw while a run was recorded. docs/telemetry.md has the format.
+// telemetry.log: what a sampler saw while a run was recorded. docs/reference/telemetry.md has the
+// format.
 //
 // Claims: parsing accepts JSON lines of the three kinds and nothing else, in bounded memory (at
 // most twice the text) and linear time. Assumes nothing: the text is the prover's. Cannot detect:

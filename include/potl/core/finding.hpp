@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings and verdicts as values. SOUNDNESS rules 7, 10, 11 and 13 turn findings into a verdict,
-// in report.hpp only.
+// Findings and verdicts as values. soundness.md rules 7, 10, 11 and 13 turn findings into a
+// verdict, in report.hpp only.
 #pragma once
 
 #include <cstdint>

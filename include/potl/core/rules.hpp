@@ -16,7 +16,7 @@ struct rule_info {
 
 // clang-format off
 inline constexpr std::array rules{
-    // what was agreed (SOUNDNESS rule 2, 4, 5): off = the prover's word is taken
+    // what was agreed (soundness.md rule 2, 4, 5): off = the prover's word is taken
     rule_info{"agreed.job", "every record names the job that the client agreed to"},
     rule_info{"agreed.trainer_key", "the commitment and every resume are signed with the key that the job pins"},
     rule_info{"agreed.data", "replays read the client's own data, bound to the job's data root"},

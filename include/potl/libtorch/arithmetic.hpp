@@ -3,8 +3,9 @@
 // thread calls (backward passes and optimizers included) is a function of its operands' bits alone.
 //
 // Claims: an operator runs as a stock kernel that does one IEEE operation per element (or moves
-// bits), or as potl's kernel, or as a composition of such; docs/operators.md lists which. Any other
-// throws not_reproducible, which names it. Same bits for any number of threads and instruction set.
+// bits), or as potl's kernel, or as a composition of such; docs/reference/operators.md lists which.
+// Any other throws not_reproducible, which names it. Same bits for any number of threads and
+// instruction set.
 // Assumes: tensors on the CPU; the floating-point environment that the guard has tested, in the
 // calling thread and in torch's workers.
 // Cost: one dispatch in C++; none while no guard lives.
@@ -12,7 +13,7 @@
 // backward pass runs outside (Python's `potl.deterministic` refuses it), arithmetic in C++ itself:
 // LibTorch's own Adam and AdamW take powers with the platform's libm.
 //
-// Needs the compiled part of the adapter: link potl::libtorch_arithmetic (docs/libtorch.md).
+// Needs the compiled part of the adapter: link potl::libtorch_arithmetic (docs/guide/libtorch.md).
 #pragma once
 
 #include <memory>

@@ -61,7 +61,7 @@ inline std::vector<std::uint8_t> row_header(const at::Tensor& column) {
 
 }  // namespace detail
 
-/// Merkle root over the canonical bytes of every sample (docs/task.md has them).
+/// Merkle root over the canonical bytes of every sample (docs/reference/task.md has them).
 inline digest data_root(const tensors& data) {
   const std::uint64_t count = sample_count(data);
   std::vector<at::Tensor> columns;

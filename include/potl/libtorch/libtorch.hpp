@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording and verifying training with LibTorch; docs/libtorch.md is the guide. This folder alone
-// includes LibTorch, and the library itself never links it.
+// Recording and verifying training with LibTorch; docs/guide/libtorch.md is the guide. This folder
+// alone includes LibTorch, and the library itself never links it.
 #pragma once
 
 #include <potl/libtorch/data.hpp>

@@ -4,8 +4,8 @@
 // `ord32`, `cr32`, `xint24` and `xint16` are functions of their operands alone; `log64` is one of
 // its operands and of a rounding log (numeric/rounding_log.hpp). Everything that is no dot product
 // (sums, elementwise functions) is the same in all modes. The mode's name is part of the job.
-// Sources: docs/arithmetic.md; `log64` after Srivastava, Arora and Boneh, "Optimistic Verifiable
-// Training by Controlling Hardware Nondeterminism" (2403.09603), section 5.
+// Sources: docs/reference/arithmetic.md; `log64` after Srivastava, Arora and Boneh, "Optimistic
+// Verifiable Training by Controlling Hardware Nondeterminism" (2403.09603), section 5.
 #pragma once
 
 #include <optional>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions in 1, 2 and 3 dimensions whose every bit is a function of the operands.
 //
-// Claims: each element of each result is the dot product that docs/convolution.md writes down, in
-// the arithmetic of the mode, where padding takes part as +0. Nothing depends on the processor, on
-// the executor or on how the work is cut. NaN results are 0x7fc00000.
+// Claims: each element of each result is the dot product that docs/reference/convolution.md writes
+// down, in the arithmetic of the mode, where padding takes part as +0. Nothing depends on the
+// processor, on the executor or on how the work is cut. NaN results are 0x7fc00000.
 // Assumes: round-to-nearest without flush-to-zero (numeric/fp_environment.hpp).
 // Cost: that of the matrix product of the same size. Workspace is some megabytes per thread; for
 // weight gradients also up to 32 MB of partial sums, or one result when that is larger. Modes other

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two rows of operands behind one element of a convolution's result, for the rounding log
-// (numeric/rounding_session.hpp): the row of A and the column of B in docs/convolution.md, in the
-// order of the terms, padding included as zeros.
+// (numeric/rounding_session.hpp): the row of A and the column of B in
+// docs/reference/convolution.md, in the order of the terms, padding included as zeros.
 //
 // Claims: the element is the dot product of the two. Assumes a geometry that
 // numeric/convolution.hpp accepts. Cost: one pass over the terms for each element that is asked

@@ -6,7 +6,7 @@
 // and no comparison with such a number is true.
 // Cost: one pass, about a nanosecond per element; no copies.
 // Cannot detect: differences of 64-bit integers beyond 2^53 (callers compare integers exactly).
-// Source: H. Jia et al., Proof-of-Learning (2103.05633), section IV-B; SOUNDNESS rules 6 and 7.
+// Source: H. Jia et al., Proof-of-Learning (2103.05633), section IV-B; soundness.md rules 6 and 7.
 #pragma once
 
 #include <potl/core/digest.hpp>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of single elements whose bits are the same on every processor: exp, tanh, gelu, pow ...
 //
-// Claims: each function is one list of IEEE 754 operations (docs/elementwise.md), the same at every
-// instruction set level and on a GPU, so that a result depends on the element's value alone, not on
-// its position, alignment, neighbours or thread. float32 results are within 1 ulp and monotone
-// where the function is; float64 results are within the bounds of docs/elementwise.md.
+// Claims: each function is one list of IEEE 754 operations (docs/reference/elementwise.md), the
+// same at every instruction set level and on a GPU, so that a result depends on the element's value
+// alone, not on its position, alignment, neighbours or thread. float32 results are within 1 ulp and
+// monotone where the function is; float64 results are within the bounds of
+// docs/reference/elementwise.md.
 // Assumes: round-to-nearest, no flush-to-zero (numeric/fp_environment.hpp).
 // NaN: every NaN result is the canonical quiet one (0x7fc00000, 0x7ff8000000000000).
 // Spans of one call have equal lengths (else potl::exception, usage). An output may be the same

@@ -3,7 +3,7 @@
 //
 // Claims: every element is looked at, in any type; integers are always finite.
 // Cost: one pass, a fraction of a nanosecond per 32-bit element; no copies.
-// Source: SOUNDNESS rule 7.
+// Source: soundness.md rule 7.
 #pragma once
 
 #include <potl/core/digest.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products whose bits are a function of the operands alone. docs/gemm.md has the details.
+// Matrix products whose bits are a function of the operands alone. docs/reference/gemm.md has the
+// details.
 //
 // Claims: C = A B as the mode defines it (numeric/arithmetic.hpp), the same bits for every
 // executor, instruction set, compiler and memory layout:
@@ -15,10 +16,10 @@
 // Assumes round-to-nearest without flush-to-zero (numeric/fp_environment.hpp), C overlaps neither A
 // nor B, and A and B are not written meanwhile. Any strides, zero and negative ones included for A
 // and B; elements of C are distinct.
-// Cost: docs/gemm.md, `make bench STEM=gemm`. Work space of a few MiB per thread is kept until the
-// thread ends.
+// Cost: docs/reference/gemm.md, `make bench STEM=gemm`. Work space of a few MiB per thread is kept
+// until the thread ends.
 // Throws potl::exception (usage) when shapes do not fit.
-// Source: docs/arithmetic.md.
+// Source: docs/reference/arithmetic.md.
 #pragma once
 
 #include <cstdint>

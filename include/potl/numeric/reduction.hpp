@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums and other reductions in an order that depends on the number of terms alone.
 //
-// Claims: every sum of n terms here is T(n) (docs/reduction.md): chunks of 4096 terms; in a chunk
-// 32 interleaved partial sums from +0, term i into sum i mod 32, in order; the 32 sums are folded
-// in halves (j and j + 16, j and j + 8, ...); the chunk sums are the terms of the next such sum.
-// The order depends neither on layout, threads nor instruction set. A sum is +0 when n is 0, and
-// never -0. Terms that are computed (squares, products) are rounded before they are added. Maxima,
-// minima and positions are exact: a NaN wins, else the first of equal ones; of zeros with different
-// signs +0 is larger. NaN results are canonical. Assumes round-to-nearest without flush-to-zero.
-// Error of a sum: at most (134 + 134 log_4096 n) u times the sum of magnitudes.
+// Claims: every sum of n terms here is T(n) (docs/reference/reduction.md): chunks of 4096 terms; in
+// a chunk 32 interleaved partial sums from +0, term i into sum i mod 32, in order; the 32 sums are
+// folded in halves (j and j + 16, j and j + 8, ...); the chunk sums are the terms of the next such
+// sum. The order depends neither on layout, threads nor instruction set. A sum is +0 when n is 0,
+// and never -0. Terms that are computed (squares, products) are rounded before they are added.
+// Maxima, minima and positions are exact: a NaN wins, else the first of equal ones; of zeros with
+// different signs +0 is larger. NaN results are canonical. Assumes round-to-nearest without
+// flush-to-zero. Error of a sum: at most (134 + 134 log_4096 n) u times the sum of magnitudes.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@
 //   * W = 2 E: trainer's error and auditor's.
 // Assumes round-to-nearest without flush-to-zero (numeric/fp_environment.hpp).
 // Cost: a few nanoseconds per call; norm() reads the row once.
-// Cannot see: whether a kernel keeps to the depth. docs/gemm.md says how each does.
+// Cannot see: whether a kernel keeps to the depth. docs/reference/gemm.md says how each does.
 // Source: Srivastava, Arora, Boneh, Optimistic Verifiable Training (2403.09603), section 4; Higham,
 // Accuracy and Stability of Numerical Algorithms, chapter 4.
 #pragma once

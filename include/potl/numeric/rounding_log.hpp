@@ -11,8 +11,8 @@
 // for independent positions; at most about log2(values / entries) + 3.6 bits per entry.
 // Cost: a few nanoseconds per entry.
 // Cannot see: whether an entry is justified (numeric/rounding_referee.hpp).
-// Source: NUMERICS, "The rounding log, soundly"; Golomb (1966), Rice (1979), and Kiely (2004) for
-// the parameter. docs/rounding_log.md has the bytes.
+// Source: numerics.md, "The rounding log, soundly"; Golomb (1966), Rice (1979), and Kiely (2004)
+// for the parameter. docs/format/rounding_log.md has the bytes.
 #pragma once
 
 #include <cstdint>

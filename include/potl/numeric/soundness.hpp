@@ -8,7 +8,7 @@
 // (or with a stated probability).
 // Cost: at most a million terms, microseconds for what occurs in practice.
 // Cannot detect: cheats smaller than one unit.
-// Source: SOUNDNESS "Sampling"; GINN (spot-check) for p; Fiat-Shamir sizing as in rule 1.
+// Source: soundness.md "Sampling"; GINN (spot-check) for p; Fiat-Shamir sizing as in rule 1.
 #pragma once
 
 #include <cstdint>

@@ -70,7 +70,7 @@ class evidence {
   /// What the audit says to other commitments, as if they had been given to open().
   result<std::vector<finding>> compare_commitments(const std::vector<std::string>& others) const;
   /// Whether the audit alone rejects the run. Then nothing of it is replayed: what a prover sends
-  /// must not make a verifier work (SOUNDNESS rule 16).
+  /// must not make a verifier work (soundness.md rule 16).
   bool rejected() const;
   /// Effective history: steps()[i].step == i + 1 where intact.
   const std::vector<step_record>& steps() const;

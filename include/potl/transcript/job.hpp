@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job: what client and prover agreed before step 0 (SOUNDNESS rule 2). It is canonical JSON
+// The job: what client and prover agreed before step 0 (soundness.md rule 2). It is canonical JSON
 // (RFC 8785); its id is SHA-256("potl.job.v1" 0x00 bytes). What a check needs without running
 // Python is a field here; the rest of the recipe (classes, options, code digest) is the free-form
 // object "task", compared as a whole.
@@ -55,7 +55,7 @@ struct job {
   bool initial_state_from_seed = true;   ///< false: the digest of a published file
   std::vector<rate_run> rates;           ///< empty: metric-driven, the rates are replayed state
   std::vector<std::uint64_t> rate_ends;  ///< last step of each of `rates`; filled by parse_job
-  std::string arithmetic = "stock";      ///< mode id, NUMERICS.md
+  std::string arithmetic = "stock";      ///< mode id, numerics.md
   double tolerance_cap = 0.1;  ///< largest calibrated tolerance as a share of a segment's update
   std::uint64_t max_resumes = 0;
   std::uint64_t max_superseded = 0;  ///< steps recorded twice because of resumes, in all
@@ -72,7 +72,7 @@ struct job {
   /// Rates agreed for a step, or nothing when they are replayed state.
   const std::vector<double>* rates_at(std::uint64_t step) const;
   /// Steps of every segment but the last, which may be shorter: as many whole checkpoint_every as
-  /// max_segment holds. What is stored has no say in it (SOUNDNESS rule 16).
+  /// max_segment holds. What is stored has no say in it (soundness.md rule 16).
   std::uint64_t segment_steps() const;
   std::uint64_t segments() const;  ///< how many there are
   /// Whether a segment begins or ends with this step: 0, the last, and every multiple of

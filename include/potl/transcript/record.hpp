@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records of a transcript. Each is a leaf of the Merkle tree that the commitment signs.
-// docs/format.md has the bytes.
+// docs/format/transcript.md has the bytes.
 #pragma once
 
 #include <array>
@@ -67,7 +67,8 @@ struct step_record {
   std::optional<rounding_reference> rounding = {};
 };
 
-/// Recording went on from a stored checkpoint (SOUNDNESS rule 14). Both branches stay in the log.
+/// Recording went on from a stored checkpoint (soundness.md rule 14). Both branches stay in the
+/// log.
 struct resume_record {
   digest job_id;
   std::uint64_t from_step = 0;  ///< checkpoint that was restored

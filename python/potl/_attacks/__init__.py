@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The attack catalogue: each cheat of SOUNDNESS as a small program that builds the best forgery it
+"""The attack catalogue: each known cheat as a small program that builds the best forgery it
 can.
 
 `potl demo` plays them on one training run; tests/attacks proves for each that one named rule stops

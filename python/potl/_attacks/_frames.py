@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The knife of a forger: takes transcript.log apart and puts it together again (layout:
-docs/format.md).
+docs/format/transcript.md).
 """
 
 from __future__ import annotations

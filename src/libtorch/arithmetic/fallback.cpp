@@ -84,8 +84,8 @@ std::string remedy_for(const std::string& name) {
   for (const hint& one : hints) {
     if (name.rfind(one.begins, 0) == 0) return one.remedy;
   }
-  return "docs/operators.md lists the operators that have a reproducible form: write it with "
-         "those, or run it outside of the block";
+  return "use an operator that docs/reference/operators.md lists as reproducible, or run this one "
+         "outside the block";
 }
 
 [[noreturn]] void refuse_operator(const c10::OperatorHandle& handle) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses and their gradients: exact elementwise operations in the order written, and the sums of
-// docs/reduction.md. bfloat16 and float16 are computed in float32 and rounded once.
+// docs/reference/reduction.md. bfloat16 and float16 are computed in float32 and rounded once.
 #include <tuple>
 
 #include <ATen/ops/abs.h>

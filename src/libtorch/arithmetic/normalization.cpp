@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer, batch and group normalisation, and norms of weights (docs/neural_operators.md).
+// Layer, batch and group normalisation, and norms of weights (docs/reference/neural_operators.md).
 #include <array>
 #include <tuple>
 
@@ -317,7 +317,9 @@ at::Tensor renorm(const at::Tensor& x, const at::Scalar& p, std::int64_t dim,
 }  // namespace
 
 void register_normalization(registrar& r) {
-  const char* note = "mean and variance by the tree of docs/reduction.md; docs/neural_operators.md";
+  const char* note =
+      "mean and variance in the order of docs/reference/reduction.md, then as in "
+      "docs/reference/neural_operators.md";
   r.kernel("native_layer_norm", TORCH_FN(layer_norm), note);
   r.kernel("native_layer_norm_backward", TORCH_FN(layer_norm_backward), note);
   r.kernel("native_group_norm", TORCH_FN(group_norm), note);

@@ -353,7 +353,8 @@ std::tuple<Tensor&, Tensor&> sort_out(keys_t keys, const Tensor& x, std::optiona
 }  // namespace
 
 void register_reductions(registrar& r) {
-  const char* tree = "the tree of docs/reduction.md, by the number of terms alone";
+  const char* tree =
+      "added in the order of docs/reference/reduction.md, by the number of terms alone";
   r.kernel("sum", TORCH_FN(sum_all), tree);
   r.kernel("sum.dim_IntList", TORCH_FN(sum_dims), tree);
   r.kernel("sum.IntList_out", TORCH_FN(sum_out), tree);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of operators: each file of this folder puts the operators of its group in, once.
-// docs/operators.md is written from it (scripts/operator_table.py).
+// docs/reference/operators.md is written from it (scripts/operator_table.py).
 //
 // A new group: write `void register_<group>(registrar&)`, declare it at the end of this file and
 // call it in registry.cpp.

@@ -103,7 +103,9 @@ at::Tensor logsumexp(const at::Tensor& x, c10::IntArrayRef dims, bool keepdim) {
 }  // namespace
 
 void register_softmax(registrar& r) {
-  const char* note = "the exact maximum, potl's exp, the tree of docs/reduction.md, one division";
+  const char* note =
+      "the exact maximum, potl's exp, a sum in the order of docs/reference/reduction.md, one "
+      "division";
   r.kernel("_softmax", TORCH_FN(forward<kind::softmax>), note);
   r.derived("_softmax", {"_softmax.out"});
   r.kernel("_softmax_backward_data", TORCH_FN(backward<kind::softmax>), "y (dy - T(dy y))");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exponentials and logarithms in double lanes. Each is within 1 ulp of double (docs/elementwise.md
-// gives the measured bounds), and, rounded to float, almost always the correctly rounded result.
+// Exponentials and logarithms in double lanes. Each is within 1 ulp of double
+// (docs/reference/elementwise.md gives the measured bounds), and, rounded to float, almost always
+// the correctly rounded result.
 #pragma once
 
 #include "lanes.hpp"
@@ -117,7 +118,7 @@ POTL_INLINE R log_special(R x, R value) {
   return select(equal(x, infinity<R>()), x, value);
 }
 
-/// The operations of potl::exact_log (docs/randomness.md), which has no fused ones.
+/// The operations of potl::exact_log (docs/format/randomness.md), which has no fused ones.
 template <class R>
 POTL_INLINE R log(R x) {
   constexpr double series[] = {2.0 / 3.0,  2.0 / 5.0,  2.0 / 7.0,  2.0 / 9.0,  2.0 / 11.0,

@@ -2,7 +2,7 @@
 // How a product is cut: into column blocks of B that are copied into panels once, tasks of some
 // rows and columns of C that run in parallel, chunks of k, and tiles. Neither the cut nor the order
 // of tasks touches the sums: each element of C is the sum of its chunks in ascending order, and
-// each chunk one chain, as docs/gemm.md defines them.
+// each chunk one chain, as docs/reference/gemm.md defines them.
 #pragma once
 
 #include <algorithm>

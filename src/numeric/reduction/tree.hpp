@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of every reduction, T(n) of docs/reduction.md, for any form of lanes.
+// The order of every reduction, T(n) of docs/reference/reduction.md, for any form of lanes.
 #pragma once
 
 #include "../elementwise/functions.hpp"

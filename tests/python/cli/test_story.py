@@ -117,7 +117,7 @@ def test_an_honest_run_is_accepted_with_0_and_every_form_of_report(story: Path) 
 
 
 def test_the_json_follows_its_schema(story: Path) -> None:
-    schema = ROOT / "docs" / "report.schema.json"
+    schema = ROOT / "docs/format/report.schema.json"
     jsonschema = pytest.importorskip("jsonschema")
     document = potl(story, VERIFY + " --json").document
     jsonschema.validate(document, json.loads(schema.read_text()))
