@@ -20,7 +20,6 @@ from __future__ import annotations
 import _thread
 import concurrent.futures
 import functools
-import importlib
 import sys
 import threading
 import warnings
@@ -52,6 +51,8 @@ class Patches:
         self._lock = threading.Lock()
         self._open = 0
         self._replaced: list[tuple[Any, str, Any, Any]] = []
+        # A block for every step enters thousands of times: what was made is used again.
+        self._made: dict[tuple[int, str], tuple[Any, Any]] = {}
 
     def __enter__(self) -> None:
         with self._lock:
@@ -84,7 +85,11 @@ class Patches:
     def put(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Replaces an attribute by make(attribute)."""
         before = owner.__dict__[name]
-        ours = make(before)
+        made = self._made.get((id(owner), name))
+        if made is None or made[0] is not before:
+            made = before, make(before)
+            self._made[id(owner), name] = made
+        ours = made[1]
         setattr(owner, name, ours)
         self._replaced.append((owner, name, before, ours))
 
@@ -106,7 +111,7 @@ class Patches:
 
     def _optimizers(self) -> None:
         for name in _OPTIMIZERS:
-            self.put(importlib.import_module(f"torch.optim.{name}"), "_get_value", _number)
+            self.put(sys.modules[f"torch.optim.{name}"], "_get_value", _number)
         for name in _REFUSED:
             kind = getattr(torch.optim, name)
             self.put(kind, "step", functools.partial(_refuse_optimizer, name))

@@ -43,9 +43,15 @@ def close(directory: str | os.PathLike[str]) -> None:
     )
     # In its place, because what it does not find the other finders may.
     sys.meta_path[:] = [_Finder if one is PathFinder else one for one in sys.meta_path]
+    folders: dict[str, bool] = {}
     for module_name, module in list(sys.modules.items()):
         origin = getattr(module, "__dict__", {}).get("__file__")
-        if isinstance(origin, str) and is_closed(os.path.dirname(os.path.abspath(origin))):
+        if not isinstance(origin, str):
+            continue
+        folder = os.path.dirname(origin)
+        if folder not in folders:
+            folders[folder] = is_closed(os.path.abspath(folder))
+        if folders[folder]:
             raise UsageError(
                 f'the module "{module_name}" came from the run directory: code of the trainer\'s '
                 "may have run",

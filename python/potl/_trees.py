@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import _core
@@ -13,32 +13,46 @@ from . import _core
 _SCALER_CHANGES = frozenset(("scale", "_growth_tracker"))
 
 
-def first_difference(a: Any, b: Any, path: str = "") -> str | None:
+def first_difference(a: Any, b: Any) -> str | None:
     """The path of the first value in which two trees of a state differ, bit for bit."""
+    place = _difference(a, b)
+    if place is None:
+        return None
+    return "/".join(map(str, reversed(place))) or "the root"
+
+
+def _difference(a: Any, b: Any) -> list[Any] | None:
+    """The keys that lead to the first difference, the innermost first: most trees have none, so
+    that nobody pays for names.
+    """
     if type(a) is not type(b):
-        return path or "the root"
+        return []
+    pairs: Iterable[tuple[Any, Any, Any]]
     if isinstance(a, dict):
         if a.keys() != b.keys():
-            return f"{path}/{sorted(map(str, a.keys() ^ b.keys()))[0]}".lstrip("/")
-        pairs = [(f"{path}/{key}".lstrip("/"), a[key], b[key]) for key in a]
+            return [sorted(map(str, a.keys() ^ b.keys()))[0]]
+        pairs = ((key, value, b[key]) for key, value in a.items())
     elif isinstance(a, (list, tuple)):
         if len(a) != len(b):
-            return path
-        pairs = [(f"{path}/{i}", x, y) for i, (x, y) in enumerate(zip(a, b, strict=True))]
-    elif isinstance(a, _core.TensorView):
-        same = (a.dtype, a.shape, a.memory_format) == (b.dtype, b.shape, b.memory_format)
-        return None if same and a.data == b.data else path
-    elif isinstance(a, _core.Alias):
-        return None if a.path == b.path else path
-    elif isinstance(a, float):
-        return None if same_float(a, b) else path
+            return []
+        pairs = ((i, x, y) for i, (x, y) in enumerate(zip(a, b, strict=True)))
     else:
-        return None if a == b else path
-    for place, x, y in pairs:
-        found = first_difference(x, y, place)
+        return None if _same_leaf(a, b) else []
+    for key, x, y in pairs:
+        found = _difference(x, y)
         if found is not None:
+            found.append(key)
             return found
     return None
+
+
+def _same_leaf(a: Any, b: Any) -> bool:
+    if isinstance(a, _core.TensorView):
+        form = (a.dtype, a.shape, a.memory_format) == (b.dtype, b.shape, b.memory_format)
+        return form and a.data == b.data
+    if isinstance(a, _core.Alias):
+        return bool(a.path == b.path)
+    return same_float(a, b) if isinstance(a, float) else bool(a == b)
 
 
 def same_float(a: float, b: float) -> bool:
