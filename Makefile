@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every command works from a fresh checkout: scripts/bootstrap installs and builds what is missing.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-bare bench lint format
+.PHONY: help demo test test-full test-bare bench docs lint format
 SHARD ?= 1/1
 
 help:
@@ -10,6 +10,7 @@ help:
 	@echo "make test-full          the long tests; SHARD=i/n runs a part of them"
 	@echo "make test-bare          make demo and make test in a fresh Debian 12 (needs root)"
 	@echo "make bench              benchmarks; STEM=hash for one of them, FULL=1 for long runs"
+	@echo "make docs               the documentation site in build/site; broken links and undocumented names fail"
 	@echo "make lint               formatters in check mode, linters, types, layers"
 	@echo "make format             rewrite sources in the house format"
 
@@ -31,6 +32,9 @@ test-bare:
 bench:
 	@scripts/bootstrap build bench
 	@scripts/bench "$(STEM)" "$(FULL)"
+
+docs:
+	@scripts/docs
 
 lint:
 	@scripts/bootstrap build lint

@@ -68,12 +68,14 @@ struct standing {
   bool committed = false;
 };
 
+/// What findings amount to.
 struct judgement {
   verdict result = verdict::inconclusive;
   std::string sentence;              ///< the verdict and why, for somebody who does not know potl
   std::vector<std::string> reasons;  ///< why it is inconclusive, all of them
 };
 
+/// The verdict over all findings. Pure: the same findings give the same judgement.
 judgement judge(std::span<const finding> findings, const standing& where, const policy& wanted);
 
 /// Telemetry that fails becomes a note that says "suspicious": alone it decides nothing.

@@ -59,9 +59,11 @@ concept workload = requires(Workload& one, const transcript::state& state, std::
   one.perturb(number);
 };
 
+/// The options of one check, which select it.
 using any_check =
     std::variant<checks::telemetry_options, checks::pev_options, checks::replay_options>;
 
+/// What a verification draws, remembers and compares with.
 struct verify_options {
   /// Absent, which is right except for reproducing a report: drawn now, after the commitment was
   /// received. All zeros is refused: nobody drew it.

@@ -17,7 +17,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._calibrate import Calibration as Calibration, Noise as Noise, calibrate as calibrate
+    from ._calibrate import (
+        Calibration as Calibration,
+        Noise as Noise,
+        Storage as Storage,
+        calibrate as calibrate,
+    )
     from ._challenge import Challenge as Challenge, challenge as challenge
     from ._check import check as check
     from ._checks import PEV as PEV, Policy as Policy, Replay as Replay, Telemetry as Telemetry

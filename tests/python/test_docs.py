@@ -119,3 +119,11 @@ def test_the_soundness_rules_that_the_code_cites_exist() -> None:
                 cited |= set(map(int, re.findall(r"\d+", numbers)))
     assert len(cited) >= 10
     assert cited <= known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_lists_and_tables_stand_apart_from_the_text_before_them(page: Path) -> None:
+    """Without an empty line GitHub shows a list and the site shows text."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    item = r"(?:[-*] |\d+\. |\|)"
+    assert re.findall(rf"^(?!{item}|[ \t#<]).+\n(?={item}).+", text, re.MULTILINE) == []

@@ -59,6 +59,7 @@ struct extra_accuracy_cost {
 /// `share`: all that is mixed in, as a share of the training data.
 extra_accuracy_cost extra_cost(double share) noexcept;
 
+/// How many samples there will be, and what each verdict will take.
 struct extra_plan {
   std::uint64_t training_samples = 0, classes = 0, samples = 0, uploads = 0, controls = 0;
   double eta = 0;  ///< samples / training_samples, which may be more than was asked for
@@ -91,11 +92,13 @@ struct extra_curve {
   std::uint64_t samples = 0;
 };
 
+/// The hits of one grade.
 struct extra_grade_count {
   extra_grade grade;
   std::uint64_t samples = 0, hits = 0;
 };
 
+/// How far the training came, by the hits of each grade.
 struct extra_progress {
   double share = 0;  ///< most likely
   double low = 0, high = 0;
@@ -121,6 +124,7 @@ struct extra_answers {
   digest hash() const;
 };
 
+/// What the answers of one model amount to.
 struct extra_result {
   outcome result = outcome::inconclusive;  ///< pass, reject or inconclusive
   std::string reason;

@@ -31,6 +31,7 @@ struct extra_grade {
   friend bool operator==(const extra_grade&, const extra_grade&) = default;
 };
 
+/// The options of the check; their table (`fields`) has ranges and meanings.
 struct extra_task_options {
   double eta = 0.008;
   double fixed = 0.75;

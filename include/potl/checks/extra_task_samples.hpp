@@ -54,6 +54,7 @@ struct extra_table {
   friend bool operator==(const extra_table&, const extra_table&) = default;
 };
 
+/// What samples are made of.
 using extra_content = std::variant<extra_image, extra_tokens, extra_table>;
 
 /// {"family": "image", "height", "width", "channels"}, {"family": "tokens", "length",
@@ -61,6 +62,7 @@ using extra_content = std::variant<extra_image, extra_tokens, extra_table>;
 /// ...]. usage: anything else, and sizes out of range.
 result<extra_content> parse_extra_content(const json_value& from);
 
+/// Uploaded samples, and those that never are.
 enum class extra_set { extra, control };
 
 /// One sample.
@@ -84,6 +86,7 @@ result<std::vector<extra_grade>> extra_drawn_grades(const extra_content& content
                                                     std::uint64_t samples, std::uint64_t classes,
                                                     const extra_task_options& options);
 
+/// All samples of one key: any of them, by its place, without the others.
 class extra_samples {
  public:
   /// `classes` 0: no labels. usage: a key that has not 32 bytes, fewer than 200 samples or no

@@ -48,8 +48,10 @@ struct pev_plan {
   std::vector<subset_loss_request> subsets;
 };
 
+/// What to recompute, drawn by the nonce.
 result<pev_plan> plan_pev(const run_view& run, const pev_options& options, const digest& nonce);
 
+/// Findings over what was recomputed.
 result<std::vector<finding>> judge_pev(const run_view& run, const pev_options& options,
                                        const digest& nonce,
                                        std::span<const loss_measurement> losses,

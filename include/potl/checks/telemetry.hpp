@@ -53,6 +53,7 @@ double share_above_mean(std::span<const double> samples);
 /// since the one before it.
 double busy_share_of_time(std::span<const telemetry_sample> samples, double floor);
 
+/// How memory grew.
 struct memory_shape {
   double rise_at = 0;  ///< where the largest part of the rise is reached, as a share of the samples
   double spread = 0;   ///< (largest - smallest) / largest of the second half

@@ -14,12 +14,15 @@
 
 namespace potl {
 
+/// Bytes that somebody else owns.
 using bytes_view = std::span<const std::uint8_t>;
 
+/// The bytes of a text.
 inline bytes_view as_bytes_view(std::string_view text) noexcept {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
+/// A SHA-256.
 struct digest {
   static constexpr std::size_t size = 32;
   std::array<std::uint8_t, size> bytes{};

@@ -11,6 +11,7 @@
 
 namespace potl {
 
+/// What one look at the evidence came to.
 enum class outcome {
   pass,          ///< looked at, as it should be
   reject,        ///< evidence of a cheat
@@ -18,8 +19,10 @@ enum class outcome {
   note,          ///< for the reader; decides nothing
 };
 
+/// What a verification came to.
 enum class verdict { accepted, rejected, inconclusive };
 
+/// Names as reports write them, e.g. "inconclusive".
 const char* to_string(outcome what) noexcept;
 const char* to_string(verdict what) noexcept;
 

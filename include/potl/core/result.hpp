@@ -49,6 +49,7 @@ class [[nodiscard]] result {
   std::variant<Value, error> content_;
 };
 
+/// No value.
 struct unit {};
 /// The result of something that yields nothing but may fail.
 using status = result<unit>;

@@ -17,8 +17,10 @@
 
 namespace potl {
 
+/// An Ed25519 signature.
 using signature_bytes = std::array<std::uint8_t, 64>;
 
+/// An Ed25519 public key.
 class public_key {
  public:
   static constexpr std::size_t size = 32;

@@ -40,6 +40,7 @@ struct checkpoint_note {
   friend bool operator==(const checkpoint_note&, const checkpoint_note&) = default;
 };
 
+/// One signature line of a note.
 struct note_signature {
   std::string key_name;
   std::array<std::uint8_t, 4> key_hash{};
@@ -47,6 +48,7 @@ struct note_signature {
   friend bool operator==(const note_signature&, const note_signature&) = default;
 };
 
+/// A note as it is published.
 struct signed_note {
   checkpoint_note note;
   std::vector<note_signature> signatures;  ///< at least one
@@ -64,6 +66,7 @@ std::array<std::uint8_t, 4> note_key_hash(std::string_view key_name, const publi
 result<std::string> sign_note(const checkpoint_note& note, const signing_key& key,
                               std::string_view key_name = {});
 
+/// The bytes of a note.
 result<std::string> format_note(const signed_note& note);
 
 /// Strict inverse of format_note. malformed or limit otherwise; no signature is verified.

@@ -56,6 +56,7 @@ struct task {
   std::string code{};  ///< what identifies this program, e.g. a revision: part of the job
 };
 
+/// Makes a task. Called with LibTorch's generator seeded from the job.
 using builder = std::function<task()>;
 
 /// Builds the task with its initial weights under the job's seed.
@@ -114,6 +115,7 @@ inline std::vector<double> rates_of(const task& of) {
   return out;
 }
 
+/// Sets the learning rate of every parameter group. Throws usage unless there is one for each.
 inline void set_rates(const task& of, const std::vector<double>& rates) {
   if (rates.size() != rates_of(of).size()) {
     throw exception({errc::usage, "a learning rate for every parameter group is needed", ""});

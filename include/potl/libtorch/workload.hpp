@@ -32,6 +32,7 @@ struct step_result : step_outcome {
   std::uint64_t duration_ns = 0;
 };
 
+/// A task under a job: it runs any step, from any state.
 class workload {
  public:
   /// Builds the task. Throws potl::exception (usage) naming the difference when the task is not the

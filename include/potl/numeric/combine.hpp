@@ -42,6 +42,7 @@ void addcdiv(std::span<const float> a, std::span<const float> b, std::span<const
 void addcdiv(std::span<const double> a, std::span<const double> b, std::span<const double> c,
              double value, std::span<double> out, const executor& workers);
 
+/// One step of SGD. `maximize` ascends.
 struct sgd_options {
   double learning_rate = 0.0;
   double momentum = 0.0;
@@ -62,6 +63,7 @@ void sgd(const sgd_options& options, std::span<float> parameters, std::span<cons
 void sgd(const sgd_options& options, std::span<double> parameters,
          std::span<const double> gradients, std::span<double> momentum, const executor& workers);
 
+/// One step of Adam or AdamW.
 struct adam_options {
   double learning_rate = 0.0;
   double beta1 = 0.9;
@@ -99,6 +101,7 @@ void softplus_gradient(std::span<const float> dy, std::span<const float> x, doub
 void softplus_gradient(std::span<const double> dy, std::span<const double> x, double beta,
                        double threshold, std::span<double> dx, const executor& workers);
 
+/// ELU, SELU and CELU by their three factors.
 struct elu_options {
   double alpha = 1.0;
   double scale = 1.0;

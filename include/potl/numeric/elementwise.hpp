@@ -19,6 +19,7 @@
 
 namespace potl::numeric {
 
+/// Functions of one operand.
 enum class unary {
   exp,
   exp2,
@@ -59,12 +60,14 @@ enum class gradient {
   mish,         ///< of x
 };
 
+/// Functions of two operands.
 enum class binary {
   pow,        ///< as IEEE 754 defines its special cases; x^2 is x x
   logaddexp,  ///< log(exp(x) + exp(y))
   xlogy,      ///< x log(y); 0 where x is 0 and y is not NaN
 };
 
+/// The enumerator's name.
 const char* to_string(unary function) noexcept;
 const char* to_string(gradient function) noexcept;
 const char* to_string(binary function) noexcept;
@@ -77,9 +80,11 @@ double evaluate(gradient function, double dy, double operand);
 float evaluate(binary function, float x, float y);
 double evaluate(binary function, double x, double y);
 
+/// y[i] = function(x[i]).
 void apply(unary function, std::span<const float> x, std::span<float> y, const executor& workers);
 void apply(unary function, std::span<const double> x, std::span<double> y, const executor& workers);
 
+/// dx[i] = dy[i] times the derivative at operand[i].
 void apply(gradient function, std::span<const float> dy, std::span<const float> operand,
            std::span<float> dx, const executor& workers);
 void apply(gradient function, std::span<const double> dy, std::span<const double> operand,

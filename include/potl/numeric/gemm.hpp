@@ -55,6 +55,7 @@ void gemm(arithmetic mode, const gemm_batch& batch, matrix<const float> a, matri
 void gemm_ord64(matrix<const double> a, matrix<const double> b, matrix<double> c,
                 const executor& threads);
 
+/// How log64 rounds and in which order it adds.
 struct log64_options {
   int bits = 32;            ///< of the grid, 23 to 32
   std::uint64_t order = 0;  ///< 0: k ascending; others: sums in a permutation of k of that number

@@ -24,6 +24,7 @@ struct reduction_shape {
   std::int64_t inner = 1;
 };
 
+/// What is made of the terms.
 enum class reduction {
   sum,
   mean,               ///< sum / count, one division
@@ -36,11 +37,13 @@ enum class reduction {
   largest_magnitude,  ///< 0 when count is 0
 };
 
+/// The enumerator's name.
 const char* to_string(reduction kind) noexcept;
 
 // Each exists for float and double. Shapes with negative sizes, and maximum, minimum or position of
 // nothing, throw potl::exception (usage).
 
+/// [outer][count][inner] to [outer][inner].
 void reduce(reduction kind, const reduction_shape& shape, const float* x, float* y,
             const executor& workers);
 void reduce(reduction kind, const reduction_shape& shape, const double* x, double* y,

@@ -41,6 +41,7 @@ struct superseded_range {
   std::uint64_t start_branch = 0;
 };
 
+/// Where a run lies, and what the verifier holds against it.
 struct evidence_options {
   std::string directory;
   std::optional<job> client_job;  ///< the verifier's own; absent: the run's, and never "accepted"
@@ -53,6 +54,7 @@ struct evidence_options {
   std::optional<digest> expected_log;
 };
 
+/// A run whose log was read once and compared with the client's job and commitment.
 class evidence {
  public:
   static result<evidence> open(const evidence_options& options);

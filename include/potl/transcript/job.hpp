@@ -34,6 +34,7 @@ struct own_order {
   digest steps;               ///< digest_of_order over all steps of the job
 };
 
+/// What was agreed before step 0.
 struct job {
   std::uint64_t seed = 0;
   std::uint64_t steps = 0;  ///< optimizer updates in all

@@ -34,6 +34,7 @@ inline constexpr std::size_t max_state_path = 1024;  ///< bytes of a tensor's pa
 
 class kept_tensor;
 
+/// A tensor of a state.
 struct state_tensor {
   dtype type{};
   std::string memory_format;  ///< "contiguous", "channels_last", "channels_last_3d"
