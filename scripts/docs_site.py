@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOG = logging.getLogger("mkdocs.potl")
 LINK = re.compile(r"(?<=\]\()(?!https?://|mailto:|#)([^)#\s]+)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-RUN = re.compile(r"^(```\w+) run(=\w+)?$", re.MULTILINE)
+RUN = re.compile(r"^(```\w+) .+$", re.MULTILINE)
 DETAIL = re.compile(
     r"^namespace detail \{\n.*?^\}  // namespace detail\n", re.MULTILINE | re.DOTALL
 )

@@ -3,7 +3,9 @@
 
 A block that opens with ```python run is executed; all such blocks of a page are one script, in
 order, in an empty folder. ```python run=digits puts docs_setup_digits.py beside it and imports all
-of it first, so that a page need not repeat how data is loaded. Other ```python blocks must parse.
+of it first, so that a page need not repeat how data is loaded. ```python file=trainer.py is written
+to that file instead. Of ```console run the lines that begin with "$ " are executed by bash at their
+place among the blocks. Other ```python blocks must parse.
 """
 
 import ast
@@ -41,18 +43,34 @@ def blocks(page: Path) -> list[Block]:
 
 def script(page: Path) -> tuple[str, set[str]]:
     """The page's executed blocks, each line where it stands on the page, and what they need."""
-    runnable = [
-        block for block in blocks(page) if block.language == "python" and "run" in block.options
-    ]
-    setups = {block.options.partition("=")[2] for block in runnable} - {""}
+    runnable = [block for block in blocks(page) if re.match(r"run|file=", block.options)]
+    setups = {
+        block.options.partition("=")[2] for block in runnable if block.options.startswith("run=")
+    }
     lines = [f"from docs_setup_{setup} import *  # noqa: F403" for setup in sorted(setups)]
     for block in runnable:
-        lines += [""] * (block.line - len(lines)) + block.text.splitlines()
+        lines += [""] * (block.line - len(lines))
+        if block.language == "console":
+            lines += shell(block.text)
+        elif block.options.startswith("file="):
+            lines.append(f"open({block.options[5:]!r}, 'w').write({block.text!r})")
+        else:
+            lines += block.text.splitlines()
     return ("\n".join(lines) + "\n" if runnable else ""), setups
+
+
+def shell(text: str) -> list[str]:
+    """Each command as a line of Python; an exit code other than 0 is an error."""
+    commands = re.findall(r"^\$ ((?:.*\\\n)*.*)$", text, re.MULTILINE)
+    return [
+        f"__import__('subprocess').run(['bash', '-c', {command!r}], check=True)"
+        for command in commands
+    ]
 
 
 def execute(file: Path, folder: Path) -> None:
     environment = {**os.environ, "POTL_HOOKS": "0", "XDG_STATE_HOME": str(folder / "state")}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [sys.executable, file],
         cwd=folder,
@@ -98,6 +116,22 @@ def test_the_make_commands_that_a_page_names_exist(page: Path) -> None:
     assert named <= targets
 
 
+def test_files_and_commands_of_a_page_are_at_their_place(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python file=a.py\nprint(1)\n```\n\n"
+        "```console run\n$ python a.py \\\n    > b\n1\n$ test -s b\n```\n\n"
+        "```python run\nassert open('b').read() == '1\\n'\n```\n"
+    )
+    text, _ = script(page)
+    file = tmp_path / "page.py"
+    file.write_text(text)
+    execute(file, tmp_path)
+    file.write_text(text.replace("test -s b", "test -s c"))
+    with pytest.raises(AssertionError, match="test -s c"):
+        execute(file, tmp_path)
+
+
 def test_blocks_keep_their_lines_and_their_setup(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Page\n\n```python run=digits\na = 1\n```\ntext\n```python run\nb = a\n```\n")
@@ -127,3 +161,12 @@ def test_lists_and_tables_stand_apart_from_the_text_before_them(page: Path) -> N
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     item = r"(?:[-*] |\d+\. |\|)"
     assert re.findall(rf"^(?!{item}|[ \t#<]).+\n(?={item}).+", text, re.MULTILINE) == []
+
+
+def test_the_c_plus_plus_of_the_guide_is_that_of_the_examples() -> None:
+    examples = [file.read_text() for file in (ROOT / "examples/04_libtorch").glob("*.cpp")]
+    known = {line.strip() for text in examples for line in text.splitlines()}
+    shown = [one for one in blocks(ROOT / "docs/guide/libtorch.md") if one.language == "cpp"]
+    assert len(shown) >= 4
+    for block in shown:
+        assert [line for line in block.text.splitlines() if line.strip() not in known] == []
