@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/reference/extra_task.md: `potl extra-task audit` on digits, 1,797 real images.
+"""The table of docs/reference/extra_task_audit.md: `potl extra-task audit` on digits, 1,797 real images.
 
     python benchmarks/extra_task_audit.py [--write]
 
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-PAGE = Path(__file__).resolve().parent.parent / "docs/reference/extra_task.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs/reference/extra_task_audit.md"
 BEGIN, END = "<!-- audit: digits -->\n", "<!-- end -->\n"
 EPOCHS = 30
 

@@ -91,7 +91,7 @@ def test_samples_fill_arrays_of_their_type() -> None:
 
 
 def keyed_bytes(purpose: bytes, index: int, count: int) -> bytes:
-    """The stream of one sample as docs/reference/extra_task.md defines it."""
+    """The stream of one sample as docs/reference/extra_task_samples.md defines it."""
     place = struct.pack("<QQ", index, 0)
     seed = hmac.digest(KEY, b"potl.extra_task.v1\0" + purpose + b"\0" + place, "sha256")
     blocks = (hmac.digest(seed, struct.pack("<Q", block), "sha256") for block in itertools.count())

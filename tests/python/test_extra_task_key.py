@@ -83,7 +83,7 @@ def test_a_lost_state_needs_the_data_again_and_forgets_submissions(used: Path) -
     with pytest.raises(potl.UsageError, match="mix the same data again"):
         again.verify(predict=zeros)
     again.mix(digits())
-    # As docs/reference/extra_task.md says: nothing remembers what was handed in.
+    # As docs/reference/extra_task_asking.md says: nothing remembers what was handed in.
     assert again.verify(predict=zeros).submission == 1
 
 
