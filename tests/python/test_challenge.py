@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import potl
-from potl import _cli, _job
+from potl import _cli, _job, _ledger
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -433,6 +433,23 @@ def test_without_a_memory_only_what_this_process_drew_is_its_own(
     for ledger in (None, sparse.ledger):
         with pytest.raises(potl.UsageError, match="that you drew"):
             sparse.verify(challenge=tmp_path / "challenge.json", ledger=ledger)
+
+
+def test_a_ledger_that_somebody_else_writes_meanwhile_stops_a_challenge(
+    sparse: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was drawn would not repeat what the other one drew."""
+    remember = _ledger.remember
+
+    def late(path: Path, **what: Any) -> _ledger.Memory:
+        other = _ledger.new_challenge(bytes(32), [("replay", potl.Replay().options())])
+        remember(path, job_id=sparse.job.id, commitment=None, challenge=other)
+        return remember(path, **what)
+
+    with monkeypatch.context() as busy, pytest.raises(potl.StorageError, match="changed"):
+        busy.setattr(_ledger, "remember", late)
+        sparse.draw()
+    assert sparse.draw().states
 
 
 def test_a_challenge_survives_its_file(sparse: Delivery, tmp_path: Path) -> None:
