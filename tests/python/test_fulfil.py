@@ -308,6 +308,26 @@ def test_a_repeat_runs_in_another_arithmetic(monkeypatch: pytest.MonkeyPatch) ->
     assert answer["other_arithmetic"] and len(answer["noise"]) == len(answer["noise_losses"]) == 2
 
 
+def test_noise_is_between_the_replay_and_repeats_from_the_same_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    evidence, request = superseded(monkeypatch, repeats=2)
+    compared: list[tuple[str, ...]] = []
+
+    def compare(*states: State) -> list[Any]:
+        compared.append(tuple(state.name for state in states))
+        return []
+
+    monkeypatch.setattr("potl._core.compare_states", compare)
+    session = Session()
+    session.on_step = lambda state, step: setattr(
+        session, "now", session.now + ("~" if session.other else "")
+    )
+    answer = replayer(session, evidence).fulfil(request)
+    assert compared == [("b0s4", "b0s4++", "b0s4~+~+")] * 2
+    assert answer["noise_losses"] == [[1.0, 1.0]] * 2
+
+
 def test_what_fails_in_another_arithmetic_alone_is_repeated_with_other_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
