@@ -113,6 +113,50 @@ TEST_CASE("a mask among the parameters is ordinary where the initial state has i
   REQUIRE_FALSE(found_in(moved, &initial).empty());
 }
 
+TEST_CASE("of two buffers only a mask of the verifier's own may become infinite") {
+  small_state initial, state;
+  state.means[0] = -inf_f;
+  const tree::value first = initial.root(), now = state.root();
+  const std::vector<std::string> mask{"model/buffers/mean"}, other{"model/buffers/other"};
+  REQUIRE(not_finite(now, &first, nullptr).empty());
+  REQUIRE(not_finite(now, &first, &mask).empty());
+  REQUIRE(not_finite(now, &first, &other) == "model/buffers/mean holds an infinity");
+  initial.means[0] = -inf_f;
+  const tree::value masked = initial.root();
+  REQUIRE(not_finite(now, &masked, &other).empty());
+}
+
+TEST_CASE("averages of weights and what lies in tuples are looked at, every item of it") {
+  tree held;
+  const auto at = [](const std::string& top, tree::value what) {
+    return not_finite(tree::dict({{top, std::move(what)}}), nullptr);
+  };
+  const auto bad = [&] { return held.floats({1, inf_f}); };
+  REQUIRE(at("ema", tree::dict({{"parameters", tree::dict({{"w", bad()}})}})) ==
+          "ema/parameters/w holds an infinity");
+  REQUIRE(at("ema", tree::dict({{"buffers", tree::dict({{"mask", bad()}})}})).empty());
+  REQUIRE(at("scaler", bad()).empty());
+  REQUIRE(at("scaler", held.floats({nan_f})) == "scaler holds NaN");
+  const tree::list two{held.floats({1}), bad()}, again{bad(), held.floats({1})};
+  REQUIRE(at("optimizers", {two}) == "optimizers/1 holds an infinity");
+  REQUIRE(at("optimizers", {again}) == "optimizers/0 holds an infinity");
+  REQUIRE(at("optimizers", {transcript::state_tuple{two}}) == "optimizers/1 holds an infinity");
+}
+
+TEST_CASE("an initial state of another dtype excuses no infinity") {
+  tree held;
+  const auto of = [](tree::value weights) {
+    return tree::dict(
+        {{"model", tree::dict({{"parameters", tree::dict({{"w", std::move(weights)}})}})}});
+  };
+  const std::vector<std::uint32_t> bits{0x7f800000};  // in float32 an infinity
+  const tree::value now = of(held.tensor(dtype::f32, bits));
+  const tree::value same = of(held.tensor(dtype::f32, bits));
+  const tree::value other = of(held.tensor(dtype::i32, bits));
+  REQUIRE(not_finite(now, &same).empty());
+  REQUIRE_FALSE(not_finite(now, &other).empty());
+}
+
 TEST_CASE("plain floats may be infinite, and are NaN only in objects of the user's own") {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   constexpr double inf = std::numeric_limits<double>::infinity();

@@ -246,6 +246,25 @@ TEST_CASE("superseded steps with another loss reject") {
   });
 }
 
+TEST_CASE("superseded steps that end in another state reject where arithmetic is exact") {
+  scene one;
+  one.run.view.agreed.arithmetic = "ord32";
+  one.run.ranges = {{0, 40, 46, 0}};
+  for (std::uint64_t step = 41; step <= 46; ++step) {
+    one.run.superseded.push_back(one.run.records[step - 1]);
+  }
+  one.run.link();
+  one.ask();
+  const auto replaced = std::find_if(one.measured.begin(), one.measured.end(),
+                                     [](const auto& each) { return each.request.superseded; });
+  REQUIRE(replaced != one.measured.end());
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  replaced->digest_equal = false;
+  REQUIRE(count(one.judge(), outcome::reject, "transcript.resume") == 1);
+  one.run.view.agreed.arithmetic = "stock";
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+}
+
 TEST_CASE("a distance beyond the cap that honest repeats explain is no evidence") {
   scene one;
   for (auto& segment : one.measured) differ(segment, 0.3, 0.2);
@@ -288,6 +307,21 @@ TEST_CASE("tolerances that add up to the way travelled are not judged by") {
   REQUIRE(count(one.judge(), outcome::inconclusive) == 0);
 }
 
+TEST_CASE(
+    "a way travelled that is not known is inconclusive, unless the rule that says why is off") {
+  for (const auto& [code, rule] : {std::pair{errc::missing, "transcript.withheld"},
+                                   {errc::mismatch, "transcript.checkpoint"}}) {
+    scene one;
+    for (auto& segment : one.measured) differ(segment);
+    one.run.view.parameter_distance = [code = code](auto, auto) {
+      return result<double>(error{code, "not there", ""});
+    };
+    REQUIRE(count(one.judge(), outcome::inconclusive) == 1);
+    const rule_off off(rule);
+    REQUIRE(count(one.judge(), outcome::inconclusive) == 0);
+  }
+}
+
 TEST_CASE("equal bits need no tolerance, however short the way") {
   scene one;
   one.run.distance = 0;
@@ -308,6 +342,14 @@ TEST_CASE("exact arithmetic rejects another end state even where none is stored 
   });
 }
 
+TEST_CASE("exact arithmetic tolerates no other counter, which is in no norm") {
+  scene one;
+  one.run.view.agreed.arithmetic = "ord32";
+  differ(one.measured[3], 0);
+  one.measured[3].distances[2].tensors = {tensor("optimizers/0/step", 1)};
+  REQUIRE(count(one.judge(), outcome::reject, "replay.optimizer") == 1);
+}
+
 TEST_CASE("exact arithmetic does not tolerate other bits of equal values") {
   scene one;
   one.options.tolerance = "exact";
@@ -319,6 +361,64 @@ TEST_CASE("a request without a measurement is inconclusive") {
   scene one;
   one.measured.erase(one.measured.begin() + 3);
   REQUIRE(count(one.judge(), outcome::inconclusive) == 2);  // it, and the count of random ones
+}
+
+TEST_CASE("a replay of other steps, or of a branch, does not answer a request") {
+  const auto cut = [](segment_measurement& one, bool front) {
+    for (int i = 0; i < 5; ++i) {
+      one.losses.erase(front ? one.losses.begin() : one.losses.end() - 1);
+      one.rates.pop_back();
+      one.skipped.pop_back();
+    }
+    if (front) {
+      one.request.start += 5;
+    } else {
+      one.request.end -= 5;
+    }
+  };
+  for (const bool front : {true, false}) {
+    scene one;
+    cut(one.measured[3], front);
+    INFO(front);
+    REQUIRE(count(one.judge(), outcome::inconclusive) == 2);  // it, and the count of random ones
+  }
+  scene one;
+  one.run.ranges = {{2, 40, 50, 0}, {3, 40, 50, 0}};
+  for (int branch = 2; branch <= 3; ++branch) {
+    for (std::uint64_t step = 41; step <= 50; ++step) {
+      one.run.superseded.push_back(one.run.records[step - 1]);
+    }
+  }
+  one.run.link();
+  one.ask();
+  REQUIRE(count(one.judge(), outcome::inconclusive) == 0);
+  const std::vector<segment_measurement> all = one.measured;
+  const auto without = [&](auto which) {
+    one.measured = all;
+    std::erase_if(one.measured, which);
+    REQUIRE(one.measured.size() + 1 == all.size());
+    return count(one.judge(), outcome::inconclusive);
+  };
+  REQUIRE(without([](const auto& each) {
+            return each.request.start == 40 && !each.request.superseded;
+          }) == 2);
+  REQUIRE(without([](const auto& each) { return each.request.branch == 3; }) == 1);
+}
+
+TEST_CASE("only a segment without a problem is said to pass") {
+  scene one;
+  const int all = static_cast<int>(one.measured.size());
+  REQUIRE(count(one.judge(), outcome::pass, "replay.parameters") == all);
+  one.measured[3].status = measured::verifier_error;
+  one.run.records[95].loss += 1;
+  REQUIRE(count(one.judge(), outcome::pass, "replay.parameters") == all - 2);
+}
+
+TEST_CASE("a measurement of no step is the driver's mistake") {
+  scene one;
+  one.measured[3].request.end = one.measured[3].request.start;
+  REQUIRE(judge_replay(one.run.view, one.options, nonce_of(1), one.measured).why().code ==
+          errc::usage);
 }
 
 TEST_CASE("the verifier's own trouble is inconclusive, never a rejection") {
@@ -445,6 +545,8 @@ TEST_CASE("a rounding log that the auditor rejects is a finding with its proof",
     CHECK(std::find(one.details.begin(), one.details.end(),
                     std::pair<std::string, std::string>{"proof", "cHJvb2Y="}) != one.details.end());
   }
+  here.measured[0].rounding->rejections.clear();  // too many to list
+  CHECK(count(here.judge(), outcome::reject, "replay.rounding") == 1);
   const rule_off off("replay.rounding");
   CHECK(count(here.judge(), outcome::reject) == 0);
 }

@@ -97,6 +97,17 @@ TEST_CASE("an update that is no number buys no tolerance") {
   }
 }
 
+TEST_CASE("an update of which one side is no number is no measure") {
+  for (const double bad : {not_a_number, infinite}) {
+    scene recorded, replayed;
+    recorded.distance(0).update_l2 = bad;
+    replayed.distance(0).replayed_update_l2 = bad;
+    CAPTURE(bad);
+    CHECK_FALSE(recorded.passes());
+    CHECK_FALSE(replayed.passes());
+  }
+}
+
 TEST_CASE("in exact arithmetic a distance that is no number rejects") {
   scene one;
   one.options.tolerance = "exact";
@@ -156,8 +167,10 @@ TEST_CASE("a loss of a repeat that is no number is inconclusive") {
 
 TEST_CASE("a way travelled that is no number does not pass for a long one") {
   scene one;
-  one.run.distance = not_a_number;
-  REQUIRE(count(one.judge(), outcome::inconclusive, "replay.interpolation_guard") == 1);
+  for (const double bad : {not_a_number, infinite}) {
+    one.run.distance = bad;
+    REQUIRE(count(one.judge(), outcome::inconclusive, "replay.interpolation_guard") == 1);
+  }
 }
 
 TEST_CASE("an opened state that is not finite rejects although the replay ends in the same bits") {

@@ -103,6 +103,24 @@ TEST_CASE("the noise of one tensor is none of another") {
   REQUIRE(one.verdict() == "rejected");
 }
 
+TEST_CASE("noise below the cap excuses nothing beyond it") {
+  scene one;
+  one.differs(3, {tensor("w", 0.3, 10)});
+  one.noise(3, {tensor("w", 0.05, 10)});
+  REQUIRE(one.verdict() == "inconclusive");
+  one.differs(3, {tensor("w", 0.09, 10)});
+  REQUIRE(one.verdict() == "accepted");
+}
+
+TEST_CASE("nobody is accused before all repeats that were asked for were run") {
+  scene one;
+  one.differs(3, {tensor("w", 0.5, 500)});
+  one.noise(3, {tensor("w", 0.001, 500)}, 1);
+  REQUIRE(one.verdict() == "inconclusive");
+  one.noise(3, {tensor("w", 0.001, 500)}, 2);
+  REQUIRE(one.verdict() == "rejected");
+}
+
 TEST_CASE("nobody is accused by other thread counts alone") {
   scene one;
   one.differs(3, {tensor("w", 0.5, 500)});
@@ -152,6 +170,16 @@ TEST_CASE("a first segment in which everything is noise excuses nothing") {
   one.differs(3, {tensor("w", 5, 501)});
   one.noise(3, {tensor("w", 0.9, 501)});
   one.noise(0, {tensor("w", 0.5, 501)});
+  REQUIRE(one.verdict() == "inconclusive");
+}
+
+TEST_CASE("a first segment whose first repeat lacks the group excuses nothing of it") {
+  scene one;
+  one.differs(3, {tensor("bias", 5, 100)});
+  one.noise(3, {tensor("bias", 0.9, 100)});
+  one.noise(0, {tensor("bias", 0.5, 100)});
+  REQUIRE(one.verdict() == "accepted");
+  one.measured[0].noise[0].clear();
   REQUIRE(one.verdict() == "inconclusive");
 }
 
@@ -216,8 +244,10 @@ TEST_CASE("a tensor that the record left where it was is not excused by its stil
   REQUIRE(one.verdict() == "rejected");
 }
 
-TEST_CASE("many small differences add up in the norm of their group") {
-  scene one;
+namespace {
+
+/// Fifty tensors, each within its noise, and their norm beyond that of the group.
+void many_small(scene& one) {
   std::vector<tensor_distance> off, noise;
   for (int i = 0; i < 50; ++i) {
     const std::string path = "w" + std::to_string(i);
@@ -233,6 +263,24 @@ TEST_CASE("many small differences add up in the norm of their group") {
       some[static_cast<std::size_t>(k)].l2 = 0.001;
     one.noise(static_cast<std::size_t>(i < 3 ? i : i + 1), some);
   }
+}
+
+}  // namespace
+
+TEST_CASE("many small differences add up in the norm of their group") {
+  scene one;
+  many_small(one);
+  REQUIRE(one.verdict() != "accepted");
+}
+
+TEST_CASE("an excused counter takes nothing off a norm that it is not in") {
+  scene one;
+  many_small(one);
+  auto counter = tensor("step", 5, 1);
+  counter.scalar = true;
+  one.measured[3].distances[0].tensors.push_back(counter);
+  counter.l2 = counter.excess = 0.9;
+  for (auto& repeat : one.measured[3].noise) repeat[0].tensors.push_back(counter);
   REQUIRE(one.verdict() != "accepted");
 }
 
