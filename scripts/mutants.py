@@ -26,6 +26,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -42,6 +43,8 @@ BUILD = ROOT / "build/test"
 UNIT, MODULE = "potl_unit_tests", "_core_hooks"
 # A mutant may loop for ever; the slowest honest test takes a tenth of this.
 PATIENCE = 300
+# So may what it allocates have no end.
+MEMORY = 8 << 30
 
 Run = tuple[int, str]
 
@@ -105,6 +108,7 @@ def run(command: list[str], *, cwd: Path = ROOT, more: dict[str, str] | None = N
     process = subprocess.Popen(
         command, cwd=cwd, env=environment, text=True, errors="replace", start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)),
     )  # fmt: skip
     try:
         output, _ = process.communicate(timeout=PATIENCE)

@@ -51,3 +51,11 @@ def test_a_hunk_whose_lines_are_gone_or_doubled_is_refused() -> None:
     for text in ("zero\n", "one\none\n"):
         with pytest.raises(ValueError, match="occur"):
             mutant.apply(text)
+
+
+def test_a_mutant_that_allocates_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "MEMORY", 1 << 30)
+    status, output = runner.run([sys.executable, "-c", "bytearray(2 << 30)"])
+    assert status == 1
+    assert "MemoryError" in output
+    assert runner.run([sys.executable, "-c", "bytearray(1 << 20)"]) == (0, "")

@@ -69,6 +69,26 @@ TEST_CASE("a checkpoint leaves out what did not change", "[checkpoint_base]") {
   }
 }
 
+TEST_CASE("the same bytes in another form, or of another tensor, are stored", "[checkpoint_base]") {
+  trained_net one;
+  const auto stored = [&](const std::string& path,
+                          const std::function<void(state_tensor&)>& change) {
+    state_tensor tensor = tensor_of(one.weights.first);
+    change(tensor);
+    state_map tree;
+    tree.push_back({path, state_value{std::move(tensor)}});
+    const state other = capture(state_value{std::move(tree)}, one.memory).value();
+    save_checkpoint(one.path, other, &one.base).value();
+    const std::vector<std::uint8_t> file = bytes_of(one.path);
+    CHECK(parse_checkpoint(file, &other.state_digest(), from(one.initial)));
+    return file.size() > 65536;
+  };
+  CHECK_FALSE(stored("first", [](auto&) {}));
+  CHECK(stored("first", [](auto& tensor) { tensor.type = dtype::i32; }));
+  CHECK(stored("first", [](auto& tensor) { tensor.dims = {128, 128}; }));
+  CHECK(stored("fi", [](auto&) {}));
+}
+
 TEST_CASE("a state outlives the base that it was read with", "[checkpoint_base]") {
   const trained_net one;
   const state got = [&] {

@@ -29,6 +29,35 @@ std::size_t header_end(bytes_view file) {
   return static_cast<std::size_t>(length) + 8;
 }
 
+/// A file with the tree of `what`, and with what `change` makes of the tensors beside it.
+std::string refusal_of(const state& what,
+                       const std::function<void(safetensors_writer::tensor&)>& change,
+                       const std::string& more = "") {
+  std::vector<safetensors_writer::tensor> tensors{
+      {std::string("potl.state"), dtype::u8, {what.encoding().size()}}};
+  for (const state_tensor* one : what.tensors()) {
+    tensors.push_back({one->path, one->type, one->dims});
+    change(tensors.back());
+  }
+  if (!more.empty()) tensors.push_back({more, dtype::u8, {0}});
+  std::vector<std::uint8_t> file;
+  safetensors_writer writer =
+      safetensors_writer::create(std::move(tensors), {{"format", "potl-checkpoint-v1"}},
+                                 [&](bytes_view part) -> status {
+                                   file.insert(file.end(), part.begin(), part.end());
+                                   return unit{};
+                                 })
+          .value();
+  for (const auto& one : writer.order()) {
+    if (one.name == "potl.state") writer.write(what.encoding()).value();
+    for (const state_tensor* tensor : what.tensors()) {
+      if (tensor->path == one.name) writer.write(tensor->bytes).value();
+    }
+  }
+  const result<state> got = parse_checkpoint(std::move(file), &what.state_digest());
+  return got ? "" : got.why().message;
+}
+
 }  // namespace
 
 TEST_CASE("a checkpoint restores the state", "[checkpoint]") {
@@ -98,6 +127,22 @@ TEST_CASE("another state's checkpoint is a mismatch", "[checkpoint]") {
   snapshot_memory memory;
   const digest other = state_after(4, memory).state_digest();
   CHECK(load_checkpoint(one.path, other, 1 << 20).why().code == errc::mismatch);
+}
+
+TEST_CASE("a file holds the tensors of its tree, in their dtypes and shapes", "[checkpoint]") {
+  const saved one;
+  const auto nothing = [](auto&) {};
+  CHECK(refusal_of(one.what, nothing).empty());
+  CHECK(refusal_of(one.what, nothing, "more") ==
+        "checkpoint: the file does not hold the tensors of its tree");
+  const std::string first = one.what.tensors()[0]->path;
+  const std::string other = "checkpoint: tensor \"" + first + "\" has another dtype or shape";
+  CHECK(refusal_of(one.what, [&](auto& tensor) {
+          if (tensor.name == first) tensor.type = dtype::i32;
+        }) == other);
+  CHECK(refusal_of(one.what, [&](auto& tensor) {
+          if (tensor.name == first) tensor.dims.push_back(1);
+        }) == other);
 }
 
 TEST_CASE("what cannot be read is told apart from what is wrong", "[checkpoint]") {

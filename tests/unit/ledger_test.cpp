@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/transcript/ledger.hpp>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
 #include "run_fixture.hpp"
 
 using namespace potl_test;
@@ -86,6 +94,54 @@ TEST_CASE("the same challenge is kept once, however its numbers are spelled", "[
   other.checks[0].second.set("safety", 9.0);
   remember(path, counting(), {}, other).value();
   CHECK(recall(path, counting())->challenges.size() == 2);
+}
+
+TEST_CASE("another nonce, check or handed-out challenge is another question", "[ledger]") {
+  const ledger_challenge one = asked(1);
+  CHECK(one.asks_like(asked(1)));
+  CHECK_FALSE(one.asks_like(asked(2)));
+  ledger_challenge other = asked(1);
+  other.document = "ab";
+  CHECK_FALSE(one.asks_like(other));
+  other = asked(1);
+  other.checks[0].first = "pev";
+  CHECK_FALSE(one.asks_like(other));
+  other = asked(1);
+  other.time = 9;
+  CHECK(one.asks_like(other));
+}
+
+TEST_CASE("a commitment is kept once, with or without a challenge", "[ledger]") {
+  const temporary_directory root;
+  const std::string path = root.file("ledger.json");
+  CHECK(remember(path, counting(), "a\n", {})->commitments.empty());
+  CHECK(remember(path, counting(), "a\n", {})->commitments.size() == 1);
+  CHECK(remember(path, counting(), "b\n", asked(1))->challenges.empty());
+  const ledger_memory now = recall(path, counting()).value();
+  CHECK(now.commitments == std::vector<std::string>{"a\n", "b\n"});
+  CHECK(now.challenges.size() == 1);
+}
+
+TEST_CASE("who remembers waits for whoever else does", "[ledger]") {
+  const temporary_directory root;
+  const std::string path = root.file("ledger.json");
+  const int other = ::open((path + ".lock").c_str(), O_WRONLY | O_CREAT, 0666);
+  REQUIRE(::flock(other, LOCK_EX) == 0);
+  std::thread late([&] { remember(path, counting(), "a\n", {}).value(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK_FALSE(std::filesystem::exists(path));
+  ::close(other);
+  late.join();
+  CHECK(recall(path, counting())->commitments.size() == 1);
+}
+
+TEST_CASE("a ledger that cannot be read is no empty memory", "[ledger]") {
+  const temporary_directory root;
+  std::filesystem::create_directory(root.file("folder"));
+  CHECK_FALSE(recall(root.file("folder"), counting()));
+  overwrite(root.file("another"), as_bytes_view(R"({"challenges":[],"commitments":[],"job":")" +
+                                                job_hex + R"(","version":2})"));
+  CHECK_FALSE(recall(root.file("another"), counting()));
 }
 
 TEST_CASE("a damaged ledger, or another job's, is no empty memory", "[ledger]") {

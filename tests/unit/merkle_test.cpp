@@ -156,6 +156,14 @@ TEST_CASE("a wrong root is a mismatch, an impossible proof is malformed") {
           potl::errc::malformed);
 }
 
+TEST_CASE("a leaf before a subtree is named as the caller counts it") {
+  const potl::merkle_tree tree = tree_of(8);
+  const auto refused =
+      potl::verify_subtree_inclusion(3, {4, 8}, tree.leaf(3).value(), {}, tree.root()).why();
+  REQUIRE(refused.code == potl::errc::malformed);
+  REQUIRE(refused.message == "leaf 3 lies before the subtree");
+}
+
 TEST_CASE("a node cannot be presented as a leaf") {
   const potl::merkle_tree tree = tree_of(2);
   std::vector<std::uint8_t> node(1, 1);

@@ -139,6 +139,8 @@ TEST_CASE("lists, tuples and ties have the task's form") {
   const value two = law({text("items"), list({kind("int"), kind("str")})});
   REQUIRE(why(list({whole(1), text("x")}), two).empty());
   REQUIRE_FALSE(why(list({whole(1)}), two).empty());
+  REQUIRE(why(list({whole(1), text("x"), whole(2)}), two) ==
+          "agreed.schema : the state has 3 values, the task 2");
   REQUIRE_FALSE(why(law({whole(1), text("x")}), two).empty());
   REQUIRE(why(law({whole(1)}), law({text("tuple"), list({kind("int")})})).empty());
   REQUIRE(why(list({whole(1), whole(2)}), law({text("each"), kind("int")})).empty());

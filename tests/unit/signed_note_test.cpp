@@ -129,6 +129,13 @@ TEST_CASE("other forms of the same content are malformed") {
   }
 }
 
+TEST_CASE("of two empty lines the first is an extension, which none may be") {
+  const std::string note = "o\n1\nSBNJTRN+FjG7owHVrKtue7eqdM4RhdRWVl71HXN2d7I=\n";
+  const auto refused = parse(note + "\nx\n\n" + mark + "k AAAAAQI=\n").why();
+  REQUIRE(refused.code == errc::malformed);
+  REQUIRE(refused.message.find("an extension line") != std::string::npos);
+}
+
 TEST_CASE("a note beyond 64 KiB or 16 signatures is refused by its size") {
   REQUIRE(parse(std::string(potl::note_limit_bytes + 1, '\n')).why().code == errc::limit);
   potl::signed_note note{example(), {}};

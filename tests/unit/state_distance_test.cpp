@@ -47,6 +47,26 @@ TEST_CASE("norms of a distance are those of the difference, relative to the upda
   REQUIRE(d.worst_relative == Approx(0.75).epsilon(1e-5));
 }
 
+TEST_CASE("norms of a group are those of all its tensors together") {
+  tree held;
+  const auto of = [&](float a, float b) {
+    const tree::value weights = tree::dict({{"a", held.floats({a})}, {"b", held.floats({b})}});
+    return tree::dict({{"model", tree::dict({{"parameters", weights}})}});
+  };
+  const auto d = compare_states(of(0, 0), of(5, 4), of(1, 1))[0];
+  REQUIRE(d.l1 == 7);
+  REQUIRE(d.l2 == 5);
+  REQUIRE(d.linf == 4);
+  REQUIRE(d.excess_l2 == Approx(5));
+  REQUIRE(d.rounding_l2 == Approx(std::sqrt(2.0) * 0x1p-22));
+  REQUIRE(d.update_l2 == Approx(std::sqrt(41.0)));
+  REQUIRE(d.replayed_update_l2 == Approx(std::sqrt(2.0)));
+  REQUIRE(d.weight_l2 == Approx(std::sqrt(41.0)));
+  REQUIRE(d.cosine == Approx(9 / std::sqrt(82.0)));
+  REQUIRE(d.count == 2);
+  REQUIRE(d.tensors.size() == 2);
+}
+
 TEST_CASE("each group of a state is measured for itself") {
   small_state start, recorded, replayed;
   replayed.momentum[0] += 1;
@@ -98,6 +118,110 @@ TEST_CASE("a tensor that one side lacks is a difference of structure") {
   small_state start, recorded, replayed;
   replayed.has_momentum = false;
   REQUIRE_FALSE(compare(start, recorded, replayed).optimizer.structure_equal);
+  REQUIRE_FALSE(compare(start, replayed, recorded).optimizer.structure_equal);
+}
+
+TEST_CASE("what is no float is compared exactly, whatever its kind") {
+  using namespace potl::transcript;
+  using value = tree::value;
+  const auto list = [](std::vector<value> items) { return value{tree::list(std::move(items))}; };
+  const auto tuple = [](std::vector<value> items) {
+    return value{state_tuple{tree::list(std::move(items))}};
+  };
+  const auto bytes = [](std::uint8_t last) { return value{state_bytes{{1, last}}}; };
+  const value one{std::int64_t{1}}, two{std::int64_t{2}};
+  tree held;
+  const std::vector<float> zeros(4);
+  value square = held.floats(zeros);
+  std::get<state_tensor>(square.content).dims = {2, 2};
+  const std::vector<std::pair<value, value>> different{
+      {one, two},
+      {one, {1.0}},
+      {one, {}},
+      {{true}, {false}},
+      {{std::string("a")}, {std::string("b")}},
+      {bytes(2), bytes(3)},
+      {{state_alias{"a"}}, {state_alias{"b"}}},
+      {list({one}), list({two})},
+      {list({one}), list({one, two})},
+      {tuple({one}), tuple({two})},
+      {tuple({one}), tuple({one, two})},
+      {tuple({one}), list({one})},
+      {tree::dict({{"a", one}}), tree::dict({{"b", one}})},
+      {tree::dict({{"a", one}}), tree::dict({{"a", one}, {"b", one}})},
+      {held.floats(zeros), square},
+      {held.floats(zeros), held.tensor(dtype::i32, zeros)},
+      {held.floats(zeros), held.tensor(dtype::bf16, zeros)},
+  };
+  const auto equal = [](const value& recorded, const value& replayed) {
+    const auto of = [](const value& a) {
+      return tree::dict({{"counters", tree::dict({{"x", a}})}});
+    };
+    const auto groups = compare_states(of(recorded), of(recorded), of(replayed));
+    REQUIRE(groups[3].group == "other");
+    REQUIRE((groups[0].structure_equal && groups[1].structure_equal && groups[2].structure_equal));
+    return groups[3].structure_equal;
+  };
+  for (std::size_t i = 0; i < different.size(); ++i) {
+    const auto& [a, b] = different[i];
+    CAPTURE(i);
+    CHECK_FALSE(equal(a, b));
+    CHECK_FALSE(equal(b, a));
+    CHECK(equal(a, a));
+    CHECK(equal(b, b));
+  }
+}
+
+TEST_CASE("a difference above the groups is one of every group") {
+  small_state held;
+  const tree::value root = held.root(), nothing{};
+  for (const auto& changed : {nothing, tree::dict({{"model", nothing}})}) {
+    for (const auto& group : compare_states(root, root, changed)) {
+      INFO(group.group);
+      CHECK_FALSE(group.structure_equal);
+    }
+  }
+}
+
+TEST_CASE("a float beside the tensors is compared too, and equal infinities are no difference") {
+  const auto of = [](double best) {
+    return tree::dict({{"schedulers", tree::dict({{"best", {best}}})}});
+  };
+  const double inf = infinity, nan = not_a_number;
+  const auto compared = [&](double recorded, double replayed) {
+    return compare_states(of(recorded), of(recorded), of(replayed))[2];
+  };
+  CHECK(compared(inf, inf).tensors.empty());
+  CHECK(compared(inf, inf).finite);
+  CHECK(compared(1, 1).tensors.empty());
+  CHECK(compared(1, 2).tensors.at(0).l2 == 1);
+  CHECK_FALSE(compared(inf, -inf).finite);
+  CHECK_FALSE(compared(inf, 1).finite);
+  CHECK_FALSE(compared(1, inf).finite);
+  CHECK_FALSE(compared(nan, nan).finite);
+}
+
+TEST_CASE("a parameter without dimensions counts in the norm of the parameters") {
+  tree held;
+  const auto of = [&](float scale) {
+    return tree::dict(
+        {{"model", tree::dict({{"parameters", tree::dict({{"scale", held.scalar(scale)}})}})}});
+  };
+  const auto d = compare_states(of(0), of(1), of(3))[0];
+  REQUIRE(d.l2 == 2);
+  REQUIRE(d.count == 1);
+  REQUIRE_FALSE(d.tensors.at(0).scalar);
+}
+
+TEST_CASE("a start of another dtype or size counts as zero") {
+  tree held;
+  const auto of = [](const tree::value& momentum) {
+    return tree::dict({{"optimizers", tree::dict({{"m", momentum}})}});
+  };
+  const tree::value end = held.floats({3, 4});
+  for (const auto& start : {held.tensor(dtype::i32, std::vector<float>{3, 4}), held.floats({3})}) {
+    REQUIRE(compare_states(of(start), of(end), of(end))[2].update_l2 == 5);
+  }
 }
 
 TEST_CASE("momentum that the start does not have yet counts as zero there") {
@@ -121,6 +245,9 @@ TEST_CASE("a NaN on either side is reported and makes every distance NaN") {
                         compare(recorded, recorded, recorded)}) {
     REQUIRE_FALSE(d.parameters.finite);
     REQUIRE(std::isnan(d.parameters.l2));
+    REQUIRE(std::isnan(d.parameters.linf));
+    REQUIRE(std::isnan(d.parameters.excess_l2));
+    REQUIRE_FALSE(d.parameters.tensors.at(0).rounding_only);
     REQUIRE(std::isnan(d.parameters.worst_relative));
     REQUIRE(d.optimizer.finite);
   }
@@ -135,6 +262,15 @@ TEST_CASE("a mask of infinities that stays where it was is no news") {
   REQUIRE(d.finite);
   REQUIRE(d.l2 == 0.5);
   REQUIRE(d.update_l2 == 0.75);
+}
+
+TEST_CASE("a mask that changes its sign is reported, even when both sides have it") {
+  small_state start, recorded, replayed;
+  start.means[0] = -infinity;
+  recorded.means[0] = replayed.means[0] = infinity;
+  REQUIRE_FALSE(compare(start, recorded, replayed).buffers.finite);
+  replayed.means[0] = -infinity;
+  REQUIRE_FALSE(compare(start, recorded, replayed).buffers.finite);
 }
 
 TEST_CASE("an infinity that the segment brought is reported, even when both sides have it") {
@@ -185,6 +321,31 @@ TEST_CASE("no value of one element, or of the record, lifts what rounding explai
   REQUIRE(masked.excess_l2 == Approx(1e-4).epsilon(0.01));
   recorded.means = {huge, 1e9f};  // what only the prover says explains nothing
   REQUIRE(compare(start, recorded, replayed).buffers.excess_l2 == Approx(1e9));
+}
+
+TEST_CASE("rounding follows the larger of an element's values at the start and in the replay") {
+  tree held;
+  const auto excess = [&](float before, float after, float off) {
+    const auto bytes = [&](float value) {
+      return std::get<potl::transcript::state_tensor>(held.floats({value}).content).bytes;
+    };
+    return potl::numeric::tensor_norms(dtype::f32, bytes(before), bytes(after + off), bytes(after))
+        .excess_l2;
+  };
+  for (const auto& [before, after] : {std::pair{1.0f, 0.5f}, {0.5f, 1.0f}}) {
+    CAPTURE(before);
+    CHECK(excess(before, after, 0x1p-22f) == 0);
+    CHECK(excess(before, after, 0x1p-22f + 0x1p-23f) == 0x1p-23);
+  }
+}
+
+TEST_CASE("the unit of roundoff is that of the dtype") {
+  using potl::numeric::unit_roundoff;
+  const std::vector<std::pair<dtype, double>> known{
+      {dtype::f64, 0x1p-53},    {dtype::f32, 0x1p-24}, {dtype::c64, 0x1p-24},
+      {dtype::f16, 0x1p-11},    {dtype::bf16, 0x1p-8}, {dtype::f8_e4m3, 0x1p-4},
+      {dtype::f8_e5m2, 0x1p-3}, {dtype::i64, 0}};
+  for (const auto& [type, unit] : known) CHECK(unit_roundoff(type) == unit);
 }
 
 TEST_CASE("what rounding explains follows the type") {

@@ -75,6 +75,8 @@ TEST_CASE("a single chunk is opened, and no other chunk passes for it") {
                 .code == potl::errc::malformed);
   }
   REQUIRE(potl::open_chunk(all, 7).why().code == potl::errc::usage);
+  REQUIRE(potl::verify_chunk(root, all.size(), 7, all.first(chunk), {}).why().message ==
+          "chunk 7 is not among 7");
   REQUIRE(potl::open_chunk({}, 0).why().code == potl::errc::usage);
 }
 
