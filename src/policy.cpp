@@ -69,22 +69,6 @@ std::string capitalised(std::string sentence) {
   return sentence;
 }
 
-// The fewest random segments with which the policy is content. What is replayed anyway makes the
-// pool smaller, not the cheat: the same segments count here and in the table of the report.
-std::uint64_t segments_needed(replay_strength of, const policy& wanted) {
-  std::uint64_t low = std::min(wanted.min_random_segments, of.pool);
-  std::uint64_t high = of.pool;
-  while (low < high) {
-    of.sampled = low + (high - low) / 2;
-    if (of.probability(wanted.cheat_fraction) >= wanted.probability) {
-      high = of.sampled;
-    } else {
-      low = of.sampled + 1;
-    }
-  }
-  return low;
-}
-
 std::vector<std::string> obstacles(std::span<const finding> findings, const standing& where,
                                    const policy& wanted) {
   std::vector<std::string> out;
@@ -179,6 +163,20 @@ std::uint64_t policy::samples(std::uint64_t segments) const noexcept {
 double replay_strength::probability(double cheat_fraction) const noexcept {
   return numeric::detection_without_replacement(
       pool, numeric::packed_units(segments, cheat_fraction), sampled);
+}
+
+std::uint64_t segments_needed(replay_strength of, const policy& wanted) {
+  std::uint64_t low = std::min(wanted.min_random_segments, of.pool);
+  std::uint64_t high = of.pool;
+  while (low < high) {
+    of.sampled = low + (high - low) / 2;
+    if (of.probability(wanted.cheat_fraction) >= wanted.probability) {
+      high = of.sampled;
+    } else {
+      low = of.sampled + 1;
+    }
+  }
+  return low;
 }
 
 replay_strength strength_of(std::span<const finding> findings) {

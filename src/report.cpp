@@ -9,6 +9,8 @@
 #include <potl/core/utf8.hpp>
 #include <potl/numeric/soundness.hpp>
 
+#include "report_answer.hpp"
+
 namespace potl {
 namespace {
 
@@ -63,7 +65,7 @@ const std::string* detail_of(const finding& one, std::string_view name) {
   return nullptr;
 }
 
-json_value replays_json(const std::vector<finding>& findings) {
+json_value::array replays_json(const std::vector<finding>& findings) {
   json_value::array out;
   for (const finding& one : findings) {
     const std::string* why = detail_of(one, "why");
@@ -256,12 +258,19 @@ json_value make_report(const checks::run_view* run, std::vector<finding> finding
   }
   for (const std::string& reason : judged.reasons) reasons.push_back(safe_text(reason));
   const double training = run == nullptr ? 0 : training_seconds(*run);
+  json_value::array replays = replays_json(findings);
+  const detail::answer_facts facts{run, where, wanted, judged.result, replays, context};
+  json_value looked_at = detail::looked_at_json(findings, facts);
+  json_value next = detail::next_json(findings, facts);
 
   json_value out =
       json_value::of({{"format", "potl-report-v1"},
                       {"software", context.software},
                       {"verdict", to_string(judged.result)},
                       {"exit_code", exit_code(judged.result)},
+                      {"answer", detail::answer_of(findings, judged.result)},
+                      {"looked_at", std::move(looked_at)},
+                      {"next", std::move(next)},
                       {"sentence", safe_text(judged.sentence)},
                       {"reasons", std::move(reasons)},
                       {"nonce", context.nonce},
@@ -269,7 +278,7 @@ json_value make_report(const checks::run_view* run, std::vector<finding> finding
                       {"checks", std::move(asked)},
                       {"findings", std::move(listed)},
                       {"strength", strength_json(strength_of(findings), reach_of(findings))},
-                      {"replays", replays_json(findings)},
+                      {"replays", std::move(replays)},
                       {"cost", cost_json(context, training)},
                       {"limits", limits_json(findings, context)},
                       {"model", model_json(findings)}});

@@ -49,6 +49,10 @@ struct replay_strength {
 /// From the judges' findings; all zero when nothing was replayed at random.
 replay_strength strength_of(std::span<const finding> findings);
 
+/// The fewest random segments with which the policy is content. What is replayed anyway makes the
+/// pool smaller, not the cheat: the same segments count here and in the table of the report.
+std::uint64_t segments_needed(replay_strength of, const policy& wanted);
+
 /// How far what was not seen can have carried the weights: decision 19.
 struct reach_strength {
   double factor = 0;                 ///< option reach

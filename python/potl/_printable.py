@@ -89,7 +89,7 @@ def duration(value: object) -> str:
     if seconds < 1.0:
         return f"{seconds * 1e3:.0f} ms"
     if seconds < 60.0:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f} s".replace(".0 s", " s")
     whole = round(seconds)
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"

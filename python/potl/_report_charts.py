@@ -18,6 +18,7 @@ from ._svg import Scale, element, label
 # Class in the style sheet -> width: the page shows the one that fits.
 WIDTHS = {"wide": 920, "medium": 560, "narrow": 320}
 _WIDE = WIDTHS["wide"]
+_SMALL = 340
 
 _LEFT, _RIGHT = 52.0, 14.0
 _LOSS_HEIGHT, _LANE_HEIGHT, _DISTANCE_HEIGHT = 150.0, 40.0, 120.0
@@ -95,6 +96,36 @@ def strength(rows: Sequence[StrengthRow], *, width: int, name: str) -> Markup:
         top += 30
     text = " ".join(row.sentence for row in rows)
     return _picture(name, "Probability of seeing a false transition", text, width, top, parts)
+
+
+def answer(rows: Sequence[StrengthRow], *, segments: object, name: str) -> Markup:
+    """The same for the first page: few rows, small enough for a phone."""
+    if not rows:
+        return Markup("")
+    x = Scale(0, 1, 128.0, 266.0)
+    parts: list[Markup] = []
+    top = 2.0
+    for row in rows:
+        share = percent(row.fraction)
+        if row.bad is not None:
+            share += f" ({number(row.bad)} of {number(segments)})"
+        parts += [
+            label(share, 0, top + 15, class_="name"),
+            element("rect", x=x(0), y=top, width=x(1) - x(0), height=20.0, class_="trough"),
+            element(
+                "rect",
+                x=x(0),
+                y=top,
+                width=max(x(row.probability) - x(0), 1.0),
+                height=20.0,
+                class_="bar",
+            ),
+            label(percent(row.probability), x(1) + 8, top + 15, class_="value"),
+        ]
+        top += 28
+    text = " ".join(row.sentence for row in rows)
+    title = "Probability of seeing false transitions"
+    return _picture(name, title, text, _SMALL, top, parts, class_="small")
 
 
 def _losses(document: Mapping[str, Any]) -> list[tuple[float, float | None]]:
@@ -262,7 +293,14 @@ def _timeline_text(
 
 
 def _picture(
-    name: str, title: str, text: str, width: int, height: float, parts: Sequence[Markup]
+    name: str,
+    title: str,
+    text: str,
+    width: int,
+    height: float,
+    parts: Sequence[Markup],
+    *,
+    class_: str | None = None,
 ) -> Markup:
     return element(
         "svg",
@@ -272,5 +310,5 @@ def _picture(
         viewBox=f"0 0 {width} {height:.0f}",
         role="img",
         aria_labelledby=f"{name}-title {name}-text",
-        class_=next(name for name, size in WIDTHS.items() if width >= size),
+        class_=class_ or next(name for name, size in WIDTHS.items() if width >= size),
     )

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from . import _report_charts as charts, _report_model as model
+from . import _report_answer as first, _report_charts as charts, _report_model as model
 from ._printable import as_float, duration, number, percent, printable
 
 # More rows than this are folded away; the worst are shown.
@@ -61,31 +61,42 @@ def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
     replays = model.replays_of(document)
     strength = model.strength_of(document)
     quoted = model.usual_strength(strength)
+    segments, sampled = (
+        model.section_of(document, "strength").get(name) for name in ("segments", "sampled")
+    )
     shown = sorted(replays, key=_badness)[:_SHOWN_REPLAYS]
     return {
         "prefix": prefix,
         "verdict": verdict,
         "word": model.VERDICT_WORDS[verdict],
         "sign": model.VERDICT_SIGNS[verdict],
-        "meaning": model.VERDICT_MEANINGS[verdict],
+        "answer": first.answer_of(document),
+        "looked_at": first.looked_at_of(document),
+        "steps": first.next_steps_of(document),
+        "stronger": first.stronger_of(document),
+        "answer_chart": charts.answer(
+            first.shown_strength(strength) if sampled else [],
+            segments=segments,
+            name=f"{prefix}-answer",
+        ),
         "sentence": printable(document.get("sentence") or ""),
         "job": _short(model.section_of(document, "job").get("id")),
         "facts": _facts(document),
-        "deciding": [row for row in findings if row.result in _deciding(verdict)],
         "reasons": [printable(reason) for reason in document.get("reasons") or []],
         "findings": model.grouped(findings),
         "finding_count": len(findings),
         "timeline": _at_every_width(charts.timeline, document, f"{prefix}-timeline"),
         "replays": sorted(shown, key=lambda row: row.start),
         "replay_count": len(replays),
-        "glance": _glance(document, replays, strength),
+        "glance": _glance(document, replays),
         "extra": model.extra_of(document),
         "strength": strength,
         "strength_sentence": quoted.sentence if quoted is not None else "",
         "reach_sentence": model.reach_of(document),
         "strength_chart": _at_every_width(charts.strength, strength, f"{prefix}-strength"),
-        "segments": model.section_of(document, "strength").get("segments"),
-        "sampled": model.section_of(document, "strength").get("sampled"),
+        "segments": segments,
+        "sampled": sampled,
+        "drawn_from": model.section_of(document, "strength").get("drawn_from"),
         "cost": model.section_of(document, "cost"),
         "costs": model.costs_of(document),
         "limits": _limits(document),
@@ -106,28 +117,19 @@ def _badness(row: model.ReplayRow) -> tuple[bool, float]:
     return row.good, -(row.ratio if row.ratio is not None else 0.0)
 
 
-def _deciding(verdict: str) -> tuple[str, ...]:
-    return {"rejected": ("reject",), "inconclusive": ("inconclusive",)}.get(verdict, ())
-
-
 def _short(digest: object) -> str:
     return printable(digest or "", limit=200)[:12]
 
 
 def _glance(
-    document: Mapping[str, Any],
-    replays: Sequence[model.ReplayRow],
-    strength: Sequence[model.StrengthRow],
+    document: Mapping[str, Any], replays: Sequence[model.ReplayRow]
 ) -> list[tuple[str, str]]:
-    """The few numbers that a reader wants first."""
-    bad = sum(not row.good for row in replays)
-    segments = model.section_of(document, "strength").get("segments")
-    fit = f", {number(bad)} do not fit" if bad else ", all fit" if replays else ""
-    out = [("Replayed", f"{number(len(replays))} of {number(segments)} segments{fit}")]
-    quoted = model.usual_strength(strength)
-    if quoted is not None:
-        name = f"False transitions in {percent(quoted.fraction)} of the segments"
-        out.append((name, f"seen with probability {percent(quoted.probability)}"))
+    """What came out of the replays, and what all of it cost."""
+    out = []
+    if replays:
+        bad = sum(not row.good for row in replays)
+        fit = f"{number(bad)} of {number(len(replays))} do not fit" if bad else "all fit"
+        out.append(("Replays", fit))
     cost = model.section_of(document, "cost")
     share = cost.get("fraction")
     spent = duration(cost.get("seconds"))

@@ -11,6 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ._printable import duration, number, percent, printable
+from ._report_answer import (
+    answer_of,
+    looked_at_of,
+    next_steps_of,
+    shown_strength,
+    stronger_of,
+)
 from ._report_model import (
     VERDICT_SIGNS,
     VERDICT_WORDS,
@@ -23,7 +30,6 @@ from ._report_model import (
     rows_of,
     section_of,
     strength_of,
-    usual_strength,
 )
 
 _STYLES = {"accepted": "bold green", "rejected": "bold red", "inconclusive": "bold yellow"}
@@ -31,14 +37,16 @@ _RESULT_STYLES = {"reject": "red", "inconclusive": "yellow", "pass": "green", "n
 
 
 def render(document: Mapping[str, Any], console: Console) -> None:
-    """Prints the verdict, the findings, what was replayed, strength, cost and limits."""
+    """Prints the verdict, the findings, what was looked at, strength, cost, what to do next and
+    limits."""
     verdict = str(document["verdict"])
     headline = Text(
         f"{VERDICT_SIGNS.get(verdict, '?')} {VERDICT_WORDS.get(verdict, 'Inconclusive')}"
     )
     headline.stylize(_STYLES.get(verdict, "bold yellow"))
-    headline.append("  " + printable(document.get("sentence") or ""), style="not bold default")
+    headline.append("  " + answer_of(document), style="not bold default")
     console.print(headline)
+    console.print(Text(printable(document.get("sentence") or "")))
     console.print()
     console.print(_findings(findings_of(document)))
     console.print()
@@ -67,6 +75,8 @@ def _summary(document: Mapping[str, Any], console: Console) -> None:
     def line(name: str, text: str) -> None:
         console.print(Text.assemble((f"{name:<10}", "dim"), text))
 
+    for what in looked_at_of(document):
+        line("looked at", what)
     replays = replays_of(document)
     if replays:
         bad = sum(not row.good for row in replays)
@@ -75,9 +85,10 @@ def _summary(document: Mapping[str, Any], console: Console) -> None:
         if all(row.equal for row in replays):
             worst = ", each bit for bit equal"
         line("replayed", f"{number(len(replays))} segments, {number(bad)} do not fit{worst}")
-    quoted = usual_strength(strength_of(document))
-    if quoted is not None:
-        line("strength", quoted.sentence)
+    quoted = shown_strength(strength_of(document))
+    for row in quoted:
+        line("strength", row.sentence)
+    if quoted:
         line("reach", reach_of(document))
     cost = section_of(document, "cost")
     share = cost.get("fraction")
@@ -86,6 +97,10 @@ def _summary(document: Mapping[str, Any], console: Console) -> None:
         "" if share is None else f", {percent(share)} of training"
     )
     line("cost", f"{total} ({parts})" if parts else total)
+    for step in next_steps_of(document):
+        line("next", step)
+    for stronger in stronger_of(document):
+        line("stronger", stronger.sentence)
     for entry in rows_of(document, "limits"):
         line("unseen", f"{printable(entry.get('check', ''))}: {printable(entry.get('text', ''))}")
     line("nonce", printable(document.get("nonce") or "none"))

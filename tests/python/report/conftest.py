@@ -34,6 +34,19 @@ def _finding(check: str, rule: str, result: str, reason: str, **more: Any) -> di
     }
 
 
+def _stronger(samples: int, more: float, *seen: float) -> dict[str, Any]:
+    return {
+        "samples": samples,
+        "more_segments": samples - 12,
+        "more_seconds": more,
+        "seconds": 61.93 + more,
+        "table": [
+            {"cheat_fraction": fraction, "probability": probability}
+            for fraction, probability in zip((0.01, 0.05, 0.2), seen, strict=True)
+        ],
+    }
+
+
 def accepted() -> dict[str, Any]:
     """An honest run, verified with the defaults."""
     starts = (0, 40, 70, 150, 220, 230, 290, 340, 410, 450, 520, 560)
@@ -74,6 +87,25 @@ def accepted() -> dict[str, Any]:
         "software": "potl 0.1.0",
         "verdict": "accepted",
         "exit_code": 0,
+        "answer": "You may pay: everything that was looked at is as agreed, and as much was looked "
+        "at as your policy asks. False transitions in 5 % of the segments would more likely than "
+        "not have been missed.",
+        "looked_at": [
+            "the record of 600 steps",
+            "14 of 60 segments, trained again: 12 drawn at random after the commitment",
+            "losses of drawn batches, computed again",
+            "the delivered model, compared with the last recorded state",
+        ],
+        "next": {
+            "steps": ["To see more, verify again with more random segments (--replay-samples)."],
+            "seconds_per_segment": 3.75,
+            "stronger": [
+                _stronger(24, 45.0, 0.414, 0.806, 0.9994),
+                _stronger(36, 90.0, 0.621, 0.95, 0.9999993),
+                _stronger(45, 123.75, 0.776, 0.991, 0.99999999998),
+                _stronger(58, 172.5, 1.0, 1.0, 1.0),
+            ],
+        },
         "reasons": [],
         "sentence": "12 of 60 segments drawn at random, and 2 more, replay to the recorded states; "
         "nothing contradicts the job.",
@@ -144,13 +176,13 @@ def accepted() -> dict[str, Any]:
             "loss": [_loss(s) for s in range(1, _STEPS + 1)],
         },
         "cost": {
-            "seconds": 1.93,
-            "training_seconds": 14.2,
+            "seconds": 61.93,
+            "training_seconds": 455.4,
             "fraction": 0.136,
             "checks": [
-                {"check": "transcript", "seconds": 0.021, "fraction": 0.0015},
-                {"check": "replay", "seconds": 1.51, "fraction": 0.106},
-                {"check": "pev", "seconds": 0.39, "fraction": 0.027},
+                {"check": "transcript", "seconds": 1.021, "fraction": 0.0015},
+                {"check": "replay", "seconds": 52.5, "fraction": 0.106},
+                {"check": "pev", "seconds": 8.39, "fraction": 0.027},
                 {"check": "telemetry", "seconds": 0.0008, "fraction": 0.00006},
             ],
         },
@@ -177,6 +209,21 @@ def rejected() -> dict[str, Any]:
     report = copy.deepcopy(accepted())
     report["verdict"] = "rejected"
     report["exit_code"] = 1
+    report["answer"] = (
+        "Do not pay for this run: there is evidence that it was not trained as agreed."
+    )
+    report["looked_at"][1] = (
+        "13 of 60 segments, trained again: 11 drawn at random after the commitment"
+    )
+    report["next"] = {
+        "steps": [
+            "Send the trainer the findings that reject: they name the steps.",
+            "A file that was damaged on the way can be replaced by an intact one that fits the "
+            "commitment. Anything else needs a new run.",
+        ],
+        "seconds_per_segment": None,
+        "stronger": [],
+    }
     report["sentence"] = (
         "The state recorded after step 160 is 43 tolerances away from what steps 151-160 lead "
         "to: the parameters were not produced by the agreed training."
@@ -223,6 +270,20 @@ def inconclusive() -> dict[str, Any]:
     report = copy.deepcopy(accepted())
     report["verdict"] = "inconclusive"
     report["exit_code"] = 3
+    report["answer"] = (
+        "Do not decide yet: the run could not be judged. This says nothing for or against the "
+        "trainer."
+    )
+    del report["looked_at"][1]
+    report["next"] = {
+        "steps": [
+            "Read the findings that could not be judged: each says what was missing. Provide it, "
+            "and verify again.",
+            "Replay at least 10 random segments (--replay-samples 10).",
+        ],
+        "seconds_per_segment": None,
+        "stronger": [],
+    }
     report["reasons"] = ["no task was given, so nothing could be replayed"]
     report["sentence"] = (
         "No segment was replayed at random, so nothing shows that the recorded training happened."

@@ -30,7 +30,39 @@ function contrast(element) {
 }
 
 function visible(element) {
-  return element.getClientRects().length > 0 && getComputedStyle(element).visibility !== 'hidden';
+  return element.getClientRects().length > 0 && element.checkVisibility({visibilityProperty: true});
+}
+
+// What a reader sees before scrolling: lower edges, from the top of the page.
+function lowerEdges(page) {
+  const names = {verdict: '.headline', answer: '.answer', chart: '.seen svg', words: '.seen figcaption'};
+  return Object.fromEntries(Object.entries(names).map(([name, selector]) => {
+    const element = page.querySelector(selector);
+    return [name, element && visible(element) ? element.getBoundingClientRect().bottom : null];
+  }));
+}
+
+// Per table and column, the left edges of its cells: one where the rows align.
+function columns(page) {
+  const left = (element) => Math.round(element.getBoundingClientRect().left);
+  return [...page.querySelectorAll('table')].filter(visible).map((table) => {
+    const edges = {};
+    for (const cell of table.querySelectorAll('td[data-name] > div')) {
+      if (cell.closest('table') !== table || !visible(cell)) continue;
+      (edges[cell.parentElement.dataset.name] ??= new Set()).add(left(cell));
+    }
+    return Object.fromEntries(Object.entries(edges).map(([name, found]) => [name, [...found]]));
+  });
+}
+
+// The folded findings: how high each is, and where its parts begin.
+function lines(page) {
+  const folded = page.querySelectorAll('.findings details:not([open]) > summary');
+  return [...folded].filter(visible).map((line) => ({
+    height: line.getBoundingClientRect().height,
+    parts: ['.chip', '.check', '.gist'].map(
+      (part) => Math.round(line.querySelector(part).getBoundingClientRect().left)),
+  }));
 }
 
 function measure(frame) {
@@ -39,6 +71,10 @@ function measure(frame) {
   const found = {
     name: frame.name, width, title: page.title, overflow: [], clipped: [], faint: [],
     scroll: page.documentElement.scrollWidth, text: page.body.innerText.length,
+    first: lowerEdges(page), columns: columns(page), lines: lines(page), cut: [],
+    headings: [...page.querySelectorAll('h1, h2, h3, h4')].filter(visible).map((h) => +h.tagName[1]),
+    unfolded: [...page.querySelectorAll('.unfolded')].filter(visible).length,
+    folded: page.querySelectorAll('details').length,
     pictures: [...page.querySelectorAll('svg')].filter(visible).length,
   };
   for (const element of page.body.querySelectorAll('*')) {
@@ -49,6 +85,9 @@ function measure(frame) {
     // What is moved off the page on purpose (headers of stacked tables) lies to the left.
     if (box.right > width + 0.5 && box.left >= 0) found.overflow.push(name);
     if (!words || box.right < 0) continue;
+    // A folded finding ends in three dots; its whole text is in what it unfolds.
+    const hides = getComputedStyle(element).overflowX === 'hidden' && !element.matches('.gist');
+    if (hides && element.scrollWidth > element.clientWidth) found.cut.push(name);
     if (!['TITLE', 'DESC', 'title', 'desc'].includes(element.tagName) && contrast(element) < 4.5) {
       found.faint.push(`${name}: ${contrast(element).toFixed(2)}`);
     }

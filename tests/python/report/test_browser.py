@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import html
 import http.server
+import itertools
 import json
 import re
 import shutil
@@ -22,7 +23,10 @@ from potl import _report
 
 Reports = dict[str, dict[str, Any]]
 
-WIDTHS = (320, 360, 480, 600, 900, 1400, 1600)
+WIDTHS = (320, 360, 390, 480, 600, 900, 1200, 1400, 1600)
+# What is seen before scrolling: a phone and a small laptop.
+HEIGHTS = {390: 844, 1200: 800}
+VERDICTS = ("accepted", "rejected", "inconclusive")
 # Blink's numbers of the media feature prefers-color-scheme.
 SCHEMES = {"light": 1, "dark": 0}
 _CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
@@ -66,7 +70,8 @@ def in_browser(
 ) -> tuple[list[dict[str, Any]], str]:
     """What measure.js finds for each page and width, and the browser's console."""
     frames = "".join(
-        f'<iframe name="{name}" style="border:0;width:{width}px;height:900px" '
+        f'<iframe name="{name}" '
+        f'style="border:0;width:{width}px;height:{HEIGHTS.get(width, 900)}px" '
         f'srcdoc="{html.escape(without_policy(page))}"></iframe>'
         for name, page in pages.items()
         for width in WIDTHS
@@ -137,6 +142,8 @@ def looked_at(
     pages = {verdict: _report.render_html(report) for verdict, report in all_reports.items()}
     demo = _report.render_demo_html([row, row], [all_reports["rejected"], None])
     pages["demo"] = demo.replace("<details>", "<details open>")
+    pages["closed demo"] = demo
+    pages["printed"] = pages["accepted"].replace("@media print", "@media all")
     return in_browser(pages, tmp_path_factory.mktemp("browser"), request.param)
 
 
@@ -148,7 +155,7 @@ def test_the_browser_has_nothing_to_complain_about(
 
 def test_every_width_was_really_tried(looked_at: tuple[list[dict[str, Any]], str]) -> None:
     assert {one["width"] for one in looked_at[0]} == set(WIDTHS)
-    assert all(one["text"] > 500 for one in looked_at[0])
+    assert all(one["text"] > 500 for one in looked_at[0] if one["name"] != "closed demo")
 
 
 def test_nothing_is_wider_than_the_window(looked_at: tuple[list[dict[str, Any]], str]) -> None:
@@ -164,7 +171,80 @@ def test_no_label_of_a_picture_is_cut_off(looked_at: tuple[list[dict[str, Any]],
 
 def test_each_picture_is_shown_once(looked_at: tuple[list[dict[str, Any]], str]) -> None:
     counts = {(one["name"], one["pictures"]) for one in looked_at[0]}
-    assert counts == {("accepted", 2), ("rejected", 2), ("inconclusive", 1), ("demo", 2)}
+    assert counts == {
+        ("accepted", 3),
+        ("rejected", 3),
+        ("inconclusive", 1),
+        ("demo", 3),
+        ("closed demo", 0),
+        ("printed", 3),
+    }
+
+
+@pytest.mark.parametrize("width", HEIGHTS)
+@pytest.mark.parametrize("verdict", ["accepted", "rejected"])
+def test_the_first_screen_has_the_verdict_and_what_would_have_been_seen(
+    looked_at: tuple[list[dict[str, Any]], str], verdict: str, width: int
+) -> None:
+    [one] = [one for one in looked_at[0] if (one["name"], one["width"]) == (verdict, width)]
+    assert set(one["first"]) == {"verdict", "answer", "chart", "words"}
+    assert all(0 < edge <= HEIGHTS[width] for edge in one["first"].values())
+
+
+def test_nothing_is_cut_off_but_the_end_of_a_folded_finding(
+    looked_at: tuple[list[dict[str, Any]], str],
+) -> None:
+    cut = {(one["name"], one["width"]): one["cut"] for one in looked_at[0] if one["cut"]}
+    assert cut == {}
+
+
+def test_what_passed_is_folded_into_one_line_each_and_the_lines_align(
+    looked_at: tuple[list[dict[str, Any]], str],
+) -> None:
+    for one in looked_at[0]:
+        if one["name"] in VERDICTS and one["width"] in HEIGHTS:
+            assert len(one["lines"]) >= 5
+            assert all(line["height"] < 40 for line in one["lines"])
+            assert len({tuple(line["parts"]) for line in one["lines"]}) == 1
+
+
+def test_the_cells_of_a_column_begin_at_one_edge(
+    looked_at: tuple[list[dict[str, Any]], str],
+) -> None:
+    for one in looked_at[0]:
+        # At the right edge of a column are numbers.
+        found = [{k: v for k, v in table.items() if k != "Cost"} for table in one["columns"]]
+        assert all(len(edges) == 1 for table in found for edges in table.values()), one["name"]
+        if one["width"] == 390:  # and all columns at one, since they stand below each other
+            assert all(len({edge for [edge] in table.values()}) <= 1 for table in found)
+    assert any(table for one in looked_at[0] for table in one["columns"])
+
+
+def test_headings_start_at_one_and_leave_no_level_out(
+    looked_at: tuple[list[dict[str, Any]], str],
+) -> None:
+    for one in looked_at[0]:
+        levels = one["headings"]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(below <= above + 1 for above, below in itertools.pairwise(levels))
+
+
+def test_the_rows_of_many_verifications_are_closed_until_they_are_opened(
+    looked_at: tuple[list[dict[str, Any]], str],
+) -> None:
+    closed = [one for one in looked_at[0] if one["name"] == "closed demo"]
+    assert len(closed) == len(WIDTHS)
+    assert all(one["unfolded"] == 0 and one["folded"] >= 2 for one in closed)
+    assert all(one["unfolded"] for one in looked_at[0] if one["name"] == "demo")
+
+
+def test_paper_shows_what_the_screen_folds(
+    looked_at: tuple[list[dict[str, Any]], str],
+) -> None:
+    unfolded = {one["name"]: (one["unfolded"], one["folded"]) for one in looked_at[0]}
+    assert unfolded["accepted"][0] == 0
+    assert unfolded["printed"][0] == unfolded["printed"][1] > 0
 
 
 def test_all_text_stands_out_from_its_background(
@@ -190,5 +270,5 @@ def test_nothing_is_requested_even_without_the_policy(reports: Reports, tmp_path
 
 def test_the_title_says_the_verdict(looked_at: tuple[list[dict[str, Any]], str]) -> None:
     for one in looked_at[0]:
-        if one["name"] != "demo":
+        if one["name"] in VERDICTS:
             assert one["title"].startswith(one["name"].capitalize())

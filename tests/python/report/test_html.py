@@ -125,7 +125,7 @@ def test_limits_cost_nonce_and_the_command_are_on_the_page(reports: Reports) -> 
     words = Page(_report.render_html(report)).words
     for limit in report["limits"]:
         assert limit["text"] in words
-    assert "13.6 % of the 14.2 s that the recorded training took" in words
+    assert "13.6 % of the 7 min 35 s that the recorded training took" in words
     assert report["nonce"] in words
     assert report["reproduce"] in words
 
@@ -135,14 +135,80 @@ def test_many_findings_of_one_kind_are_folded_but_all_are_there(reports: Reports
     extra = [{**report["findings"][3], "reason": f"segment {n} replays"} for n in range(9)]
     report["findings"][3:4] = extra
     words = Page(_report.render_html(report)).words
-    assert "8 more of this kind" in words
+    assert "9 times: segment 0 replays" in words
     assert all(one["reason"] in words for one in extra)
 
 
-def test_findings_that_reject_are_never_folded(reports: Reports) -> None:
-    report = reports["rejected"]
-    report["findings"] += [report["findings"][3]] * 9
-    assert "more of this kind" not in Page(_report.render_html(report)).words
+def folded_and_open(text: str) -> tuple[str, str]:
+    """The findings that are folded away, and those that are not."""
+    [found] = re.findall(
+        r'<ul class="findings">.*</section>\s*<section class="long"', text, re.DOTALL
+    )
+    folded = re.findall(r"<details>.*?</details>", found, re.DOTALL)
+    return " ".join(folded), re.sub(r"<details>.*?</details>", "", found, flags=re.DOTALL)
+
+
+def test_what_decides_is_open_and_comes_before_what_is_folded(reports: Reports) -> None:
+    for verdict, result, words in (
+        ("rejected", "reject", "rejects"),
+        ("inconclusive", "inconclusive", "cannot be judged"),
+    ):
+        report = reports[verdict]
+        deciding = next(one for one in report["findings"] if one["result"] == result)
+        report["findings"] += [{**deciding, "reason": f"again {n}"} for n in range(9)]
+        text = _report.render_html(report)
+        folded, shown = folded_and_open(text)
+        assert words not in folded
+        assert "passes" not in shown
+        assert all(f"again {n}" in shown for n in range(9))
+        assert text.index("again 8") < text.index("<details>")
+
+
+def test_the_page_answers_whether_to_pay_before_anything_else(reports: Reports) -> None:
+    for verdict in VERDICTS:
+        report = reports[verdict]
+        words = Page(_report.render_html(report)).words
+        places = [words.index(report["answer"])]
+        places += [words.index("Would a cheat have been seen?")]
+        places += [words.index(what) for what in report["looked_at"]]
+        places += [words.index(step) for step in report["next"]["steps"]]
+        assert places == sorted(places)
+        assert places[-1] < words.index("All findings")
+
+
+def test_the_first_chart_says_in_words_what_it_draws(reports: Reports) -> None:
+    text = _report.render_html(reports["accepted"])
+    [chart] = re.findall(r'<figure class="seen".*?</figure>', text, re.DOTALL)
+    for share in (1, 5, 20):
+        assert f"False transitions in {share} % of the segments" in chart
+    assert 'role="img"' in chart
+    assert "in 10 %" not in chart
+    assert "1 % (1 of 60)" in chart
+
+
+def test_a_larger_draw_has_a_row_with_its_time_and_probabilities(reports: Reports) -> None:
+    words = Page(_report.render_html(reports["accepted"])).words
+    assert "36 1 min 30 s 62.1 % 95 % > 99.99 %" in words.replace("</td>", " ")
+    assert "58, all" in words
+
+
+def test_without_random_replays_there_is_no_chart_but_a_sentence(reports: Reports) -> None:
+    none = reports["inconclusive"]
+    asked = reports["accepted"]
+    asked["strength"]["sampled"] = 0  # asked for, and none could be judged
+    for report in (none, asked):
+        text = _report.render_html(report)
+        assert '<svg class="small"' not in text
+        assert "so there is no probability" in Page(text).words
+
+
+def test_a_report_of_an_earlier_version_still_has_its_page(reports: Reports) -> None:
+    for report in reports.values():
+        for name in ("answer", "looked_at", "next"):
+            del report[name]
+        page = Page(_report.render_html(report))
+        assert report["sentence"] in page.words
+        assert "Adds about" not in page.words
 
 
 def test_what_does_not_fit_is_said_in_words_not_by_colour_alone(reports: Reports) -> None:
@@ -239,6 +305,7 @@ def test_the_demo_links_each_row_to_its_report(reports: Reports) -> None:
     assert len(page.ids) == len(set(page.ids))
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
     assert {"#report-0", "#report-1", "#report-2"} <= set(links)
+    assert {"report-0", "report-1", "report-2"} <= set(page.ids)
     assert "Every verdict is the expected one" in page.words
 
 

@@ -62,6 +62,18 @@ def test_a_note_passes_with_its_text(reports: Reports) -> None:
     ]
 
 
+def test_the_answer_and_what_to_do_next_are_properties(reports: Reports) -> None:
+    def values(verdict: str, name: str) -> list[str]:
+        properties = suite_of(reports[verdict]).iter("property")
+        return [one.attrib["value"] for one in properties if one.attrib["name"] == name]
+
+    assert values("accepted", "answer")[0].startswith("You may pay")
+    assert values("accepted", "looked_at") == reports["accepted"]["looked_at"]
+    assert values("accepted", "strength")[1].endswith("would be seen with probability 49.5 %.")
+    assert values("accepted", "stronger")[1].startswith("36 random segments, another 1 min 30 s")
+    assert values("inconclusive", "next") == reports["inconclusive"]["next"]["steps"]
+
+
 def test_control_characters_do_not_break_the_file(reports: Reports) -> None:
     report = reports["rejected"]
     report["findings"][3]["reason"] = "a\x00b\x1b[31m\ud800<&>]]>"

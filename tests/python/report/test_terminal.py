@@ -41,6 +41,29 @@ def test_text_of_the_prover_cannot_move_the_cursor_or_style_the_output(reports: 
     assert "[bold red]x[/]" in text
 
 
+def test_the_answer_and_what_would_be_stronger_are_printed(reports: Reports) -> None:
+    text = " ".join(printed(reports["accepted"], width=200).split())
+    assert text.startswith("\u2713 Accepted You may pay: everything that was looked at")
+    assert "looked at 14 of 60 segments, trained again" in text
+    assert "False transitions in 1 % of the segments (1 of them)" in text
+    assert "next To see more, verify again with more random segments" in text
+    assert (
+        "stronger 36 random segments, another 1 min 30 s: 62.1 % for 1 %, 95 % for 5 %, "
+        "> 99.99 % for 20 %" in text
+    )
+
+
+def test_a_report_of_an_earlier_version_is_printed_with_what_its_verdict_means(
+    reports: Reports,
+) -> None:
+    report = reports["accepted"]
+    for name in ("answer", "looked_at", "next"):
+        del report[name]
+    text = printed(report, width=200)
+    assert "Everything that was looked at is as it should be" in text
+    assert "stronger" not in text
+
+
 def test_a_narrow_terminal_keeps_every_reason(reports: Reports) -> None:
     words = printed(reports["accepted"], width=60).split()
     assert {"delivered", "committed", "recomputed", "utilisation"} <= set(words)
