@@ -160,9 +160,11 @@ json_value looked_at_json(std::span<const finding> findings, const answer_facts&
     out.emplace_back("the record of " + counted(facts.run->steps.size(), "step"));
   }
   if (const std::uint64_t count = trained(facts.replays); count > 0) {
-    out.emplace_back(text(count) + " of " + counted(strength_of(findings).segments, "segment") +
-                     ", trained again: " + text(trained(facts.replays, "random")) +
-                     " drawn at random after the commitment");
+    const std::uint64_t random = trained(facts.replays, "random");
+    std::string again = text(count) + " of " + counted(strength_of(findings).segments, "segment") +
+                        ", trained again";
+    if (random > 0) again += ": " + text(random) + " drawn at random after the commitment";
+    out.emplace_back(std::move(again));
   }
   // Telemetry decides nothing, and the verifier speaks about itself.
   std::vector<std::string> named{"transcript", "replay", "telemetry", "verifier"};
@@ -189,7 +191,7 @@ json_value next_json(std::span<const finding> findings, const answer_facts& fact
   json_value::array steps;
   json_value stronger = json_value::array{}, cost;
   if (facts.result == verdict::rejected) {
-    steps.emplace_back("Send the trainer the findings that reject: they name the steps.");
+    steps.emplace_back("Send the trainer the findings that reject: they say what does not fit.");
     steps.emplace_back(
         "A file that was damaged on the way can be replaced by an intact one that fits the "
         "commitment. Anything else needs a new run.");

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ._printable import as_float, duration, number, percent, printable
-from ._report_model import VERDICT_MEANINGS, StrengthRow, rows_of, section_of
+from ._report_model import VERDICT_MEANINGS, StrengthRow, rows_of, section_of, strength_of
 
 # The shares of false transitions that the first page speaks about.
 _SHOWN = (0.01, 0.05, 0.2)
@@ -82,9 +82,23 @@ def stronger_of(document: Mapping[str, Any]) -> list[StrongerRow]:
     return out
 
 
-def shown_strength(rows: Sequence[StrengthRow]) -> list[StrengthRow]:
-    """The rows for the first page."""
-    return [row for row in rows if any(math.isclose(row.fraction, one) for one in _SHOWN)]
+def shown_strength(document: Mapping[str, Any]) -> list[StrengthRow]:
+    """The rows for the first page; none where nothing was judged at random."""
+    if not as_float(section_of(document, "strength").get("sampled")):
+        return []
+    return [
+        row
+        for row in strength_of(document)
+        if any(math.isclose(row.fraction, one) for one in _SHOWN)
+    ]
+
+
+def why_no_strength(document: Mapping[str, Any]) -> str:
+    """What to say where there are no such rows."""
+    strength = section_of(document, "strength")
+    if as_float(strength.get("segments")) and as_float(strength.get("drawn_from")) == 0:
+        return "The run is so short that every segment is trained again: none is left to draw."
+    return "No segment that was drawn at random was judged, so there is no probability."
 
 
 def _texts(value: object) -> list[str]:

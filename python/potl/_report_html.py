@@ -5,6 +5,7 @@ escaped."""
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -59,8 +60,9 @@ def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
         verdict = "inconclusive"
     findings = model.findings_of(document)
     replays = model.replays_of(document)
-    strength = model.strength_of(document)
+    strength = model.strength_of(document) if first.shown_strength(document) else []
     quoted = model.usual_strength(strength)
+    reasons = [printable(reason) for reason in document.get("reasons") or []]
     segments, sampled = (
         model.section_of(document, "strength").get(name) for name in ("segments", "sampled")
     )
@@ -72,17 +74,18 @@ def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
         "sign": model.VERDICT_SIGNS[verdict],
         "answer": first.answer_of(document),
         "looked_at": first.looked_at_of(document),
-        "steps": first.next_steps_of(document),
+        "steps": [_with_flags(step) for step in first.next_steps_of(document)],
         "stronger": first.stronger_of(document),
         "answer_chart": charts.answer(
-            first.shown_strength(strength) if sampled else [],
+            first.shown_strength(document),
             segments=segments,
             name=f"{prefix}-answer",
         ),
+        "no_strength": first.why_no_strength(document),
         "sentence": printable(document.get("sentence") or ""),
         "job": _short(model.section_of(document, "job").get("id")),
         "facts": _facts(document),
-        "reasons": [printable(reason) for reason in document.get("reasons") or []],
+        "reasons": [one for one in reasons if one not in {row.reason for row in findings}],
         "findings": model.grouped(findings),
         "finding_count": len(findings),
         "timeline": _at_every_width(charts.timeline, document, f"{prefix}-timeline"),
@@ -117,6 +120,15 @@ def _badness(row: model.ReplayRow) -> tuple[bool, float]:
     return row.good, -(row.ratio if row.ratio is not None else 0.0)
 
 
+def _with_flags(text: str) -> Markup:
+    """Options of the command line as code, so that no line ends within one."""
+    parts = re.split(r"(--[a-z-]+(?: [\w.]+)?)", text)
+    return Markup("").join(
+        Markup('<code class="flag">{}</code>').format(part) if index % 2 else part
+        for index, part in enumerate(parts)
+    )
+
+
 def _short(digest: object) -> str:
     return printable(digest or "", limit=200)[:12]
 
@@ -127,9 +139,7 @@ def _glance(
     """What came out of the replays, and what all of it cost."""
     out = []
     if replays:
-        bad = sum(not row.good for row in replays)
-        fit = f"{number(bad)} of {number(len(replays))} do not fit" if bad else "all fit"
-        out.append(("Replays", fit))
+        out.append(("Replays", model.outcome_of(replays)))
     cost = model.section_of(document, "cost")
     share = cost.get("fraction")
     spent = duration(cost.get("seconds"))

@@ -8,8 +8,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from ._printable import as_float, printable
-from ._report_answer import answer_of, looked_at_of, next_steps_of, stronger_of
-from ._report_model import FindingRow, costs_of, findings_of, section_of, strength_of
+from ._report_answer import answer_of, looked_at_of, next_steps_of, shown_strength, stronger_of
+from ._report_model import FindingRow, costs_of, findings_of, section_of
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -40,7 +40,7 @@ def render(document: Mapping[str, Any]) -> str:
         ("reproduce", document.get("reproduce")),
         ("answer", answer_of(document)),
         *(("looked_at", what) for what in looked_at_of(document)),
-        *(("strength", row.sentence) for row in strength_of(document)),
+        *(("strength", row.sentence) for row in shown_strength(document)),
         *(("next", step) for step in next_steps_of(document)),
         *(("stronger", row.sentence) for row in stronger_of(document)),
     ):

@@ -48,6 +48,9 @@ _FAILED = {
     "prover_error": "the recorded state cannot be run",
 }
 
+# The verifier's own trouble says nothing about the run.
+_UNJUDGED = ("verifier_error", "skipped")
+
 
 def rows_of(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """The objects in a list field."""
@@ -263,6 +266,18 @@ def replays_of(document: Mapping[str, Any]) -> list[ReplayRow]:
             )
         )
     return sorted(out, key=lambda row: (row.start, row.end))
+
+
+def outcome_of(replays: Sequence[ReplayRow]) -> str:
+    """How many of them fit."""
+    unjudged = sum(row.status in _UNJUDGED for row in replays)
+    bad = sum(not row.good for row in replays) - unjudged
+    if not bad and not unjudged:
+        return f"all {number(len(replays))} fit"
+    parts = [f"{number(len(replays) - bad - unjudged)} of {number(len(replays))} fit"]
+    parts += [f"{number(bad)} do not"] if bad else []
+    parts += [f"{number(unjudged)} could not be judged"] if unjudged else []
+    return ", ".join(parts)
 
 
 def extra_of(document: Mapping[str, Any]) -> list[ExtraRow]:

@@ -17,6 +17,7 @@ from ._report_answer import (
     next_steps_of,
     shown_strength,
     stronger_of,
+    why_no_strength,
 )
 from ._report_model import (
     VERDICT_SIGNS,
@@ -25,11 +26,11 @@ from ._report_model import (
     costs_of,
     findings_of,
     grouped,
+    outcome_of,
     reach_of,
     replays_of,
     rows_of,
     section_of,
-    strength_of,
 )
 
 _STYLES = {"accepted": "bold green", "rejected": "bold red", "inconclusive": "bold yellow"}
@@ -79,17 +80,15 @@ def _summary(document: Mapping[str, Any], console: Console) -> None:
         line("looked at", what)
     replays = replays_of(document)
     if replays:
-        bad = sum(not row.good for row in replays)
         ratios = [row.ratio for row in replays if row.ratio is not None]
         worst = f"; the farthest is at {percent(max(ratios))} of its tolerance" if ratios else ""
         if all(row.equal for row in replays):
             worst = ", each bit for bit equal"
-        line("replayed", f"{number(len(replays))} segments, {number(bad)} do not fit{worst}")
-    quoted = shown_strength(strength_of(document))
+        line("replayed", f"{number(len(replays))} segments, {outcome_of(replays)}{worst}")
+    quoted = shown_strength(document)
     for row in quoted:
         line("strength", row.sentence)
-    if quoted:
-        line("reach", reach_of(document))
+    line(*(("reach", reach_of(document)) if quoted else ("strength", why_no_strength(document))))
     cost = section_of(document, "cost")
     share = cost.get("fraction")
     parts = ", ".join(f"{row.name} {row.seconds_text}" for row in costs_of(document))

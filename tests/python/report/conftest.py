@@ -217,7 +217,7 @@ def rejected() -> dict[str, Any]:
     )
     report["next"] = {
         "steps": [
-            "Send the trainer the findings that reject: they name the steps.",
+            "Send the trainer the findings that reject: they say what does not fit.",
             "A file that was damaged on the way can be replaced by an intact one that fits the "
             "commitment. Anything else needs a new run.",
         ],

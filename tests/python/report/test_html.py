@@ -171,7 +171,7 @@ def test_the_page_answers_whether_to_pay_before_anything_else(reports: Reports) 
         places = [words.index(report["answer"])]
         places += [words.index("Would a cheat have been seen?")]
         places += [words.index(what) for what in report["looked_at"]]
-        places += [words.index(step) for step in report["next"]["steps"]]
+        places += [words.index(step.split(" (--")[0]) for step in report["next"]["steps"]]
         assert places == sorted(places)
         assert places[-1] < words.index("All findings")
 
@@ -200,6 +200,42 @@ def test_without_random_replays_there_is_no_chart_but_a_sentence(reports: Report
         text = _report.render_html(report)
         assert '<svg class="small"' not in text
         assert "so there is no probability" in Page(text).words
+
+
+def test_a_run_too_short_to_draw_from_says_that_all_of_it_was_trained_again(
+    reports: Reports,
+) -> None:
+    report = reports["accepted"]
+    report["strength"].update(segments=2, drawn_from=0, sampled=0)
+    words = Page(_report.render_html(report)).words
+    assert "every segment is trained again" in words
+    assert "Probability of seeing" not in words.split("What would make it stronger")[0]
+
+
+def test_the_verifiers_own_trouble_is_not_counted_against_the_run(reports: Reports) -> None:
+    report = reports["rejected"]
+    report["replays"][0].update(status="verifier_error", fits=False)
+    assert (
+        "Replays 9 of 14 fit, 4 do not, 1 could not be judged"
+        in Page(_report.render_html(report)).words
+    )
+
+
+def test_reasons_that_no_finding_gives_are_listed_and_none_twice(reports: Reports) -> None:
+    report = reports["inconclusive"]
+    report["reasons"].append("there is no valid commitment")
+    report["sentence"] = "The run could not be judged."
+    words = Page(_report.render_html(report)).words
+    assert words.count("there is no valid commitment") == 1
+    assert words.count(report["reasons"][0]) == 1
+
+
+def test_options_in_a_step_are_code_and_a_hostile_step_stays_text(reports: Reports) -> None:
+    report = reports["inconclusive"]
+    report["next"]["steps"] = ["Pass --replay-samples 10 now.", "--<b>x"]
+    text = _report.render_html(report)
+    assert 'Pass <code class="flag">--replay-samples 10</code> now.' in text
+    assert "--&lt;b&gt;x" in text
 
 
 def test_a_report_of_an_earlier_version_still_has_its_page(reports: Reports) -> None:
