@@ -307,6 +307,38 @@ def inconclusive() -> dict[str, Any]:
     return report
 
 
+@pytest.fixture(scope="module")
+def not_learned() -> dict[str, Any]:
+    """A model that knows nothing of the secret samples."""
+    report = copy.deepcopy(accepted())
+    sentence = "the model has not learned the extra samples: 25 of 200 extra samples hit, 42 needed"
+    report |= {name: rejected()[name] for name in ("verdict", "exit_code", "answer", "next")}
+    report["sentence"] = f"There is evidence that this run was not trained as agreed: {sentence}."
+    report["looked_at"].append("what the model knows of the secret samples")
+    sizes = {"samples": "200", "controls": "800", "level": "0.00125", "submission": "2"}
+    report["findings"][:0] = [
+        _finding(
+            "extra_task",
+            "extra_task.hits",
+            "reject",
+            f"{sentence}, p = 0.566",
+            statistic=25,
+            threshold=42,
+            details=sizes,
+        ),
+        _finding(
+            "extra_task",
+            "extra_task.control",
+            "reject",
+            "93 of 800 control samples hit, for which 50 hits among the extra samples are needed",
+            statistic=0.789,
+            threshold=0.00125,
+            details=sizes,
+        ),
+    ]
+    return report
+
+
 ALL: dict[str, Callable[[], dict[str, Any]]] = {
     "accepted": accepted,
     "rejected": rejected,

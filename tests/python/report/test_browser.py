@@ -127,7 +127,10 @@ def watching_proxy(body: bytes) -> Iterator[tuple[str, list[str]]]:
 
 @pytest.fixture(scope="module", params=list(SCHEMES))
 def looked_at(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, all_reports: Reports
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    all_reports: Reports,
+    not_learned: dict[str, Any],
 ) -> tuple[list[dict[str, Any]], str]:
     row = {
         "who": "A3 interpolation towards a bought model, in steps below the tolerance",
@@ -143,6 +146,7 @@ def looked_at(
     demo = _report.render_demo_html([row, row], [all_reports["rejected"], None])
     pages["demo"] = demo.replace("<details>", "<details open>")
     pages["closed demo"] = demo
+    pages["extra task"] = _report.render_html(not_learned)
     pages["printed"] = pages["accepted"].replace("@media print", "@media all")
     return in_browser(pages, tmp_path_factory.mktemp("browser"), request.param)
 
@@ -177,12 +181,13 @@ def test_each_picture_is_shown_once(looked_at: tuple[list[dict[str, Any]], str])
         ("inconclusive", 1),
         ("demo", 3),
         ("closed demo", 0),
+        ("extra task", 3),
         ("printed", 3),
     }
 
 
 @pytest.mark.parametrize("width", HEIGHTS)
-@pytest.mark.parametrize("verdict", ["accepted", "rejected"])
+@pytest.mark.parametrize("verdict", ["accepted", "rejected", "extra task"])
 def test_the_first_screen_has_the_verdict_and_what_would_have_been_seen(
     looked_at: tuple[list[dict[str, Any]], str], verdict: str, width: int
 ) -> None:

@@ -53,6 +53,14 @@ def test_the_answer_and_what_would_be_stronger_are_printed(reports: Reports) -> 
     )
 
 
+def test_a_report_without_random_replays_has_no_probabilities(reports: Reports) -> None:
+    report = reports["accepted"]
+    report["strength"]["sampled"] = 0
+    text = printed(report, width=200)
+    assert "No segment that was drawn at random was judged" in text
+    assert "would be seen with probability" not in text
+
+
 def test_a_report_of_an_earlier_version_is_printed_with_what_its_verdict_means(
     reports: Reports,
 ) -> None:
