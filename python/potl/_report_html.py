@@ -72,7 +72,7 @@ def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
         "verdict": verdict,
         "word": model.VERDICT_WORDS[verdict],
         "sign": model.VERDICT_SIGNS[verdict],
-        "answer": first.answer_of(document),
+        "answer": _unbroken(first.answer_of(document)),
         "looked_at": first.looked_at_of(document),
         "steps": [_with_flags(step) for step in first.next_steps_of(document)],
         "stronger": first.stronger_of(document),
@@ -82,7 +82,7 @@ def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
             name=f"{prefix}-answer",
         ),
         "no_strength": first.why_no_strength(document),
-        "sentence": printable(document.get("sentence") or ""),
+        "sentence": _unbroken(printable(document.get("sentence") or "")),
         "job": _short(model.section_of(document, "job").get("id")),
         "facts": _facts(document),
         "reasons": [one for one in reasons if one not in {row.reason for row in findings}],
@@ -118,6 +118,11 @@ def _at_every_width(draw: Callable[..., Markup], what: Any, name: str) -> Markup
 
 def _badness(row: model.ReplayRow) -> tuple[bool, float]:
     return row.good, -(row.ratio if row.ratio is not None else 0.0)
+
+
+def _unbroken(text: str) -> str:
+    """No line ends between a number and its sign."""
+    return text.replace(" %", "\u00a0%")
 
 
 def _with_flags(text: str) -> Markup:

@@ -63,6 +63,16 @@ def test_an_honest_run_is_accepted(honest: Delivery) -> None:
     report.raise_for_verdict()
 
 
+def test_a_larger_draw_sees_what_the_report_before_it_said(honest: Delivery) -> None:
+    first = honest.verify(checks=[potl.Replay(samples=2)], policy=potl.Policy(probability=0))
+    row = first.document["next"]["stronger"][0]
+    assert row["seconds"] > row["more_seconds"] > 0
+    more = honest.verify(checks=[potl.Replay(samples=row["samples"])])
+    assert more.strength["sampled"] == row["samples"]
+    seen = {one["cheat_fraction"]: one["probability"] for one in more.strength["table"]}
+    assert all(seen[one["cheat_fraction"]] == one["probability"] for one in row["table"])
+
+
 @pytest.mark.parametrize("seed", range(20 if os.environ.get("POTL_FULL") else 5))
 def test_honest_runs_with_other_seeds_are_accepted(tmp_path: Path, seed: int) -> None:
     report = Delivery(tmp_path, seed=seed).verify()
