@@ -203,8 +203,10 @@ TEST_CASE("what is no nonce is refused by name") {
     REQUIRE(refused.why().code == errc::usage);
     REQUIRE(refused.why().message.find("repeat") != std::string::npos);
   }
-  options.repeat = {nonce_of(7).hex() + ":x"};
-  REQUIRE_FALSE(plan_replay(run.view, options, nonce_of(1)).has_value());
+  for (const char* number : {":x", ":", ":4x", ":-1", ":99999999999999999999"}) {
+    options.repeat = {nonce_of(7).hex() + number};
+    REQUIRE_FALSE(plan_replay(run.view, options, nonce_of(1)).has_value());
+  }
 }
 
 TEST_CASE("superseded steps are always asked for, from the branch they started in") {
@@ -219,6 +221,13 @@ TEST_CASE("superseded steps are always asked for, from the branch they started i
   REQUIRE(at->end == 46);
   REQUIRE(at->branch == 2);
   REQUIRE(at->start_branch == 1);
+}
+
+TEST_CASE("superseded steps that are none are not asked for") {
+  fake_run run;
+  run.ranges = {{1, 40, 40, 0}, {1, 46, 40, 0}};
+  run.link();
+  REQUIRE(reasons(plan(run)).count("superseded") == 0);
 }
 
 TEST_CASE("with its rule off the last segment is one like the others") {

@@ -341,6 +341,19 @@ TEST_CASE("a difference of structure needs no noise") {
   REQUIRE(one.more().empty());
 }
 
+TEST_CASE("what is not finite, or judged by a published tolerance, needs no noise") {
+  scene one;
+  one.differs(3, {tensor("w", 0.5, 500)});
+  REQUIRE_FALSE(one.more().empty());
+  for (const char* published : {"d_ref", "mean_grad_norm"}) {
+    one.options.tolerance = published;
+    REQUIRE(one.more().empty());
+  }
+  one.options.tolerance = "auto";
+  one.measured[3].distances[1].finite = false;
+  REQUIRE(one.more().empty());
+}
+
 TEST_CASE("exact arithmetic needs no noise") {
   scene one;
   one.differs(3, {tensor("w", 0.5, 500)});
