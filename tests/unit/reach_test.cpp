@@ -266,6 +266,19 @@ TEST_CASE("a stretch is replayed as one, and paid for by its segments") {
   REQUIRE(asked(run, only_reach(3), "reach") == std::vector<segment>{{100, 150}});
 }
 
+TEST_CASE("a stretch of which a part is replayed anyway is paid for as a whole") {
+  fake_run run(1000, 10, 100);
+  run.view.agreed.arithmetic = "ord32";
+  run.view.agreed.store_every = 50;
+  run.jump = jumps({500, 950}, 50);  // the last segment is replayed in any case
+  const rule_off off("replay.random_segments");
+  const auto among = [&](std::uint64_t samples) {
+    return asked(run, only_reach(samples), "reach");
+  };
+  REQUIRE(among(10) == std::vector<segment>{{500, 550}, {950, 1000}});
+  REQUIRE(among(9) == std::vector<segment>{{500, 550}});
+}
+
 TEST_CASE("a stretch that is replayed anyway is not asked for again") {
   fake_run run(100, 10, 100);
   run.view.agreed.arithmetic = "ord32";
