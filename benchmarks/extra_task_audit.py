@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/reference/extra_task_audit.md: `potl extra-task audit` on digits, 1,797 real images.
+"""The table of docs/reference/extra_task_audit.md: `potl extra-task audit` on 1,797 real images.
 
     python benchmarks/extra_task_audit.py [--write]
 

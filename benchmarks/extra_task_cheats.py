@@ -146,9 +146,9 @@ def false_acceptance() -> Section:
         *lines,
         "",
         f"Accepted: {of_all(total['accepted'], seen)} (asked for: none of at least 300; {met}). "
-        f"Not rejected: {of_all(seen - total['rejected'], seen)}: who trains on a random "
-        "tenth of the data knows a tenth of the extra samples, which is more than the usual "
-        "`epsilon` of 0.03: all that the published rule asks for.",
+        f"Not rejected: {of_all(seen - total['rejected'], seen)}: a model that was "
+        "trained on a random tenth of the data knows a tenth of the extra samples, which is more "
+        "than the usual `epsilon` of 0.03, and the published rule asks for no more.",
     ]
     return Section("false_acceptance", "\n".join(text))
 

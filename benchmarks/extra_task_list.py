@@ -161,7 +161,7 @@ EXPERIMENTS = {
             note="The second of two recipes without dropout that were tried on the first seed; the "
             "other one, whose learning rate is constant, is in \"A net that does not learn them\" "
             "([False verdicts](extra_task_verdicts.md)). The best accuracy is that of the first "
-            "epochs: who goes on until the net is accepted gives up about three points of it, with "
+            "epochs: training on until the net is accepted gives up about three points of it, with "
             "or without extra samples.",
         ),
         Experiment(

@@ -43,19 +43,23 @@ PLACES = {name: place for place, name in enumerate(
 
 HEAD = """# The extra task in experiments
 
-Each section is written by `python benchmarks/extra_task_experiments.py NAME --write`
-([extra task](../reference/extra_task.md) explains the words). Where a recipe missed what is asked
-for, another one was looked for: one that meets it has the plain name, and the one that missed it
-stands beside it. The [summary](README.md#the-extra-task) has the figures of all.
+After these pages you know when extra samples are learned on real tasks, and what they cost. The
+[summary](README.md#the-extra-task) has the figures of all experiments, the page on the
+[extra task](../reference/extra_task.md) explains the words. Each section is written by
+`python benchmarks/extra_task_experiments.py NAME --write`.
 
-CQ is the accuracy on the original task when a rule first lets a model pass, over the best accuracy
-of that training; the last column counts models that passed below 96 % of it. A model is looked at
-after every epoch, which counts as no submission. Not rejected are accepted and inconclusive models.
-The published rule asks for enough hits alone. Where there are no classes, quality is the best loss
-on the test set over the loss. Performance loss is accuracy without minus accuracy with extra
-samples, means of the last three epochs or the whole test set at the end, in pairs of one seed, with
-its 95 % interval (Student's t). Asked for are a CQ of 96 % at least, and an interval that contains
-0 or ends below 0.25. Plots are of the first training.
+- **CQ** is the accuracy on the original task when a rule first lets a model pass, over the best
+  accuracy of that training. The last column of each table counts models that passed below 96 %.
+- A model is judged after every epoch; these looks do not count as submissions. **Not rejected** are
+  accepted and inconclusive models. The **published rule** asks for enough hits alone.
+- Without classes, **quality** is the best loss on the test set over the loss.
+- **Performance loss** is accuracy without minus accuracy with extra samples, over means of the last
+  three epochs or the whole test set at the end, in pairs of one seed, with its 95 % interval
+  (Student's t).
+- **Asked for** are a CQ of at least 96 %, and an interval that contains 0 or ends below 0.25. If a
+  recipe missed that, another one was looked for: the one that meets it has the plain name, and the
+  one that missed it stands beside it.
+- Plots are of the first training.
 """
 
 
