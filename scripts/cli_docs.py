@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/reference/cli.md from the command line. With --check: fails when the file is not
-that."""
+"""Writes docs/reference/cli.md and cli_extra_task.md from the command line itself. With --check:
+fails when the files are not that."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ from potl import _cli
 
 MANY = 6  # options that two commands share before one refers to the other
 CODE = re.compile(r"`[^`]*`")
-TARGET = Path(__file__).resolve().parent.parent / "docs/reference/cli.md"
+FOLDER = Path(__file__).resolve().parent.parent / "docs/reference"
 
 HEAD = """# The command line
 
-Written by `scripts/cli_docs.py` from the commands themselves. `potl COMMAND --help` shows the same.
+After this page you know every command with its options. `potl COMMAND --help` shows the same; this
+page is written from it by `scripts/cli_docs.py`.
 
-A task is named `module:function`; the current directory is importable. Every command takes `--json`
-(one JSON document on standard output and nothing else: what a task prints goes to standard error)
-and `--debug` (a traceback with the error's one line). Progress is drawn on standard error, and only
-on a terminal.
+A task is named `module:function`; the current directory is importable. Every command takes
+
+- `--json`: one JSON document on standard output and nothing else; what a task prints goes to
+  standard error;
+- `--debug`: a traceback beside the error's one line.
+
+Progress is drawn on standard error, and only on a terminal.
 
 | exit code | meaning |
 |---|---|
@@ -37,14 +41,38 @@ on a terminal.
 | 3 | inconclusive, or any error |
 | 4 | unreadable input: a damaged or foreign file |
 | 130 | interrupted |
+
 """
+EXTRA_HEAD = """# The command line: extra task
+
+After this page you know the commands that work on files with an [extra task](extra_task.md). Exit
+codes and common flags are those of [the other commands](cli.md).
+
+"""
+EXTRA = "extra-task"
 
 
-def text() -> str:
-    """The whole page."""
-    parts = [HEAD]
+def pages() -> dict[Path, str]:
+    """The text of each page."""
+    found = list(commands(typer.main.get_command(_cli.app), ()))
+    extra = [one for one in found if one[0].startswith(EXTRA)]
+    rest = [one for one in found if one not in extra]
+    link = f"| [potl {EXTRA}](cli_extra_task.md) | secret samples in the data: commands on files |"
+    return {
+        FOLDER / "cli.md": page(HEAD, rest, [link]),
+        FOLDER / "cli_extra_task.md": page(EXTRA_HEAD, extra, []),
+    }
+
+
+def page(head: str, found: list[tuple[str, Any]], more: list[str]) -> str:
+    """A table of the commands, then each of them."""
+    parts = [head + "| command | does |", "|---|---|"]
+    for name, command in found:
+        first = " ".join(command.help.strip().partition("\n\n")[0].split())
+        parts.append(f"| [potl {name}](#potl-{name.replace(' ', '-')}) | {first} |")
+    parts += more
     known: dict[str, str] = {}
-    for name, command in commands(typer.main.get_command(_cli.app), ()):
+    for name, command in found:
         parts += ["", f"## potl {name}", "", *described(name, command, known)]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -139,9 +167,11 @@ def ending(option: Any) -> str:
 
 def main() -> int:
     """Exit code."""
+    stale = [path for path, text in pages().items() if path.read_text(encoding="utf-8") != text]
     if sys.argv[1:] == ["--check"]:
-        return 0 if TARGET.read_text(encoding="utf-8") == text() else 1
-    TARGET.write_text(text(), encoding="utf-8")
+        return 1 if stale else 0
+    for path in stale:
+        path.write_text(pages()[path], encoding="utf-8")
     return 0
 
 

@@ -2,9 +2,9 @@
 """What happens in Python around the operators of a `deterministic` block.
 
 - Optimizers raise numbers to powers (`0.999 ** step`), which Python leaves to the platform's libm:
-  inside of blocks such numbers are `Number`, whose powers are potl's. The cosine of learning rate
+  inside blocks such numbers are `Number`, whose powers are potl's. The cosine of learning rate
   schedules is potl's too.
-- Data loaders run outside of the block.
+- Data loaders run outside the block.
 - Threads that are started inside do not compute as stock silently: what is not exact is refused.
 - Compiled callables run as eager code.
 - Einstein sums of three and more operands are contracted from left to right, whether there is a
@@ -121,7 +121,7 @@ patches = Patches()
 
 
 class _Math:
-    """The module `math` as learning rate schedules use it, with potl's cosine inside of blocks."""
+    """The module `math` as learning rate schedules use it, with potl's cosine inside blocks."""
 
     def __init__(self, math: Any) -> None:
         self._math = math
@@ -134,7 +134,7 @@ class _Math:
 
 
 class _LeftToRight:
-    """torch's settings for Einstein sums: no package chooses the order inside of blocks."""
+    """torch's settings for Einstein sums: no package chooses the order inside blocks."""
 
     def __init__(self, settings: Any) -> None:
         object.__setattr__(self, "_settings", settings)
@@ -238,7 +238,7 @@ def _eager(callback_from_stance: Callable[[Any], Any]) -> Callable[[Any], Any]:
             return callback_from_stance(callback)
         if callback not in (None, False):
             warnings.warn(
-                "a compiled callable runs as eager code inside of potl.deterministic: what a "
+                "a compiled callable runs as eager code inside potl.deterministic: what a "
                 "compiler makes of it depends on the machine",
                 RuntimeWarning,
                 stacklevel=3,
@@ -283,13 +283,13 @@ def _watch_backward() -> None:
         on = _is_on()
         if inside and not on:
             raise NotReproducible(
-                "this backward pass runs outside of the block that its graph was computed in",
+                "this backward pass runs outside the block that its graph was computed in",
                 "call backward() before the block ends; detach() what leaves it",
             )
         if outside and on:
             raise NotReproducible(
-                "this backward pass runs over a graph that was computed outside of the block",
-                "compute the forward pass inside of the block too, or detach() what comes in",
+                "this backward pass runs over a graph that was computed outside the block",
+                "compute the forward pass inside the block too, or detach() what comes in",
             )
         return run(outputs, *args, **kwargs)
 

@@ -74,13 +74,13 @@ class Challenge:
         """Reads what `write` wrote.
 
         Raises:
-            MalformedError: It is no challenge.
+            MalformedError: It is not a challenge.
         """
         raw = _core.read_file(os.fspath(path), max_bytes=_MAX_BYTES)
         try:
             return _parsed(_core.parse_json(raw, max_bytes=_MAX_BYTES))
         except (KeyError, TypeError, ValueError) as error:
-            raise MalformedError(f"{os.fspath(path)} is no challenge: {error}", "") from error
+            raise MalformedError(f"{os.fspath(path)} is not a challenge: {error}", "") from error
 
 
 def _parsed(document: Any) -> Challenge:

@@ -41,17 +41,17 @@ class Replay(Check):
 
     Attributes:
         samples: Segments drawn at random, beside the first, the last and every superseded one.
-        top_q: Of each epoch, the stored states furthest from the one before, at most a tenth of
-            `samples`.
-        reach: States further from the one before than so many times what is usual are replayed, at
-            most `samples` more; 0: none.
+        top_q: Stored states of each epoch that are replayed because they moved furthest; at most a
+            tenth of `samples`.
+        reach: States that moved more than this many times the usual distance are replayed, at most
+            `samples` more; 0: none.
         tolerance: "auto": exact when the job names a reproducible arithmetic, else calibrated by
             the verifier's own repeats. "exact", "calibrated", and the published ones, which never
             accept alone: "d_ref" (Jia et al.), "mean_grad_norm" (Lab Apex VMO).
         noise_repeats: Honest replays in other arithmetics of a segment whose noise decides.
-        safety: Tolerance over the largest distance among those repeats.
-        margin: Times what noise and rounding explain that a difference must exceed to reject;
-            nearer ones are inconclusive.
+        safety: How many times the largest distance among those repeats the tolerance is.
+        margin: How many times what noise and rounding explain a difference must exceed to reject;
+            smaller ones are inconclusive.
         loss_floor: Smallest tolerance of a logged loss, relative to 1 + |loss|.
         loss_cap: Largest tolerance of a logged loss, relative to 1 + |loss|.
         d_ref: l2 distance of the parameters of two independent trainings; tolerance "d_ref" is a
@@ -60,7 +60,7 @@ class Replay(Check):
             from its ledger.
 
     Raises:
-        UsageError: No tolerance is called so.
+        UsageError: There is no such tolerance.
     """
 
     name: ClassVar[str] = "replay"
@@ -94,9 +94,9 @@ class PEV(Check):
         mode: "default" recomputes the loss of the same recorded batch before its step; "apex" is
             the published comparison of an epoch's mean with a subset of the data.
         fraction: Share of the checkpoints that are looked at (default), of the data (apex).
-        per_epoch: Checkpoints per epoch that are looked at, at least.
+        per_epoch: Smallest number of checkpoints looked at in each epoch that has so many.
         noise_repeats: Perturbed recomputations of each loss.
-        safety: Tolerance over the largest difference among those repeats.
+        safety: How many times the largest difference among those repeats the tolerance is.
         loss_floor: Smallest tolerance, relative to 1 + |loss|.
         loss_cap: Largest tolerance, relative to 1 + |loss|.
     """
@@ -114,20 +114,20 @@ class PEV(Check):
 
 @dataclass(frozen=True, kw_only=True)
 class Telemetry(Check):
-    """What the machine did meanwhile. Alone it never rejects or accepts.
+    """What the machine did during the training. Alone it never rejects or accepts.
 
     Attributes:
         mode: "default": robust rules; "apex": the published ones.
         alpha: apex: share of the utilisation samples that must lie above their mean.
         busy_above: Utilisation from which the device counts as busy.
-        busy_share: Share of the time for which it must be busy.
+        busy_share: Share of the time for which the device must be busy.
         memory_spread: Largest variation of memory in the second half, relative to its largest
             value.
         rise_share: Share of the samples within which memory must have risen.
         energy_tolerance: Largest relative difference of energy counter and integrated power.
         flops_per_step: Floating-point operations of one step; with `peak_flops`, steps cannot be
             faster than their ratio.
-        peak_flops: Operations per second that the prover's hardware can do at most.
+        peak_flops: Most operations per second that the prover's hardware can do.
     """
 
     name: ClassVar[str] = "telemetry"

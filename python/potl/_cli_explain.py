@@ -33,9 +33,9 @@ def _explain(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Show what each operator of a task's first step would run as in a reproducible arithmetic.
+    """Show how each operator of a task's first step would run in a reproducible arithmetic.
 
-    Ends with 3 when one of them has no reproducible form.
+    Ends with 3 if one of them has no reproducible form.
     """
     from ._explain import explain_call
     from ._printable import printable

@@ -87,7 +87,7 @@ def _keygen(
 ) -> Result:
     """Make the secret key of one extra task: 32 bytes that only you may have.
 
-    Samples are generated from it. One key is for one model. Existing files are never replaced.
+    Samples are generated from it. Use one key for one model. Existing files are never replaced.
     """
     from ._extra_key import ExtraKey
 
@@ -105,15 +105,15 @@ def _plan(
     ] = None,
     *,
     samples: Annotated[
-        int | None, typer.Option(help="Instead of data: how many training samples there are.")
+        int | None, typer.Option(help="Instead of DATA: the number of training samples.")
     ] = None,
     json: Json = False,
     debug: Debug = False,
     **given: Any,
 ) -> Result:
-    """Say how many extra samples there would be, how many hits are needed, and what that can tell.
+    """Say how many extra samples there would be, what each verdict takes, and what they cost.
 
-    Sets that are too small for 200 samples at this eta get more, and the plan says so.
+    A data set that is too small for 200 samples at this eta gets 200, and the plan says so.
     """
     from ._extra_task import ExtraTask
 
@@ -152,7 +152,7 @@ def _show_plan(plan: ExtraPlan, console: Console) -> None:
         )
     for escaped, accepted in zip(plan.powers, plan.acceptance, strict=True):
         console.print(
-            f"who has learned {percent(escaped['share'])} of them passes with probability "
+            f"a model that knows {percent(escaped['share'])} of them passes with probability "
             f"{percent(escaped['power'])} (is not rejected), {percent(accepted['share'])}: is "
             "accepted"
         )
@@ -181,8 +181,8 @@ def _mix(
 ) -> Result:
     """Write the training data with the extra samples among them, for upload.
 
-    OUT has the layout of DATA. File names are random, all times are equal and the order is secret;
-    what images carry beside their pixels is left out. Keep the key, and the .json file beside it.
+    OUT has the layout of DATA, with random file names, equal times and a secret order. What images
+    carry beside their pixels is left out. Keep the key, and the .json file beside it.
     """
     from ._sample_files import whole
 
@@ -205,7 +205,7 @@ def _make(
 ) -> Result:
     """Write the extra samples alone, to look at them or to mix them by other means.
 
-    Whoever sees this file can cheat: it shows which samples are extra.
+    Keep this file secret: it shows which samples are extra.
     """
     from ._sample_files import whole
 

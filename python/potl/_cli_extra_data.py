@@ -44,26 +44,26 @@ Labels = Annotated[str | None, typer.Option(help="Name of the array or column of
 Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="The data have no labels.")]
 Kind = Annotated[
     str | None,
-    typer.Option(help="image, text, table, autoencoder or language. Default: found out."),
+    typer.Option(help="image, text, table, autoencoder or language. Default: detected."),
 ]
 Length = Annotated[
     int | None,
-    typer.Option(help="Words of an extra text, no more than the model reads. Default: the median."),
+    typer.Option(help="Words of an extra text; no more than the model reads. Default: the median."),
 ]
-Padding = Annotated[int | None, typer.Option(help="Id of padding. Default: found out.")]
+Padding = Annotated[int | None, typer.Option(help="Id of padding. Default: detected.")]
 Axes = Annotated[
     str | None,
-    typer.Option(help="Of an array of one image: HW, HWC or CHW. Default: found out."),
+    typer.Option(help="Axes of the array of one image: HW, HWC or CHW. Default: detected."),
 ]
 Transform = Annotated[
     str | None,
     typer.Option(
         metavar="MODULE:FUNCTION",
-        help="Your function that makes a tensor of one input, as in evaluation; the current "
+        help="Your function from one input to a tensor, as in evaluation; the current "
         "directory is importable.",
     ),
 ]
-Classes = Annotated[int | None, typer.Option(help="Classes. Default: as the labels say.")]
+Classes = Annotated[int | None, typer.Option(help="Number of classes. Default: as the labels say.")]
 
 _MAKING = {
     "classes": (Classes, None),

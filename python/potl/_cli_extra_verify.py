@@ -51,7 +51,7 @@ def verify(
         Path | None,
         typer.Option(
             help="Judge answers in the order of the questions: names of classes, class numbers "
-            "from 0 on, rows of scores, or errors; .npz, .json, .csv, or a line each."
+            "from 0 on, rows of scores, or errors; .npz, .json, .csv, or one per line."
         ),
     ] = None,
     calibration: Annotated[
@@ -62,7 +62,7 @@ def verify(
 ) -> Result:
     """Ask a model about the extra samples, and judge its answers.
 
-    Ends with 0 when it has learned them, 1 when it has not, 3 when it knows few of them or that
+    Ends with 0 if the model has learned them, 1 if it has not, and 3 if it knows few of them or
     could not be judged. Every different set of answers is a submission; planned submissions share
     alpha.
     """
@@ -146,15 +146,15 @@ def audit(
     ] = None,
     transform: Transform = None,
     epochs: Annotated[int, typer.Option(help="Epochs of honest training.")] = 20,
-    seed: Annotated[int, typer.Option(help="Of keys, initial weights and order.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of keys, initial weights and order.")] = 0,
     json: Json = False,
     debug: Debug = False,
     **given: Any,
 ) -> Result:
     """Play a cheating cloud against extra samples in these data, with both layouts or --layout.
 
-    Trains small models here. Says which attack is the cheapest that is accepted, and its cost as a
-    share of the honest training.
+    Trains small models on this machine. Names the cheapest attack that is accepted, and its cost as
+    a share of the honest training.
     """
     from ._extra_audit import audit as play
 

@@ -65,10 +65,10 @@ def _keygen(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Make a key pair that a trainer signs commitments with.
+    """Make a key pair with which a trainer signs commitments.
 
-    NAME.pem is the private key: whoever has it can sign as this trainer. NAME.pub goes into the job
-    (--trainer), which pins who trains. Existing files are never replaced.
+    Keep NAME.pem, the private key, secret: with it anybody can sign as this trainer. Give NAME.pub
+    to the client, for `potl job create --trainer`. Existing files are never replaced.
     """
     from ._keygen import write_pair
 
@@ -88,7 +88,7 @@ def _keygen(
 def _inspect(run: RunPath, *, json: Json = False, debug: Debug = False) -> Result:
     """Show what a run directory holds: steps, checkpoints, sizes, losses, gaps, resumes, damage.
 
-    Needs neither the job nor the task and proves nothing: `potl verify` does that. A damaged run is
+    Needs neither the job nor the task, and proves nothing; `potl verify` does. A damaged run is
     shown as far as it can be read, and still ends with exit code 0.
     """
     from . import _core, _inspect
@@ -110,7 +110,7 @@ def _prune(
         bool,
         typer.Option(
             "--archive",
-            help="Remove more than can be verified, if need be: potl rederive brings it back.",
+            help="If necessary, remove more than can be verified; potl rederive restores it.",
         ),
     ] = False,
     dry_run: Annotated[
@@ -121,10 +121,9 @@ def _prune(
 ) -> Result:
     """Remove checkpoints so that a run fits a disk budget and stays verifiable.
 
-    Never removes more than the job's longest allowed segment permits: a run that cannot be made
-    small enough stays as it is, and the command says so. By default that segment is one checkpoint
-    interval and nothing can go: make the job with --max-segment to leave room, or put the run into
-    the archive and derive what is missing again before an audit.
+    Keeps the states that the job requires. A run that cannot be made small enough stays as it is,
+    and the command says so. By default a job requires every state; make it with --max-segment to
+    leave room, or use --archive and derive the missing states again before an audit.
     """
     from ._prune import prune
 

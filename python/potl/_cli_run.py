@@ -98,15 +98,15 @@ def _job_create(
     ] = None,
     max_segment: Annotated[
         int | None,
-        typer.Option(help="Longest distance between stored states that `prune` may leave."),
+        typer.Option(help="Longest distance in steps between states that `potl prune` may leave."),
     ] = None,
     store_every: Annotated[
         int | None,
         typer.Option(
             metavar="STEPS",
-            help="Store a state only every so many steps, a multiple of --checkpoint-every; those "
-            "between are derived when drawn. Not in stock arithmetic. Default: within 20 states "
-            "or 2 GB, whichever is more.",
+            help="Steps between stored states, a multiple of --checkpoint-every; the states "
+            "between are derived when they are drawn. Not in stock arithmetic. Default: as many "
+            "states as fit into 2 GB, or 20 if that is more.",
         ),
     ] = None,
     tolerance_cap: Annotated[
@@ -118,13 +118,13 @@ def _job_create(
         typer.Option(
             metavar="MODE",
             help="ord32, cr32, log64, xint24, xint16, or stock, in which replays have a tolerance. "
-            "auto: ord32 where the task allows it.",
+            "auto: ord32 if the task allows it.",
         ),
     ] = AUTO,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Write down what is agreed: data, recipe, seed, first state, and who trains.
+    """Write down what is agreed: data, recipe, seed, initial state, and the trainer's key.
 
     Needs the data set and builds the task once. Refuses a task that cannot be replayed, and says
     what to change.
@@ -202,8 +202,8 @@ def _record(
 ) -> Result:
     """Train a task and keep the evidence.
 
-    An interrupted recording goes on where it stopped when the same command is given again; the
-    record says so.
+    To resume an interrupted recording, give the same command again. The record says that it was
+    resumed.
     """
     from ._record import record
 
@@ -236,8 +236,8 @@ def _commit(
 ) -> Result:
     """Sign a finished run: from here its story cannot change. Give the printed note to the client.
 
-    The note is also kept in the run directory. A run has one commitment: a second, different one
-    is refused.
+    The note is also kept in the run directory. A run has one commitment; a second, different one is
+    refused.
     """
     from ._run import Run
 
@@ -255,15 +255,15 @@ def _rederive(
     *,
     challenge: Annotated[
         Path | None,
-        typer.Option(help="Only the states that the client wants: what potl challenge wrote."),
+        typer.Option(help="Derive only the states that this file of potl challenge names."),
     ] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Train again, and store, states of a run that are not stored, or not any more.
+    """Train again the states of a run that are not stored, and store them.
 
-    Each is stored only if it comes out bit for bit as it was recorded, which needs the machine and
-    the number of threads of then, or a job with a reproducible arithmetic.
+    Each is stored only if it comes out bit for bit as it was recorded. A job in stock arithmetic
+    needs the machine and the number of threads of the recording for that.
     """
     from ._rederive import rederive
 
@@ -282,15 +282,15 @@ def _trace(
     task: TaskArgument,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
     *,
-    step: Annotated[int, typer.Option(help="Which step, counted from 1.")],
-    job: Annotated[Path | None, typer.Option(help="Your own job file; else the run's.")] = None,
+    step: Annotated[int, typer.Option(help="The step, counted from 1.")],
+    job: Annotated[Path | None, typer.Option(help="Your own job file. Default: the run's.")] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Replay one step and write what each of its operators returned, as digests.
+    """Replay one step and write a digest of what each of its operators returned.
 
-    Where a replay in a reproducible arithmetic differs, the prover traces the step that the report
-    names; `potl verify` then names the first operator that differs.
+    If an exact replay differs, the trainer traces the step that the report names. The next `potl
+    verify` then names the first operator that differs.
     """
     from ._trace import trace
 
@@ -321,9 +321,9 @@ def _check(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """List everything in a task that cannot be replayed, or not bit for bit, each with its remedy.
+    """List everything in a task that prevents a replay, or an exact one, each with its remedy.
 
-    Ends with 0 when the task can be recorded and verified, else with 3.
+    Ends with 0 if the task can be recorded and verified, else with 3.
     """
     from ._arithmetic import LOST, STOCK
     from ._check import check
@@ -354,8 +354,10 @@ def _calibrate(
     task: TaskArgument,
     *,
     seed: Annotated[int, typer.Option(help="Seed of the job that is tried.")] = 0,
-    steps: Annotated[int, typer.Option(help="Longest segment to look at.")] = 100,
-    repeats: Annotated[int, typer.Option(help="Perturbed replays.")] = 4,
+    steps: Annotated[
+        int, typer.Option(help="Length of the longest segment that is measured.")
+    ] = 100,
+    repeats: Annotated[int, typer.Option(help="Honest replays to compare.")] = 4,
     run_steps: Annotated[
         int | None, typer.Option(help="Steps of the run to plan; goes with --max-bytes.")
     ] = None,
@@ -363,7 +365,8 @@ def _calibrate(
         str | None, typer.Option(help="Disk for its checkpoints, for example 500MB or 2GiB.")
     ] = None,
     probability: Annotated[
-        float, typer.Option(help="With which a cheat in --cheat-fraction must be seen.")
+        float,
+        typer.Option(help="Probability with which a cheat in --cheat-fraction must be seen."),
     ] = 0.95,
     cheat_fraction: Annotated[
         float, typer.Option(help="Share of the segments that are false.")
@@ -372,8 +375,7 @@ def _calibrate(
         bool,
         typer.Option(
             "--rederive",
-            help="Plan for a job in a reproducible arithmetic, whose trainer derives challenged "
-            "states on demand.",
+            help="Plan for an exact arithmetic, in which challenged states are derived on demand.",
         ),
     ] = False,
     json: Json = False,
@@ -381,8 +383,8 @@ def _calibrate(
 ) -> Result:
     """Measure how far honest replays drift on this machine, to choose --checkpoint-every.
 
-    With a number of steps and a disk budget it also says which intervals make a verification of
-    that run cheapest.
+    With --run-steps and --max-bytes it also says which intervals make a verification of that run
+    cheapest.
     """
     from ._calibrate import calibrate
 

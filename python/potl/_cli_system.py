@@ -39,7 +39,7 @@ def _doctor(
     """Say what is wrong with this installation, and what to do about it.
 
     Looks at the C++ module, torch, OpenSSL, the processor, the floating-point environment before
-    and after torch is loaded, disk and clock. Ends with 0 when potl works here, else with 3.
+    and after torch is loaded, disk and clock. Ends with 0 if potl works here, else with 3.
     """
     from . import _doctor
 
@@ -54,8 +54,8 @@ def _doctor(
 def _selftest(*, json: Json = False, debug: Debug = False) -> Result:
     """Run every reproducible operator on fixed inputs and print a digest of each.
 
-    The lines after the processor are the same on every machine. Ends with 0 when they are the ones
-    that this version was released with and the floating-point environment is IEEE's, else with 3.
+    The lines after the processor are the same on every machine. Ends with 0 if they are those of
+    this version and the floating-point environment is IEEE's, else with 3.
     """
     from . import _core
     from ._doctor import arithmetic

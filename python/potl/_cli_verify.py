@@ -32,7 +32,7 @@ Ledger = Annotated[
     ),
 ]
 NoLedger = Annotated[
-    bool, typer.Option("--no-ledger", help="Remember nothing, repeat no earlier challenge.")
+    bool, typer.Option("--no-ledger", help="Remember nothing and repeat no earlier challenge.")
 ]
 
 
@@ -80,11 +80,13 @@ def _verify(
     check: CheckNames = None,
     extra_task: Annotated[
         Path | None,
-        typer.Option(help="Key of an extra task that was mixed into the data: ask about it too."),
+        typer.Option(help="Key of an extra task in the data: ask the model about it too."),
     ] = None,
     published: Annotated[
         list[Path] | None,
-        typer.Option(help="A note published during training, to be extended. Repeatable."),
+        typer.Option(
+            help="A note from during the training, which the commitment must extend. Repeatable."
+        ),
     ] = None,
     other_commitment: Annotated[
         list[Path] | None,
@@ -95,7 +97,7 @@ def _verify(
     ] = None,
     challenge: Annotated[
         Path | None,
-        typer.Option(help="What potl challenge wrote and the trainer answered: asks the same."),
+        typer.Option(help="File of potl challenge, which the trainer answered: asks the same."),
     ] = None,
     ledger: Ledger = None,
     no_ledger: NoLedger = False,
@@ -117,9 +119,9 @@ def _verify(
 ) -> Result:
     """Check that a run was trained as agreed.
 
-    Ends with 0 when the run is accepted, 1 when it is rejected and 3 when it could not be judged;
-    only a computed verdict ends with 0 or 1. The challenge is drawn now, so the commitment has to
-    be in your hands before.
+    Ends with 0 if the run is accepted, 1 if it is rejected and 3 if it is inconclusive; only a
+    computed verdict ends with 0 or 1. The challenge is drawn now, so you must already hold the
+    commitment.
     """
     from ._inputs import as_note
     from ._report import render_html, render_junit, render_terminal
@@ -188,9 +190,9 @@ def _challenge(
 ) -> Result:
     """Draw what you will verify, so that the trainer can derive the states for it.
 
-    For jobs with --store-every, whose trainer stores only some of the states. Give the file to the
-    trainer (potl rederive --challenge), then verify with it. It is remembered: a trainer that does
-    not answer gets no other draw.
+    Use it for jobs with --store-every. Give the file to the trainer (potl rederive --challenge),
+    then verify with it. The challenge is remembered: a trainer that does not answer gets no other
+    draw.
     """
     from ._challenge import challenge
     from ._errors import UsageError
@@ -221,17 +223,17 @@ def _plan(
         float, typer.Option(help="Share of the segments that are false.")
     ] = 0.05,
     probability: Annotated[
-        float | None, typer.Option(help="Probability of seeing it that is wanted.")
+        float | None, typer.Option(help="Probability with which it must be seen.")
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(help="Instead: the probability that so many samples give.")
+        int | None, typer.Option(help="Instead of --probability: the number of samples.")
     ] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
     """Say how many segments to replay for a goal, or what a number of replays can see.
 
-    They count false segments, wherever these are.
+    False segments are counted, wherever they are in the run.
     """
     from . import _core
 

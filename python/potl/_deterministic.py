@@ -92,7 +92,7 @@ def deterministic(
     bits: int | None = None,
     log: RoundingTrainer | RoundingAuditor | None = None,
 ) -> Iterator[None]:
-    """Inside of the block torch computes the same bits on every machine.
+    """Inside the block torch computes the same bits on every machine.
 
     Stock modules, autograd and optimizers run unchanged on reproducible operators: forward pass,
     backward pass and update belong into one block. What has no reproducible form raises, and names
@@ -100,7 +100,7 @@ def deterministic(
     docs/reference/operators.md lists the operators.
 
     The block belongs to the thread that enters it. Blocks nest, in the same mode. Data loaders run
-    outside of it, also when they are used inside; `torch.compile`d callables run as eager code,
+    outside it, also when they are used inside; `torch.compile`d callables run as eager code,
     with a warning.
 
     Args:

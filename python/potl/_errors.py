@@ -77,7 +77,7 @@ class NotReplayable(UsageError):
 
 
 class NotReproducible(UsageError):
-    """Something inside of `potl.deterministic` whose result would depend on the machine.
+    """Something inside `potl.deterministic` whose result would depend on the machine.
 
     Attributes:
         message: What it is: for an operator, with its name.

@@ -79,7 +79,7 @@ def load_task(name: str) -> Callable[[], Any]:
         inside = _imports.is_closed("")
         raise UsageError(
             f'there is no module "{module_name}" for the task "{name}"'
-            + (" outside of the run directory, whose files are the trainer's" if inside else ""),
+            + (" outside the run directory, whose files are the trainer's" if inside else ""),
             "run from the folder that holds it, or set PYTHONPATH",
         ) from error
     for part in path.split("."):

@@ -3,7 +3,8 @@
 
 What cannot be read as an answer is an error that names the line: nothing is judged, and no
 submission is spent on a file that was written wrongly. Numbers that a program handed in (JSON,
-arrays) and that are no class stay as they are, and are judged: they may be all that a model says.
+arrays) and that are not classes stay as they are, and are judged: they may be all that a model
+says.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def lines_of(text: str, path: Path, form: Form, count: int) -> list[Any]:
     Names come first: where classes are called 1, 2 and 3, "1" is that class.
 
     Raises:
-        UsageError: A line is no answer.
+        UsageError: A line is not an answer.
     """
     names = _labels(form)
     lines = [line.strip() for line in text.split("\n") if line.strip()]
@@ -56,7 +57,7 @@ def lines_of(text: str, path: Path, form: Form, count: int) -> list[Any]:
         for cell in row:
             if _number(cell) is None:
                 raise UsageError(
-                    f"{path}: answer {number} has a cell {cell!r} that is no number",
+                    f"{path}: answer {number} has a cell {cell!r} that is not a number",
                     "write a class, or a score for each class",
                 )
     scores = [[float(cell) for cell in row] for row in rows]

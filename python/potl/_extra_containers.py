@@ -53,7 +53,7 @@ def refuse(data: Any) -> None:
         )
     if isinstance(data, (str, bytes, Path)):
         raise UsageError(
-            f"a {type(data).__name__} is no training data",
+            f"a {type(data).__name__} is not training data",
             "read the file first; potl extra-task mix reads files itself",
         )
     if isinstance(data, Mapping):

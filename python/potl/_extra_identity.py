@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a model was handed in before: by its state, and by what it answered then.
 
-A state alone names no model: modules may hold what they answer from outside of it, as wrappers of
+A state alone names no model: modules may hold what they answer from outside it, as wrappers of
 other libraries do. So a known state counts as the same submission only with the same answers, but
 for near ties and last bits, which differ between machines and sizes of batches; then the answers of
 the first time are judged, so that nobody gains by trying again.

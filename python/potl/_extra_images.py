@@ -41,7 +41,7 @@ class Images:
         """The form of these images.
 
         Raises:
-            UsageError: Their shapes differ, or they are no images.
+            UsageError: Their shapes differ, or they are not images.
         """
         carrier = carrier_of(inputs[0])
         if carrier == "pil":
@@ -147,7 +147,7 @@ def axes_of(shape: tuple[int, ...], carrier: str) -> str:
         return "HW"
     if len(shape) != 3:
         raise UsageError(
-            f"an input of shape {list(shape)} is no image", "pass images of two or three axes"
+            f"an input of shape {list(shape)} is not an image", "pass images of two or three axes"
         )
     few_first, few_last = shape[0] <= 4, shape[2] <= 4
     if few_first == few_last:  # PyTorch has channels first, image files have them last

@@ -91,7 +91,7 @@ class Items:
 
     def classes_of(self, numbers: Floats) -> Floats:
         """Classes from 0 on of class numbers, or labels that are numbers; where the data have no
-        such label, a number that is no class, of which `number_of` is the label.
+        such label, a number that is not a class, of which `number_of` is the label.
         """
         if not self.values:
             return numbers
@@ -101,7 +101,7 @@ class Items:
         return np.where(known[places] == numbers, places, other)
 
     def number_of(self, answer: float) -> float:
-        """What `classes_of` was given that is no class."""
+        """What `classes_of` was given that is not a class."""
         return answer - len(self.values) if self.values and answer >= 0 else answer
 
     @property
@@ -124,7 +124,7 @@ class Items:
                 "make all of them strings, or class numbers",
             )
         if not isinstance(number, int) and not (isinstance(number, float) and number.is_integer()):
-            raise UsageError(f"the label {number!r} is no class", "number classes from 0 on")
+            raise UsageError(f"the label {number!r} is not a class", "number classes from 0 on")
         return int(number)
 
     @property

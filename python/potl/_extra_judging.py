@@ -44,7 +44,7 @@ class Judging(Asking):
             transform: As for `ExtraTask`.
 
         Raises:
-            PredictionError: `predict` raised. This is no verdict, and no submission.
+            PredictionError: `predict` raised. This is neither a verdict nor a submission.
             UsageError: The answers have the wrong shape, neither a model nor a function was
                 given, or these samples were never mixed or made with this key.
         """

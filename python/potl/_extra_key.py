@@ -112,7 +112,8 @@ class ExtraKey(os.PathLike[str]):
             for one in _under_code(text, code, document)
         ):
             raise MalformedError(
-                f"{path} was changed by somebody who has not the key", "restore it from a backup"
+                f"{path} was changed by somebody who does not have the key",
+                "restore it from a backup",
             )
         return {**empty, **document}
 
@@ -143,7 +144,7 @@ class ExtraKey(os.PathLike[str]):
                 _write(path, text[:-1] + _ending(self._code(text)))
 
     def used(self, document: dict[str, Any], what: str) -> None:
-        """Adds a use, inside of `changing`."""
+        """Adds a use, inside `changing`."""
         document["uses"].append({"what": what, "time": time.time()})
 
     def __fspath__(self) -> str:
@@ -175,7 +176,7 @@ def _read(path: Path) -> bytes:
         ) from error
     text = raw.decode("ascii", "replace").strip()
     if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
-        raise MalformedError(f"{path} is no extra task key", "a key is 64 hexadecimal digits")
+        raise MalformedError(f"{path} is not an extra task key", "a key is 64 hexadecimal digits")
     return bytes.fromhex(text)
 
 

@@ -16,7 +16,7 @@ from ._extra_items import Items
 # Items whose labels are read one by one: all of them where there are no more. LOOKED_AT where
 # classes are given, or there are none.
 _COUNTED, LOOKED_AT = 100_000, 2048
-# Labels that are kept where they are no classes, as often as they occur.
+# Labels that are kept where they are not classes, as often as they occur.
 _KEPT = 1024
 
 
@@ -56,7 +56,7 @@ def labelled(
     found, whole = counted(data, items, _COUNTED if classes is None else LOOKED_AT)
     labels = sorted(found)
     if labels[0] < 0:
-        raise UsageError(f"the label {labels[0]} is no class", "number classes from 0 on")
+        raise UsageError(f"the label {labels[0]} is not a class", "number classes from 0 on")
     if classes is None:
         is_plain = labels == list(range(len(labels)))
         return items if is_plain else items.with_labels(labels), len(labels), ()

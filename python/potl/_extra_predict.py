@@ -82,7 +82,7 @@ def _values(output: Any) -> Floats:
             raise TypeError(f"they are {values.dtype}")
         return values.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"the model's output is no array of numbers: {error}", "") from error
+        raise UsageError(f"the model's output is not an array of numbers: {error}", "") from error
 
 
 def _stacked(inputs: Sequence[Any]) -> np.ndarray[Any, Any]:
@@ -160,7 +160,7 @@ def _numbered(names: Sequence[Any], form: Form) -> Floats:
     if unknown:
         some = ", ".join(map(repr, itertools.islice(known, 5)))
         raise UsageError(
-            f"answers are no classes: {most_common(unknown)}",
+            f"answers are not classes: {most_common(unknown)}",
             f"answer with names ({some}{', ...' if len(known) > 5 else ''}) or numbers of classes, "
             "with None where the model has no answer",
         )
@@ -279,7 +279,7 @@ def require_module(model: Any) -> None:
         remedy = "pass predict=, as in predict=lambda inputs: model.predict(np.stack(inputs))"
     else:
         remedy = "pass a function of a list of inputs as predict="
-    raise UsageError(f"a {type(model).__name__} is no torch module", remedy)
+    raise UsageError(f"a {type(model).__name__} is not a torch module", remedy)
 
 
 def of_model(model: Any, form: Form, *, plain: bool) -> Ask:

@@ -67,7 +67,7 @@ def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
 
     Raises:
         MalformedError: They cannot be read.
-        UsageError: They are too many or too few, have the wrong form, or one is no answer.
+        UsageError: They are too many or too few, have the wrong form, or one is not an answer.
     """
     if not path.is_file():
         raise UsageError(f"there are no answers {path}", "")

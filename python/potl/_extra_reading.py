@@ -96,7 +96,7 @@ def _label(value: Any, label: Any) -> tuple[str, str]:
     elif values.ndim == 0 and values.dtype.kind in "bf":
         remedy = "give class numbers that are integers"
     raise UsageError(
-        f"a label of type {type(label).__name__} and shape {list(values.shape)} is no class",
+        f"a label of type {type(label).__name__} and shape {list(values.shape)} is not a class",
         remedy,
     )
 

@@ -236,5 +236,5 @@ def _curve(
     grade: Any, points: Any, samples: Any = 0
 ) -> tuple[str, tuple[tuple[float, float], ...], int]:
     if isinstance(samples, bool) or int(samples) != samples or samples < 0:
-        raise ValueError(f"{samples!r} is no number of samples")
+        raise ValueError(f"{samples!r} is not a number of samples")
     return str(grade), tuple((float(share), float(rate)) for share, rate in points), int(samples)

@@ -80,12 +80,13 @@ def _rows(inputs: Sequence[Any]) -> np.ndarray[Any, Any]:
     try:
         rows = [as_array(one).reshape(-1) for one in inputs]
     except ValueError as error:
-        raise UsageError(f"a row is no list of numbers: {error}", "") from error
+        raise UsageError(f"a row is not a list of numbers: {error}", "") from error
     lengths = sorted({len(one) for one in rows})
     odd = next((one for one in rows if one.dtype.kind not in "biuf"), None)
     if odd is not None:
         raise UsageError(
-            f"a row holds what is no number: {odd.tolist()[0]!r:.40}", "number the categories"
+            f"a row holds something that is not a number: {odd.tolist()[0]!r:.40}",
+            "number the categories",
         )
     if len(lengths) > 1:
         raise UsageError(

@@ -67,7 +67,7 @@ class Texts:
         else:
             arrays = [as_array(one).reshape(-1) for one in inputs]
             if any(len(one) and one.dtype.kind not in "iu" for one in arrays):
-                raise UsageError("token ids are no integers", "pass strings, or lists of ids")
+                raise UsageError("token ids are not integers", "pass strings, or lists of ids")
             rows = [one.tolist() for one in arrays]
             fixed = len(rows[0]) if len({len(row) for row in rows}) == 1 else 0
             found, left = _padding(rows, padding) if fixed else (padding, False)

@@ -14,7 +14,7 @@ from ._extra_predict import Floats, most_common
 
 
 def is_unread(found: dict[str, Any], answers: Floats) -> bool:
-    """Whether there are numbers that are no class, or nothing but missing answers. A missing one
+    """Whether there are numbers that are not classes, or nothing but missing answers. A missing one
     here and there is the model's own.
     """
     missing = int((~np.isfinite(answers)).sum())
@@ -33,7 +33,7 @@ def unjudged(found: dict[str, Any], answers: Floats, form: Form) -> dict[str, An
         labels = form.items.values
         some = ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
         reason += f"; classes are {some or f'0 to {form.classes - 1}'}"
-    reason += ". Nothing was judged, and this is no submission: mend how answers are written"
+    reason += ". Nothing was judged, and this is not a submission: correct how answers are written"
     return {
         **found, "reason": reason, "hits": 0, "control_hits": 0, "known": 0.0,
         "grades": [{**row, "hits": 0} for row in found["grades"]],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extra task inside of `verify`: asks the last committed model, in the verifier's process.
+"""The extra task inside `verify`: asks the last committed model, in the verifier's process.
 
 What goes wrong on the way is the verifier's own trouble, so it is inconclusive and never a
 rejection; so is a run of data in which the extra samples are not. Nothing that leaves here holds

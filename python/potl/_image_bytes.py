@@ -23,7 +23,7 @@ def plain_jpeg(data: bytes) -> bytes:
     marker stays where the colours need it.
 
     Raises:
-        ValueError: These are no JPEG data.
+        ValueError: These are not JPEG data.
     """
     out = [b"\xff\xd8"]
     components = 0
@@ -84,7 +84,7 @@ def plain_png(data: bytes, image: Any) -> bytes:
     all files come from one encoder.
 
     Raises:
-        ValueError: These are no PNG data.
+        ValueError: These are not PNG data.
     """
     bits = data[24:25]
     if image.mode in ("L", "RGB", "RGBA") and bits == b"\x08" and "transparency" not in image.info:

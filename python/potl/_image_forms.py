@@ -31,7 +31,7 @@ def opened(path: Path) -> Any:
     """The image of a file.
 
     Raises:
-        MalformedError: It is no image.
+        MalformedError: It is not an image.
     """
     return _read(path, _loaded)
 
@@ -41,7 +41,7 @@ def header(path: Path, root: Path) -> tuple[str, tuple[int, int]]:
 
     Raises:
         UsageError: They cannot; a command that converts the images in `root` is named.
-        MalformedError: It is no image.
+        MalformedError: It is not an image.
     """
 
     def look(image: Any) -> tuple[str, tuple[int, int]]:
@@ -64,7 +64,7 @@ def _read(path: Path, use: Callable[[Any], T]) -> T:
         with Image.open(path) as image:
             return use(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise MalformedError(f"{path} is no image: {error}", "remove or mend it") from error
+        raise MalformedError(f"{path} is not an image: {error}", "remove or repair it") from error
 
 
 def _loaded(image: Any) -> Any:
@@ -146,7 +146,7 @@ def plain(source: Path) -> bytes:
         if image.format == "PNG":
             return plain_png(source.read_bytes(), image)
     except ValueError as error:
-        raise MalformedError(f"{source}: {error}", "remove or mend it") from error
+        raise MalformedError(f"{source}: {error}", "remove or repair it") from error
     return _written(image, image)
 
 

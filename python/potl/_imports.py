@@ -4,7 +4,7 @@ directory's own name say.
 
 Claims: from `close` on, this process loads no module, and no entry point of a package, that lies in
 the directory, however late and by whomever it is imported. Assumes that the interpreter was started
-without one: `python -m potl` inside of a run directory reads its files before potl can say
+without one: `python -m potl` inside a run directory reads its files before potl can say
 anything, which is why `close` refuses when something came from there already.
 """
 
@@ -84,7 +84,7 @@ def require_clean_start(directory: Path) -> None:
         *(p for p in sys.path if isinstance(p, str)),
     ]
     if any(is_closed(place) for place in where):
-        raise UsageError("worker processes would start inside of the run directory", _REMEDY)
+        raise UsageError("worker processes would start inside the run directory", _REMEDY)
     name = directory.resolve().name
     if name in sys.stdlib_module_names or name in sys.modules:
         raise UsageError(
@@ -111,7 +111,7 @@ def _open_entries(entries: Iterable[str], name: str = "") -> list[str]:
 
 
 class _Finder:
-    """Finds what Python's path finder finds, outside of the closed directories."""
+    """Finds what Python's path finder finds, outside the closed directories."""
 
     @staticmethod
     def find_spec(

@@ -342,7 +342,7 @@ def _check_storing(store_every: int, every: int, longest: int, arithmetic: str) 
         or store_every % every
     ):
         raise UsageError(
-            f"store_every={store_every!r} is no multiple of checkpoint_every={every}",
+            f"store_every={store_every!r} is not a multiple of checkpoint_every={every}",
             f"pass {every} to store every checkpoint, or a multiple of it",
         )
     if longest != every:

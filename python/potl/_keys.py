@@ -57,5 +57,5 @@ def for_run(
 
 
 def _load(path: Path) -> _core.SigningKey:
-    # A file that is no PEM block at all is for the parser to refuse.
+    # A file that is not a PEM block at all is for the parser to refuse.
     return _core.SigningKey.from_pem(path.read_bytes().decode("ascii", "backslashreplace"))

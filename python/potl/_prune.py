@@ -62,8 +62,8 @@ def prune(
 
 
 def _inside(directory: Path, name: str) -> Path:
-    """The path of a checkpoint; nothing outside of the run's own folder is ever removed."""
+    """The path of a checkpoint; nothing outside the run's own folder is ever removed."""
     path = directory / name
     if path.is_symlink() or path.resolve().parent != (directory / "checkpoints").resolve():
-        raise InternalError(f"the plan names {name!r}, which is no checkpoint of {directory}")
+        raise InternalError(f"the plan names {name!r}, which is not a checkpoint of {directory}")
     return path

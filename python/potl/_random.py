@@ -9,7 +9,7 @@ operator, so the position in the sequence stays in torch's own generator state:
 `torch.utils.checkpoint`, which saves and restores that state, works. The sequence itself is set by
 `seed_all` and `seed_torch` from a key (`potl._core.derive_key`).
 
-Outside of a scope, and in other threads, the stock operators run. A scope saves the user's
+Outside a scope, and in other threads, the stock operators run. A scope saves the user's
 generators (torch, CUDA, `random`, NumPy) and restores them at its end. Deterministic, but only on
 the same machine: `torch.log_normal_` (goes through exp), `poisson`, `binomial`, gamma and Dirichlet
 samples, `multinomial` with replacement, and CUDA's operators, which are seeded but not replaced.
@@ -102,7 +102,7 @@ def scope() -> Iterator[None]:
 
 @contextlib.contextmanager
 def suspended(*, resume: bool = True) -> Iterator[None]:
-    """Inside of a scope: gives a block of the user's code the user's generators and torch's own
+    """Inside a scope: gives a block of the user's code the user's generators and torch's own
     operators back.
 
     Args:

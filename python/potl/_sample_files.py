@@ -208,7 +208,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None
         with path.open("xb") as file:  # by its name NumPy would add to it
             np.savez_compressed(file, **plain)
     else:
-        raise UsageError(f"{path} is no .npz or .safetensors file", "choose such a name")
+        raise UsageError(f"{path} is not a .npz or .safetensors file", "choose such a name")
 
 
 def _safetensors() -> Any:

@@ -62,7 +62,7 @@ class JsonLines:
                 )
             if wanted == "a list" and _shape(value) is None:
                 raise UsageError(
-                    f"{where} is no list of numbers", "make all of them lists of numbers"
+                    f"{where} is not a list of numbers", "make all of them lists of numbers"
                 )
             if rows_of_numbers and _shape(value) != _shape(first[self._input]):
                 raise UsageError(
@@ -114,13 +114,14 @@ def _objects(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
                     numbers.append(number)
     except (ValueError, RecursionError) as error:
         raise MalformedError(
-            f"{path}: line {number or 1} is no JSON in UTF-8: {error}",
+            f"{path}: line {number or 1} is not JSON in UTF-8: {error}",
             "mend or remove it: the file is read line by line",
         ) from error
     for at, row in zip(numbers, rows, strict=True):
         if not isinstance(row, dict):
             raise MalformedError(
-                f"{path}: line {at} is no object", "write {...} in each line: lists are no objects"
+                f"{path}: line {at} is not an object",
+                "write {...} in each line: lists are not objects",
             )
     if not rows:
         raise MalformedError(f"{path} has no lines", "")

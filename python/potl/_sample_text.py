@@ -109,7 +109,7 @@ class Table:
         raise UsageError(
             f"{self._path}: {some}row {number} has {cell!r} as {names[place]!r}, which is none"
             if some
-            else f"{self._path}: row {number} has {cell!r} as {names[place]!r}, which is no number",
+            else f"{self._path}: row {number} has {cell!r} as {names[place]!r}: not a number",
             "for a table, fill what is missing and make numbers of categories; for texts, remove "
             "the columns of numbers, or pass --kind text where they are words of the text",
         )
@@ -187,7 +187,7 @@ def _rows(path: Path, delimiter: str) -> tuple[list[list[str]], bool]:
                 file.seek(0)
             rows = [row for row in csv.reader(file, delimiter=delimiter, strict=True) if row]
     except UnicodeDecodeError as error:
-        raise MalformedError(f"{path} is no UTF-8: {error}", "save it as UTF-8") from error
+        raise MalformedError(f"{path} is not UTF-8: {error}", "save it as UTF-8") from error
     except (ValueError, csv.Error) as error:
         raise MalformedError(f"{path} cannot be read: {error}", "") from error
     if not rows:

@@ -129,7 +129,7 @@ class _Laws:
             for index in range(len(task.optimizers))
         ]
         self.masks = _masks(states)
-        # What the verifier's own steps break is no law.
+        # What the verifier's own steps break is not a law.
         if self._broken(states, own):
             self._ahead = None
             broken = self._broken(states, own)

@@ -55,7 +55,7 @@ Case = Callable[[Inputs], Tensors]
 
 
 def backward(out: torch.Tensor, *inputs: torch.Tensor) -> list[torch.Tensor]:
-    """A result and the gradients of its inputs, for a cotangent that is no constant."""
+    """A result and the gradients of its inputs, for a cotangent that is not a constant."""
     weights = torch.arange(out.numel(), dtype=torch.float32).view(out.shape) % 7 - 3
     return [out.detach(), *torch.autograd.grad(out, inputs, weights)]
 

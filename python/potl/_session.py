@@ -181,7 +181,7 @@ class Session:
         counters = tree["counters"]
         step = counters.get("step")
         if type(step) is not int or not 0 <= step <= self._schedule.steps:
-            raise MismatchError(f"counters/step: {step!r} is no step of the job")
+            raise MismatchError(f"counters/step: {step!r} is not a step of the job")
         if counters.get("epoch") != step // self._schedule.steps_per_epoch:
             raise MismatchError(f"counters/epoch: {counters.get('epoch')!r} at step {step}")
         self._step = step

@@ -207,5 +207,5 @@ def _digest(out: Any, *, contents: bool) -> str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or len(value) > 256:
-        raise ValueError(f"{value!r} is no short text")
+        raise ValueError(f"{value!r} is not a short text")
     return value

@@ -173,7 +173,7 @@ class _Attempt:
             yield Problem(
                 what="two calls of build return the same model",
                 where="build",
-                remedy="make model and optimizer inside of build",
+                remedy="make model and optimizer inside build",
             )
             return
         place = _difference(start, second.capture())
@@ -181,7 +181,7 @@ class _Attempt:
             yield Problem(
                 what=f"two calls of build differ at {place}",
                 where="build",
-                remedy="draw from torch, random or numpy.random inside of build: potl seeds them",
+                remedy="draw from torch, random or numpy.random inside build: potl seeds them",
             )
             return
         steps = (1, 2) if first.task.steps > 1 else (1, 1)
@@ -194,7 +194,7 @@ class _Attempt:
                     what=f"{what}, {not_finite}, and a verifier rejects what is not finite",
                     where=not_finite.split(" ")[0],
                     remedy="where training diverges, lower the learning rate; where the value is "
-                    "a placeholder, give it a number inside of build once the model is made, "
+                    "a placeholder, give it a number inside build once the model is made, "
                     "whoever wrote the module (with torch.no_grad(): "
                     "model.get_buffer(name).zero_())",
                 )
@@ -251,7 +251,7 @@ class _Attempt:
                 what=f"two trainings from the same seed differ at {place}",
                 where="Task.step",
                 remedy="draw random numbers from torch, random or numpy.random only, and use no "
-                "clock; seed or switch off inside of build what a library draws elsewhere",
+                "clock; seed or switch off inside build what a library draws elsewhere",
             )
         return None
 

@@ -196,7 +196,7 @@ def test_a_label_unlike_the_others_is_named(tmp_path: Path, kind: str | None, od
     if kind and odd == -1:  # no class, and no trouble
         ExtraTask(key_of(tmp_path / "k"), like=data, kind=kind).mix(data)
         return
-    with pytest.raises(potl.UsageError, match="strings" if odd == "a" else f"{odd} is no class"):
+    with pytest.raises(potl.UsageError, match="strings" if odd == "a" else f"{odd} is not a class"):
         ExtraTask(key_of(tmp_path / "k"), like=data, kind=kind)
 
 
