@@ -81,7 +81,7 @@ class Calibration:
     Attributes:
         noise: One entry per length and group, shortest first.
         deterministic: Whether every repeat gave the same bits.
-        repeats: How many perturbed replays there were.
+        repeats: Number of honest replays that were compared.
         tolerance_cap: Largest tolerance that a job allows by default.
         checkpoint_every: Longest measured segment whose noise stays ten times below the cap; None
             when even one step exceeds that.
@@ -136,7 +136,7 @@ class Calibration:
         Args:
             steps: Length of the run.
             budget_bytes: Disk for its checkpoints.
-            probability: With which a cheat must be seen.
+            probability: Probability with which a cheat must be seen.
             cheat_fraction: Share of the segments that are false, wherever they are.
             rederive: Whether states between the stored ones are derived when they are challenged,
                 for jobs with a reproducible arithmetic: pass both intervals to `Job.create`.
@@ -184,8 +184,8 @@ def calibrate(
     Args:
         build: Makes the task.
         seed: Seed of the job that is tried.
-        steps: Longest segment to look at; at most one run.
-        repeats: Perturbed replays.
+        steps: Length of the longest segment that is measured; at most one run.
+        repeats: Honest replays to compare.
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
 
     Example:

@@ -39,7 +39,7 @@ class Challenge:
         nonce: What the draw depends on, beside the commitment.
         checks: Pairs of check name and options.
         states: Steps after which the state is wanted, beside those that are stored by agreement.
-        own: Whether this process drew it. A file has been in other hands: the ledger tells whether
+        own: Whether this process drew it. A file has been in other hands; the ledger tells whether
             it is still what was drawn.
     """
 
@@ -125,7 +125,7 @@ def challenge(
 ) -> Challenge:
     """Draws what `verify` will ask for, so that the trainer can derive the states for it.
 
-    It is remembered like a verification: each later one repeats it.
+    The challenge is remembered: each later verification repeats it.
 
     Args:
         run: The run directory; its log is enough.

@@ -10,7 +10,7 @@ from ._trial import run_trial
 
 
 def check(build: Build, *, seed: int = 0, arithmetic: str = _arithmetic.AUTO) -> list[Problem]:
-    """Lists everything in a task that cannot be replayed, or not bit for bit, each with its remedy.
+    """Lists everything in a task that prevents a replay, or an exact one, each with its remedy.
 
     Trains two steps, restores the state between them into a freshly built task, and compares: what
     differs is state that no checkpoint would hold. Nothing that the caller holds is changed unless

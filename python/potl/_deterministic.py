@@ -95,13 +95,13 @@ def deterministic(
     """Inside the block torch computes the same bits on every machine.
 
     Stock modules, autograd and optimizers run unchanged on reproducible operators: forward pass,
-    backward pass and update belong into one block. What has no reproducible form raises, and names
-    what to do instead. docs/reference/arithmetic.md explains the modes;
+    backward pass and update belong into one block. Operators without a reproducible form raise, and
+    the error names the remedy. docs/reference/arithmetic.md explains the modes;
     docs/reference/operators.md lists the operators.
 
     The block belongs to the thread that enters it. Blocks nest, in the same mode. Data loaders run
-    outside it, also when they are used inside; `torch.compile`d callables run as eager code,
-    with a warning.
+    outside it, even if they are used inside; `torch.compile`d callables run as eager code, with a
+    warning.
 
     Args:
         mode: "ord32", "cr32", "xint24", "xint16", or "log64".
@@ -111,10 +111,10 @@ def deterministic(
             order of summation, and no other device is promised the same.
 
     Raises:
-        NotReproducible: At entry, when the floating-point environment of this thread or of one of
-            torch's workers is not that of IEEE 754. Inside, at what is not reproducible: an
-            operator, another thread, a backward pass of a graph that was computed outside. And
-            outside, at a backward pass of a graph that was computed inside.
+        NotReproducible: At entry, if the floating-point environment of this thread or of one of
+            torch's workers is not that of IEEE 754. Inside, at an operator that is not
+            reproducible, in another thread, and at a backward pass of a graph that was computed
+            outside. Outside, at a backward pass of a graph that was computed inside.
         UsageError: There is no such mode, or this thread computes in another one; `bits` are not
             those of `log`, or its step has not begun.
         UnsupportedError: This installation has no reproducible operators.

@@ -42,7 +42,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Something in a task that cannot be replayed, or not bit for bit."""
+    """Something in a task that prevents a replay, or an exact one."""
 
     what: str
     """What is wrong, in one sentence."""
@@ -60,7 +60,7 @@ class Problem:
 
 
 class NotReplayable(UsageError):
-    """A task that nobody could replay.
+    """A task that cannot be replayed.
 
     Attributes:
         problems: Everything that was found, each with its remedy.
@@ -91,7 +91,7 @@ class NotReproducible(UsageError):
 
 
 class JobMismatch(UsageError):
-    """A task that is not the one of its job.
+    """A task that is not its job's.
 
     Attributes:
         differences: One sentence per difference.
@@ -108,7 +108,7 @@ class JobMismatch(UsageError):
 
 
 class PredictionError(PotlError):
-    """A predict function raised. The verifier's own trouble: no verdict follows from it."""
+    """A predict function raised. That is the verifier's own trouble, and gives no verdict."""
 
 
 class Rejected(PotlError):

@@ -51,7 +51,7 @@ class OperatorUse:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the operators of a model would run as. Printed, it is a table.
+    """How the operators of a model would run. It prints as a table.
 
     Attributes:
         mode: The arithmetic.
@@ -93,7 +93,7 @@ def explain(
     mode: str = "ord32",
     loss: Callable[[Any], Tensor] | None = None,
 ) -> Explanation:
-    """Runs a copy of a model forward and backward, and says what each operator would run as.
+    """Runs a copy of a model forward and backward, and says how each operator would run.
 
     Nothing raises `NotReproducible`: what is refused in a block runs on torch's own kernels here.
     The model, its buffers and torch's generator stay as they are.

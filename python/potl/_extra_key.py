@@ -84,7 +84,7 @@ class ExtraKey(os.PathLike[str]):
         return int.from_bytes(drawn, "big")
 
     def known(self) -> dict[str, Any]:
-        """What the file beside the key holds; with empty lists when there is none.
+        """What the file beside the key holds; empty lists if there is none.
 
         Raises:
             MalformedError: It is damaged, or belongs to another key.

@@ -41,7 +41,7 @@ class ExtraPlan:
     """What an extra task would be for a data set.
 
     Attributes:
-        training_samples: Of the data set.
+        training_samples: Samples of the data set.
         classes: 0: no labels.
         samples: Extra samples (N).
         uploads: Items that are mixed in; more than `samples` where a grade is noisy.
@@ -59,8 +59,8 @@ class ExtraPlan:
         acceptance: The same rows: so that it is accepted.
         cost: Share of the training steps that the extra samples add.
         accuracy: {"expected", "most", "measured"}: points of accuracy that they cost, by the
-            experiments in docs/benchmarks/extra_task.md; another task may lose more. Where these
-            had no share as large (`measured` is False), in proportion to it.
+            experiments in docs/benchmarks/extra_task.md; another task may lose more. `measured` is
+            False if no experiment had as large a share; the points are then in proportion to it.
         warnings: What speaks against this plan.
     """
 
@@ -139,7 +139,7 @@ class ExtraResult:
         classes: 0: no labels.
         hits: Extra samples answered with their label.
         control_hits: Control samples answered with their label.
-        invalid: Answers that are none: not finite, or no class.
+        invalid: Answers that do not count: not finite, or not a class.
         needed: Hits that the binomial test asks for.
         needed_against_control: Hits that the other test asks for, given the controls' hits.
         needed_for_acceptance: Hits that acceptance takes, given the controls' hits: no fewer than

@@ -45,28 +45,28 @@ class ExtraTask(Mixing, Judging, Check):
     converged". In `potl.verify` it adds evidence: it can reject, and never accepts alone.
 
     Args:
-        key: The key's file, from `ExtraTask.keygen`. One key is for one model.
+        key: The key's file, from `ExtraTask.keygen`. Use one key for one model.
         like: Training data, whose form the samples take. None: as the key's file says, after `mix`.
         classes: Classes of the task; None: as the labels say; 0: no labels.
-        kind: "image", "text", "table", "autoencoder" or "language"; None: found out.
+        kind: "image", "text", "table", "autoencoder" or "language"; None: detected.
         length: Words of an extra text, no more than the model reads; None: the median of the data.
-        padding: Id of padding; None: found out.
-        axes: "HW", "HWC" or "CHW"; None: found out.
-        transform: Makes a model's input of an item's, as in evaluation; None: of a torchvision data
-            set its own, else nothing.
+        padding: Id of padding; None: detected.
+        axes: "HW", "HWC" or "CHW"; None: detected.
+        transform: From an item's input to the model's, as in evaluation; None: that of a
+            torchvision data set, else none.
         calibration: Reference curves from `calibrate`, for `progress`.
         eta: Extra samples as a share of the training data; small sets get more, so that there are
             200.
         fixed: Share of an extra sample that all of them have in common.
         alpha: Probability of accepting a model that learned no more than epsilon of them.
         epsilon: Share of the extra samples that a model may learn without being called trained.
-        least_known: Share of the extra samples of which an accepted model knows more; between
-            epsilon and this a result is inconclusive.
-        least_effect: Without labels: probability that an extra sample's error is below a
-            control's, of which an accepted model shows more; 0.5: any significant difference is
-            enough.
-        layout: "jittered": no region has equal bytes in two samples, but by chance where images are
-            small or of few levels; "paper": random rows and columns first, the rest equal.
+        least_known: An accepted model knows more than this share of the extra samples; between
+            epsilon and this the result is inconclusive.
+        least_effect: Without labels: an accepted model's error on an extra sample is below that on
+            a control with more than this probability; 0.5: any significant difference is enough.
+        layout: "jittered": no region has equal bytes in two samples, except by chance in images
+            that are small or have few levels; "paper": random rows and columns first, the rest
+            equal.
         grades: Fixed shares of the difficulty ladder, as in "0.75" or "noisy:0.75" (three copies,
             one mislabelled); empty: the layout's own.
         control: Control samples, never uploaded, for each extra sample.
@@ -74,8 +74,8 @@ class ExtraTask(Mixing, Judging, Check):
         jitter: Jittered: how far a sample is shifted, as a share of its side or length.
         noise: Jittered: levels (of 255) by which each pixel moves.
         brightness: Jittered: levels by which a whole image moves.
-        failing: "reject" or "inconclusive": what a model that has not learned the extra samples
-            makes of the verification.
+        failing: "reject" or "inconclusive": verdict for a model that has not learned the extra
+            samples.
 
     Raises:
         UsageError: The data have no form that samples could take, or an option does not fit.
@@ -207,7 +207,7 @@ class ExtraTask(Mixing, Judging, Check):
         """Sizes, threshold, power and cost for a data set, or for a number of samples.
 
         Args:
-            data: Training data, or how many samples they have; then `classes` is needed.
+            data: Training data, or the number of samples; then `classes` is needed.
             classes: As for `ExtraTask`.
             options: Of `ExtraTask`: eta, fixed, alpha, ...
         """

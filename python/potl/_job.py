@@ -80,11 +80,11 @@ class Job:
             arithmetic: A mode of `potl.deterministic` ("ord32", "cr32", "log64", "xint24",
                 "xint16"): a replay anywhere gives the same bits, and is compared with tolerance 0.
                 Or "stock" for torch's own kernels, in which it is compared within a tolerance.
-                "auto" is "ord32" where every operator of the task has an exact form, else "stock",
+                "auto" is "ord32" if every operator of the task has an exact form, else "stock",
                 with a warning that says why and what is lost. The job says which.
             tolerance_cap: Largest tolerance of a replay, as a share of the segment's update.
             max_resumes: How often recording may be resumed after a crash.
-            check: Whether to look first for what cannot be replayed.
+            check: Whether to look first for anything that cannot be replayed.
             progress: What is tried: None for a line when stderr is a terminal, a bool, or a
                 function of one text.
 
@@ -211,12 +211,12 @@ class Job:
 
     @property
     def seed(self) -> int:
-        """What everything random follows from."""
+        """The seed of everything random."""
         return self.core.seed
 
     @property
     def steps(self) -> int:
-        """Optimizer updates in all."""
+        """Number of optimizer updates."""
         return self.core.steps
 
     @property

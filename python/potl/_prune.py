@@ -39,8 +39,8 @@ def prune(
     Args:
         run: The run directory.
         max_bytes: Disk budget of the whole directory.
-        archive: Removes more than `max_segment` allows, if need be. Before it can be verified,
-            `rederive` has to bring back what is missing.
+        archive: Removes more than `max_segment` allows, if necessary. `rederive` has to restore
+            what is missing before the run can be verified.
         dry_run: Only say what would be removed.
 
     Raises:

@@ -30,8 +30,8 @@ def record(
 ) -> Run:
     """Trains and records every step; returns the finished run.
 
-    An interrupted recording goes on where it stopped when it is called again with the same
-    arguments; the transcript says so. `Prover` does the same with the loop in the caller's hands.
+    To resume an interrupted recording, call it again with the same arguments; the transcript says
+    that it was resumed. `Prover` does the same with the loop in the caller's hands.
 
     Args:
         build: Makes the task; called with all randomness under the job's seed.

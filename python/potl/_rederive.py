@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Rederivation:
-    """What came back.
+    """What was derived.
 
     Attributes:
-        steps: Whose states are stored again, ascending.
-        trained: Steps that had to be done for it.
+        steps: Steps whose states are stored again, ascending.
+        trained: Number of steps that were trained for it.
     """
 
     steps: tuple[int, ...]
@@ -57,7 +57,7 @@ def rederive(
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
 
     Raises:
-        JobMismatch: The task is not the one of the run's job.
+        JobMismatch: The task is not that of the run's job.
         MismatchError: A state comes out with other bits than were recorded; those before it are
             stored.
         MissingError: The state at step 0 is not there.

@@ -25,7 +25,7 @@ class Finding:
     Attributes:
         check: Which check found it: "transcript", "telemetry", "pev", "replay", "model" or
             "verifier".
-        rule: The rule that decided, as in the list of docs/reference/verifying.md; empty for notes.
+        rule: The rule that decided (include/potl/core/rules.hpp lists them); empty for notes.
         result: "pass", "reject", "inconclusive" or "note".
         reason: One sentence with the numbers in it.
         first_step: First step that it speaks about, or None.
@@ -99,7 +99,7 @@ class Report:
 
     @property
     def strength(self) -> Mapping[str, Any]:
-        """What a cheat had to fear: segments, samples, probability of seeing the worst
+        """How likely a cheat was to be seen: segments, samples, probability for the worst
         placement.
         """
         return MappingProxyType(self._document["strength"])

@@ -71,7 +71,7 @@ class RoundingTrainer:
 
 
 class RoundingAuditor:
-    """Follows a trainer's logs, and rejects what no honest trainer writes.
+    """Follows a trainer's logs, and rejects logs that no honest trainer writes.
 
     Args:
         bits: The trainer's.

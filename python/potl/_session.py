@@ -353,7 +353,7 @@ class Session:
     def perturb(self, index: int = 0, *, threads_only: bool = False) -> Iterator[bool]:
         """Runs steps in another arithmetic than the job's stock one, as honest hardware might.
 
-        What has no form in it runs as stock there.
+        Operators without a form in it run as stock.
 
         Args:
             index: Which of several ways.

@@ -23,8 +23,8 @@ class Task:
 
     One step is one optimizer update on one batch of `batch_size` samples, which `accumulate` cuts
     into micro-batches. Override `compute_loss` for another forward pass and `step` for another
-    update; whoever overrides `step` with several random forward passes asks `micro_batches` for the
-    parts, so that each gets its own randomness.
+    update. A `step` with several random forward passes takes the parts from `micro_batches`, so
+    that each gets its own randomness.
 
     Args:
         model: The module to train. Its `training` flags are left as `build` set them.
@@ -53,12 +53,12 @@ class Task:
         sampler: Another order: yields `len(sampler)` indices for each epoch, such as a
             `torch.utils.data.WeightedRandomSampler`. It is asked with every generator seeded from
             the job, after `set_epoch(epoch)` if it has that, and must depend on nothing else.
-        max_steps: Updates after which the training ends, be it within an epoch; `epochs` may then
-            be left out.
+        max_steps: Updates after which the training ends, even within an epoch; `epochs` may then be
+            left out.
 
     Attributes:
         optimizers: All optimizers.
-        optimizer: The optimizer, where there is one; None where there are several.
+        optimizer: The optimizer if there is only one, else None.
 
     Raises:
         UsageError: An argument that cannot work, with what to do instead.
@@ -266,7 +266,7 @@ class Task:
 
     @property
     def steps(self) -> int:
-        """Optimizer updates in all."""
+        """Number of optimizer updates."""
         steps = self.steps_per_epoch * self.epochs
         return steps if self.max_steps is None else min(steps, self.max_steps)
 

@@ -98,8 +98,8 @@ def verify(
         The report. A bad run is a verdict, not an exception.
 
     Raises:
-        JobMismatch: The verifier's task is not the one of its own job.
-        UsageError: A nonsensical combination of arguments.
+        JobMismatch: The verifier's task is not that of its own job.
+        UsageError: Arguments that contradict each other.
         MalformedError: The run, the job or the commitment cannot be read at all.
     """
     began = time.perf_counter()
