@@ -107,10 +107,9 @@ std::vector<std::string> obstacles(std::span<const finding> findings, const stan
 
 std::string accepted_sentence(std::span<const finding> findings) {
   const replay_strength reached = strength_of(findings);
-  std::string out =
-      "The run was trained as agreed, as far as was looked: " + text(reached.sampled) + " of " +
-      text(reached.segments) +
-      " segments were drawn at random and replayed, beside the first and the last";
+  std::string out = "The run was trained as agreed, as far as this verification looked: " +
+                    text(reached.sampled) + " of " + text(reached.segments) +
+                    " segments were drawn at random and replayed, beside the first and the last";
   if (reached.sampled < reached.pool) {
     const double seen = reached.probability(0.05);
     out += "; false transitions in 5 % of the segments would have been seen with probability " +
@@ -136,7 +135,7 @@ std::span<const checks::field<policy>> policy::fields() {
       row{"min_random_segments", &policy::min_random_segments, 1, 1e9, "",
           "randomly drawn segments that must have been judged, at least"},
       row{"probability", &policy::probability, 0, 0.999999999, "",
-          "with which false transitions in cheat_fraction of the segments must have been seen; 0: no goal"},
+          "probability with which false transitions in cheat_fraction of the segments must have been seen; 0: no goal"},
       row{"cheat_fraction", &policy::cheat_fraction, 1e-9, 1, "",
           "share of the segments that are false"},
   };

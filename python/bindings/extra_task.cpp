@@ -294,7 +294,7 @@ py::tuple shared_regions(const py::buffer& samples, const py::object& window, st
   search.least = least;
   search.anywhere = anywhere;
   const auto side = [&](std::size_t axis) { return static_cast<std::uint64_t>(info.shape[axis]); };
-  result<checks::region_counts> found = error{errc::usage, "samples are no images or texts", ""};
+  result<checks::region_counts> found = error{errc::usage, "samples are not images or texts", ""};
   if (const auto images = elements_of<const std::uint8_t>(info); images && info.ndim == 4) {
     std::tie(search.rows, search.columns) = window_of<std::pair<std::uint64_t, std::uint64_t>>(
         window, "images have windows (rows, columns)");

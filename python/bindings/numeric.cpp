@@ -52,7 +52,7 @@ numeric::matrix<Element> matrix_of(const py::buffer_info& info) {
                     info.strides[0] % size == 0 && info.strides[1] % size == 0;
   if (!fits) {
     throw exception({errc::usage,
-                     "an operand is no matrix of " + py::format_descriptor<value>::format(),
+                     "an operand is not a matrix of " + py::format_descriptor<value>::format(),
                      "pass two-dimensional buffers of float32 (float64 for gemm_ord64)"});
   }
   return {static_cast<Element*>(info.ptr), info.shape[0], info.shape[1], info.strides[0] / size,
@@ -123,7 +123,7 @@ std::span<Element> span_of(const py::buffer_info& info) {
   if (!fits) {
     throw exception(
         {errc::usage,
-         "an operand is no contiguous buffer of " + py::format_descriptor<value>::format(),
+         "an operand is not a contiguous buffer of " + py::format_descriptor<value>::format(),
          "pass float32"});
   }
   return {static_cast<Element*>(info.ptr), static_cast<std::size_t>(info.size)};

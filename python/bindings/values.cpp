@@ -18,7 +18,7 @@ outcome outcome_of(const std::string& name) {
   for (const outcome one : {outcome::pass, outcome::reject, outcome::inconclusive, outcome::note}) {
     if (name == to_string(one)) return one;
   }
-  throw exception({errc::usage, "\"" + name + "\" is no result of a finding", ""});
+  throw exception({errc::usage, "\"" + name + "\" is not a result of a finding", ""});
 }
 
 checks::measured measured_of(const std::string& name) {
@@ -30,7 +30,7 @@ checks::measured measured_of(const std::string& name) {
   if (name == "unknown_form") return measured::unknown_form;
   if (name == "unlawful") return measured::unlawful;
   if (name == "prover_error") return measured::prover_error;
-  throw exception({errc::usage, "\"" + name + "\" is no status of a measurement", ""});
+  throw exception({errc::usage, "\"" + name + "\" is not a status of a measurement", ""});
 }
 
 checks::group_distance distance_of(const py::dict& from) {
@@ -242,7 +242,7 @@ measurements measurements_of(const py::iterable& list) {
       read(from, "seconds", one.seconds);
       finish(one);
     } else {
-      throw exception({errc::usage, "\"" + kind + "\" is no kind of request", ""});
+      throw exception({errc::usage, "\"" + kind + "\" is not a kind of request", ""});
     }
   }
   return out;

@@ -200,7 +200,7 @@ def require_own(
         raise UsageError("the challenge is about another commitment", "")
     if not given.own and given.digest() not in {one.document for one in known.challenges}:
         raise UsageError(
-            "nothing says that you drew this challenge, or that it is as you drew it",
+            "nothing shows that you drew this challenge, or that it is as you drew it",
             "pass the ledger that remembers it, or draw another one with potl challenge",
         )
 

@@ -49,7 +49,7 @@ def lines_of(text: str, path: Path, form: Form, count: int) -> list[Any]:
         if len(row) != width:
             raise UsageError(
                 f"{path}: answer {number} has {len(row)} cells, the first one {width}",
-                "write one answer a line",
+                "write one answer per line",
             )
     if width == 1:
         return _single([row[0] for row in rows], path, form)
@@ -120,7 +120,7 @@ def _cells(text: str, path: Path) -> list[list[str]]:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         return [cells for row in rows if any(cells := [cell.strip() for cell in row])]
     except csv.Error as error:
-        raise UsageError(f"{path} cannot be read: {error}", "write one answer a line") from error
+        raise UsageError(f"{path} cannot be read: {error}", "write one answer per line") from error
 
 
 def _is_header(row: Sequence[str], names: Sequence[str]) -> bool:
@@ -170,7 +170,10 @@ def _single(cells: Sequence[str], path: Path, form: Form) -> list[Any]:
 def _no_class(path: Path, line: int, answer: Any, form: Form) -> UsageError:
     names = _labels(form)
     if not form.classes:
-        return UsageError(f"{path}: answer {line} is {answer!r}, no number", "write an error each")
+        return UsageError(
+            f"{path}: answer {line} is {answer!r}, which is not a number",
+            "write one error per question",
+        )
     if len(names) > _SHOWN:
         names = [*names[:_SHOWN], f"{len(names) - _SHOWN} more"]
     known = f"names are {', '.join(names)}; or " if form.items.names else ""
@@ -179,7 +182,7 @@ def _no_class(path: Path, line: int, answer: Any, form: Form) -> UsageError:
         if form.items.values
         else f"class numbers are 0 to {form.classes - 1}"
     )
-    return UsageError(f"{path}: answer {line} is {answer!r}, and no class", known)
+    return UsageError(f"{path}: answer {line} is {answer!r}, which is not a class", known)
 
 
 def _number(cell: str) -> float | None:

@@ -60,7 +60,7 @@ def carrier_of(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "list" if isinstance(value, list) else "tuple"
     raise UsageError(
-        f"an input of type {kind.__name__} is none that extra samples can look like",
+        f"an input of type {kind.__name__} cannot be imitated by extra samples",
         "use tensors, NumPy arrays, Pillow images, lists of token ids or strings",
     )
 

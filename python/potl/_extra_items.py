@@ -51,13 +51,13 @@ class Items:
         """The class of an item, from 0 on.
 
         Raises:
-            UsageError: The label is none of the data's.
+            UsageError: The data have no such label.
         """
         label = self.plain_label(item[self.label_key])
         if not self._places and self.label != "str" and label >= 0:
             return int(label)
         if label not in self._places:
-            raise UsageError(f"the label {label!r} is none of the data's", "")
+            raise UsageError(f"the data have no label {label!r}", "")
         return self._places[label]
 
     @functools.cached_property

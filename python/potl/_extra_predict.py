@@ -221,7 +221,7 @@ def asked(ask: Ask, inputs: Any, form: Form, prepare: Callable[[Any], Any] | Non
     except Exception as error:
         raise PredictionError(
             f"predict raised {type(error).__name__}: {error}",
-            "this says nothing about the model: mend predict and verify again",
+            "this says nothing about the model: correct predict and verify again",
         ) from error
     if isinstance(output, np.ndarray) and output.dtype.kind == "U" and output.ndim == 1:
         output = output.tolist()

@@ -27,7 +27,7 @@ def load_or_create(path: str | os.PathLike[str]) -> _core.SigningKey:
     if target.exists():
         return _load(target)
     if target.suffix != ".pem":
-        raise UsageError(f"there is no key {target}", "a new key is made where NAME.pem is asked")
+        raise UsageError(f"there is no key {target}", "name NAME.pem to have a new key made")
     public = target.with_suffix(".pub")
     if public.exists():
         raise UsageError(

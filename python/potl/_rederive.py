@@ -134,7 +134,7 @@ def _wanted(challenge: Challenge, evidence: _core.Evidence, directory: Path) -> 
         )
     note = directory / "commitment"
     if not note.is_file():
-        raise UsageError("the run is not committed to", "answer challenges after potl commit only")
+        raise UsageError("the run has no commitment", "answer challenges after potl commit only")
     if root_of(read_note(note)) != challenge.root or evidence.commitment_digest != challenge.root:
         raise UsageError("the challenge is about another commitment", "")
     return set(challenge.states)

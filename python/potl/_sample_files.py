@@ -93,7 +93,7 @@ def read(
 
         return Table(path, inputs, labels, unlabelled, kind)
     raise UsageError(
-        f"{path} is of no known kind",
+        f"{path}: this kind of file is not known",
         "use a folder of images, .npz, .safetensors, .csv, .tsv or .jsonl",
     )
 

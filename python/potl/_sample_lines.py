@@ -115,7 +115,7 @@ def _objects(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
     except (ValueError, RecursionError) as error:
         raise MalformedError(
             f"{path}: line {number or 1} is not JSON in UTF-8: {error}",
-            "mend or remove it: the file is read line by line",
+            "correct or remove it: the file is read line by line",
         ) from error
     for at, row in zip(numbers, rows, strict=True):
         if not isinstance(row, dict):

@@ -177,7 +177,9 @@ class Session:
             with _repeated.once():
                 restore_task(self.task, tree)
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-            raise MismatchError(f"the state has not the form of this task's: {error!r}") from error
+            raise MismatchError(
+                f"the state does not have the form of this task's: {error!r}"
+            ) from error
         counters = tree["counters"]
         step = counters.get("step")
         if type(step) is not int or not 0 <= step <= self._schedule.steps:

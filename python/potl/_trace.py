@@ -146,7 +146,7 @@ def trace(
     )
     agreed = Job(evidence.job) if job is None else as_job(job)
     if not 1 <= step <= agreed.steps:
-        raise UsageError(f"step {step} is none of the job's", f"use 1 to {agreed.steps}")
+        raise UsageError(f"the job has no step {step}", f"use 1 to {agreed.steps}")
     stored = [row["step"] for row in evidence.checkpoints() if row["step"] < step]
     start = max(stored, default=0)
     build = _executors.load_task(task) if isinstance(task, str) else task

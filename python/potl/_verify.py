@@ -237,7 +237,7 @@ def ledger_path(
         tried_out = getattr(commitment, "own", False)
         return None if job is None or tried_out else _ledger.default_path(job.id)
     if job is None:
-        raise UsageError("a ledger belongs to a job of the verifier's own", "pass job= as well")
+        raise UsageError("a ledger belongs to your own job", "pass job= as well")
     return Path(ledger)
 
 

@@ -37,7 +37,7 @@ result<region_counts> search_in(std::span<const Value> values, const grid& shape
                                 const region_search& search) {
   const std::uint64_t size = shape.height * shape.width * shape.channels;
   if (size == 0 || values.empty() || values.size() % size != 0) {
-    return wrong("the data are no whole samples", "a sample has " + text(size) + " values");
+    return wrong("the data are not whole samples", "a sample has " + text(size) + " values");
   }
   if (search.rows == 0 || search.columns == 0 || search.stride == 0 || search.least < 2 ||
       search.dropped_bits > 62 || search.rows > shape.height || search.columns > shape.width) {

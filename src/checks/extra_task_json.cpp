@@ -50,7 +50,7 @@ result<std::vector<std::uint64_t>> counts_of(const json_value& from, const char*
   const json_value* list = from.find(name);
   if (list == nullptr || list->if_array() == nullptr || list->if_array()->empty() ||
       list->if_array()->size() > std::size_t{1} << 20) {
-    return wrong("\"" + std::string(name) + "\" is no list of columns");
+    return wrong("\"" + std::string(name) + "\" is not a list of columns");
   }
   std::vector<std::uint64_t> out;
   for (const json_value& one : *list->if_array()) {

@@ -20,16 +20,16 @@ const std::array table{
     row{"fixed", &o::fixed, 0.01, 0.99, {}, "share of an extra sample that all of them have in common"},
     row{"alpha", &o::alpha, 1e-6, 0.5, {}, "probability of accepting a model that learned no more than epsilon of them"},
     row{"epsilon", &o::epsilon, 0, 0.5, {}, "share of the extra samples that a model may learn without being called trained"},
-    row{"least_known", &o::least_known, 0, 0.9, {}, "share of the extra samples of which an accepted model knows more; between epsilon and this a result is inconclusive"},
-    row{"least_effect", &o::least_effect, 0.5, 0.95, {}, "without labels: probability that an extra sample's error is below a control's, of which an accepted model shows more; 0.5: any significant difference is enough"},
-    row{"layout", &o::layout, -unbounded, unbounded, "jittered paper", "jittered: no region has equal bytes in two samples, but by chance; paper: random rows and columns first, the rest equal"},
+    row{"least_known", &o::least_known, 0, 0.9, {}, "an accepted model knows more than this share of the extra samples; between epsilon and this the result is inconclusive"},
+    row{"least_effect", &o::least_effect, 0.5, 0.95, {}, "without labels: an accepted model's error on an extra sample is below that on a control with more than this probability; 0.5: any significant difference is enough"},
+    row{"layout", &o::layout, -unbounded, unbounded, "jittered paper", "jittered: no region has equal bytes in two samples, except by chance; paper: random rows and columns first, the rest equal"},
     row{"grades", &o::grades, -unbounded, unbounded, {}, "fixed shares of the difficulty ladder, as in \"0.75\" or \"noisy:0.75\" (three copies, one mislabelled); empty: the layout's own"},
     row{"control", &o::control, 1, 64, {}, "control samples, never uploaded, for each extra sample"},
     row{"submissions", &o::submissions, 1, 1000, {}, "models that may be handed in for one key; they share alpha"},
     row{"jitter", &o::jitter, 0, 1, {}, "jittered: how far a sample is shifted, as a share of its side or length"},
     row{"noise", &o::noise, 0, 32, {}, "jittered: levels (of 255) by which each pixel moves"},
     row{"brightness", &o::brightness, 0, 64, {}, "jittered: levels by which a whole image moves"},
-    row{"failing", &o::failing, -unbounded, unbounded, "reject inconclusive", "what a model that has not learned the extra samples makes of the verification"},
+    row{"failing", &o::failing, -unbounded, unbounded, "reject inconclusive", "verdict for a model that has not learned the extra samples"},
 };
 // clang-format on
 
@@ -103,7 +103,7 @@ result<extra_grade> extra_grade::parse(std::string_view text) {
                                               std::chars_format::fixed);
   if (problem != std::errc() || end != number.data() + number.size() ||
       !(share >= 0.01 && share <= 0.99)) {
-    return wrong("\"" + std::string(text) + "\" is no grade",
+    return wrong("\"" + std::string(text) + "\" is not a grade",
                  "a grade is a share from 0.01 to 0.99, as in \"0.75\" or \"noisy:0.75\"");
   }
   out.fixed = millionths(share);

@@ -13,10 +13,10 @@ std::span<const field<replay_options>> replay_options::fields() {
       row{"samples", &options::samples, 0, 1e6, "",
           "segments drawn at random, beside the first, the last and every superseded one"},
       row{"top_q", &options::top_q, 0, 1e6, "",
-          "of each epoch, the stored states furthest from the one before, at most a tenth of `samples`"},
+          "stored states of each epoch that are replayed because they moved furthest; at most a tenth of `samples`"},
       row{"reach", &options::reach, 0, 1e6, "",
-          "states further from the one before than so many times what is usual are replayed, at most "
-          "`samples` more; 0: none"},
+          "states that moved more than this many times the usual distance are replayed, at most `samples` "
+          "more; 0: none"},
       row{"tolerance", &options::tolerance, -unbounded, unbounded,
           "auto exact calibrated d_ref mean_grad_norm",
           "auto: exact when the job names a reproducible arithmetic, else calibrated by the "
@@ -24,9 +24,9 @@ std::span<const field<replay_options>> replay_options::fields() {
       row{"noise_repeats", &options::noise_repeats, 1, 1000, "",
           "honest replays in other arithmetics of a segment whose noise decides"},
       row{"safety", &options::safety, 1, 1000, "",
-          "tolerance over the largest distance among those repeats"},
+          "how many times the largest distance among those repeats the tolerance is"},
       row{"margin", &options::margin, 1, 1e6, "",
-          "times what noise and rounding explain that a difference must exceed to reject; nearer ones are inconclusive"},
+          "how many times what noise and rounding explain a difference must exceed to reject; smaller ones are inconclusive"},
       row{"loss_floor", &options::loss_floor, 0, 1, "",
           "smallest tolerance of a logged loss, relative to 1 + the loss"},
       row{"loss_cap", &options::loss_cap, 0, 1, "",
@@ -34,8 +34,8 @@ std::span<const field<replay_options>> replay_options::fields() {
       row{"d_ref", &options::d_ref, 0, unbounded, "",
           "l2 distance of the parameters of two independent trainings; tolerance d_ref is a hundredth of it"},
       row{"repeat", &options::repeat, -unbounded, unbounded, "",
-          "nonces of earlier challenges of this job (64 hexadecimal digits, optionally \":\" and the samples "
-          "of then), whose segments are replayed again"},
+          "nonces of earlier challenges of this job (64 hexadecimal digits, optionally \":\" and how many samples "
+          "they had), whose segments are replayed again"},
   };
   // clang-format on
   return table;

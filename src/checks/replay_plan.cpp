@@ -23,7 +23,8 @@ struct earlier_challenge {
 
 result<earlier_challenge> parse_earlier(std::string_view text, std::uint64_t samples) {
   const error wrong{
-      errc::usage, "replay: \"" + std::string(text.substr(0, 100)) + "\" in \"repeat\" is no nonce",
+      errc::usage,
+      "replay: \"" + std::string(text.substr(0, 100)) + "\" in \"repeat\" is not a nonce",
       "64 lower-case hexadecimal digits, optionally followed by a colon and a number"};
   const std::size_t colon = std::min(text.find(':'), text.size());
   const auto nonce = digest::from_hex(text.substr(0, colon));

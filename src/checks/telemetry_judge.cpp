@@ -197,7 +197,7 @@ std::span<const field<telemetry_options>> telemetry_options::fields() {
       row{"busy_above", &options::busy_above, 0, 1, "",
           "utilisation from which the device counts as busy"},
       row{"busy_share", &options::busy_share, 0, 1, "",
-          "share of the time for which it must be busy"},
+          "share of the time for which the device must be busy"},
       row{"memory_spread", &options::memory_spread, 0, 1, "",
           "largest variation of memory in the second half, relative to its largest value"},
       row{"rise_share", &options::rise_share, 0, 1, "",
@@ -207,7 +207,7 @@ std::span<const field<telemetry_options>> telemetry_options::fields() {
       row{"flops_per_step", &options::flops_per_step, 0, unbounded, "",
           "floating-point operations of one step; with peak_flops, steps cannot be faster than their ratio"},
       row{"peak_flops", &options::peak_flops, 1, unbounded, "",
-          "operations per second that the prover's hardware can do at most"},
+          "most operations per second that the prover's hardware can do"},
   };
   // clang-format on
   return table;

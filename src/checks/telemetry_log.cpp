@@ -95,7 +95,7 @@ result<telemetry_log> parse_telemetry(bytes_view text) {
     const auto line = parse_json(text.subspan(at, length), limits);
     if (!line) return error{line.why().code, where + "is not JSON: " + line.why().message, ""};
     if (!read_line(line.value(), out)) {
-      return error{errc::malformed, where + "is no header, sample or step", ""};
+      return error{errc::malformed, where + "is not a header, sample or step", ""};
     }
     at += length + 1;
   }

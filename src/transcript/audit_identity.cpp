@@ -86,7 +86,7 @@ void audit_others(const audit_input& in, audit_log& log) {
                        "a commitment with another key was shown for this job, which pins no key: "
                        "one attempt of many proves nothing; pin the trainer's key in the job");
     } else if (one.job_id != id || !one.final_state || !signed_too) {
-      log.note("another note that was given is no commitment of this trainer for this job");
+      log.note("another note that was given is not a commitment of this trainer for this job");
     } else if (differs) {
       log.reject(rule, "the trainer signed two different commitments for this job");
     }

@@ -18,8 +18,8 @@ class header_reader final : public json_events {
   explicit header_reader(const safetensors_limits& limits) : limits_(limits) {}
   safetensors_header take() { return std::move(header_); }
 
-  bool null() override { return refuse("null is no part of a safetensors header"); }
-  bool boolean(bool) override { return refuse("a boolean is no part of a safetensors header"); }
+  bool null() override { return refuse("null is not part of a safetensors header"); }
+  bool boolean(bool) override { return refuse("a boolean is not part of a safetensors header"); }
   bool number(std::string_view) override {
     return refuse("a number that is not an unsigned 64-bit integer");
   }

@@ -371,7 +371,7 @@ def test_stock_arithmetic_is_refused_with_the_reason() -> None:
 
 @pytest.mark.parametrize("wrong", [1, 3, 7, 8.0, True])
 def test_an_interval_of_storing_is_a_multiple_of_segments(wrong: Any) -> None:
-    with pytest.raises(potl.UsageError, match="no multiple of checkpoint_every"):
+    with pytest.raises(potl.UsageError, match="not a multiple of checkpoint_every"):
         create(store_every=wrong)
 
 

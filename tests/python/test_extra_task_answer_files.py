@@ -113,11 +113,11 @@ def test_headers_quotes_and_numbers_of_questions_are_understood(
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ("Cat", "'Cat', and no class"),
-        ("2", "'2', and no class"),
-        ("0.97", "'0.97', and no class"),
-        ("-1", "'-1', and no class"),
-        ("1,x", "no number"),
+        ("Cat", "'Cat', which is not a class"),
+        ("2", "'2', which is not a class"),
+        ("0.97", "'0.97', which is not a class"),
+        ("-1", "'-1', which is not a class"),
+        ("1,x", "not a number"),
         ("1,0.5,", "has 3 cells"),
         ('""', "999 answers"),
     ],
@@ -130,7 +130,7 @@ def test_a_line_that_is_no_answer_is_named_and_costs_no_submission(
         capsys.readouterr()
         assert upload.judged("a.csv", "\n".join([*good[:500], wrong, *good[501:]])) == 2
         message = capsys.readouterr().err
-        if "no class" in named and good[0] != "0.5,0.5":
+        if "not a class" in named and good[0] != "0.5,0.5":
             assert f"answer 501 is {named}" in message
     assert upload.submissions == 0
     assert upload.judged("a.csv", "\n".join(upload.answers)) == 0

@@ -142,7 +142,7 @@ class Stream(IterableDataset[Any]):
     [
         (Stream(), "its own order", "list"),
         ({"x": IMAGES, "y": LABELS}, "no order", "(inputs, labels)"),
-        ("photos", "no training data", "mix"),
+        ("photos", "not training data", "mix"),
         ([IMAGES, LABELS], "could be two items", "tuple"),
         ((IMAGES, LABELS[:-1]), "300 and 299", ""),
         (([*IMAGES], LABELS[:7]), "300 and 7", ""),
@@ -151,7 +151,7 @@ class Stream(IterableDataset[Any]):
         ((IMAGES, LABELS.astype(np.float32)), "is not a class", "integers"),
         ([(one, float(label)) for one, label in zip(IMAGES, LABELS, strict=True)], "0.0", "integ"),
         ([(one, 1, 2, "a") for one in IMAGES], "4 parts", "pairs"),
-        ([(["red", 1.0, 2.0], 1)] * 300, "no number: 'red'", "categories"),
+        ([(["red", 1.0, 2.0], 1)] * 300, "not a number: 'red'", "categories"),
         ([([1.0] * (4 + place % 2), 1) for place in range(300)], "4 to 5 columns", "same"),
         ([(None if place == 7 else TEXTS[0], 1) for place in range(300)], "NoneType", "use"),
         ([([1] if place == 7 else TEXTS[0], 1) for place in range(300)], "str, list", "one type"),
@@ -178,7 +178,7 @@ def test_what_is_no_data_set_is_named_with_the_remedy(
         ((TEXTS, LABELS), {"axes": "CHW"}, "axes= says nothing"),
         ((IMAGES, LABELS), {"axes": "chw"}, "no axes 'chw'"),
         ((IMAGES, LABELS), {"axes": "XYZ"}, "no axes 'XYZ'"),
-        ((IMAGES.reshape(300, -1), LABELS), {"kind": "text"}, "no integers"),
+        ((IMAGES.reshape(300, -1), LABELS), {"kind": "text"}, "not integers"),
     ],
 )
 def test_options_that_say_nothing_of_the_data_are_refused(

@@ -188,7 +188,7 @@ def test_bytes_and_jpeg_survive(tmp_path: Path) -> None:
         ([(np.zeros((4, 4), np.uint8), 0), (np.zeros((5, 4), np.uint8), 1)], "different shapes"),
         ([], "empty"),
         ([(object(), 1)] * 10, "type object"),
-        (TensorDataset(torch.rand(300, 8, 8), torch.rand(300)), "no class"),
+        (TensorDataset(torch.rand(300, 8, 8), torch.rand(300)), "not a class"),
         ((torch.full((300, 4), torch.nan), torch.arange(300) % 2), "not finite"),
     ],
 )

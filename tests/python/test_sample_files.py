@@ -172,7 +172,7 @@ def test_json_lines_keep_their_members(tmp_path: Path) -> None:
         ("a.csv", "", "no rows"),
         ("a.jsonl", "{", "line by line"),
         ("a.jsonl", '{"text": "a", "label": 1, "id": 3}\n', "beside"),
-        ("a.jsonl", "[1]\n", "no objects"),
+        ("a.jsonl", "[1]\n", "not objects"),
         ("a.txt", "a", "known kind"),
     ],
 )

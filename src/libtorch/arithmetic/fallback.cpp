@@ -43,13 +43,13 @@ struct hint {
   const char* remedy;
 };
 constexpr const char* decomposition =
-    "compute it outside of the block, and let the result enter as an operand: what decomposes, "
+    "compute it outside the block, and let the result enter as an operand: what decomposes, "
     "inverts or solves has no reproducible form";
 constexpr const char* function =
-    "potl has no polynomial for this function: compute it outside of the block, and let the result "
+    "potl has no polynomial for this function: compute it outside the block, and let the result "
     "enter as an operand";
 constexpr hint hints[] = {
-    {"_fft_", "multiply by the matrix of cosines and sines, made outside of the block"},
+    {"_fft_", "multiply by the matrix of cosines and sines, made outside the block"},
     {"linalg_", decomposition},
     {"_linalg_", decomposition},
     {"cholesky", decomposition},

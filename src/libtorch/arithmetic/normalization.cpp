@@ -121,7 +121,7 @@ three group_norm(const at::Tensor& x, const optional_tensor& weight, const optio
                  double epsilon) {
   const char* name = "native_group_norm";
   TORCH_CHECK(groups > 0 && channels % groups == 0, name, ": ", channels,
-              " channels are no multiple of ", groups, " groups");
+              " channels are not a multiple of ", groups, " groups");
   TORCH_CHECK(x.numel() == batch * channels * size, name, ": the input has shape ", x.sizes());
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const at::Tensor from = row_major(name, x, type);

@@ -42,7 +42,7 @@ void check_parameter(const char* name, const Tensor& parameter) {
   const bool real = parameter.scalar_type() == c10::ScalarType::Float ||
                     parameter.scalar_type() == c10::ScalarType::Double;
   if (!real || !parameter.is_non_overlapping_and_dense()) {
-    refuse(std::string(name) + " of parameters that are no dense float32 or float64", remedy);
+    refuse(std::string(name) + " of parameters that are not dense float32 or float64", remedy);
   }
 }
 

@@ -31,7 +31,7 @@ using layer_gradients =
 
 void require_lstm(std::int64_t mode, c10::IntArrayRef batch_sizes) {
   if (mode != lstm_mode || !batch_sizes.empty()) {
-    refuse("a recurrent layer of oneDNN that is no LSTM over padded sequences",
+    refuse("a recurrent layer of oneDNN that is not an LSTM over padded sequences",
            "set torch.backends.mkldnn.enabled = False");
   }
 }

@@ -23,7 +23,7 @@ void require(const average_pool& of) {
   for (std::size_t axis = 0; axis < 3; ++axis) {
     for (const pool_window& window : of.windows[axis]) {
       if (window.begin < 0 || window.end > of.input[axis]) {
-        throw exception({errc::usage, "a pooling window lies outside of its input", ""});
+        throw exception({errc::usage, "a pooling window lies outside its input", ""});
       }
     }
   }

@@ -98,7 +98,8 @@ void nll(const reduction_shape& shape, const Real* x, const std::int64_t* target
       if (sample_weights != nullptr) sample_weights[i] = weight;
     }
   });
-  if (!fits) throw exception({errc::usage, "a target is no class", "targets are in [0, classes)"});
+  if (!fits)
+    throw exception({errc::usage, "a target is not a class", "targets are in [0, classes)"});
 }
 
 }  // namespace
