@@ -405,7 +405,7 @@ def test_a_challenge_about_something_else_is_refused_by_both_sides(
     with pytest.raises(potl.UsageError, match="says which checks"):
         sparse.verify(challenge=drawn, checks=CHECKS)
     (sparse.run.path / "commitment").unlink()
-    with pytest.raises(potl.UsageError, match="not committed"):
+    with pytest.raises(potl.UsageError, match="no commitment"):
         potl.rederive(tasks.build, sparse.run.path, challenge=drawn)
 
 

@@ -77,7 +77,7 @@ def execute(file: Path, folder: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 

@@ -173,7 +173,7 @@ def test_json_lines_keep_their_members(tmp_path: Path) -> None:
         ("a.jsonl", "{", "line by line"),
         ("a.jsonl", '{"text": "a", "label": 1, "id": 3}\n', "beside"),
         ("a.jsonl", "[1]\n", "not objects"),
-        ("a.txt", "a", "known kind"),
+        ("a.txt", "a", "not known"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, text: str, words: str) -> None:
