@@ -114,7 +114,7 @@ def test_a_challenge_out_of_a_file_is_the_one_that_the_ledger_remembers(note: st
 
     _challenge.require_own(DRAWN, job(), note, remembers(DRAWN.digest()))
     for known in (Memory(), remembers(None), remembers("ab" * 32)):
-        with pytest.raises(potl.UsageError, match="nothing says that you drew"):
+        with pytest.raises(potl.UsageError, match="nothing shows that you drew"):
             _challenge.require_own(DRAWN, job(), note, known)
 
 
