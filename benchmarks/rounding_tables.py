@@ -293,13 +293,13 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
 
 HEAD = """# Rounding logs in figures
 
-Written by `python benchmarks/rounding_tables.py --write`. Sizes and speeds of the coding: `make
-bench STEM=rounding_log`. The published scheme is that of Srivastava, Arora and Boneh,
-[2403.09603](https://arxiv.org/abs/2403.09603): 1.6 bit for every value, and logs up to 140 times
-smaller than a checkpoint per step.
+After this page you know how large rounding logs are and what they cost, compared with the published
+scheme of Srivastava, Arora and Boneh ([2403.09603](https://arxiv.org/abs/2403.09603)): 1.6 bit for
+every value, and logs up to 140 times smaller than a checkpoint per step.
 
-What is rounded, and so logged near a tie: results of matrix products and convolutions, their
-gradients included. Everything else is reproducible without a log in potl's `log64`.
+Written by `python benchmarks/rounding_tables.py --write`; `make bench STEM=rounding_log` measures
+sizes and speeds of the coding. Results of matrix products and convolutions are rounded, gradients
+included, and logged near a tie. Everything else is reproducible without a log in potl's `log64`.
 """
 
 

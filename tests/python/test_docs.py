@@ -3,7 +3,8 @@
 
 A block that opens with ```python run is executed; all such blocks of a page are one script, in
 order, in an empty folder. ```python run=digits puts docs_setup_digits.py beside it and imports all
-of it first, so that a page need not repeat how data is loaded. ```python file=trainer.py is written
+of it first, so that a page need not repeat how data is loaded (run=recorded: a run to verify).
+```python file=trainer.py is written
 to that file instead. Of ```console run the lines that begin with "$ " are executed by bash at their
 place among the blocks. Other ```python blocks must parse.
 """
