@@ -35,6 +35,12 @@ def test_the_attack_table_in_the_docs_is_that_of_the_catalogue() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_guide_counts_the_cheats_of_the_catalogue() -> None:
+    shown = sum(item.in_demo for item in catalogue())
+    page = (ROOT / "docs/guide/first_run.md").read_text()
+    assert f"`make demo` plays {shown} such cheats, `make test` plays {len(catalogue())}" in page
+
+
 def test_every_known_attack_is_played_or_named_as_not_played() -> None:
     played = {item.id for item in catalogue()}
     page = (ROOT / "docs/reference/attacks.md").read_text().partition("## Known attacks")[2]

@@ -66,7 +66,7 @@ inline void require_replayable(const builder& build, const transcript::job& job)
   const digest straight = detail::after_two_steps(build, job, false);
   if (detail::after_two_steps(build, job, false) != straight) {
     throw exception({errc::unsupported, "two builds of the task train differently",
-                     "keep nothing outside of the task, and draw from LibTorch's CPU generator"});
+                     "keep nothing outside the task, and draw from LibTorch's CPU generator"});
   }
   if (detail::after_two_steps(build, job, true) != straight) {
     throw exception(

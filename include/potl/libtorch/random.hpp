@@ -142,7 +142,7 @@ inline void initialize(torch::nn::Module& model, std::uint64_t seed) {
 /// which a workload seeds for every step and micro-batch.
 inline at::Tensor dropout(const at::Tensor& input, double probability, bool training) {
   if (!(probability >= 0 && probability < 1)) {
-    throw exception({errc::usage, "dropout: a probability outside of [0, 1)", ""});
+    throw exception({errc::usage, "dropout: a probability outside [0, 1)", ""});
   }
   if (!training || probability == 0 || input.numel() == 0) return input;
   const at::Tensor drawn = at::empty({2}, at::kLong).random_();
