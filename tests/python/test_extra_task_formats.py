@@ -123,7 +123,7 @@ def test_numbers_that_are_no_class_are_named_and_spend_nothing(
     task, answer = task_of(tmp_path, 10)
     result = task.verify(predict=lambda inputs: form(answer(inputs)))
     assert result.verdict == "inconclusive"
-    assert "no submission" in result.reason
+    assert "not a submission" in result.reason
     # What a submission would have said of the model is not said.
     assert (result.hits, result.control_hits) == (0, 0)
     assert {row["hits"] for row in result.grades} == {0}
