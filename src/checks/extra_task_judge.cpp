@@ -146,7 +146,7 @@ result<extra_result> judge_extra_task(const extra_task_options& options, std::ui
   all.count();
   if (out.invalid != 0) {
     all.inconclusive(text(out.invalid) + " of " + text(samples + out.controls) +
-                     " answers are no " + (classes == 0 ? "errors" : "classes") +
+                     " answers are not " + (classes == 0 ? "errors" : "classes") +
                      ": not finite or out of range");
   } else if (out.submission > options.submissions) {
     all.inconclusive("submission " + text(out.submission) + " of " + text(options.submissions) +
