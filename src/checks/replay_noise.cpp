@@ -12,6 +12,9 @@
 namespace potl::checks {
 namespace {
 
+// Repeated however few segments there are: each that is left out is inconclusive.
+constexpr std::size_t least_repeated = 4;
+
 // How far beyond what is accepted; 0 where nothing is, or where no noise would help.
 double doubt(const run_view& run, const detail::replay_context& context,
              const segment_measurement& one) {
@@ -60,7 +63,7 @@ std::vector<segment_request> plan_noise(const run_view& run, const replay_option
   std::stable_sort(doubtful.begin(), doubtful.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   // What this costs is bounded, whatever was recorded: the noise of these speaks for the others.
-  const std::size_t most = std::max<std::size_t>(1, measurements.size() / 5);
+  const std::size_t most = std::max(least_repeated, measurements.size() / 5);
   for (std::size_t i = 0; i < doubtful.size() && i < most; ++i) {
     out.push_back(in_full(doubtful[i].second->request, options));
   }
