@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from potl import _svg
+from potl._report import _svg
 
 STYLE = (
     "text{font:12px sans-serif;fill:#555}.heading{font-size:14px;fill:#222}.grid{stroke:#ddd}"

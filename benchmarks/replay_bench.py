@@ -19,7 +19,7 @@ from record_bench import plain_steps
 
 import potl
 from potl import _core
-from potl._fulfil import Replayer
+from potl._verify._fulfil import Replayer
 
 SEGMENT = 100
 ROUNDS = 5 if measuring.FULL else 2

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 import potl
-from potl._deterministic import module as operators
+from potl._arithmetic._library import module as operators
 
 Counts = dict[str, dict[str, int]]
 QUICK = "--quick" in sys.argv  # tiny nets, to see that a table can be made

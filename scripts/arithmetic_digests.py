@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from potl import _selftest
+from potl._machine import _selftest
 
 ROOT = Path(__file__).resolve().parent.parent
 

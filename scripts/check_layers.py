@@ -4,16 +4,19 @@
 
 C++: an include may only point to the own layer or one below; checks do not know each other; torch
 is included under libtorch/ alone; OpenSSL, nlohmann-json and Eigen stay out of public headers.
-Python: modules are private. Every source file has an SPDX line, is ASCII without tabs, has at most
-25 KB, and names no path of somebody's machine.
+Python: modules are private and lie in packages. An import points to the own package or one below,
+also inside a function or for types alone, and no modules form a circle. Every source file has an
+SPDX line, is ASCII without tabs, has at most 25 KB, and names no path of somebody's machine.
 
 Prints one line per problem. Exit status 1 when there is one.
 """
 
+import ast
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 MAX_BYTES = 25 * 1024
@@ -50,6 +53,22 @@ LIBRARIES = {
     "c10": {"libtorch"},
 }
 KEPT_OUT_OF_HEADERS = {"openssl", "nlohmann", "Eigen"}
+
+# From the bottom. Any of them may import potl._core and potl._torch.
+PACKAGES = (
+    "_base",
+    "_arithmetic",
+    "_task",
+    "_job",
+    "_record",
+    "_checks",
+    "_extra_task",
+    "_report",
+    "_verify",
+    "_machine",
+    "_attacks",
+    "_cli",
+)
 
 
 def layer_of(path: str) -> str | None:
@@ -131,9 +150,53 @@ def text_problems(path: str, data: bytes) -> Iterator[str]:
 def python_problems(path: str) -> Iterator[str]:
     if not path.startswith("python/potl/") or not path.endswith(".py"):
         return
-    for part in Path(path).relative_to("python/potl").parts:
+    parts = Path(path).relative_to("python/potl").parts
+    for part in parts:
         if not part.startswith("_"):
             yield f"{path}: modules of the package are private; call it _{part}"
+    if len(parts) == 1 and not parts[0].startswith("__"):
+        yield f"{path}: it lies in no package; move it into one of {', '.join(PACKAGES)}"
+    if len(parts) > 1 and parts[0] not in PACKAGES:
+        yield f"{path}: {parts[0]} is not among PACKAGES of scripts/check_layers.py"
+
+
+def imported_modules(path: str, text: str, known: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """Lines of a module's relative imports, and the modules behind them.
+
+    Args:
+        path: Of the module, relative to python/potl.
+        text: Its source.
+        known: Dotted names of all modules.
+    """
+    package = Path(path).parent.parts
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.ImportFrom) or node.level == 0:
+            continue
+        base = [*package[: len(package) - (node.level - 1)], *filter(None, [node.module])]
+        names = [".".join(base), *(".".join([*base, alias.name]) for alias in node.names)]
+        yield from ((node.lineno, name) for name in names if name in known)
+
+
+def import_problems(root: Path) -> Iterator[str]:
+    """Imports between potl's Python packages that point up, and circles of modules."""
+    package = root / "python/potl"
+    paths = [path.relative_to(package).as_posix() for path in sorted(package.rglob("_*/_*.py"))]
+    known = {path.removesuffix(".py").replace("/", "."): path for path in paths}
+    arrows: dict[str, set[str]] = {}
+    for name, path in known.items():
+        own = name.split(".")[0]
+        text = (package / path).read_text("utf-8", "replace")
+        for line, target in imported_modules(path, text, known):
+            other = target.split(".")[0]
+            arrows.setdefault(name, set()).add(target)
+            if not {own, other} <= set(PACKAGES):
+                continue
+            if PACKAGES.index(other) > PACKAGES.index(own):
+                yield f"python/potl/{path}:{line}: {own} must not import {other} ({target})"
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        yield f"python/potl: modules in a circle: {' <- '.join(error.args[1])}"
 
 
 def files(root: Path) -> Iterator[str]:
@@ -164,7 +227,7 @@ def problems(root: Path) -> list[str]:
         found += python_problems(path)
         if Path(path).suffix in CPP:
             found += include_problems(root, path, data.decode("utf-8", "replace"))
-    return found
+    return [*found, *import_problems(root)]
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from potl import _cli
+from potl._cli import _cli
 
 MANY = 6  # options that two commands share before one refers to the other
 CODE = re.compile(r"`[^`]*`")

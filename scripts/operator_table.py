@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from potl._deterministic import module
+from potl._arithmetic._library import module
 
 TARGET = Path(__file__).resolve().parent.parent / "docs/reference/operators.md"
 

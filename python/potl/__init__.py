@@ -17,17 +17,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._calibrate import (
-        Calibration as Calibration,
-        Noise as Noise,
-        Storage as Storage,
-        calibrate as calibrate,
+    from ._arithmetic._deterministic import deterministic as deterministic
+    from ._arithmetic._explain import (
+        Explanation as Explanation,
+        OperatorUse as OperatorUse,
+        explain as explain,
     )
-    from ._challenge import Challenge as Challenge, challenge as challenge
-    from ._check import check as check
-    from ._checks import PEV as PEV, Policy as Policy, Replay as Replay, Telemetry as Telemetry
-    from ._deterministic import deterministic as deterministic
-    from ._errors import (
+    from ._arithmetic._rounding import (
+        RoundingAuditor as RoundingAuditor,
+        RoundingLog as RoundingLog,
+        RoundingTrainer as RoundingTrainer,
+    )
+    from ._base._errors import (
         Inconclusive as Inconclusive,
         InternalError as InternalError,
         JobMismatch as JobMismatch,
@@ -45,94 +46,98 @@ if TYPE_CHECKING:
         UnsupportedError as UnsupportedError,
         UsageError as UsageError,
     )
-    from ._explain import (
-        Explanation as Explanation,
-        OperatorUse as OperatorUse,
-        explain as explain,
+    from ._checks._checks import (
+        PEV as PEV,
+        Policy as Policy,
+        Replay as Replay,
+        Telemetry as Telemetry,
     )
-    from ._extra_key import ExtraKey as ExtraKey
-    from ._extra_result import (
+    from ._extra_task._extra_task import ExtraTask as ExtraTask
+    from ._extra_task._key import ExtraKey as ExtraKey
+    from ._extra_task._result import (
         ExtraPlan as ExtraPlan,
         ExtraProgress as ExtraProgress,
         ExtraResult as ExtraResult,
     )
-    from ._extra_task import ExtraTask as ExtraTask
-    from ._job import Job as Job
-    from ._prover import Prover as Prover, Step as Step
-    from ._prune import Pruning as Pruning, prune as prune
-    from ._record import record as record
-    from ._rederive import Rederivation as Rederivation, rederive as rederive
-    from ._report_value import Finding as Finding, Report as Report
-    from ._rounding import (
-        RoundingAuditor as RoundingAuditor,
-        RoundingLog as RoundingLog,
-        RoundingTrainer as RoundingTrainer,
+    from ._job._calibrate import (
+        Calibration as Calibration,
+        Noise as Noise,
+        Storage as Storage,
+        calibrate as calibrate,
     )
-    from ._run import Commitment as Commitment, Run as Run
-    from ._session import Session as Session, StepResult as StepResult
-    from ._task import Task as Task
-    from ._trace import OperatorTrace as OperatorTrace, trace as trace
-    from ._verify import verify as verify
+    from ._job._check import check as check
+    from ._job._job import Job as Job
+    from ._job._session import Session as Session, StepResult as StepResult
+    from ._record._prover import Prover as Prover, Step as Step
+    from ._record._prune import Pruning as Pruning, prune as prune
+    from ._record._record import record as record
+    from ._record._run import Commitment as Commitment, Run as Run
+    from ._record._trace import OperatorTrace as OperatorTrace, trace as trace
+    from ._report._value import Finding as Finding, Report as Report
+    from ._task._task import Task as Task
+    from ._verify._challenge import Challenge as Challenge, challenge as challenge
+    from ._verify._rederive import Rederivation as Rederivation, rederive as rederive
+    from ._verify._verify import verify as verify
 
 # Public name -> private module that defines it.
 _EXPORTS = {
-    "Calibration": "_calibrate",
-    "Challenge": "_challenge",
-    "Commitment": "_run",
-    "Explanation": "_explain",
-    "ExtraKey": "_extra_key",
-    "ExtraPlan": "_extra_result",
-    "ExtraProgress": "_extra_result",
-    "ExtraResult": "_extra_result",
-    "ExtraTask": "_extra_task",
-    "Finding": "_report_value",
-    "Inconclusive": "_errors",
-    "InternalError": "_errors",
-    "Job": "_job",
-    "JobMismatch": "_errors",
-    "LimitError": "_errors",
-    "MalformedError": "_errors",
-    "MismatchError": "_errors",
-    "MissingError": "_errors",
-    "Noise": "_calibrate",
-    "NotReplayable": "_errors",
-    "NotReproducible": "_errors",
-    "OperatorTrace": "_trace",
-    "OperatorUse": "_explain",
-    "PEV": "_checks",
-    "Policy": "_checks",
-    "PotlError": "_errors",
-    "PredictionError": "_errors",
-    "Problem": "_errors",
-    "Prover": "_prover",
-    "Pruning": "_prune",
-    "Rederivation": "_rederive",
-    "Rejected": "_errors",
-    "Replay": "_checks",
-    "Report": "_report_value",
-    "RoundingAuditor": "_rounding",
-    "RoundingLog": "_rounding",
-    "RoundingTrainer": "_rounding",
-    "Run": "_run",
-    "Session": "_session",
-    "Step": "_prover",
-    "StepResult": "_session",
-    "Storage": "_calibrate",
-    "StorageError": "_errors",
-    "Task": "_task",
-    "Telemetry": "_checks",
-    "UnsupportedError": "_errors",
-    "UsageError": "_errors",
-    "calibrate": "_calibrate",
-    "challenge": "_challenge",
-    "check": "_check",
-    "deterministic": "_deterministic",
-    "explain": "_explain",
-    "prune": "_prune",
-    "record": "_record",
-    "rederive": "_rederive",
-    "trace": "_trace",
-    "verify": "_verify",
+    "Calibration": "_job._calibrate",
+    "Challenge": "_verify._challenge",
+    "Commitment": "_record._run",
+    "Explanation": "_arithmetic._explain",
+    "ExtraKey": "_extra_task._key",
+    "ExtraPlan": "_extra_task._result",
+    "ExtraProgress": "_extra_task._result",
+    "ExtraResult": "_extra_task._result",
+    "ExtraTask": "_extra_task._extra_task",
+    "Finding": "_report._value",
+    "Inconclusive": "_base._errors",
+    "InternalError": "_base._errors",
+    "Job": "_job._job",
+    "JobMismatch": "_base._errors",
+    "LimitError": "_base._errors",
+    "MalformedError": "_base._errors",
+    "MismatchError": "_base._errors",
+    "MissingError": "_base._errors",
+    "Noise": "_job._calibrate",
+    "NotReplayable": "_base._errors",
+    "NotReproducible": "_base._errors",
+    "OperatorTrace": "_record._trace",
+    "OperatorUse": "_arithmetic._explain",
+    "PEV": "_checks._checks",
+    "Policy": "_checks._checks",
+    "PotlError": "_base._errors",
+    "PredictionError": "_base._errors",
+    "Problem": "_base._errors",
+    "Prover": "_record._prover",
+    "Pruning": "_record._prune",
+    "Rederivation": "_verify._rederive",
+    "Rejected": "_base._errors",
+    "Replay": "_checks._checks",
+    "Report": "_report._value",
+    "RoundingAuditor": "_arithmetic._rounding",
+    "RoundingLog": "_arithmetic._rounding",
+    "RoundingTrainer": "_arithmetic._rounding",
+    "Run": "_record._run",
+    "Session": "_job._session",
+    "Step": "_record._prover",
+    "StepResult": "_job._session",
+    "Storage": "_job._calibrate",
+    "StorageError": "_base._errors",
+    "Task": "_task._task",
+    "Telemetry": "_checks._checks",
+    "UnsupportedError": "_base._errors",
+    "UsageError": "_base._errors",
+    "calibrate": "_job._calibrate",
+    "challenge": "_verify._challenge",
+    "check": "_job._check",
+    "deterministic": "_arithmetic._deterministic",
+    "explain": "_arithmetic._explain",
+    "prune": "_record._prune",
+    "record": "_record._record",
+    "rederive": "_verify._rederive",
+    "trace": "_record._trace",
+    "verify": "_verify._verify",
 }
 
 __all__ = [*sorted(_EXPORTS), "__version__"]

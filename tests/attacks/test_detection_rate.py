@@ -21,9 +21,9 @@ import pytest
 import torch
 
 from potl import Replay, Task, _core
-from potl._answers import Answers
 from potl._attacks import Forgery, Scene, _tasks as tasks
-from potl._session import Session
+from potl._job._session import Session
+from potl._verify._answers import Answers
 
 STEPS_PER_SEGMENT = 2
 SEGMENTS = 100

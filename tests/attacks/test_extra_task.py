@@ -23,7 +23,7 @@ import potl
 from potl import _core
 from potl._attacks import Forgery, Scene, _tasks
 from potl._attacks._scene import Weights, assign, parameters
-from potl._session import Session
+from potl._job._session import Session
 
 from .conftest import rule_off
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from potl import Replay, Task, _core, verify
 from potl._attacks import Forgery, Scene, _tasks as tasks
-from potl._session import Session
+from potl._job._session import Session
 
 FULL = os.environ.get("POTL_FULL") == "1"
 KINDS = ("plain", "momentum", "adam")

@@ -17,7 +17,7 @@ import torch
 import potl
 from potl import _core
 from potl._attacks import Forgery, Scene, _tasks
-from potl._session import Session
+from potl._job._session import Session
 
 pytestmark = pytest.mark.skipif(
     not hasattr(_core, "set_read_observer"), reason="POTL_HOOKS=1 loads the build that tells"

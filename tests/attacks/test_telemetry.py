@@ -9,7 +9,7 @@ import pytest
 
 from potl import Report
 from potl._attacks import Forgery, Scene, _tasks
-from potl._session import Session
+from potl._job._session import Session
 
 from .conftest import rule_off
 

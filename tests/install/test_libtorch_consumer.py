@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from libtorch_build import run, run_well  # noqa: E402
 
 from potl import _core  # noqa: E402
-from potl._data import scan  # noqa: E402
+from potl._task._data import scan  # noqa: E402
 
 Trained = tuple[int, Path, dict[str, Any]]
 

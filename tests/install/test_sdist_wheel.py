@@ -95,7 +95,7 @@ def test_the_wheel_has_the_package_its_data_and_no_hooks(wheel: Path) -> None:
         for path in package.rglob("*")
         if path.is_file() and path.suffix != ".so" and "__pycache__" not in path.parts
     }
-    assert {"potl/py.typed", "potl/_core.pyi", "potl/_templates/report.html.j2"} <= expected
+    assert {"potl/py.typed", "potl/_core.pyi", "potl/_report/_templates/report.html.j2"} <= expected
     # The tests' environment has torch, so that the operators for it are built, and say for which.
     expected |= {"potl/_torch.version"}
     extensions = {name for name in names if name.endswith(".so")}
@@ -127,11 +127,11 @@ def test_the_installed_command_says_its_version(installed: Path) -> None:
     # typer, rich and jinja2 are pure Python: they are lent by the environment of the tests.
     (packages,) = installed.glob("lib/python*/site-packages")
     lent = [path for path in sys.path if path.endswith("site-packages")]
-    code = f"import sys; sys.path += {lent!r}; from potl._cli import main; main()"
+    code = f"import sys; sys.path += {lent!r}; from potl._cli._cli import main; main()"
     printed = run(installed / "bin/python", "-I", "-c", code, "--version")
     assert printed.strip() == f"potl {VERSION}"
     with (packages / f"potl-{VERSION}.dist-info/entry_points.txt").open() as entry_points:
-        assert "potl=potl._cli:main" in entry_points.read().replace(" ", "")
+        assert "potl=potl._cli._cli:main" in entry_points.read().replace(" ", "")
 
 
 def test_the_installed_operators_load_under_the_torch_that_was_imported(installed: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import potl
-from potl import _arithmetic, _deterministic
+from potl._arithmetic import _arithmetic, _deterministic, _library
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -105,7 +105,7 @@ def test_without_operators_for_this_torch_the_job_says_stock_and_why(
     def missing() -> None:
         raise potl.UnsupportedError("potl's operators were built against torch 1.0", "build again")
 
-    monkeypatch.setattr(_deterministic, "module", missing)
+    monkeypatch.setattr(_library, "module", missing)
     assert arithmetic_of(create()) == "stock"
     [said] = warnings_of(caplog)
     assert "built against torch 1.0" in said and "build again" in said

@@ -19,14 +19,14 @@ import potl
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
-from potl import _deterministic
-from potl._block_patches import patches
+from potl._arithmetic import _library
+from potl._arithmetic._block_patches import patches
 
 A = torch.linspace(-1, 1, 21).view(3, 7)
 
 
 def is_on() -> bool:
-    return bool(_deterministic.module().is_on())
+    return bool(_library.module().is_on())
 
 
 # ---------------------------------------------------------------------- restoring
@@ -346,7 +346,7 @@ def test_contractions_go_from_left_to_right(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_cosine_of_schedules_is_potls_inside() -> None:
-    exact = _deterministic.module().exact_cos
+    exact = _library.module().exact_cos
     angles = [0.1 * k for k in range(200)]
     assert [lr_scheduler.math.cos(x) for x in angles] == [math.cos(x) for x in angles]
     with potl.deterministic():

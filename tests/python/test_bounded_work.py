@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import potl
-from potl._answers import Answers
 from potl._attacks import Forgery, Scene, _tasks as tasks
 from potl._attacks._frames import Frames
 from potl._attacks._pool import dilution, work_without_end
-from potl._schema import Schema
+from potl._verify._answers import Answers
+from potl._verify._schema import Schema
 
 STEP, EPOCH, FLAGS = 34, 42, 98  # where the fields of a step record begin
 

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 import potl
-from potl import _cli, _job, _ledger
+from potl._cli import _cli
+from potl._job import _job
+from potl._verify import _ledger
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 

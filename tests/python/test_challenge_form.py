@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import potl
-from potl import _challenge
-from potl._ledger import Challenge as Entry, Memory
-from potl._questions import Question
+from potl._verify import _challenge
+from potl._verify._ledger import Challenge as Entry, Memory
+from potl._verify._questions import Question
 
 JOB, ROOT, NONCE = bytes([1] * 32), bytes([2] * 32), bytes([3] * 32)
 

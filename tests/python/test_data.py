@@ -17,9 +17,9 @@ from torch.utils.data import (
 )
 
 from potl import _core
-from potl._data import Reader, batches, scan
-from potl._errors import NotReplayable
-from potl._sample_bytes import sample_bytes
+from potl._base._errors import NotReplayable
+from potl._task._data import Reader, batches, scan
+from potl._task._sample_bytes import sample_bytes
 
 
 class Listed(Dataset):

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from potl import _attacks, _cli, _demo
-from potl._attacks import Forgery, Scene, _tasks
+from potl import _attacks
+from potl._attacks import Forgery, Scene, _demo, _tasks
+from potl._cli import _cli
 
 CHEATS = ("A1 momentum injection", "A18 truncated log", "A32 hidden state")
 

@@ -16,7 +16,7 @@ import potl
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
-from potl import _deterministic
+from potl._arithmetic import _library
 
 A = torch.linspace(-1, 1, 21).view(3, 7)
 B = torch.linspace(-3, 2, 28).view(7, 4)
@@ -29,7 +29,7 @@ def spectrum(x: torch.Tensor) -> torch.Tensor:
 
 
 def is_on() -> bool:
-    return bool(_deterministic.module().is_on())
+    return bool(_library.module().is_on())
 
 
 def in_thread(function: Callable[[], Any]) -> Any:
@@ -126,7 +126,7 @@ def test_it_decorates_functions() -> None:
 
 
 def test_a_block_cannot_be_left_by_another_thread() -> None:
-    block = _deterministic.module().Block("ord32")
+    block = _library.module().Block("ord32")
     error = in_thread(block.leave)
     assert isinstance(error, potl.UsageError)
     assert "another thread" in str(error)
@@ -281,7 +281,7 @@ def test_stock_training_after_a_block_is_left_alone() -> None:
 def test_a_graph_of_a_stock_part_counts_as_outside() -> None:
     net = model()
     with potl.deterministic():
-        stock = _deterministic.module().StockBlock()
+        stock = _library.module().StockBlock()
         loss = net(A).sum()
         stock.leave()
         with pytest.raises(potl.NotReproducible, match="computed outside"):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import potl
-from potl import _deterministic
+from potl._arithmetic import _library
 
 MAJOR, MINOR = map(int, torch.__version__.split(".")[:2])
 
@@ -19,10 +19,10 @@ MAJOR, MINOR = map(int, torch.__version__.split(".")[:2])
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder in which `_deterministic` looks for the version that was built against."""
-    monkeypatch.setattr(_deterministic, "_folder", lambda: tmp_path)
-    _deterministic.module.cache_clear()
+    monkeypatch.setattr(_library, "_folder", lambda: tmp_path)
+    _library.module.cache_clear()
     yield tmp_path
-    _deterministic.module.cache_clear()
+    _library.module.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_another_minor_version_of_torch_is_refused_by_name(package: Path, built:
 def test_another_patch_of_the_same_minor_version_is_taken(package: Path) -> None:
     (package / "_torch.version").write_text(f"{MAJOR}.{MINOR}.99\n")
     with potl.deterministic():
-        assert _deterministic.module().is_on()
-    assert not _deterministic.module().is_on()
+        assert _library.module().is_on()
+    assert not _library.module().is_on()
 
 
 def test_a_build_without_torch_says_so(package: Path) -> None:
@@ -58,14 +58,14 @@ def test_operators_that_do_not_load_are_an_error_with_a_remedy(
     refused = potl.UnsupportedError  # potl's names are imported when they are first asked for
     monkeypatch.setattr(importlib, "import_module", refuse)
     with pytest.raises(refused, match=r"do not load: undefined symbol") as raised:
-        _deterministic.module()
+        _library.module()
     assert "pip install" in raised.value.remedy
 
 
 def test_the_operators_find_torch_without_a_path_of_their_own() -> None:
     code = (
         "import sys, potl; assert 'torch' not in sys.modules; "
-        "from potl._deterministic import module; print(module().__file__)"
+        "from potl._arithmetic._library import module; print(module().__file__)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True

@@ -39,7 +39,7 @@ int fdatasync(int descriptor) { return logged("fdatasync", descriptor); }
 
 PROGRAM = """
 import driver_tasks, potl
-from potl import _ledger
+from potl._verify import _ledger
 job = potl.Job.create(driver_tasks.build, seed=3, checkpoint_every=12)
 job.write("agreed/job.json")
 run = potl.record(driver_tasks.build, "new/runs/1", job=job)

@@ -15,8 +15,10 @@ import driver_tasks as tasks
 import pytest
 
 import potl
-from potl import _answers, _core, _imports, _ledger
-from potl._trace import OperatorTrace
+from potl import _core
+from potl._base import _imports
+from potl._record._trace import OperatorTrace
+from potl._verify import _answers, _ledger
 
 CHECKS = [potl.PEV(fraction=0.25), potl.Replay(samples=4)]
 

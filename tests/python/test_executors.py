@@ -9,7 +9,8 @@ from pathlib import Path
 import driver_tasks
 import pytest
 
-from potl import UsageError, _executors
+from potl import UsageError
+from potl._base import _executors
 
 
 def test_thread_pools_are_refused_with_the_remedy() -> None:

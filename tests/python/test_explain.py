@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import potl
-from potl import _cli
+from potl._cli import _cli
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 

@@ -20,7 +20,7 @@ pytest.importorskip("sklearn")
 from extra_task_cases import key_of
 
 import potl
-from potl import _cli
+from potl._cli import _cli
 
 WORDS = [f"w{number}" for number in range(400)]
 Ask = Callable[[Path], tuple[int, dict[str, Any]]]

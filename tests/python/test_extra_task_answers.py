@@ -13,7 +13,8 @@ import pytest
 pytest.importorskip("torch")
 
 import potl
-from potl import _cli, _extra_questions
+from potl._cli import _cli
+from potl._extra_task import _questions
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_answers_that_unpack_to_gigabytes_are_not_unpacked(
     large = (0xFFFFFFF0).to_bytes(4, "little")
     path.write_bytes(raw.replace((1 << 20).to_bytes(4, "little"), large))
     with pytest.raises(potl.LimitError, match="4294967280 bytes"):
-        _extra_questions.read_answers(task, path)
+        _questions.read_answers(task, path)
 
 
 def test_text_that_is_too_long_is_not_read(task: potl.ExtraTask, tmp_path: Path) -> None:
@@ -45,7 +46,7 @@ def test_text_that_is_too_long_is_not_read(task: potl.ExtraTask, tmp_path: Path)
     with path.open("wb") as file:
         file.truncate((1 << 26) + 1)
     with pytest.raises(potl.LimitError, match="more than"):
-        _extra_questions.read_answers(task, path)
+        _questions.read_answers(task, path)
 
 
 @pytest.mark.parametrize(
@@ -70,13 +71,13 @@ def test_answers_that_are_none_are_refused(
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises((potl.MalformedError, potl.UsageError)):
-        _extra_questions.read_answers(task, path)
+        _questions.read_answers(task, path)
 
 
 def test_numbers_that_are_no_class_are_kept_as_such(task: potl.ExtraTask, tmp_path: Path) -> None:
     path = tmp_path / "answers.json"
     path.write_text(json.dumps([1e400, -1.0, 0.5, None] * 250))
-    extra, control = _extra_questions.read_answers(task, path)
+    extra, control = _questions.read_answers(task, path)
     assert task.judge(extra, control).verdict == "inconclusive"
 
 

@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("torch")
 datasets = pytest.importorskip("sklearn.datasets")
 
-from potl import _cli, _extra_audit  # noqa: E402
+from potl._cli import _cli  # noqa: E402
+from potl._extra_task import _audit  # noqa: E402
 
 Run = Callable[..., tuple[int, dict[str, Any]]]
 
@@ -169,10 +170,12 @@ def test_the_audit_names_the_cheapest_attack_of_each_layout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The same key in every run: nothing is left to chance.
-    monkeypatch.setattr("potl._extra_key.secrets.token_bytes", lambda size: bytes(range(size)))
+    monkeypatch.setattr(
+        "potl._extra_task._key.secrets.token_bytes", lambda size: bytes(range(size))
+    )
     pixels, labels = datasets.load_digits(return_X_y=True)
     data = ((pixels[:600].reshape(-1, 8, 8) * 15).astype(np.uint8), labels[:600])
-    report = _extra_audit.audit(data, epochs=40)
+    report = _audit.audit(data, epochs=40)
     by_name = {(one.layout, one.name): one for one in report.attacks}
     for layout in ("jittered", "paper"):
         assert by_name[layout, "honest"].verdict == "accepted"

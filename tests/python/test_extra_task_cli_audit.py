@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("torch")
 image_module = pytest.importorskip("PIL.Image")
 
-from potl import _cli  # noqa: E402
+from potl._cli import _cli  # noqa: E402
 
 Run = Callable[..., tuple[int, dict[str, Any]]]
 DRAW = np.random.default_rng(5)

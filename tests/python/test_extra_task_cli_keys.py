@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from potl import _cli
+from potl._cli import _cli
 
 Run = Callable[..., tuple[int, str]]
 

@@ -26,7 +26,8 @@ pytest.importorskip("sklearn")
 from extra_task_cases import key_of  # noqa: E402
 
 import potl  # noqa: E402
-from potl import _cli, _image_bytes  # noqa: E402
+from potl._cli import _cli  # noqa: E402
+from potl._extra_task import _image_bytes  # noqa: E402
 
 DRAW = np.random.default_rng(4)
 CLASSES = ("cat", "dog")
@@ -213,13 +214,13 @@ def test_a_key_is_not_used_up_by_a_command_that_cannot_write(tmp_path: Path) -> 
 def test_a_search_among_large_images_looks_at_some_of_their_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from potl import _extra_search
-    from potl._extra_images import Images
+    from potl._extra_task import _search
+    from potl._extra_task._images import Images
 
-    monkeypatch.setattr(_extra_search, "_LOOKED_AT", 128)
+    monkeypatch.setattr(_search, "_LOOKED_AT", 128)
     draw = np.random.default_rng(0)
     smooth = np.repeat(np.repeat(draw.integers(0, 256, (400, 4, 4, 3), np.uint8), 28, 1), 28, 2)
     images = [*smooth, *draw.integers(0, 256, (3, 112, 112, 3), np.uint8)]
     # Of all 37,632 values the covariances would take 11 GB.
-    found = _extra_search.unusual(Images.learn(images), images, 3)
+    found = _search.unusual(Images.learn(images), images, 3)
     assert sorted(found.tolist()) == [400, 401, 402]

@@ -18,7 +18,7 @@ from extra_task_cases import digits, key_of, net, task_of  # noqa: E402
 from torch import nn  # noqa: E402
 
 from potl import ExtraTask  # noqa: E402
-from potl._extra_identity import digest_of  # noqa: E402
+from potl._extra_task._identity import digest_of  # noqa: E402
 
 
 class Wrapper(nn.Module):

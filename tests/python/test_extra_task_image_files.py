@@ -21,7 +21,8 @@ pytest.importorskip("sklearn")
 
 from extra_task_cases import key_of  # noqa: E402
 
-from potl import ExtraKey, _cli  # noqa: E402
+from potl import ExtraKey  # noqa: E402
+from potl._cli import _cli  # noqa: E402
 
 DRAW = np.random.default_rng(7)
 
@@ -175,7 +176,7 @@ def test_an_upload_that_is_not_finished_is_removed(
 ) -> None:
     photos = folder(tmp_path / "photos", colours, ".png")
     what = "plain" if command == "mix" else "like_file"
-    monkeypatch.setattr(f"potl._sample_images.{what}", lambda *_: 1 / 0)
+    monkeypatch.setattr(f"potl._extra_task._sample_images.{what}", lambda *_: 1 / 0)
     words = ["extra-task", command, str(photos), str(tmp_path / "upload"), "--key",
              str(key_of(tmp_path / "k"))]  # fmt: skip
     assert _cli.run(words) == 3

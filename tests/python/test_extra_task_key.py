@@ -108,7 +108,7 @@ def test_submissions_are_not_counted_when_they_cannot_be_written(
         raise OSError("no space left")
 
     task = ExtraTask(used.with_suffix(""))
-    monkeypatch.setattr("potl._extra_key.os.fsync", full)
+    monkeypatch.setattr("potl._extra_task._key.os.fsync", full)
     with pytest.raises(potl.StorageError, match="no space"):
         task.verify(predict=lambda inputs: np.ones(len(inputs)))
     monkeypatch.undo()

@@ -19,8 +19,8 @@ from extra_task_cases import key_of  # noqa: E402
 
 import potl  # noqa: E402
 from potl import ExtraTask  # noqa: E402
-from potl._extra_audit import audit  # noqa: E402
-from potl._extra_labels import _spread  # noqa: E402
+from potl._extra_task._audit import audit  # noqa: E402
+from potl._extra_task._labels import _spread  # noqa: E402
 
 DRAW = np.random.default_rng(12)
 IMAGES = DRAW.integers(0, 256, (2000, 8, 8, 3), np.uint8)

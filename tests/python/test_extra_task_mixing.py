@@ -21,8 +21,9 @@ from torch import nn  # noqa: E402
 from torch.utils.data import TensorDataset  # noqa: E402
 
 import potl  # noqa: E402
-from potl import ExtraTask, _cli  # noqa: E402
-from potl._extra_key import ExtraKey  # noqa: E402
+from potl import ExtraTask  # noqa: E402
+from potl._cli import _cli  # noqa: E402
+from potl._extra_task._key import ExtraKey  # noqa: E402
 
 
 def test_mixed_items_are_like_real_ones_and_the_order_is_the_keys(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ import torch.nn.functional as F  # noqa: E402
 from extra_task_cases import EPOCHS, digits, net, task_of  # noqa: E402
 
 import potl  # noqa: E402
-from potl import ExtraTask, _cli  # noqa: E402
+from potl import ExtraTask  # noqa: E402
+from potl._cli import _cli  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ pytest.importorskip("sklearn")
 
 from extra_task_cases import key_of
 
-from potl import _cli
+from potl._cli import _cli
 
 DRAW = np.random.default_rng(3)
 WORDS = [f"w{number}" for number in range(300)]

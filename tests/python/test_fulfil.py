@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from potl import LimitError, MismatchError, MissingError, StorageError
-from potl._fulfil import Replayer
+from potl._verify._fulfil import Replayer
 
 SEGMENT = {
     "kind": "segment",

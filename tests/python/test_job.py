@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from potl import Job, MismatchError, Session, UsageError, _core
-from potl._job import difference
+from potl._job._job import difference
 
 
 def create(build=tasks.plain, **options):
@@ -66,7 +66,7 @@ def test_rates_that_depend_on_the_training_are_left_to_it(build):
 
 
 def test_a_table_of_rates_that_would_swell_the_job_is_left_to_the_state(monkeypatch):
-    monkeypatch.setattr("potl._recipe._LONGEST_TABLE", 11)
+    monkeypatch.setattr("potl._job._recipe._LONGEST_TABLE", 11)
     assert create(tasks.cosine).core.rates_at(1) is None
     assert create(tasks.plain).core.rates_at(12) == [0.1]
 

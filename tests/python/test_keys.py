@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from potl import MalformedError, UsageError, _core, _keys
+from potl import MalformedError, UsageError, _core
+from potl._record import _keys
 
 
 def test_a_new_key_is_private_announced_and_has_its_public_half_beside_it(

@@ -95,8 +95,9 @@ def test_an_include_along_the_arrows_is_fine(
         ("a.py", f"# {SPDX}\tx = 1\n", "a.py:2: tab"),
         ("docs/a.md", "x" * 25601, "docs/a.md: 25601 bytes"),
         ("docs/a.md", "cd /ro" + "ot/potl\n", "docs/a.md:1: names a path of one machine"),
-        ("python/potl/stem.py", f"# {SPDX}", "call it _stem.py"),
-        ("python/potl/part/_a.py", f"# {SPDX}", "call it _part"),
+        ("python/potl/_task/stem.py", f"# {SPDX}", "call it _stem.py"),
+        ("python/potl/_stem.py", f"# {SPDX}", "it lies in no package"),
+        ("python/potl/_part/_a.py", f"# {SPDX}", "_part is not among PACKAGES"),
     ],
 )
 def test_a_file_against_the_rules_is_named(
@@ -107,6 +108,42 @@ def test_a_file_against_the_rules_is_named(
     found = layers.problems(tmp_path)
     assert len(found) == 1
     assert problem in found[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from .._verify import _b\n",
+        "from .._verify._b import what\n",
+        "def late() -> None:\n    from .._verify._b import what\n",
+        "if TYPE_CHECKING:\n    from .._verify._b import What\n",
+    ],
+)
+def test_an_import_that_points_up_is_named(layers: ModuleType, tmp_path: Path, text: str) -> None:
+    below = module(tmp_path, "_task/_a", text)
+    module(tmp_path, "_verify/_b", "from .. import _core\nfrom .._task import _c\n")
+    module(tmp_path, "_task/_c", "")
+    line = text.count("\n") + 1
+    assert layers.problems(tmp_path) == [
+        f"{below}:{line}: _task must not import _verify (_verify._b)"
+    ]
+
+
+def test_modules_in_a_circle_are_named(layers: ModuleType, tmp_path: Path) -> None:
+    module(tmp_path, "_task/_a", "from ._b import what\n")
+    module(tmp_path, "_task/_b", "def late() -> None:\n    from . import _a\n")
+    [found] = layers.problems(tmp_path)
+    assert "modules in a circle" in found
+    assert "_task._a" in found
+    assert "_task._b" in found
+
+
+def module(root: Path, name: str, text: str) -> str:
+    """Writes a module of potl; its path."""
+    file = root / f"python/potl/{name}.py"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"# {SPDX}{text}")
+    return file.relative_to(root).as_posix()
 
 
 def test_build_folders_and_seeds_are_not_looked_at(layers: ModuleType, tmp_path: Path) -> None:

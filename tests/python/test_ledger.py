@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from potl import UsageError, _ledger
+from potl import UsageError
+from potl._verify import _ledger
 
 JOB = bytes(range(32))
 

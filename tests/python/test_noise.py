@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from potl import _noise
+from potl._arithmetic import _noise
 
 
 def test_repeats_take_turns_at_other_arithmetics_and_other_threads() -> None:

@@ -14,7 +14,7 @@ from torch import nn
 
 import potl
 from potl import _core
-from potl._session import Session
+from potl._job._session import Session
 
 WIDTH = 160  # 100 KiB of weights
 

@@ -20,8 +20,8 @@ import potl
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
-from potl._deterministic import module
-from potl._exact_number import Number
+from potl._arithmetic._exact_number import Number
+from potl._arithmetic._library import module
 
 FORMS = ("plain", "foreach", "fused")
 OPTIMIZERS: dict[str, Callable[..., optim.Optimizer]] = {

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from potl import _core
-from potl._ledger import Challenge, Memory
-from potl._questions import (
+from potl._verify._ledger import Challenge, Memory
+from potl._verify._questions import (
     Question,
     planned,
     request_key,

@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from potl import _core, _random
-from potl._errors import UsageError
+from potl import _core
+from potl._base._errors import UsageError
+from potl._task import _random
 
 KEY = _core.derive_key(7, "test")
 
@@ -295,7 +296,8 @@ def test_two_threads_cannot_be_in_a_scope_at_once():
 SCRIPT = """
 import hashlib, torch
 from torch import nn
-from potl import _core, _random
+from potl import _core
+from potl._task import _random
 with _random.scope():
     _random.seed_all(_core.derive_key(7, "init"))
     layers = [nn.Linear(50, 30), nn.Conv2d(3, 8, 3), nn.Embedding(20, 9), nn.LSTM(8, 8)]

@@ -13,7 +13,7 @@ from test_session import change, run, state_of, untied
 
 import potl
 from potl import _core
-from potl._session import Session
+from potl._job._session import Session
 
 
 def scaled() -> potl.Task:

@@ -18,7 +18,10 @@ from torch.nn import functional
 from torch.utils.data import TensorDataset
 
 import potl
-from potl import _core, _fulfil, _prover, _rounded_steps
+from potl import _core
+from potl._arithmetic import _rounded_steps
+from potl._record import _prover
+from potl._verify import _fulfil
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -132,7 +135,7 @@ def test_an_honest_run_is_accepted_by_a_verifier_that_adds_in_another_order(tmp_
 
 def test_losses_of_micro_batches_follow_the_log_from_part_to_part() -> None:
     """Backward passes lie between them: without those every later entry would be elsewhere."""
-    from potl._session import Session
+    from potl._job._session import Session
 
     job = potl.Job.create(in_parts, seed=3, checkpoint_every=3, arithmetic="log64")
     trainer, auditor = _rounded_steps.Trainer(), _rounded_steps.Auditor(order=5)
@@ -213,7 +216,7 @@ class _session_at:  # noqa: N801
         self._delivery, self._evidence = delivery, evidence
 
     def __enter__(self) -> tuple[Any, Any]:
-        from potl._session import Session
+        from potl._job._session import Session
 
         job = self._delivery.job
         with Session.open(build, seed=job.seed, job=job) as session, session.active():

@@ -105,7 +105,7 @@ def test_a_flipped_bit_in_a_kept_log_is_not_what_the_leaf_binds(
 
 
 def test_inspection_shows_rounding_logs(tmp_path: Path, job: _core.Job) -> None:
-    from potl._inspect import show
+    from potl._record._inspect import show
 
     path = tmp_path / "run"
     record_run(path, job)

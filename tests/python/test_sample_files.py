@@ -13,7 +13,8 @@ import pytest
 
 import potl
 from potl import ExtraTask
-from potl._sample_files import SampleFile, read
+from potl._extra_task._sample_files import SampleFile
+from potl._extra_task._sample_sets import read
 
 
 def mixed(path: Path, out: Path, **names: Any) -> tuple[ExtraTask, SampleFile]:
@@ -35,7 +36,7 @@ def test_arrays_keep_names_types_and_what_else_is_there(tmp_path: Path, suffix: 
         pytest.importorskip("safetensors")
     x, y = images()
     arrays = {"x_train": x, "y_train": y.astype(np.uint8), "x_test": x[:5]}
-    from potl._sample_files import read_arrays, write_arrays
+    from potl._extra_task._sample_files import read_arrays, write_arrays
 
     write_arrays(tmp_path / f"in{suffix}", arrays)
     task, _ = mixed(tmp_path / f"in{suffix}", tmp_path / f"out{suffix}")

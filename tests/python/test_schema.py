@@ -15,8 +15,8 @@ from torch.optim import swa_utils
 
 import potl
 from potl import Task, _core
-from potl._schema import Schema
-from potl._session import Session
+from potl._job._session import Session
+from potl._verify._schema import Schema
 
 AT = 5
 

@@ -15,9 +15,9 @@ from torch.optim import lr_scheduler as schedules, swa_utils
 
 import potl
 from potl import Task
-from potl._ahead import Ahead, Log, ScalerAhead
-from potl._schema import Schema
-from potl._session import Session
+from potl._job._session import Session
+from potl._verify._ahead import Ahead, Log, ScalerAhead
+from potl._verify._schema import Schema
 
 STEPS_PER_EPOCH, EPOCHS = 3, 3
 STEPS = STEPS_PER_EPOCH * EPOCHS

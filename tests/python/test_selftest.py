@@ -68,7 +68,7 @@ def test_other_kernels_and_libraries_print_the_same(
 def test_a_digest_that_is_not_this_versions_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from potl import _selftest
+    from potl._machine import _selftest
 
     kept = dict.fromkeys(json.loads(_selftest._KEPT.read_text()), "0" * 16)
     (tmp_path / "kept.json").write_text(json.dumps(kept))

@@ -12,12 +12,13 @@ import tasks
 import torch
 from torch import nn
 
-from potl import NotReproducible, Task, _arithmetic, _core
-from potl._check import check
-from potl._errors import MismatchError, NotReplayable
-from potl._job import Job, difference
-from potl._session import Session
-from potl._trees import first_difference
+from potl import NotReproducible, Task, _core
+from potl._arithmetic import _arithmetic
+from potl._base._errors import MismatchError, NotReplayable
+from potl._job._check import check
+from potl._job._job import Job, difference
+from potl._job._session import Session
+from potl._task._trees import first_difference
 
 
 def run(session, first, last):
@@ -510,7 +511,7 @@ def test_a_recomputed_loss_can_be_perturbed_too():
 SCRIPT = """
 import sys; sys.path.insert(0, {folder!r})
 import tasks, torch
-from potl._session import Session
+from potl._job._session import Session
 torch.set_num_threads(1)
 for build in (tasks.dropout, tasks.batch_norm, tasks.tied, tasks.augmented):
     with Session.open(build, seed=7) as session:

@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 
 import potl
 from potl import Session, Task, UsageError
-from potl._task import split_batch
+from potl._task._task import split_batch
 
 
 class Listed(nn.Module):
@@ -182,7 +182,7 @@ def test_a_batch_is_cut_into_consecutive_parts_whose_shares_add_up():
 
 
 def test_the_example_of_the_docstring_runs():
-    assert doctest.testmod(potl._task, extraglobs={"torch": torch}).failed == 0
+    assert doctest.testmod(potl._task._task, extraglobs={"torch": torch}).failed == 0
 
 
 def test_importing_potl_does_not_import_torch():

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from potl import _core
-from potl._trees import first_difference, fixed_part, is_option
+from potl._task._trees import first_difference, fixed_part, is_option
 
 
 def leaves(**tensors: torch.Tensor) -> dict[str, Any]:

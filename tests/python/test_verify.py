@@ -16,7 +16,8 @@ import pytest
 import torch
 
 import potl
-from potl import _fulfil, _session, _worker
+from potl._job import _session
+from potl._verify import _fulfil, _worker
 
 CHECKS = [potl.Telemetry(), potl.PEV(fraction=0.25), potl.Replay(samples=4)]
 

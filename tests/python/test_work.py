@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import potl
-from potl import _schema
 from potl._attacks import Scene, _tasks as tasks
+from potl._task import _schema
 
 
 @pytest.fixture(scope="module")

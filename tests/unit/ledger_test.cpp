@@ -31,7 +31,7 @@ ledger_challenge asked(std::uint8_t nonce) {
 
 const std::string job_hex = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
-// As python/potl/_ledger.py writes it.
+// As python/potl/_verify/_ledger.py writes it.
 const std::string by_python = R"({
  "version": 1,
  "job": ")" + job_hex + R"(",

@@ -7,6 +7,7 @@ it: the forgery is rejected, and accepted when that rule alone is switched off (
 test hooks have the switch).
 """
 
-from ._scene import Attack, Forgery, Scene, catalogue
+from ._catalogue import catalogue
+from ._scene import Attack, Forgery, Scene
 
 __all__ = ["Attack", "Forgery", "Scene", "catalogue"]

@@ -12,8 +12,8 @@ import shutil
 import torch
 
 from .. import _core
-from .._run import Run
-from .._session import Session
+from .._job._session import Session
+from .._record._run import Run
 from ._scene import Forgery, Scene, Weights, assign, attack, blend, parameters
 
 

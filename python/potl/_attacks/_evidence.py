@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .._session import Session
+from .._job._session import Session
 from ._scene import Forgery, Scene, attack
 
 

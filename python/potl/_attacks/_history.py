@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from .. import _core
-from .._job import Job
-from .._session import Session
-from .._task import Task
+from .._job._job import Job
+from .._job._session import Session
+from .._task._task import Task
 from ._scene import Forgery, Scene, attack
 
 

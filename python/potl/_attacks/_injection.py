@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 
-from .._session import Session
+from .._job._session import Session
 from ._scene import Forgery, Scene, Weights, attack, blend, parameters
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import torch
 
-from .._checks import Replay
-from .._job import Job
-from .._session import Session
+from .._checks._checks import Replay
+from .._job._job import Job
+from .._job._session import Session
 from ._scene import Forgery, Scene, Weights, assign, attack, blend, parameters
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import torch
 
-from .._checks import PEV, Replay, Telemetry
-from .._session import Session
+from .._checks._checks import PEV, Replay, Telemetry
+from .._job._session import Session
 from ._scene import Forgery, Scene, assign, attack
 
 SAMPLES = 4

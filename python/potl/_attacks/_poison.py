@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from .._session import Session
+from .._job._session import Session
 from ._scene import Forgery, Scene, attack
 
 SAMPLES = 4

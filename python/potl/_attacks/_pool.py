@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 
 from .. import _core
-from .._session import Session
+from .._job._session import Session
 from ._scene import Forgery, Scene, assign, attack, drawn
 
 _FEW = 6

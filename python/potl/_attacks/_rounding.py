@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from .. import _core
-from .._job import Job
+from .._job._job import Job
 from ._scene import Forgery, Scene, attack
 
 FLOOD = 64  # one entry in so many values

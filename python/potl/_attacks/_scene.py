@@ -19,15 +19,16 @@ from typing import Any
 
 import torch
 
-from .. import _core, _rounded_steps
-from .._checks import PEV, Policy, Replay, Telemetry
-from .._job import Job
-from .._record import record
-from .._report_value import Report
-from .._session import Session, StepResult
-from .._task import Task
-from .._testing import Story, told
-from .._verify import verify
+from .. import _core
+from .._arithmetic import _rounded_steps
+from .._base._testing import Story, told
+from .._checks._checks import PEV, Policy, Replay, Telemetry
+from .._job._job import Job
+from .._job._session import Session, StepResult
+from .._record._record import record
+from .._report._value import Report
+from .._task._task import Task
+from .._verify._verify import verify
 from ._frames import Frames
 
 Build = Callable[[], Task]
@@ -76,7 +77,7 @@ class Attack:
     make: Callable[[Scene], Forgery]
 
 
-_catalogue: dict[str, Attack] = {}
+registered: dict[str, Attack] = {}
 
 
 def attack(
@@ -94,7 +95,7 @@ def attack(
     def register(make: Callable[[Scene], Forgery]) -> Callable[[Scene], Forgery]:
         first_paragraph = (make.__doc__ or "").strip().split("\n\n")[0]
         how = " ".join(first_paragraph.split())
-        _catalogue[f"{number} {name}"] = Attack(
+        registered[f"{number} {name}"] = Attack(
             id=number,
             name=name,
             how=how,
@@ -108,28 +109,6 @@ def attack(
         return make
 
     return register
-
-
-def catalogue() -> list[Attack]:
-    """All attacks, in the order of their ids."""
-    from . import (  # noqa: F401
-        _artefact,
-        _evidence,
-        _history,
-        _injection,
-        _interpolation,
-        _parking,
-        _poison,
-        _pool,
-        _recipe,
-        _rounding,
-        _surgery,
-    )
-
-    def order(item: Attack) -> tuple[int, str]:
-        return int(item.id[1:]), item.name
-
-    return sorted(_catalogue.values(), key=order)
 
 
 class Scene:

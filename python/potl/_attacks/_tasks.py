@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import Sampler, TensorDataset
 
-from .._task import Task
+from .._task._task import Task
 
 SMALL = 256
 """Samples of the attack tests: 8 steps of 32 an epoch."""

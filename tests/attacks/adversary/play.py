@@ -21,7 +21,7 @@ import pure_format as pure
 import torch
 
 from potl import PEV, Policy, PotlError, Replay, Telemetry, _core, verify
-from potl._session import Session
+from potl._job._session import Session
 
 from . import oracle, worlds
 from .forge import Draft

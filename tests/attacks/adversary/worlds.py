@@ -19,7 +19,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import TensorDataset
 
 from potl import Job, Task, _core
-from potl._session import Session
+from potl._job._session import Session
 
 from . import nodes
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import potl
-from potl import _cli
+from potl._cli import _cli
 
 TASK = """
 import argparse

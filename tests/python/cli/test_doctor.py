@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 import potl
-from potl import _cli, _core, _doctor, _doctor_disk
-from potl._doctor_item import Item
+from potl import _core
+from potl._cli import _cli
+from potl._machine import _disk, _doctor
+from potl._machine._item import Item
 
 
 def broken(item: Item) -> bool:
@@ -127,17 +129,17 @@ def test_more_threads_than_processors_are_a_warning() -> None:
 
 
 def test_a_folder_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
-    assert broken(next(iter(_doctor_disk.disk(tmp_path / "nowhere"))))
+    assert broken(next(iter(_disk.disk(tmp_path / "nowhere"))))
 
 
 def test_a_full_disk_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = types.SimpleNamespace(free=1 << 20)
-    monkeypatch.setattr(_doctor_disk.shutil, "disk_usage", lambda path: usage)
-    assert broken(next(iter(_doctor_disk.disk(tmp_path))))
+    monkeypatch.setattr(_disk.shutil, "disk_usage", lambda path: usage)
+    assert broken(next(iter(_disk.disk(tmp_path))))
 
 
 def test_a_clock_before_this_software_is_a_problem() -> None:
-    assert broken(next(iter(_doctor_disk.clock(lambda: 86_400.0))))
+    assert broken(next(iter(_disk.clock(lambda: 86_400.0))))
 
 
 def test_a_problem_ends_doctor_with_3(

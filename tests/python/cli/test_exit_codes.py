@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from potl import _cli, _cli_result, _errors
-from potl._cli_result import Result, exit_code_of, perform
+from potl._base import _errors
+from potl._cli import _cli, _result
+from potl._cli._result import Result, exit_code_of, perform
 
 
 def fails_with(error: BaseException) -> Callable[[], Result]:
@@ -160,10 +161,9 @@ def test_what_follows_two_dashes_is_no_option(capsys: pytest.CaptureFixture[str]
 
 def command_line(*arguments: str, patch: str = "pass", cwd: Path | None = None) -> list[str]:
     """A fresh process that runs `patch` before the command line."""
-    script = (
-        f"import sys, potl._cli, potl._cli_result\n{patch}\nsys.argv = {['potl', *arguments]!r}"
-    )
-    return [sys.executable, "-c", script + "\npotl._cli.main()"]
+    imported = "import sys, potl._cli._cli, potl._cli._result"
+    script = f"{imported}\n{patch}\nsys.argv = {['potl', *arguments]!r}\npotl._cli._cli.main()"
+    return [sys.executable, "-c", script]
 
 
 def run(*arguments: str, patch: str = "pass") -> subprocess.CompletedProcess[str]:
@@ -189,12 +189,12 @@ def test_a_reader_that_goes_away_is_no_success() -> None:
 
 def test_a_verdict_that_nobody_reads_is_no_verdict() -> None:
     patch = (
-        "import potl._cli_files\n"
+        "import potl._cli._files\n"
         "def show(*a, **k):\n"
         "    def many(console):\n"
         "        for n in range(100000): console.print('x' * 70)\n"
-        "    return potl._cli_result.Result(document={}, show=many, exit_code=1)\n"
-        "sys.exit(potl._cli_result.perform(show, json=False, debug=False))"
+        "    return potl._cli._result.Result(document={}, show=many, exit_code=1)\n"
+        "sys.exit(potl._cli._result.perform(show, json=False, debug=False))"
     )
     script = command_line(patch=patch)
     with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -229,9 +229,9 @@ def test_the_command_line_does_not_import_torch() -> None:
 
 def test_even_c_code_cannot_print_into_json(tmp_path: Path) -> None:
     patch = (
-        "import os, potl._keygen\nreal = potl._keygen.write_pair\n"
+        "import os, potl._record._keygen\nreal = potl._record._keygen.write_pair\n"
         "def noisy(path):\n    os.write(1, b'noise from C')\n    return real(path)\n"
-        "potl._keygen.write_pair = noisy"
+        "potl._record._keygen.write_pair = noisy"
     )
     done = run("keygen", str(tmp_path / "k"), "--json", patch=patch)
     assert json.loads(done.stdout)["public"].endswith("k.pub")
@@ -239,7 +239,7 @@ def test_even_c_code_cannot_print_into_json(tmp_path: Path) -> None:
 
 
 def test_the_parser_of_the_installed_typer_raises_what_the_command_line_expects() -> None:
-    with pytest.raises(_cli_result.UsageProblem):
+    with pytest.raises(_result.UsageProblem):
         typer.main.get_command(_cli.app).main(args=["nope"], standalone_mode=False)
 
 

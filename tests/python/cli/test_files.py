@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import typer
 
-from potl import _cli, _core
-from potl._cli_files import parse_size
+from potl import _core
+from potl._cli import _cli
+from potl._cli._files import parse_size
 
 
 def test_keygen_writes_a_private_key_that_only_the_owner_reads(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from potl import _cli
+from potl._cli import _cli
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from potl import _report
+from potl._report import _report
 
 Reports = dict[str, dict[str, Any]]
 

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from potl import _printable
-from potl._svg import Scale, element, thin
+from potl._base import _printable
+from potl._report._svg import Scale, element, thin
 
 
 def test_a_scale_maps_its_range_and_holds_what_is_outside_at_its_ends() -> None:

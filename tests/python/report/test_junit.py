@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from potl import _report
+from potl._report import _report
 
 Reports = dict[str, dict[str, Any]]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from potl import _report
-from potl._inspect import show, sparkline
+from potl._record._inspect import show, sparkline
+from potl._report import _report
 
 Reports = dict[str, dict[str, Any]]
 

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rounding logs of `log64` around the steps of a session: a trainer's makes them, an auditor's
+follows them.
+
+In C++ one session per side (include/potl/numeric/rounding_session.hpp) sees every product of the
+thread while it is installed.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from .. import _core
+
+LOG64 = "log64"
+
+# A finding carries its proof as text. A proof is one dot product and the log of its step.
+_MAX_PROOF_BYTES = 4 << 20
+_MAX_REJECTIONS = 16  # of a segment; the others are counted
+
+
+class Rounding(Protocol):
+    """What a session does with the near ties of a step."""
+
+    def around(self, step: int) -> contextlib.AbstractContextManager[None]:
+        """Put around the computation of a step, in its thread."""
+
+
+def around(rounding: Rounding | None, step: int) -> contextlib.AbstractContextManager[None]:
+    """Nothing without a rounding: then near ties are rounded by default and not logged."""
+    return contextlib.nullcontext() if rounding is None else rounding.around(step)
+
+
+class Trainer:
+    """Logs how each step rounded what was near a tie.
+
+    Attributes:
+        log: The canonical bytes of the last step's log.
+    """
+
+    def __init__(self, *, order: int = 0) -> None:
+        self._session = _session("trainer", order)
+        self.log = b""
+
+    @contextlib.contextmanager
+    def around(self, step: int) -> Iterator[None]:
+        self._session.begin_step(step)
+        with _installed(self._session):
+            yield
+        self.log = self._session.end_step()["bytes"]
+
+
+class Auditor:
+    """Follows the trainer's logs, and keeps what was wrong with them.
+
+    `expect` comes before each step.
+    """
+
+    def __init__(self, *, order: int = 0) -> None:
+        self._session = _session("auditor", order)
+        self._log = b""
+        self._committed: bytes | None = None
+        self.forget()
+
+    def expect(self, log: bytes, committed: bytes | None) -> None:
+        """The trainer's log of the next step, and the digest in its leaf: None if there is none."""
+        self._log, self._committed = log, committed
+
+    def forget(self) -> None:
+        """Begins a new summary."""
+        self._summary: dict[str, Any] = {
+            "values": 0,
+            "entries": 0,
+            "corrections": 0,
+            "rejected": 0,
+            "moved_l2": 0.0,
+            "reachable_l2": 0.0,
+            "rejections": [],
+        }
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """rounding_summary (include/potl/checks/request.hpp) of the steps since `forget`."""
+        return self._summary
+
+    @contextlib.contextmanager
+    def around(self, step: int) -> Iterator[None]:
+        self._begin(step)
+        with _installed(self._session):
+            yield
+        audit = self._session.end_audit()
+        for name in ("values", "entries", "corrections", "rejected"):
+            self._summary[name] += audit[name]
+        for name in ("moved_l2", "reachable_l2"):
+            self._summary[name] = max(self._summary[name], audit[name])
+        room = _MAX_REJECTIONS - len(self._summary["rejections"])
+        self._summary["rejections"] += [
+            {
+                "step": step,
+                "fault": each["fault"],
+                "message": each["message"],
+                "proof": _as_text(each["proof"]),
+            }
+            for each in audit["rejections"][:room]
+        ]
+
+    @property
+    def beside(self) -> Rounding:
+        """For a part of a step from its beginning, such as its loss: follows, judges nothing."""
+        return _Beside(self)
+
+    def _begin(self, step: int) -> None:
+        self._session.begin_step(step, log=self._log, committed=self._committed)
+
+
+class _Beside:
+    def __init__(self, auditor: Auditor) -> None:
+        self._auditor = auditor
+
+    @contextlib.contextmanager
+    def around(self, step: int) -> Iterator[None]:
+        self._auditor._begin(step)
+        with _installed(self._auditor._session):
+            yield
+        self._auditor._session.cancel_step()
+
+
+def _session(role: str, order: int) -> _core.RoundingSession:
+    from ._library import module
+
+    made: _core.RoundingSession = module().RoundingSession(role, order=order)
+    return made
+
+
+@contextlib.contextmanager
+def _installed(session: _core.RoundingSession) -> Iterator[None]:
+    """Products of this thread feed the session, whose step ends with the block if an error ends
+    it.
+    """
+    from ._library import module
+
+    before = module().install_rounding(session)
+    try:
+        yield
+    except BaseException:
+        session.cancel_step()
+        raise
+    finally:
+        module().install_rounding(before)
+
+
+def _as_text(proof: bytes | None) -> str:
+    if proof is None or len(proof) > _MAX_PROOF_BYTES:
+        return ""
+    return base64.b64encode(proof).decode()

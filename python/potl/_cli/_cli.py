@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line. Importing it imports neither torch nor the C++ module, so that `potl doctor`
+can say what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from .._base import _arguments
+from . import (
+    _explain,
+    _extra,
+    _files,
+    _result,
+    _run,
+    _system,
+    _verify,
+)
+
+app = typer.Typer(
+    name="potl",
+    help="Check that somebody else trained a model as agreed: "
+    "record a run, commit to it, verify it.",
+    epilog="Examples:\n\n"
+    "  potl demo\n\n"
+    "  potl job create trainer:build job.json --seed 7 --checkpoint-every 20\n\n"
+    "  potl record trainer:build runs/1 --job job.json --key trainer.pem\n\n"
+    "  potl commit runs/1 --key trainer.pem > note.txt\n\n"
+    "  potl verify runs/1 --job job.json --commitment note.txt --task trainer:build\n\n"
+    "What follows -- on any of them is the command line of the task's module: "
+    "potl check trainer:build -- --lr 0.1\n\n"
+    "Exit codes: 0 success or accepted, 1 rejected, 2 usage, 3 inconclusive or an error, "
+    "4 unreadable input, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+_run.add_to(app)
+_explain.add_to(app)
+_verify.add_to(app)
+_files.add_to(app)
+_extra.add_to(app)
+_system.add_to(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from .._core import version
+
+        print(f"potl {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns its exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    given, of_the_module = _arguments.split(given)
+    try:
+        with _arguments.in_place_of_ours(of_the_module):
+            value = typer.main.get_command(app).main(
+                args=given, prog_name="potl", standalone_mode=False
+            )
+        code = value if isinstance(value, int) else 0
+        sys.stdout.flush()
+    except _result.UsageProblem as error:
+        # The parser stopped before it knew of --json.
+        if "--json" in given:
+            return _result.failed(error, sys.stdout)
+        with contextlib.suppress(OSError):
+            error.show()  # type: ignore[attr-defined]
+        return _result.USAGE
+    except BrokenPipeError:
+        # The interpreter flushes once more at exit and would complain.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _result.FAILED
+    except BaseException as error:
+        message, remedy = _result.describe(error)
+        with contextlib.suppress(OSError):
+            print(f"potl: {message} ({remedy})" if remedy else f"potl: {message}", file=sys.stderr)
+        return _result.exit_code_of(error)
+    return code
+
+
+def main() -> NoReturn:
+    """Entry point of the `potl` command."""
+    sys.exit(run())

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command explain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ._result import FAILED, Debug, Json, Result, command
+from ._task import TaskArgument, load
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    command(
+        app,
+        "explain",
+        examples="  potl explain trainer:build\n\n"
+        "  potl explain trainer:build --mode xint16 --json",
+    )(_explain)
+
+
+def _explain(
+    task: TaskArgument,
+    *,
+    mode: Annotated[
+        str, typer.Option(help="ord32, cr32, log64, xint24 or xint16.", metavar="MODE")
+    ] = "ord32",
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Show how each operator of a task's first step would run in a reproducible arithmetic.
+
+    Ends with 3 if one of them has no reproducible form.
+    """
+    from .._arithmetic._explain import explain_call
+    from .._base._printable import printable
+    from .._job._session import Session
+
+    with Session.open(load(task), seed=0) as session, session.active():
+        [(step, _, batch)] = session.batches(1, 1)
+        found = explain_call(lambda: session.run_step(step, batch), mode=mode)
+    count = len(found.refused)
+
+    def show(console: Console) -> None:
+        for line in str(found).splitlines():
+            console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+        console.print("the step is reproducible" if not count else f"{count} operators are refused")
+
+    return Result(document=found.document(), show=show, exit_code=FAILED if count else 0)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that work on files and need no torch: keygen, inspect, prune."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .._base._printable import number, printable, size
+from ._result import Debug, Json, Result, command
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+RunPath = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The run directory.", show_default=False)
+]
+
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands to the application."""
+    command(app, "keygen", examples="  potl keygen trainer        # trainer.pem and trainer.pub")(
+        _keygen
+    )
+    command(
+        app,
+        "inspect",
+        examples="  potl inspect runs/1\n\n  potl inspect runs/1 --json",
+    )(_inspect)
+    command(
+        app,
+        "prune",
+        examples="  potl prune runs/1 --max-bytes 2GiB --dry-run\n\n"
+        "  potl prune runs/1 --max-bytes 500MB\n\n"
+        "  potl prune runs/1 --max-bytes 50MB --archive",
+    )(_prune)
+
+
+def parse_size(text: str) -> int:
+    """ "500MB", "2GiB", "4096" -> bytes.
+
+    Raises:
+        typer.BadParameter: Not a size.
+    """
+    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?\s*", text, re.IGNORECASE)
+    if match is None or (match[3] and not match[2]):
+        raise typer.BadParameter(f'"{text}" is not a size; write for example 500MB or 2GiB')
+    unit = _UNITS[match[2].lower()]
+    if match[3]:
+        unit = 1024 ** (len(str(unit)) // 3)
+    return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+
+
+def _keygen(
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="NAME", help="Writes NAME.pem and NAME.pub.", show_default=False),
+    ],
+    *,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Make a key pair with which a trainer signs commitments.
+
+    Keep NAME.pem, the private key, secret: with it anybody can sign as this trainer. Give NAME.pub
+    to the client, for `potl job create --trainer`. Existing files are never replaced.
+    """
+    from .._record._keygen import write_pair
+
+    private, public, key_id = write_pair(path)
+    document = {"private": str(private), "public": str(public), "key_id": key_id}
+
+    def show(console: Console) -> None:
+        console.print(f"{printable(private)}  private: keep it secret, keep a copy")
+        console.print(
+            f"{printable(public)}  public: give it to the client (potl job create --trainer)"
+        )
+        console.print(f"key id {key_id}")
+
+    return Result(document=document, show=show)
+
+
+def _inspect(run: RunPath, *, json: Json = False, debug: Debug = False) -> Result:
+    """Show what a run directory holds: steps, checkpoints, sizes, losses, gaps, resumes, damage.
+
+    Needs neither the job nor the task, and proves nothing; `potl verify` does. A damaged run is
+    shown as far as it can be read, and still ends with exit code 0.
+    """
+    from .. import _core
+    from .._base._errors import UsageError
+    from .._record import _inspect
+
+    if not run.is_dir():
+        raise UsageError(f"there is no run directory {run}", "")
+    facts = _core.inspect_run(str(run))
+    return Result(document=facts, show=lambda console: _inspect.show(facts, console))
+
+
+def _prune(
+    run: RunPath,
+    *,
+    max_bytes: Annotated[
+        str, typer.Option(help="Disk budget, for example 500MB or 2GiB.", show_default=False)
+    ],
+    archive: Annotated[
+        bool,
+        typer.Option(
+            "--archive",
+            help="If necessary, remove more than can be verified; potl rederive restores it.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+    ] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Remove checkpoints so that a run fits a disk budget and stays verifiable.
+
+    Keeps the states that the job requires. A run that cannot be made small enough stays as it is,
+    and the command says so. By default a job requires every state; make it with --max-segment to
+    leave room, or use --archive and derive the missing states again before an audit.
+    """
+    from .._record._prune import prune
+
+    done = prune(run, max_bytes=parse_size(max_bytes), archive=archive, dry_run=dry_run)
+    document = {
+        "remove": list(done.removed),
+        "keep": list(done.kept),
+        "bytes": done.bytes,
+        "segment": done.segment,
+        "removed": done.applied,
+    }
+
+    def show(console: Console) -> None:
+        verb = "removed" if done.applied else "would remove"
+        for name in done.removed:
+            console.print(f"{verb} {printable(name)}")
+        console.print(
+            f"{verb} {number(len(done.removed))} checkpoints, kept {number(len(done.kept))}: "
+            f"{size(done.bytes)}, longest segment {number(done.segment)} steps"
+        )
+
+    return Result(document=document, show=show)

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a command ends: what it prints and its exit code.
+
+Exit codes: 0 success or accepted, 1 rejected, 2 usage, 3 inconclusive or an error, 4 unreadable
+input, 130 interrupted. Only a verdict that was computed ends in 1, and `verify` ends in 0 only with
+one: whatever a user's task does, raising SystemExit included, becomes 3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import json as json_module
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TextIO, get_type_hints
+
+import typer
+
+from .._base._printable import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+REJECTED, USAGE, FAILED, UNREADABLE, INTERRUPTED = 1, 2, 3, 4, 130
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
+
+# typer carries its own copy of click since 0.2x; this is the class that its parser raises.
+UsageProblem: type[Exception] = typer.BadParameter.__mro__[1]
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a command found.
+
+    Attributes:
+        document: What `--json` prints: a value, or the canonical bytes of one.
+        show: Prints the same for people.
+        exit_code: Of the process.
+    """
+
+    document: Mapping[str, Any] | bytes
+    show: Callable[[Console], None]
+    exit_code: int = 0
+
+
+def command(
+    app: typer.Typer, name: str, *, examples: str, extra: Sequence[inspect.Parameter] = ()
+) -> Callable[[Callable[P, Result]], Callable[P, int]]:
+    """Adds a function to `app`. Its parameters `json` and `debug` are obeyed here; `extra` are
+    parameters that it takes as `**options`."""
+
+    def decorate(function: Callable[P, Result]) -> Callable[P, int]:
+        @functools.wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> int:
+            return perform(
+                lambda: function(*args, **kwargs),
+                json=bool(kwargs["json"]),
+                debug=bool(kwargs["debug"]),
+            )
+
+        if extra:
+            hints = get_type_hints(function, include_extras=True)
+            known = [
+                one.replace(annotation=hints[one.name])
+                for one in inspect.signature(function).parameters.values()
+                if one.kind is not inspect.Parameter.VAR_KEYWORD
+            ]
+            # typer reads the flags from here.
+            run.__signature__ = inspect.Signature([*known, *extra])  # type: ignore[attr-defined]
+            run.__annotations__ = {one.name: one.annotation for one in (*known, *extra)}
+        app.command(name, epilog="Examples:\n\n" + examples)(run)
+        return run
+
+    return decorate
+
+
+def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
+    """Runs a command's body and prints what came of it."""
+    try:
+        with _stdout_kept_clean(json) as out:
+            try:
+                result = work()
+            except BaseException as error:
+                return failed(error, out if json else None, debug=debug)
+            if json:
+                print(_text_of(result.document), file=out)
+            else:
+                result.show(_console(out))
+            out.flush()
+            return result.exit_code
+    except SystemExit:  # what rich makes of a closed pipe, with the exit code of a rejection
+        return failed(BrokenPipeError("nobody reads the output"), None, debug=debug)
+    except BaseException as error:  # printing failed: full disk, interrupt
+        return failed(error, None, debug=debug)
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code that an error ends a command with."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, UsageProblem):
+        return USAGE
+    try:
+        from .._base._errors import LimitError, MalformedError, MismatchError, UsageError
+    except ImportError:
+        return FAILED
+    if isinstance(error, UsageError):
+        return USAGE
+    if isinstance(error, (LimitError, MalformedError, MismatchError)):
+        return UNREADABLE
+    return FAILED
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """(what happened, what to do about it), each on one line."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", ""
+    if isinstance(error, SystemExit):
+        return f"the task ended the process (exit {printable(error.code)})", ""
+    if isinstance(error, UsageProblem):
+        return _of_the_parser(error)
+    message = getattr(error, "message", None)
+    if not isinstance(message, str) or not message:
+        message = str(error)
+    name = type(error).__name__
+    if not message:
+        message = name
+    elif not type(error).__module__.startswith("potl"):
+        message = f"{name}: {message}"
+    remedy = getattr(error, "remedy", "")
+    if isinstance(error, ImportError) and "potl._core" in message:
+        remedy = "potl doctor says what is wrong with this installation"
+    return printable(message), printable(remedy) if isinstance(remedy, str) else ""
+
+
+def _of_the_parser(error: Exception) -> tuple[str, str]:
+    # Its message alone does not name the option.
+    message = error.format_message()  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    remedy = "" if context is None else f"{context.command_path} --help says what it takes"
+    return printable(message), printable(remedy)
+
+
+def failed(error: BaseException, machine: TextIO | None, *, debug: bool = False) -> int:
+    """Prints what went wrong, to `machine` as JSON too, and returns the exit code."""
+    code = exit_code_of(error)
+    message, remedy = describe(error)
+    # A closed pipe may be the reason for being here.
+    with contextlib.suppress(OSError, ValueError):
+        if debug:
+            import traceback
+
+            traceback.print_exception(error, file=sys.stderr)
+        line = f"{message} ({remedy})" if remedy else message
+        print(f"potl: {line}", file=sys.stderr, flush=True)
+    if machine is not None:
+        problem = {"kind": type(error).__name__, "message": message, "remedy": remedy}
+        with contextlib.suppress(OSError, ValueError):
+            print(_text_of({"error": problem, "exit_code": code}), file=machine, flush=True)
+    return code
+
+
+def _text_of(document: Mapping[str, Any] | bytes) -> str:
+    if isinstance(document, bytes):
+        return document.decode("utf-8")
+    return json_module.dumps(document, indent=1, default=_plain)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).hex()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _console(out: TextIO) -> Console:
+    from rich.console import Console
+
+    # Piped output keeps whole lines: a width of 80 would cut digests.
+    width = None if out.isatty() else 160
+    return Console(
+        file=out, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False
+    )
+
+
+@contextlib.contextmanager
+def _stdout_kept_clean(json: bool) -> Iterator[TextIO]:
+    """Yields where the result goes. With `json`, whatever else is printed meanwhile, by a task, a
+    library or a worker process, goes to stderr."""
+    real = sys.stdout
+    if not json:
+        yield real
+        return
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        try:
+            is_process_stdout = real.fileno() == 1
+        except (OSError, ValueError, AttributeError):
+            is_process_stdout = False
+        if not is_process_stdout:
+            yield real
+            return
+        real.flush()
+        saved = os.dup(1)
+        # fd 1 itself, because C code and child processes do not know sys.stdout.
+        os.dup2(2, 1)
+        with os.fdopen(saved, "w", encoding="utf-8") as out:
+            try:
+                yield out
+            finally:
+                out.flush()
+                os.dup2(out.fileno(), 1)

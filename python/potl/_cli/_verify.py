@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of the client: verify, challenge, plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .._base._printable import number, percent
+from ._options import CHECKS, chosen, parameters, policy_of
+from ._result import Debug, Json, Result, command
+from ._task import TaskName, make_importable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+CheckNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"A check: {', '.join(CHECKS)}. Repeatable; a flag of a check selects it too. "
+        "None: as the policy needs.",
+    ),
+]
+Ledger = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where your challenges of this job are remembered. "
+        "Default: a file in your state directory."
+    ),
+]
+NoLedger = Annotated[
+    bool, typer.Option("--no-ledger", help="Remember nothing and repeat no earlier challenge.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands to the application."""
+    command(
+        app,
+        "verify",
+        examples="  potl verify runs/1 --job job.json --commitment runs/1/commitment "
+        "--task trainer:build --html report.html\n\n"
+        "  potl verify runs/1 --job job.json --commitment note.txt --task trainer:build "
+        "--model delivered.safetensors --check replay --replay-samples 20 --json",
+        extra=parameters(),
+    )(_verify)
+    command(
+        app,
+        "challenge",
+        examples="  potl challenge runs/1 challenge.json --job job.json --commitment note.txt\n\n"
+        "  potl rederive trainer:build runs/1 --challenge challenge.json\n\n"
+        "  potl verify runs/1 --job job.json --commitment note.txt --task trainer:build "
+        "--challenge challenge.json",
+        extra=parameters(),
+    )(_challenge)
+    command(
+        app,
+        "plan",
+        examples="  potl plan --segments 250 --cheat-fraction 0.05 --probability 0.95\n\n"
+        "  potl plan --segments 250 --cheat-fraction 0.05 --samples 12",
+    )(_plan)
+
+
+def _verify(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
+    *,
+    job: Annotated[
+        Path | None, typer.Option(help="Your own copy of the job. Without it: never accepted.")
+    ] = None,
+    commitment: Annotated[
+        Path | None, typer.Option(help="The prover's commitment. Without it: never accepted.")
+    ] = None,
+    task: TaskName = None,
+    model: Annotated[
+        Path | None, typer.Option(help="The delivered safetensors file, compared bit for bit.")
+    ] = None,
+    check: CheckNames = None,
+    extra_task: Annotated[
+        Path | None,
+        typer.Option(help="Key of an extra task in the data: ask the model about it too."),
+    ] = None,
+    published: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A note from during the training, which the commitment must extend. Repeatable."
+        ),
+    ] = None,
+    other_commitment: Annotated[
+        list[Path] | None,
+        typer.Option(help="A commitment that the prover showed elsewhere. Repeatable."),
+    ] = None,
+    nonce: Annotated[
+        str | None, typer.Option(help="64 hexadecimal digits: repeat an earlier challenge.")
+    ] = None,
+    challenge: Annotated[
+        Path | None,
+        typer.Option(help="File of potl challenge, which the trainer answered: asks the same."),
+    ] = None,
+    ledger: Ledger = None,
+    no_ledger: NoLedger = False,
+    workers: Annotated[int, typer.Option(help="Processes that replay in parallel.")] = 0,
+    timeout: Annotated[float | None, typer.Option(help="Seconds that one replay may take.")] = None,
+    max_checkpoint_bytes: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Largest checkpoint that is read. Default: twice the largest of your own first "
+            "states and 64 MiB.",
+        ),
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit XML.")] = None,
+    json: Json = False,
+    debug: Debug = False,
+    **options: Any,
+) -> Result:
+    """Check that a run was trained as agreed.
+
+    Ends with 0 if the run is accepted, 1 if it is rejected and 3 if it is inconclusive; only a
+    computed verdict ends with 0 or 1. The challenge is drawn now, so you must already hold the
+    commitment.
+    """
+    from .._record._inputs import as_note
+    from .._report._report import render_html, render_junit, render_terminal
+    from .._verify._verify import verify
+
+    checks = chosen(check or [], options)
+    policy = policy_of(options)
+    for target in (html, junit):
+        # Better now than after an hour of replays.
+        if target is not None and not target.absolute().parent.is_dir():
+            raise typer.BadParameter(f"there is no folder {target.absolute().parent}")
+    make_importable(run)
+    if extra_task is not None:
+        from .._extra_task._extra_task import ExtraTask
+
+        checks = [*(checks or ()), ExtraTask(extra_task)]
+    report = verify(
+        run,
+        job=job,
+        commitment=commitment,
+        task=task,
+        model=model,
+        checks=checks,
+        policy=policy,
+        nonce=nonce,
+        published=[as_note(path) for path in published or []],
+        other_commitments=[as_note(path) for path in other_commitment or []],
+        challenge=challenge,
+        ledger=_ledger_of(ledger, no_ledger),
+        workers=workers,
+        timeout=timeout,
+        max_checkpoint_bytes=max_checkpoint_bytes,
+    )
+    document = report.document
+    if html is not None:
+        html.write_text(render_html(document), encoding="utf-8")
+    if junit is not None:
+        junit.write_text(render_junit(document), encoding="utf-8")
+    return Result(
+        document=report.json().encode(),
+        show=lambda console: render_terminal(document, console),
+        exit_code=report.exit_code,
+    )
+
+
+def _ledger_of(ledger: Path | None, no_ledger: bool) -> Path | bool:
+    if ledger is not None and no_ledger:
+        raise typer.BadParameter("--ledger and --no-ledger exclude each other")
+    return not no_ledger if ledger is None else ledger
+
+
+def _challenge(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
+    out: Annotated[Path, typer.Argument(metavar="CHALLENGE", help="The file to write.")],
+    *,
+    job: Annotated[Path, typer.Option(help="Your own copy of the job.")],
+    commitment: Annotated[Path, typer.Option(help="The prover's commitment.")],
+    check: CheckNames = None,
+    nonce: Annotated[
+        str | None, typer.Option(help="64 hexadecimal digits instead of fresh ones.")
+    ] = None,
+    ledger: Ledger = None,
+    json: Json = False,
+    debug: Debug = False,
+    **options: Any,
+) -> Result:
+    """Draw what you will verify, so that the trainer can derive the states for it.
+
+    Use it for jobs with --store-every. Give the file to the trainer (potl rederive --challenge),
+    then verify with it. The challenge is remembered: a trainer that does not answer gets no other
+    draw.
+    """
+    from .._base._errors import UsageError
+    from .._verify._challenge import challenge
+
+    if out.exists():
+        raise UsageError(f"{out} exists and is not replaced", "choose another name")
+    drawn = challenge(
+        run,
+        job=job,
+        commitment=commitment,
+        checks=chosen(check or [], options),
+        policy=policy_of(options),
+        nonce=nonce,
+        ledger=True if ledger is None else ledger,
+    )
+    drawn.write(out)
+
+    def show(console: Console) -> None:
+        console.print(f"{number(len(drawn.states))} states are wanted beside the stored ones")
+
+    return Result(document={"path": str(out), "challenge": drawn.document()}, show=show)
+
+
+def _plan(
+    *,
+    segments: Annotated[int, typer.Option(help="Segments of the run: steps / checkpoint_every.")],
+    cheat_fraction: Annotated[
+        float, typer.Option(help="Share of the segments that are false.")
+    ] = 0.05,
+    probability: Annotated[
+        float | None, typer.Option(help="Probability with which it must be seen.")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Instead of --probability: the number of samples.")
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Say how many segments to replay for a goal, or what a number of replays can see.
+
+    False segments are counted, wherever they are in the run.
+    """
+    from .. import _core
+
+    if (probability is None) == (samples is None):
+        raise typer.BadParameter("give either --probability or --samples")
+    if samples is None:
+        samples = _core.samples_for(
+            segments, probability=float(probability or 0), cheat_fraction=cheat_fraction
+        )
+    reached = _core.strength(segments, samples, cheat_fraction)
+    document = {
+        "segments": segments,
+        "cheat_fraction": cheat_fraction,
+        "samples": samples,
+        "probability": reached,
+    }
+
+    def show(console: Console) -> None:
+        console.print(
+            f"{number(samples)} of {number(segments)} segments see false transitions in "
+            f"{percent(cheat_fraction)} of them with probability {percent(reached)}"
+        )
+
+    return Result(document=document, show=show)

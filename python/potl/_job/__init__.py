@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What both sides agree on, and the session that trains by it."""

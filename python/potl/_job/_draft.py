@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job is made of: everything that only the task itself can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _core
+from .._task import _random
+from .._task._data import DataFacts, scan
+from .._task._portable import Watcher
+from .._task._schedule import own_order
+from .._task._task import Task
+from ._recipe import Description, RateRuns, describe, dry_run, environment
+from ._session import Build, build_task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What a task says of itself before its first step."""
+
+    description: Description
+    rates: tuple[RateRuns | None, Description | None] | None
+    """Of `dry_run`; None where schedulers have to be run on a task of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """Facts about a task."""
+
+    batch_size: int
+    accumulate: int
+    drop_last: bool
+    epochs: int
+    steps_per_epoch: int
+    steps: int
+    order: dict[str, Any] | None
+    """What binds an order that the task brings."""
+    data: DataFacts
+    initial: _core.State
+    unportable: tuple[str, ...]
+    """Operators of `build` whose bits may depend on the machine."""
+    rates: RateRuns | None
+    task: dict[str, Any]
+    environment: dict[str, Any]
+
+
+def head_of(task: Task, build: Build) -> Head:
+    """What has to be read before the first step."""
+    # Schedulers that were run ahead do not come back.
+    rates = None if task.schedulers else dry_run(task)
+    return Head(description=describe(task, build), rates=rates)
+
+
+def order_of(task: Task, seed: int) -> dict[str, Any] | None:
+    """What a job says about the order of samples that a task brings; None for the seed's."""
+    order = own_order(task, seed)
+    if order is None:
+        return None
+    steps = order.digest(
+        batch_size=task.batch_size, steps=task.steps, steps_per_epoch=task.steps_per_epoch
+    )
+    return {"samples": len(task._order), "steps": steps.hex()}
+
+
+def draft(
+    build: Build,
+    seed: int,
+    task: Task,
+    head: Head,
+    initial: _core.State,
+    watcher: Watcher,
+    *,
+    say: Callable[[str], None],
+) -> Draft:
+    """Hashes the data, and runs the schedulers ahead on a task that is built for it."""
+    rates = head.rates
+    if rates is None:
+        say("running the schedulers ahead")
+        with _random.scope():
+            rates = dry_run(build_task(build, seed))
+    say(f"hashing {len(task.dataset):,} samples")
+    facts = scan(task.dataset)
+    # From a file, the weights are the same on every machine, whatever build computed before.
+    unportable = () if task.init is not None else tuple(sorted(watcher.operators))
+    return Draft(
+        batch_size=task.batch_size,
+        accumulate=task.accumulate,
+        drop_last=task.drop_last,
+        epochs=task.epochs,
+        steps_per_epoch=task.steps_per_epoch,
+        steps=task.steps,
+        order=order_of(task, seed),
+        data=facts,
+        initial=initial,
+        unportable=unportable,
+        rates=rates[0],
+        task={
+            **head.description,
+            "seeded_reads": facts.seeded_reads,
+            "varying": rates[1],
+            "initialisers": list(unportable),
+        },
+        environment=environment(),
+    )

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job says about a task beyond its sizes, and the differences between two such descriptions.
+
+Numbers are written as Python's `repr` writes them: exact, and readable in a message.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+import platform
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from .. import _core
+from .._task._capture import modules_of
+from .._task._code import code_digest
+from .._task._schedule import rates_of
+from .._task._task import Scheduler, Task, is_metric_driven, overrides_step
+from .._task._values import DTYPES
+
+Description = dict[str, Any]
+RateRuns = list[tuple[int, list[float]]]
+
+# A job is read into memory by everybody: more different rates than this are left to the state.
+_LONGEST_TABLE = 100_000
+
+# A scheduler that follows a metric is not run ahead; this is what it changes.
+_PLATEAU_CHANGES = {"best", "num_bad_epochs", "cooldown_counter", "last_epoch", "_last_lr"}
+
+
+def describe(task: Task, build: Any) -> Description:
+    """The task as the job pins it. JSON values only."""
+    return {
+        "class": type(task).__qualname__,
+        "model": _model(task.model),
+        "optimizers": [_optimizer(optimizer) for optimizer in task.optimizers],
+        "schedulers": [_scheduler(scheduler) for scheduler in task.schedulers],
+        "scheduler_interval": task.scheduler_interval,
+        "loss": _callable(task.loss),
+        "transform": _callable(task.transform),
+        "collate_fn": _callable(task.collate_fn),
+        "grad_clip": None if task.grad_clip is None else repr(float(task.grad_clip)),
+        "autocast": _autocast(task),
+        "scaler": None if task.scaler is None else _plain(task.scaler.state_dict()),
+        "ema": None if task.ema is None else type(task.ema).__qualname__,
+        "state": {name: type(kept).__qualname__ for name, kept in sorted(task.state.items())},
+        "code": code_digest(build, task),
+    }
+
+
+def environment() -> Description:
+    """Versions that explain why two machines may round differently."""
+    return {
+        "potl": _core.version(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.version.cuda,
+    }
+
+
+def differences(agreed: Any, own: Any, path: str = "") -> Iterator[str]:
+    """One sentence for every value in which two descriptions differ."""
+    if isinstance(agreed, Mapping) and isinstance(own, Mapping):
+        for key in sorted({*agreed, *own}):
+            place = f"{path}/{key}" if path else str(key)
+            if key not in own or key not in agreed:
+                yield f"{place} is {_short(own.get(key))}, agreed was {_short(agreed.get(key))}"
+            else:
+                yield from differences(agreed[key], own[key], place)
+    elif isinstance(agreed, list) and isinstance(own, list) and len(agreed) == len(own):
+        for index, (a, b) in enumerate(zip(agreed, own, strict=True)):
+            yield from differences(a, b, f"{path}/{index}")
+    elif path == "code":
+        if agreed is not None and own is not None and agreed != own:
+            yield "the source code of build, or of something that it uses, is another"
+    elif agreed != own:
+        yield f"{path} is {_short(own)}, agreed was {_short(agreed)}"
+
+
+def dry_run(task: Task) -> tuple[RateRuns | None, Description | None]:
+    """Runs the schedulers of a fresh task ahead, without training.
+
+    Returns:
+        The learning rates of all steps, run-length encoded, or None where they depend on the
+        training; and which options of optimizers and values of schedulers change on the way, or
+        None when only the training can tell (an overridden `Task.step`).
+    """
+    if overrides_step(task):
+        return None, None
+    runs: RateRuns = []
+    options = [[dict(group) for group in o.param_groups] for o in task.optimizers]
+    changing_options: list[set[str]] = [{"lr"} for _ in task.optimizers]
+    # Containers in it may be the scheduler's own.
+    values = [copy.deepcopy(scheduler.state_dict()) for scheduler in task.schedulers]
+    changing_values: list[set[str]] = [set() for _ in task.schedulers]
+    metric_driven = any(map(is_metric_driven, task.schedulers))
+    per_step = task.scheduler_interval == "step"
+    if not task.schedulers:
+        runs.append((task.steps, rates_of(task)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that no optimizer steps between the schedulers' steps
+        for step in range(1, task.steps + 1) if task.schedulers else ():
+            rates = rates_of(task)
+            if runs and runs[-1][1] == rates:
+                runs[-1] = runs[-1][0] + 1, rates
+            else:
+                runs.append((1, rates))
+            if not per_step and step % task.steps_per_epoch:
+                continue
+            for scheduler in task.schedulers:
+                if not is_metric_driven(scheduler):
+                    scheduler.step()
+            for o, optimizer in enumerate(task.optimizers):
+                for before, group in zip(options[o], optimizer.param_groups, strict=True):
+                    changing_options[o] |= {
+                        key
+                        for key, value in group.items()
+                        if key != "params" and not _equal(value, before.get(key))
+                    }
+            for s, scheduler in enumerate(task.schedulers):
+                now = scheduler.state_dict()
+                changing_values[s] |= {
+                    key for key, value in now.items() if not _equal(value, values[s].get(key))
+                }
+                if key_set := _PLATEAU_CHANGES if is_metric_driven(scheduler) else None:
+                    changing_values[s] |= key_set
+    varying = {
+        "optimizers": [sorted(keys) for keys in changing_options],
+        "schedulers": [sorted(keys) for keys in changing_values],
+    }
+    too_long = sum(len(rates) for _, rates in runs) > _LONGEST_TABLE
+    return (None if metric_driven or too_long else runs), varying
+
+
+def _model(model: nn.Module) -> Description:
+    rows = []
+    count = 0
+    for prefix, module in modules_of(model):
+        rows.append([prefix, type(module).__qualname__, bool(module.training)])
+        for kind, tensors in (("parameter", module._parameters), ("buffer", module._buffers)):
+            for name, tensor in tensors.items():
+                if tensor is None:
+                    rows.append([prefix + name, kind, None])
+                    continue
+                shape = list(tensor.shape)
+                rows.append(
+                    [prefix + name, kind, DTYPES.get(tensor.dtype), shape, tensor.requires_grad]
+                )
+                count += tensor.numel() if kind == "parameter" else 0
+    return {
+        "class": type(getattr(model, "_orig_mod", model)).__qualname__,
+        "parameters": count,
+        "structure": hashlib.sha256(_core.canonical_json(rows)).hexdigest(),
+    }
+
+
+def _optimizer(optimizer: torch.optim.Optimizer) -> Description:
+    return {
+        "class": type(optimizer).__qualname__,
+        "groups": [
+            {
+                **{key: _plain(value) for key, value in sorted(group.items()) if key != "params"},
+                "parameters": len(group["params"]),
+            }
+            for group in optimizer.param_groups
+        ],
+    }
+
+
+def _scheduler(scheduler: Scheduler) -> Description:
+    return {"class": type(scheduler).__qualname__, "values": _plain(scheduler.state_dict())}
+
+
+def _autocast(task: Task) -> str | None:
+    if task.autocast is None or isinstance(task.autocast, torch.dtype):
+        return None if task.autocast is None else str(task.autocast)
+    return f"{task.autocast.device}:{task.autocast.fast_dtype}:{task.autocast._enabled}"
+
+
+def _callable(function: Any) -> Any:
+    """A name and what is visible of the options."""
+    if function is None:
+        return None
+    if isinstance(function, functools.partial):
+        return {
+            "partial": _callable(function.func),
+            "arguments": _plain(list(function.args)),
+            "named": _plain(function.keywords),
+        }
+    if isinstance(function, type) or not hasattr(function, "__dict__") or callable_name(function):
+        return callable_name(function) or repr(function)
+    options = {k: v for k, v in vars(function).items() if not k.startswith("_") and _is_plain(v)}
+    return {"class": type(function).__qualname__, "options": _plain(options)}
+
+
+def callable_name(function: Any) -> str | None:
+    """The qualified name of a function or class."""
+    name = getattr(function, "__qualname__", None)
+    return name if isinstance(name, str) else None
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _plain(value: Any) -> Any:
+    """JSON of a value: exact for what is simple, the name of the type otherwise."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        return repr(value.item())
+    return type(value).__qualname__
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+        return isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and torch.equal(a, b)
+    return bool(a == b)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tries a task for two steps before anything is agreed: can it be replayed, and bit for bit?
+
+Cost of a task without problems: three steps and a forward pass, two builds (a third where there are
+schedulers), and for `Job.create` one reading of the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import _core
+from .._arithmetic import _arithmetic
+from .._base._errors import NotReplayable, NotReproducible, Problem
+from .._task._data import check_reads
+from .._task._portable import Watcher
+from .._task._schedule import own_order
+from .._task._task import Task
+from .._task._trees import first_difference, same_float
+from .._task._visible import visible
+from ._draft import Draft, draft, head_of
+from ._session import Build, Session
+
+# Two forward passes of the same step may round differently on a GPU.
+_CLOSE = 1e-3
+
+# For code of the user's, and for a library's, which nobody has to rewrite.
+_KEEP_IT = (
+    "pass state={name: an object with state_dict and load_state_dict}, which may be a small class "
+    "of yours that reads and writes the attribute of another's module; in a module of your own, "
+    "make it a buffer"
+)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What a task showed of itself."""
+
+    arithmetic: str
+    """What the steps computed in: never "auto"."""
+    problems: tuple[Problem, ...] = ()
+    """What cannot be replayed."""
+    obstacles: tuple[Problem, ...] = ()
+    """What kept "auto" from an exact arithmetic."""
+    draft: Draft | None = None
+    """What a job is made of, if that was asked for and there are no problems."""
+    state_bytes: int = 0
+    """Size of a state after a step, in which optimizers have made theirs; 0 without steps."""
+
+
+def run_trial(
+    build: Build,
+    *,
+    seed: int,
+    arithmetic: str,
+    probe: bool = True,
+    drafted: bool = False,
+    say: Say = lambda text: None,
+) -> Trial:
+    """Tries a task.
+
+    Args:
+        build: Returns the task.
+        seed: Of the randomness.
+        arithmetic: As in `Job.create`.
+        probe: Whether to look for what cannot be replayed. Without it one step is run where the
+            arithmetic, or the size of a state, is not known without.
+        drafted: Whether to make a draft of a job.
+        say: Told what is done next.
+    """
+    auto = arithmetic == _arithmetic.AUTO
+    obstacles: tuple[Problem, ...] = ()
+    try:
+        if auto:
+            obstacles = tuple(_arithmetic.missing())
+        chosen = arithmetic if not auto else _arithmetic.STOCK if obstacles else _arithmetic.EXACT
+        attempt = _Attempt(build, seed, chosen, probe=probe, drafted=drafted, say=say)
+        try:
+            return replace(attempt.run(), obstacles=obstacles)
+        except NotReproducible as error:
+            obstacles = attempt.refused or (_obstacle(error.message, error.remedy),)
+            if not auto:
+                again = tuple(replace(one, prevents="replay") for one in obstacles)
+                return Trial(arithmetic=chosen, problems=again)
+        except NotReplayable:
+            raise
+        except Exception as error:
+            if chosen == _arithmetic.STOCK or not auto:
+                raise
+            # What fails in any arithmetic is raised by the attempt that follows.
+            text = f"a step fails in {chosen}: {type(error).__name__}: {error}".splitlines()[0]
+            obstacles = (_obstacle(text, "if it does not in stock arithmetic, please report it"),)
+        stock = _Attempt(build, seed, _arithmetic.STOCK, probe=probe, drafted=drafted, say=say)
+        return replace(stock.run(), obstacles=obstacles)
+    except NotReplayable as error:
+        return Trial(arithmetic=arithmetic, problems=error.problems)
+    except NotReproducible as error:
+        # Broken before anything of the task was computed.
+        problem = Problem(what=error.message, where="this process", remedy=error.remedy)
+        return Trial(arithmetic=arithmetic, problems=(problem,))
+
+
+def _obstacle(what: str, remedy: str) -> Problem:
+    return Problem(what=what, where="Task.step", remedy=remedy, prevents="exact")
+
+
+class _Attempt:
+    """One trial in one arithmetic."""
+
+    def __init__(
+        self,
+        build: Build,
+        seed: int,
+        arithmetic: str,
+        *,
+        probe: bool,
+        drafted: bool,
+        say: Say,
+    ) -> None:
+        self._build = build
+        self._seed = seed
+        self._arithmetic = arithmetic
+        self._probe_wanted = probe
+        self._drafted = drafted
+        self._say = say
+        self._state_bytes = 0
+        self.refused: tuple[Problem, ...] = ()
+
+    def run(self) -> Trial:
+        """Raises what the task's code raises."""
+        watcher = Watcher()
+        self._say("building the task")
+        with watcher if self._drafted else contextlib.nullcontext():
+            first = self._open()
+        with first:
+            head = head_of(first.task, self._build) if self._drafted else None
+            start = first.capture()
+            problems = self._problems(first, start) if self._probe_wanted else []
+            if not self._probe_wanted and self._arithmetic != _arithmetic.STOCK:
+                self._two_steps(first, (1,))
+            made = None
+            if head is not None and not problems:
+                made = draft(
+                    self._build, self._seed, first.task, head, start, watcher, say=self._say
+                )
+            return Trial(
+                arithmetic=self._arithmetic,
+                problems=tuple(problems),
+                draft=made,
+                state_bytes=self._state_bytes,
+            )
+
+    def _open(self) -> Session:
+        return Session.open(self._build, seed=self._seed, arithmetic=self._arithmetic)
+
+    def _problems(self, first: Session, start: _core.State) -> list[Problem]:
+        problems = [*visible(first.task), *check_reads(first.task.dataset)]
+        if problems:
+            return problems
+        order = own_order(first.task, self._seed)
+        if order is not None:
+            order.require_repeatable()
+        self._say("building it again")
+        with self._open() as second:
+            return list(self._probe(first, second, start))
+
+    def _probe(self, first: Session, second: Session, start: _core.State) -> Iterator[Problem]:
+        if _shares(first.task, second.task):
+            yield Problem(
+                what="two calls of build return the same model",
+                where="build",
+                remedy="make model and optimizer inside build",
+            )
+            return
+        place = _difference(start, second.capture())
+        if place is not None:
+            yield Problem(
+                what=f"two calls of build differ at {place}",
+                where="build",
+                remedy="draw from torch, random or numpy.random inside build: potl seeds them",
+            )
+            return
+        steps = (1, 2) if first.task.steps > 1 else (1, 1)
+        middle, end, losses = self._two_steps(first, steps)
+        for what, state in (("before the first step", start), ("after two steps", end)):
+            # An infinity that is there from the start is a mask.
+            not_finite = _core.not_finite(state, start)
+            if not_finite:
+                yield Problem(
+                    what=f"{what}, {not_finite}, and a verifier rejects what is not finite",
+                    where=not_finite.split(" ")[0],
+                    remedy="where training diverges, lower the learning rate; where the value is "
+                    "a placeholder, give it a number inside build once the model is made, "
+                    "whoever wrote the module (with torch.no_grad(): "
+                    "model.get_buffer(name).zero_())",
+                )
+                return
+        untouched = [dict(vars(thing)) for thing in _holders(second.task)]
+        self._say("repeating the second step from a restored state")
+        second.restore(middle)
+        result = second.run_step(steps[1], second.sample_ids(steps[1]))
+        hidden = _difference(end, second.capture())
+        if hidden is not None or not same_float(result.loss, losses[1]):
+            reason = self._reason(steps, end, losses, hidden)
+            if reason is not None:
+                yield reason
+                return
+        for where in _dormant(untouched, first, second, middle, end, steps[1]):
+            yield Problem(
+                what="a number that counts up during training changes what a step does, and no "
+                "checkpoint holds it",
+                where=where,
+                remedy=_KEEP_IT,
+            )
+            return
+        # Only now: it calls the model once more, which would hide a count of calls.
+        self._say("computing its loss again")
+        second.restore(middle)
+        recomputed = second.loss_at(steps[1], second.sample_ids(steps[1]), keep=False)
+        if not _all_close([recomputed], [losses[1]]):
+            yield Problem(
+                what=f"compute_loss gives {recomputed!r} where step reports {losses[1]!r}",
+                where="Task.compute_loss",
+                remedy="override compute_loss too, so that it returns the loss that step returns",
+            )
+
+    def _reason(
+        self, steps: tuple[int, int], end: _core.State, losses: list[float], hidden: str | None
+    ) -> Problem | None:
+        """Why a step from a restored state came out otherwise; None when this machine computes
+        nothing twice in the same way.
+        """
+        self._say("training two steps once more")
+        with self._open() as fresh:
+            _, again, other_losses = self._two_steps(fresh, steps)
+        place = _difference(end, again)
+        if place is None:
+            return Problem(
+                what="a step from a restored state differs from the same step in one go"
+                + (f" at {hidden}" if hidden else " in its loss"),
+                where="Task",
+                remedy="something keeps state that a checkpoint does not hold, such as a Python "
+                f"attribute: {_KEEP_IT}",
+            )
+        if not _all_close(losses, other_losses):
+            return Problem(
+                what=f"two trainings from the same seed differ at {place}",
+                where="Task.step",
+                remedy="draw random numbers from torch, random or numpy.random only, and use no "
+                "clock; seed or switch off inside build what a library draws elsewhere",
+            )
+        return None
+
+    def _two_steps(
+        self, session: Session, steps: tuple[int, ...]
+    ) -> tuple[_core.State, _core.State, list[float]]:
+        losses, middle = [], None
+        for number, step in enumerate(steps, start=1):
+            self._say(f"trying step {number} in {self._arithmetic} arithmetic")
+            ids = session.sample_ids(step)
+            try:
+                losses.append(session.run_step(step, ids).loss)
+            except NotReproducible as error:
+                self.refused = _refused(session, step, ids, error, self._arithmetic)
+                raise
+            end = session.capture()
+            middle = middle or end
+        assert middle is not None
+        self._state_bytes = end.nbytes
+        return middle, end, losses
+
+
+def _refused(
+    session: Session, step: int, ids: list[int], error: NotReproducible, arithmetic: str
+) -> tuple[Problem, ...]:
+    """All operators of a step that its arithmetic refuses; the first was met as `error`."""
+    from .._arithmetic._explain import explain_call
+
+    try:
+        batch = session.batch(step, ids)
+        found = explain_call(lambda: session.run_step(step, batch), mode=arithmetic).refused
+    except Exception:
+        # Something else than an operator is in the way, of which `error` speaks.
+        found = ()
+    causes = dict.fromkeys((one.note, one.remedy) for one in found)
+    if (error.message, error.remedy) not in causes:
+        return (_obstacle(error.message, error.remedy),)
+    return tuple(_obstacle(*cause) for cause in causes)
+
+
+def _dormant(
+    untouched: list[dict[str, Any]],
+    first: Session,
+    second: Session,
+    middle: _core.State,
+    end: _core.State,
+    step: int,
+) -> Iterator[str]:
+    """Numbers in Python attributes that training changed, and that act once they are large.
+
+    A count that unfreezes a layer at step 1,000 does nothing in the two steps of the probe.
+    """
+    moved = [
+        (here, name)
+        for there, here, before in zip(
+            _holders(first.task), _holders(second.task), untouched, strict=True
+        )
+        for name, value in before.items()
+        if type(value) in (int, float) and vars(there).get(name) != value
+    ]
+    if not moved:
+        return
+    for thing, name in moved:
+        setattr(thing, name, 10**6)
+    second.restore(middle)  # which puts right what a checkpoint holds
+    try:
+        second.run_step(step, second.sample_ids(step))
+        changed = _difference(end, second.capture()) is not None
+    except Exception:  # whatever it is, it came from the number
+        changed = True
+    if changed:
+        yield f"{type(moved[0][0]).__name__}.{moved[0][1]}"
+
+
+def _difference(a: _core.State, b: _core.State) -> str | None:
+    # Hashing is many times as fast as comparing in Python.
+    return None if a.digest() == b.digest() else first_difference(a.tree(), b.tree())
+
+
+def _holders(task: Task) -> list[Any]:
+    """Objects in whose attributes a task could keep state."""
+    return [*task.model.modules(), task, *([task.loss] if hasattr(task.loss, "__dict__") else [])]
+
+
+def _shares(a: Task, b: Task) -> bool:
+    own = {p.data_ptr() for p in a.model.parameters() if p.numel()}
+    return any(p.data_ptr() in own for p in b.model.parameters() if p.numel())
+
+
+def _all_close(a: list[float], b: list[float]) -> bool:
+    return all(
+        same_float(x, y) or abs(x - y) <= _CLOSE * max(abs(x), abs(y))
+        for x, y in zip(a, b, strict=True)
+    )

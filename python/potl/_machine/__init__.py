@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether this machine is fit: `potl doctor` and `potl selftest`."""

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users pass - objects, text or paths - as the values that the drivers work with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from .. import _core
+from .._base._errors import MalformedError, UsageError
+from .._job._job import Job
+
+# A prover wrote it: no file is read whole before its size is known.
+_MAX_NOTE_BYTES = 1 << 20
+
+
+class Recorded(Protocol):
+    """A `potl.Run`, as far as its directory goes."""
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+
+
+def run_directory(run: str | os.PathLike[str] | Recorded) -> Path:
+    """The directory of a run, which must exist."""
+    path = Path(getattr(run, "path", run))  # type: ignore[arg-type]
+    if not path.is_dir():
+        raise UsageError(f"there is no run directory {path}", "")
+    return path
+
+
+def as_job(job: Job | str | os.PathLike[str]) -> Job:
+    """A `potl.Job` as it is, or the one in a file."""
+    if not isinstance(job, (str, os.PathLike)):
+        return job
+    require_file(job, "job")
+    return Job.read(job)
+
+
+def as_note(commitment: object) -> str:
+    """The text of a commitment: of a `potl.Commitment`, of a file, or the text itself (which has
+    line ends, a path has none).
+    """
+    if isinstance(commitment, str) and "\n" in commitment:
+        return commitment
+    if isinstance(commitment, (str, os.PathLike)):
+        require_file(commitment, "commitment")
+        return read_note(commitment)
+    return str(commitment)
+
+
+def read_note(path: str | os.PathLike[str]) -> str:
+    """The text of a note.
+
+    Raises:
+        MalformedError: It is not text.
+        LimitError: It is far longer than a note.
+    """
+    raw = _core.read_file(os.fspath(path), max_bytes=_MAX_NOTE_BYTES)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"{os.fspath(path)} is not a signed note: not UTF-8", "") from error
+
+
+def require_file(path: str | os.PathLike[str], what: str) -> None:
+    """Raises UsageError where there is no file of that name."""
+    if not Path(path).is_file():
+        raise UsageError(f"there is no {what} file {os.fspath(path)}", "")

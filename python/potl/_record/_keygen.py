@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A new signing key on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .. import _core
+from .._base._errors import UsageError
+
+
+def write_pair(path: Path) -> tuple[Path, Path, str]:
+    """Writes NAME.pem (mode 0600) and NAME.pub, and returns both paths and the key id.
+
+    Raises:
+        UsageError: One of the files exists.
+    """
+    name = path.with_suffix("") if path.suffix in (".pem", ".pub") else path
+    private, public = name.with_name(name.name + ".pem"), name.with_name(name.name + ".pub")
+    for existing in (private, public):
+        if existing.exists():
+            raise UsageError(f"{existing} exists and is not replaced", "choose another name")
+    _core.create_directory(str(name.parent))
+    key = _core.SigningKey.generate()
+    write_private(private, key)
+    _write_new(public, key.public_key.to_pem(), mode=0o644)
+    return private, public, key.public_key.key_id
+
+
+def write_private(path: Path, key: _core.SigningKey) -> None:
+    """Writes a PEM file that only its owner can read. It must not exist."""
+    _write_new(path, key.to_pem(), mode=0o600)
+
+
+def _write_new(path: Path, text: str, *, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    _core.sync_directory(str(path.parent))

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a prover's signing key comes from."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from .. import _core
+from .._base._errors import UsageError
+from ._keygen import write_pair, write_private
+
+_log = logging.getLogger("potl")
+
+_KEPT_IN_RUN = "key.pem"
+
+
+def load_or_create(path: str | os.PathLike[str]) -> _core.SigningKey:
+    """The Ed25519 key in a PEM file; creates it, and NAME.pub beside it, when there is none.
+
+    Raises:
+        UsageError: The name is a public key's, or only the public half is there.
+        MalformedError: The file is not a private key.
+    """
+    target = Path(path)
+    if target.exists():
+        return _load(target)
+    if target.suffix != ".pem":
+        raise UsageError(f"there is no key {target}", "name NAME.pem to have a new key made")
+    public = target.with_suffix(".pub")
+    if public.exists():
+        raise UsageError(
+            f"there is no {target}, but {public} is there",
+            "restore the private key, or delete the public one to have a new pair made",
+        )
+    write_pair(target)
+    _log.warning(
+        "created the signing key %s; whoever has this file can sign as this trainer", target
+    )
+    return _load(target)
+
+
+def for_run(
+    key: str | os.PathLike[str] | _core.SigningKey | None, directory: Path
+) -> _core.SigningKey:
+    """The key to sign a run with: as given, or one kept in the run directory for a resume."""
+    if isinstance(key, _core.SigningKey):
+        return key
+    if key is not None:
+        return load_or_create(key)
+    kept = directory / _KEPT_IN_RUN
+    if not kept.exists():
+        _core.create_directory(str(directory))
+        write_private(kept, _core.SigningKey.generate())
+    return _load(kept)
+
+
+def _load(path: Path) -> _core.SigningKey:
+    # A file that is not a PEM block at all is for the parser to refuse.
+    return _core.SigningKey.from_pem(path.read_bytes().decode("ascii", "backslashreplace"))

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The prover's loop: trains with the agreed randomness and records every step."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import _core
+from .._arithmetic import _rounded_steps
+from .._base._errors import JobMismatch, UsageError
+from .._base._executors import require_own_call
+from .._job._agreement import open_checked, open_unchecked
+from . import _keys
+from ._inputs import as_job
+from ._run import Run
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .._job._job import Job
+    from .._job._session import Session
+    from .._task._task import Task
+
+_log = logging.getLogger("potl")
+
+# step_flag in include/potl/transcript/record.hpp; the recorder adds the others.
+_SKIPPED, _NON_FINITE = 1, 2
+
+
+class Step(NamedTuple):
+    """A recorded step.
+
+    Attributes:
+        number: 1 for the first update.
+        epoch: 0 for the first epoch.
+        loss: Mean loss of the batch before the update.
+        rates: Learning rate of every parameter group.
+        skipped: Whether a gradient scaler skipped the update.
+        finite: Whether loss and gradients were finite.
+    """
+
+    number: int
+    epoch: int
+    loss: float
+    rates: tuple[float, ...]
+    skipped: bool
+    finite: bool
+
+
+class Prover:
+    """Records a run while the caller owns the loop.
+
+    The step itself is always `Task.step`, because the same function must train and replay; the body
+    of the loop may log, evaluate or stop early. It runs with the caller's own random state, and
+    with the modules' train flags as the next step needs them afterwards.
+
+    Example:
+        >>> with potl.Prover(build, "runs/2", job=job) as prover:  # doctest: +SKIP
+        ...     for step in prover.steps():
+        ...         print(step.number, step.loss)
+        >>> commitment = prover.run.commit()  # doctest: +SKIP
+
+    Args:
+        build: Makes the task; called with all randomness under the job's seed.
+        path: The run directory. A new or empty one starts; an interrupted run of the same job goes
+            on.
+        job: What was agreed: a `potl.Job` or its file. Without one, `seed` and `checkpoint_every`
+            make one.
+        key: PEM file of the signing key, created when there is none; None keeps a key in the run
+            directory.
+        seed: Seed of a job made here.
+        checkpoint_every: Steps between stored states of a job made here, or "epoch".
+        check_job: False records a task that is not the job's. For tests: no verifier accepts it.
+
+    Raises:
+        JobMismatch: The task, or the key, is not the job's; the message names each difference.
+        UsageError: The directory holds something else; a closed run; arguments that contradict each
+            other.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], Task],
+        path: str | os.PathLike[str],
+        *,
+        job: Job | str | os.PathLike[str] | None = None,
+        key: str | os.PathLike[str] | _core.SigningKey | None = None,
+        seed: int | None = None,
+        checkpoint_every: int | str | None = None,
+        check_job: bool = True,
+    ) -> None:
+        require_own_call("record a run")
+        self._build = build
+        self._directory = Path(path)
+        self._resuming = _holds_run(self._directory)
+        self._agreed = self._choose_job(job, seed, checkpoint_every)
+        self._job = self._agreed.core
+        self._key = self._choose_key(key, check_job)
+        self._check_job = check_job
+        self._next = 1
+        self._loop: Generator[Step, None, None] | None = None
+        self._session: Session | None = None
+        self._recorder: _core.Recorder | None = None
+        self._telemetry: _core.TelemetrySampler | None = None
+
+    # ------------------------------------------------------------------ what the caller uses
+
+    @property
+    def run(self) -> Run:
+        """The run directory as a value; `commit()` works once the last step is recorded."""
+        return Run(self._directory, key=self._key)
+
+    @property
+    def task(self) -> Task:
+        """The task that is trained, to evaluate its model between steps."""
+        return self._open_session().task
+
+    @property
+    def total(self) -> int:
+        """Steps of the job."""
+        return self._job.steps
+
+    def steps(self) -> Iterator[Step]:
+        """Trains and records; yields after every step.
+
+        After a resume it starts with the first step that is not kept.
+        """
+        self._open_session()
+        self._loop = self._steps(self._between_steps)
+        return self._loop
+
+    def run_to_the_end(self, told: Callable[[int], None] | None = None) -> None:
+        """Trains and records all steps without code of the caller's between them, which is
+        faster.
+        """
+        self._open_session()
+        for step in self._steps(contextlib.nullcontext):
+            if told is not None:
+                told(step.number)
+
+    def _between_steps(self) -> contextlib.AbstractContextManager[None]:
+        return self._open_session().user_code()
+
+    def _steps(
+        self, between: Callable[[], contextlib.AbstractContextManager[None]]
+    ) -> Generator[Step, None, None]:
+        session, recorder, telemetry = self._session, self._recorder, self._telemetry
+        assert session is not None and recorder is not None and telemetry is not None
+        job, last = self._job, self._last_step(session)
+        rounding = _rounded_steps.Trainer() if job.arithmetic == _rounded_steps.LOG64 else None
+        with session.active():
+            for number, ids, batch in session.batches(self._next, last):
+                began = time.perf_counter_ns()
+                result = session.run_step(number, batch, rounding=rounding)
+                duration = time.perf_counter_ns() - began
+                epoch = job.epoch_of(number)
+                recorder.append_step(
+                    # A state that is stored, or the last one, has been compared byte by byte.
+                    session.capture(keep=True, whole=job.is_checkpoint(number) or number == last),
+                    step=number,
+                    epoch=epoch,
+                    sample_ids=ids,
+                    loss=result.loss,
+                    rates=result.rates,
+                    random_draws=result.random_draws,
+                    flags=(_SKIPPED if result.skipped else 0)
+                    | (_NON_FINITE if result.non_finite else 0),
+                    duration_ns=duration,
+                    checkpoint=job.is_checkpoint(number),
+                    rounding_log=None if rounding is None else rounding.log,
+                )
+                telemetry.mark_step(number, epoch)
+                self._next = number + 1
+                with between():
+                    yield Step(
+                        number,
+                        epoch,
+                        result.loss,
+                        tuple(result.rates),
+                        result.skipped,
+                        not result.non_finite,
+                    )
+
+    def publish(self) -> str:
+        """Signs the log as it is now. A published note binds the prover: the commitment must
+        extend it.
+        """
+        if self._recorder is None:
+            raise UsageError("nothing is being recorded", "call publish() inside the with block")
+        return self._recorder.publish()
+
+    @property
+    def acknowledged(self) -> int:
+        """The last step that is durable: neither a crash nor a power cut loses it."""
+        return 0 if self._recorder is None else self._recorder.acknowledged()
+
+    def flush(self) -> None:
+        """Waits until everything recorded so far is durable. Recording does that by itself, in the
+        background.
+        """
+        if self._recorder is not None:
+            self._recorder.flush()
+
+    # ------------------------------------------------------------------ opening and closing
+
+    def __enter__(self) -> Self:
+        opened = open_checked if self._check_job else open_unchecked
+        session = opened(self._build, self._agreed)
+        try:
+            self._begin(session)
+        except BaseException:
+            session.close()
+            raise
+        self._session = session
+        return self
+
+    def _begin(self, session: Session) -> None:
+        import torch
+
+        software = f"potl {_core.version()} torch {torch.__version__}"
+        where = str(self._directory)
+        if self._resuming:
+            self._recorder, last, state = _core.Recorder.resume(
+                where, self._job, self._key, software=software
+            )
+            session.restore(state)
+            self._next = last + 1
+            _log.info("resuming %s after step %d", where, last)
+        else:
+            self._recorder = _core.Recorder.create(where, self._job, self._key, software=software)
+            self._recorder.append_initial(session.capture(keep=True))
+        self._telemetry = _core.TelemetrySampler(str(self._directory / "telemetry.log"))
+        self._telemetry.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._loop is not None:
+            # The caller's randomness comes back even if the caller keeps the iterator.
+            self._loop.close()
+            self._loop = None
+        recorder, telemetry, session = self._recorder, self._telemetry, self._session
+        self._recorder = self._telemetry = self._session = None
+        assert recorder is not None and telemetry is not None and session is not None
+        try:
+            telemetry.stop()
+            last = self._last_step(session)
+            session.close()
+            if kind is None and self._next > last:
+                recorder.close()
+                return
+        except BaseException:
+            _abandon(recorder)
+            raise
+        _abandon(recorder)
+        if kind is None:
+            _log.warning(
+                "%s stops after step %d of %d: it can be resumed, and cannot be committed yet",
+                self._directory,
+                self._next - 1,
+                self._job.steps,
+            )
+
+    def _open_session(self) -> Session:
+        if self._session is None:
+            raise UsageError("the prover is not open", "use it in a with statement")
+        return self._session
+
+    def _last_step(self, session: Session) -> int:
+        # A prover that lies may have a shorter training than the job.
+        return self._job.steps if self._check_job else min(self._job.steps, session.task.steps)
+
+    # ------------------------------------------------------------------ choices
+
+    def _choose_job(
+        self,
+        job: Job | str | os.PathLike[str] | None,
+        seed: int | None,
+        checkpoint_every: int | str | None,
+    ) -> Job:
+        if job is not None:
+            if seed is not None or checkpoint_every is not None:
+                raise UsageError("seed and checkpoint_every are the job's", "leave them out")
+            return as_job(job)
+        if self._resuming:
+            kept = _kept_job(self._directory)
+            if seed is not None and kept.seed != seed:
+                raise UsageError(
+                    f"{self._directory} holds a run with seed {kept.seed}", "use another directory"
+                )
+            return kept
+        if seed is None or checkpoint_every is None:
+            raise UsageError(
+                "recording needs a job, or seed and checkpoint_every to make one",
+                "pass job=potl.Job.create(build, seed=7, checkpoint_every=100)",
+            )
+        from .._job._job import Job
+
+        return Job.create(self._build, seed=seed, checkpoint_every=checkpoint_every)
+
+    def _choose_key(
+        self, key: str | os.PathLike[str] | _core.SigningKey | None, check_job: bool
+    ) -> _core.SigningKey:
+        pinned = self._job.trainer
+        if pinned is not None and check_job and not isinstance(key, _core.SigningKey):
+            missing = "no key was given" if key is None else f"there is no {os.fspath(key)}"
+            if key is None or not Path(key).exists():
+                raise UsageError(
+                    f"the job pins the trainer's key, and {missing}",
+                    "pass key= with the private key that belongs to the job's trainer",
+                )
+        chosen = _keys.for_run(key, self._directory)
+        if pinned is not None and check_job and chosen.public_key.raw != pinned:
+            raise JobMismatch(
+                f"the job pins the trainer's key {pinned.hex()[:16]}..., and this is "
+                f"{chosen.public_key.raw.hex()[:16]}..."
+            )
+        return chosen
+
+
+def _holds_run(directory: Path) -> bool:
+    if not directory.exists():
+        return False
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is not a directory", "")
+    names = {entry.name for entry in directory.iterdir()}
+    if "transcript.log" in names:
+        return True
+    # What a crash before the first record can leave behind.
+    if names - {"key.pem", "job.json", "checkpoints", "rounding", "telemetry.log"}:
+        raise UsageError(
+            f"{directory} holds files that are not a run's", "record into a directory of its own"
+        )
+    return False
+
+
+def _kept_job(directory: Path) -> Job:
+    """The job of a run that is to be resumed, with its first state where the seed is not enough."""
+    from .._job._job import Job
+
+    core = as_job(directory / "job.json").core
+    if core.fields()["initial_state"]["source"] != "file":
+        return Job(core)
+    first = directory / "checkpoints" / "step-0.safetensors"
+    return Job(core, initial=_core.State.load(str(first), core.initial_state))
+
+
+def _abandon(recorder: _core.Recorder) -> None:
+    # The caller's exception matters more than one from the writer, which the next resume meets
+    # again.
+    raised = sys.exc_info()[0] is not None
+    try:
+        recorder.abandon()
+    except _core.PotlError:
+        if not raised:
+            raise
+        _log.exception("the recorder could not write what was queued")

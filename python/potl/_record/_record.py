@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`record`: trains a task from its first step to its last and keeps the evidence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .._base._progress import Progress, track
+from ._prover import Prover
+from ._run import Run
+
+if TYPE_CHECKING:
+    from .. import _core
+    from .._job._job import Job
+    from .._task._task import Task
+
+
+def record(
+    build: Callable[[], Task],
+    path: str | os.PathLike[str],
+    *,
+    job: Job | str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | _core.SigningKey | None = None,
+    seed: int | None = None,
+    checkpoint_every: int | str | None = None,
+    check_job: bool = True,
+    progress: Progress = None,
+) -> Run:
+    """Trains and records every step; returns the finished run.
+
+    To resume an interrupted recording, call it again with the same arguments; the transcript says
+    that it was resumed. `Prover` does the same with the loop in the caller's hands.
+
+    Args:
+        build: Makes the task; called with all randomness under the job's seed.
+        path: The run directory. A new or empty one starts; an interrupted run of the same job goes
+            on.
+        job: What was agreed: a `potl.Job` or its file. Without one, `seed` and `checkpoint_every`
+            make one.
+        key: PEM file of the signing key, created when there is none; None keeps a key in the run
+            directory.
+        seed: Seed of a job made here.
+        checkpoint_every: Steps between stored states of a job made here, or "epoch".
+        check_job: False records a task that is not the job's. For tests: no verifier accepts it.
+        progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
+
+    Example:
+        >>> run = potl.record(build, "runs/1", seed=7, checkpoint_every=20)  # doctest: +SKIP
+
+    Raises:
+        JobMismatch: The task, or the key, is not the job's; the message names each difference.
+        UsageError: The directory holds something else, or a run that is finished.
+        StorageError: The disk is full or fails; what was acknowledged stays.
+    """
+    prover = Prover(
+        build,
+        path,
+        job=job,
+        key=key,
+        seed=seed,
+        checkpoint_every=checkpoint_every,
+        check_job=check_job,
+    )
+    with prover, track("recording", prover.total, progress) as advance:
+        prover.run_to_the_end(advance)
+    return prover.run

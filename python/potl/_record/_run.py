@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recorded run and its commitment as values."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from . import _keys
+from ._inputs import read_note, run_directory
+
+if TYPE_CHECKING:
+    from .._job._job import Job
+
+
+class Commitment:
+    """A signed note over a finished run: its size and Merkle root. From here the prover cannot
+    change its story.
+    """
+
+    def __init__(self, text: str, *, own: bool = False) -> None:
+        self._note = _core.SignedNote.parse(text)
+        self._text = text
+        self._own = own
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Commitment:
+        """Reads what `write` wrote.
+
+        Raises:
+            MalformedError: It is not a signed note.
+        """
+        return Commitment(read_note(path))
+
+    @property
+    def root(self) -> bytes:
+        """Merkle root over the records."""
+        return self._note.note.root
+
+    @property
+    def size(self) -> int:
+        """Number of records."""
+        return self._note.note.size
+
+    @property
+    def own(self) -> bool:
+        """Whether this process signed it itself: then prover and verifier are one party."""
+        return self._own
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes the note's text."""
+        _core.write_file(os.fspath(path), self._text.encode())
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Commitment(size={self.size}, root={self.root.hex()})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Commitment) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+class Run:
+    """A run directory.
+
+    Args:
+        path: The directory.
+        key: Signing key that `commit` uses when it is given none: a PEM file, or None for the one
+            in the directory.
+
+    Raises:
+        UsageError: There is no such directory.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: str | os.PathLike[str] | _core.SigningKey | None = None,
+    ) -> None:
+        self._path = run_directory(path)
+        self._key = key
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        return self._path
+
+    @property
+    def job(self) -> Job:
+        """The job as the run directory has it; a client compares with its own."""
+        from .._job._job import Job
+
+        return Job.of_run(self._path)
+
+    @property
+    def losses(self) -> list[float]:
+        """Mean batch loss of every step."""
+        return [float(loss) for loss in self._history()["loss"]]
+
+    @property
+    def final_digest(self) -> bytes:
+        """Digest of the state after the last recorded step."""
+        return bytes(self._history()["state"][-1])
+
+    def inspect(self) -> dict[str, Any]:
+        """What the directory holds: steps, checkpoints, sizes, losses, gaps, resumes, damage."""
+        return _core.inspect_run(str(self._path))
+
+    def commit(self, key: str | os.PathLike[str] | _core.SigningKey | None = None) -> Commitment:
+        """Signs the finished run; the note is also kept in the directory.
+
+        Raises:
+            UsageError: The run is not finished, the key is not the run's, or another commitment is
+                there.
+        """
+        chosen = _keys.for_run(self._key if key is None else key, self._path)
+        return Commitment(_core.commit_run(str(self._path), chosen), own=True)
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Writes the final model's parameters and buffers as plain safetensors, under their names
+        in the model.
+
+        That file is what a prover delivers and `verify(model=...)` compares. Tensors that share
+        memory are written once, under the name that comes first.
+        """
+        evidence = _core.Evidence.open(str(self._path), job=None, commitment=None)
+        _write_model(evidence.load_state(evidence.job.steps).tree()["model"], path)
+
+    def _history(self) -> dict[str, list[Any]]:
+        return _core.Evidence.open(str(self._path), job=None, commitment=None).steps()
+
+    def __repr__(self) -> str:
+        return f"Run({str(self._path)!r})"
+
+
+def _write_model(model: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    tensors = [
+        (name, _safetensors_dtype(value.dtype), value.shape, value.data)
+        for group in ("parameters", "buffers")
+        for name, value in model[group].items()
+        if isinstance(value, _core.TensorView)
+    ]
+    _core.write_safetensors(os.fspath(path), tensors, {"format": "pt"})
+
+
+def _safetensors_dtype(name: str) -> str:
+    """The safetensors name of torch's: "float32" is "F32", "uint8" is "U8"."""
+    odd = {
+        "bool": "BOOL",
+        "bfloat16": "BF16",
+        "float8_e4m3fn": "F8_E4M3",
+        "float8_e5m2": "F8_E5M2",
+    }
+    return odd.get(name) or name[0].upper() + name.lstrip("abcdefghijklmnopqrstuvwxyz")

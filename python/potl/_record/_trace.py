@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators of one step, each with a digest of what it returned: names the first one that two
+machines disagree on.
+
+A replay in a reproducible arithmetic that differs names the step. Both sides then trace that step
+(`potl trace`, `trace`), the prover's trace lies in `traces/step-N.json` of the run directory, and
+`verify` names the first operator whose result differs. A trace convinces nobody by itself: it says
+where to look.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+from .. import _core
+from .._base._errors import MalformedError, UsageError
+
+if TYPE_CHECKING:
+    from .._arithmetic._rounded_steps import Rounding
+    from .._job._job import Job
+    from .._job._session import Session
+    from .._task._task import Task
+    from ._run import Run
+
+_FORMAT = "potl-operator-trace-v1"
+_FOLDER = "traces"
+_MAX_BYTES = 64 << 20
+_UNSET = ("aten.empty", "aten.new_empty", "aten.resize")  # their contents are whatever was there
+
+
+@dataclass(frozen=True)
+class OperatorTrace:
+    """What the operators of one step returned.
+
+    Attributes:
+        step: 1-based.
+        before: Digest of the state that the step started from, 32 bytes.
+        operators: Name and SHA-256 (hexadecimal) of the results, in the order of the calls.
+    """
+
+    step: int
+    before: bytes
+    operators: tuple[tuple[str, str], ...]
+
+    def first_difference(self, other: OperatorTrace) -> str | None:
+        """The first operator that differs, e.g. "operator 12 of 80, aten.mm.default"; None when
+        all agree.
+
+        Raises:
+            UsageError: The traces start from different states or are of different steps.
+        """
+        if (self.step, self.before) != (other.step, other.before):
+            raise UsageError(
+                "the two traces do not start from the same state", "trace the same step of one run"
+            )
+        pairs = zip(self.operators, other.operators, strict=False)
+        for index, (mine, others) in enumerate(pairs):
+            if mine != others:
+                renamed = "" if mine[0] == others[0] else f" (the other side calls {others[0]})"
+                return f"operator {index + 1} of {len(self.operators)}, {mine[0]}{renamed}"
+        if len(self.operators) != len(other.operators):
+            return f"operator {min(len(self.operators), len(other.operators)) + 1}: one side stops"
+        return None
+
+    def write(self, run: str | os.PathLike[str]) -> Path:
+        """Writes `traces/step-N.json` into a run directory; returns the path."""
+        document = {
+            "format": _FORMAT,
+            "step": self.step,
+            "before": self.before.hex(),
+            "operators": [list(one) for one in self.operators],
+        }
+        folder, name = Path(run) / _FOLDER, f"step-{self.step}.json"
+        folder.mkdir(exist_ok=True)
+        # A link that somebody put there must not choose what is overwritten.
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+            with os.fdopen(os.open(name, flags, 0o644, dir_fd=place), "w") as file:
+                json.dump(document, file, separators=(",", ":"))
+        finally:
+            os.close(place)
+        return folder / name
+
+    @classmethod
+    def read(cls, run: str | os.PathLike[str], step: int) -> OperatorTrace | None:
+        """The trace that somebody left in a run directory; None when there is none.
+
+        Raises:
+            MalformedError: There is one that is not a trace of that step.
+        """
+        name = f"{_FOLDER}/step-{step}.json"
+        try:
+            data = _core.read_entry(os.fspath(run), name, max_bytes=_MAX_BYTES)
+        except _core.MissingError:
+            return None
+        document: Any = _core.parse_json(data, max_bytes=_MAX_BYTES)
+        try:
+            rows = tuple((_text(name), _text(digest)) for name, digest in document["operators"])
+            if document["format"] != _FORMAT or document["step"] != step:
+                raise ValueError("another format or step")
+            return cls(step, bytes.fromhex(_text(document["before"])), rows)
+        except (KeyError, TypeError, ValueError) as error:
+            raise MalformedError(f"{name} is not a trace of step {step}: {error}") from error
+
+
+def trace(
+    run: str | os.PathLike[str] | Run,
+    *,
+    step: int,
+    task: Callable[[], Task] | str,
+    job: Job | str | os.PathLike[str] | None = None,
+) -> OperatorTrace:
+    """Replays up to a step from the stored state before it, and traces that step.
+
+    Args:
+        run: The run directory.
+        step: 1-based.
+        task: `build`, or "module:function".
+        job: None for the run's own.
+
+    Raises:
+        MissingError: The run holds no state before the step.
+        JobMismatch: The task is not the job's.
+        UsageError: The job has no such step.
+    """
+    from .._base import _executors, _imports
+    from .._job._agreement import open_checked
+    from .._job._job import Job
+    from ._inputs import as_job, run_directory
+
+    directory = run_directory(run)
+    _imports.close(directory)
+    evidence = _core.Evidence.open(
+        str(directory), job=None if job is None else as_job(job).core, commitment=None
+    )
+    agreed = Job(evidence.job) if job is None else as_job(job)
+    if not 1 <= step <= agreed.steps:
+        raise UsageError(f"the job has no step {step}", f"use 1 to {agreed.steps}")
+    stored = [row["step"] for row in evidence.checkpoints() if row["step"] < step]
+    start = max(stored, default=0)
+    build = _executors.load_task(task) if isinstance(task, str) else task
+    with open_checked(build, agreed) as session, session.active():
+        session.restore(evidence.load_state(start))
+        for at, _, batch in session.batches(start + 1, step):
+            if at == step:
+                return trace_step(session, step, batch)
+            session.run_step(at, batch)
+    raise AssertionError("the schedule ended early")
+
+
+def trace_step(
+    session: Session, step: int, batch: Any, *, rounding: Rounding | None = None
+) -> OperatorTrace:
+    """Runs a step from the session's present state, following a rounding log, and traces it."""
+    before = session.capture().digest()
+    with _Tracer() as tracer:
+        session.run_step(step, batch, rounding=rounding)
+    return OperatorTrace(step, before, tuple(tracer.rows))
+
+
+class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees what reaches the backend: forward, backward and update, after autograd."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.rows: list[tuple[str, str]] = []
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func.namespace != "profiler":  # marks for profilers compute nothing
+            name = str(func)
+            self.rows.append((name, _digest(out, contents=not name.startswith(_UNSET))))
+        return out
+
+
+def _digest(out: Any, *, contents: bool) -> str:
+    hasher = hashlib.sha256()
+    for leaf in tree_flatten(out)[0]:
+        if isinstance(leaf, torch.Tensor):
+            hasher.update(f"{leaf.dtype} {tuple(leaf.shape)} ".encode())
+            if contents and leaf.layout == torch.strided and leaf.device.type != "meta":
+                plain = leaf.detach().resolve_conj().resolve_neg().cpu().contiguous()
+                hasher.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+        elif isinstance(leaf, bool | int | float | complex | str | None):
+            hasher.update(f"{leaf!r} ".encode())
+        else:  # its text might hold an address
+            hasher.update(f"{type(leaf).__name__} ".encode())
+    return hasher.hexdigest()
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 256:
+        raise ValueError(f"{value!r} is not a short text")
+    return value

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report says first: may I pay, what was looked at, and what would make it stronger."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .._base._printable import as_float, duration, number, percent, printable
+from ._model import VERDICT_MEANINGS, StrengthRow, rows_of, section_of, strength_of
+
+# The shares of false transitions that the first page speaks about.
+_SHOWN = (0.01, 0.05, 0.2)
+
+
+@dataclass(frozen=True)
+class StrongerRow:
+    """A larger draw: what it takes, and what it sees."""
+
+    samples: int
+    more_seconds: float
+    seconds: float
+    seen: tuple[tuple[float, float], ...]
+
+    @property
+    def more_text(self) -> str:
+        """How much longer than this verification."""
+        return f"about {duration(self.more_seconds)}"
+
+    @property
+    def total_text(self) -> str:
+        """How long in all."""
+        return f"about {duration(self.seconds)}"
+
+    @property
+    def sentence(self) -> str:
+        """The row in words."""
+        seen = ", ".join(f"{percent(p)} for {percent(fraction)}" for fraction, p in self.seen)
+        return (
+            f"{number(self.samples)} random segments, another {duration(self.more_seconds)}: {seen}"
+        )
+
+
+def answer_of(document: Mapping[str, Any]) -> str:
+    """May the trainer be paid? Older reports say only what their verdict means."""
+    answer = document.get("answer")
+    if isinstance(answer, str) and answer:
+        return printable(answer)
+    return VERDICT_MEANINGS.get(str(document.get("verdict")), VERDICT_MEANINGS["inconclusive"])
+
+
+def looked_at_of(document: Mapping[str, Any]) -> list[str]:
+    """What the verdict rests on."""
+    return _texts(document.get("looked_at"))
+
+
+def next_steps_of(document: Mapping[str, Any]) -> list[str]:
+    """What the reader can do now."""
+    return _texts(section_of(document, "next").get("steps"))
+
+
+def stronger_of(document: Mapping[str, Any]) -> list[StrongerRow]:
+    """Larger draws, the smallest first."""
+    out = []
+    for entry in rows_of(section_of(document, "next"), "stronger"):
+        samples, more, total = (
+            as_float(entry.get(name)) for name in ("samples", "more_seconds", "seconds")
+        )
+        if samples is None or more is None or total is None or not math.isfinite(samples):
+            continue
+        seen = []
+        for one in rows_of(entry, "table"):
+            fraction, probability = (
+                as_float(one.get("cheat_fraction")),
+                as_float(one.get("probability")),
+            )
+            if fraction is not None and probability is not None:
+                seen.append((fraction, probability))
+        out.append(StrongerRow(int(samples), more, total, tuple(seen)))
+    return out
+
+
+def shown_strength(document: Mapping[str, Any]) -> list[StrengthRow]:
+    """The rows for the first page; none where nothing was judged at random."""
+    if not as_float(section_of(document, "strength").get("sampled")):
+        return []
+    return [
+        row
+        for row in strength_of(document)
+        if any(math.isclose(row.fraction, one) for one in _SHOWN)
+    ]
+
+
+def why_no_strength(document: Mapping[str, Any]) -> str:
+    """What to say where there are no such rows."""
+    strength = section_of(document, "strength")
+    if as_float(strength.get("segments")) and as_float(strength.get("drawn_from")) == 0:
+        return "The run is so short that every segment is trained again: none is left to draw."
+    return "No segment that was drawn at random was judged, so there is no probability."
+
+
+def _texts(value: object) -> list[str]:
+    return (
+        [printable(one) for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    )

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .._base._printable import duration, number, percent, printable
+from ._answer import (
+    answer_of,
+    looked_at_of,
+    next_steps_of,
+    shown_strength,
+    stronger_of,
+    why_no_strength,
+)
+from ._model import (
+    VERDICT_SIGNS,
+    VERDICT_WORDS,
+    FindingRow,
+    costs_of,
+    findings_of,
+    grouped,
+    outcome_of,
+    reach_of,
+    replays_of,
+    rows_of,
+    section_of,
+)
+
+_STYLES = {"accepted": "bold green", "rejected": "bold red", "inconclusive": "bold yellow"}
+_RESULT_STYLES = {"reject": "red", "inconclusive": "yellow", "pass": "green", "note": "dim"}
+
+
+def render(document: Mapping[str, Any], console: Console) -> None:
+    """Prints the verdict, the findings, what was looked at, strength, cost, what to do next and
+    limits."""
+    verdict = str(document["verdict"])
+    headline = Text(
+        f"{VERDICT_SIGNS.get(verdict, '?')} {VERDICT_WORDS.get(verdict, 'Inconclusive')}"
+    )
+    headline.stylize(_STYLES.get(verdict, "bold yellow"))
+    headline.append("  " + answer_of(document), style="not bold default")
+    console.print(headline)
+    console.print(Text(printable(document.get("sentence") or "")))
+    console.print()
+    console.print(_findings(findings_of(document)))
+    console.print()
+    _summary(document, console)
+
+
+def _findings(rows: list[FindingRow]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("")
+    table.add_column("check")
+    table.add_column("where")
+    table.add_column("finding", overflow="fold", ratio=1)
+    table.add_column("rule", overflow="fold")
+    for group in grouped(rows):
+        row, more = group.first, len(group.rows) - 1
+        reason = Text(row.reason)
+        if more:
+            reason.append(f" (and {number(more)} more)", style="dim")
+        sign = Text(f"{row.sign} {row.word}", style=_RESULT_STYLES[row.result])
+        where = Text("" if more else row.where)
+        table.add_row(sign, Text(row.check), where, reason, Text(row.rule, style="dim"))
+    return table
+
+
+def _summary(document: Mapping[str, Any], console: Console) -> None:
+    def line(name: str, text: str) -> None:
+        console.print(Text.assemble((f"{name:<10}", "dim"), text))
+
+    for what in looked_at_of(document):
+        line("looked at", what)
+    replays = replays_of(document)
+    if replays:
+        ratios = [row.ratio for row in replays if row.ratio is not None]
+        worst = f"; the farthest is at {percent(max(ratios))} of its tolerance" if ratios else ""
+        if all(row.equal for row in replays):
+            worst = ", each bit for bit equal"
+        line("replayed", f"{number(len(replays))} segments, {outcome_of(replays)}{worst}")
+    quoted = shown_strength(document)
+    for row in quoted:
+        line("strength", row.sentence)
+    line(*(("reach", reach_of(document)) if quoted else ("strength", why_no_strength(document))))
+    cost = section_of(document, "cost")
+    share = cost.get("fraction")
+    parts = ", ".join(f"{row.name} {row.seconds_text}" for row in costs_of(document))
+    total = duration(cost.get("seconds")) + (
+        "" if share is None else f", {percent(share)} of training"
+    )
+    line("cost", f"{total} ({parts})" if parts else total)
+    for step in next_steps_of(document):
+        line("next", step)
+    for stronger in stronger_of(document):
+        line("stronger", stronger.sentence)
+    for entry in rows_of(document, "limits"):
+        line("unseen", f"{printable(entry.get('check', ''))}: {printable(entry.get('text', ''))}")
+    line("nonce", printable(document.get("nonce") or "none"))
+    line("again", printable(document.get("reproduce") or ""))

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a task can be seen to be unfit for replay without running it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import torch
+
+from .._base._errors import Problem
+from ._task import Task, overrides_step
+
+_DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel")
+
+
+def visible(task: Task) -> Iterator[Problem]:
+    """The problems."""
+    for name, module in task.model.named_modules():
+        kinds = {kind.__name__ for kind in type(module).__mro__}
+        for refused in _DISTRIBUTED:
+            if refused in kinds:
+                yield Problem(
+                    what=f"{refused} is not supported",
+                    where=f"model.{name}" if name else "model",
+                    remedy="train on one device, with the plain module",
+                )
+    if overrides_step(task):
+        return
+    for index, optimizer in enumerate(task.optimizers):
+        closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+        needed = closure is not None and closure.default is inspect.Parameter.empty
+        if needed or isinstance(optimizer, torch.optim.LBFGS):
+            yield Problem(
+                what=f"{type(optimizer).__name__} calls a closure, which the default step does "
+                "not give it",
+                where=f"optimizers/{index}",
+                remedy="use an optimizer without closure, or override Task.step",
+            )

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The extra task inside `verify`: asks the last committed model, in the verifier's process.
+
+What goes wrong on the way is the verifier's own trouble, so it is inconclusive and never a
+rejection; so is a run of data in which the extra samples are not. Nothing that leaves here holds
+the key or a sample.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._extra_task._uploaded import look_for
+
+if TYPE_CHECKING:
+    from .._checks._checks import Check
+    from .._extra_task._extra_task import ExtraTask
+    from .._task._task import Task
+    from ._answers import Answers
+
+Judged = tuple[list[dict[str, Any]], float]
+
+
+def judged(check: Check, answers: Answers) -> Judged:
+    """Findings, and the seconds that they took."""
+    from .._extra_task._extra_task import ExtraTask
+
+    assert isinstance(check, ExtraTask)
+    began = time.perf_counter()
+    try:
+        findings = answers.at_last_state(lambda task: _verified(check, task))
+    except Exception as error:
+        reason = f"the model could not be asked about the extra samples: {_what(error)}"
+        return [_finding("inconclusive", reason)], time.perf_counter() - began
+    return findings, time.perf_counter() - began
+
+
+def costs(found: Sequence[Judged]) -> dict[str, float]:
+    """Seconds, by name of the check."""
+    return {"extra_task": sum(seconds for _, seconds in found)} if found else {}
+
+
+def _verified(check: ExtraTask, task: Task) -> list[dict[str, Any]]:
+    transform = check.transform
+    if transform is None and check.reads_stored_images:
+        transform = getattr(task.dataset, "transform", None)
+    elif transform is None and task.transform is not None:
+        # The task's transform takes items, and the label of a question is secret: any will do.
+        of_item, items = task.transform, check.form.items
+
+        def transform(value: Any) -> Any:
+            return items.input_of(of_item(items.item(value, 0)))
+
+    check.require_made()
+    looked = look_for(check, task.dataset, check.as_asked(transform))
+    if looked.absent:
+        return [_finding("inconclusive", looked.reason)]
+    result = check.verify(task.model, transform=transform)
+    findings = [dict(one) for one in result.findings]
+    if looked.reason:
+        # Who accuses must know that the samples were there; who knows them has seen them.
+        for one in findings:
+            if one["result"] == "reject":
+                one.update(result="inconclusive", reason=f"{one['reason']}; {looked.reason}")
+    if result.progress is not None:
+        findings.append(_finding("note", f"progress: {result.progress.text}"))
+    return findings
+
+
+def _finding(result: str, reason: str) -> dict[str, Any]:
+    return {"check": "extra_task", "rule": "", "result": result, "reason": reason}
+
+
+def _what(error: Exception) -> str:
+    message = str(getattr(error, "message", "") or error)
+    return f"{type(error).__name__}: {message}"

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verifier's own build says a recorded state may hold: the laws that
+`checks/schema.hpp` judges by.
+
+The verifier takes the agreed first steps itself. What its states hold then is the form of every
+honest state; what is the recipe's and not the training's is computed for the very step.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.swa_utils import AveragedModel
+
+from .. import _core
+from .._task._capture import is_standard
+from .._task._task import Task, overrides_step
+from .._task._trees import is_option
+from .._task._values import tensor_of
+from ._ahead import Ahead, Log, ScalerAhead, log_of
+from ._forms import OPEN, Law, form, loosely, merged
+
+if TYPE_CHECKING:
+    from .._job._session import Session
+
+Tree = dict[str, Any]
+
+# Values of torch's own optimizers that start at zero or above and are only squared into, multiplied
+# or maximised.
+_NOT_NEGATIVE = frozenset(
+    (
+        *("exp_avg_sq", "max_exp_avg_sq", "square_avg", "acc_delta", "sum", "exp_inf"),
+        *("row_var", "col_var", "variance", "step_size", "mu_product", "eta", "mu"),
+    )
+)
+
+
+class Schema:
+    """Judges the states of one run by the verifier's own build.
+
+    Args:
+        session: Freshly opened under the agreed job.
+        evidence: The run, for its logged losses and flags.
+
+    Attributes:
+        initial: The honest initial state.
+    """
+
+    def __init__(self, session: Session, evidence: _core.Evidence) -> None:
+        self._session = session
+        self._evidence = evidence
+        self.initial = session.capture()
+
+    def problem(
+        self, state: _core.State, step: int, *, logged: bool = True
+    ) -> tuple[str, str] | None:
+        """The rule that a state recorded after `step` violates, and how; None when it is lawful.
+
+        The task's own state is as undefined after this as after a step.
+
+        Args:
+            state: What was opened.
+            step: After which it was recorded.
+            logged: Whether the run's effective history leads to it.
+        """
+        log = self._log if logged and self._log.reaches(step) else None
+        return _core.unlawful(state, self._laws.at(step, log))
+
+    def not_finite(self, state: _core.State) -> str:
+        """What a state holds that is not finite and no mask of the task's, or ""."""
+        return _core.not_finite(state, self.initial, self._laws.masks)
+
+    @property
+    def step_seconds(self) -> float:
+        """What the faster of the verifier's own first steps took: the first one also warms up."""
+        return self._laws.step_seconds
+
+    @property
+    def largest_bytes(self) -> int:
+        """Of the verifier's own states, with all that an optimizer keeps."""
+        return self._laws.largest_bytes
+
+    @functools.cached_property
+    def _log(self) -> Log:
+        return log_of(self._evidence.steps())
+
+    @functools.cached_property
+    def _laws(self) -> _Laws:
+        return _Laws(self._session, self.initial)
+
+
+class _Laws:
+    """The laws of a task. Leaves the session's task in its initial state."""
+
+    def __init__(self, session: Session, initial: _core.State) -> None:
+        self._task = task = session.task
+        self._steps_per_epoch = session.schedule.steps_per_epoch
+        varying = session.schedule.varying
+        self._varying = None if overrides_step(task) else varying
+        session.restore(initial)
+        states, losses, flags, seconds = [initial], [], [], []
+        for step in range(1, min(session.schedule.steps, 2) + 1):
+            began = time.perf_counter()
+            result = session.run_step(step, session.sample_ids(step))
+            seconds.append(time.perf_counter() - began)
+            losses.append(result.loss)
+            flags.append(int(result.skipped))
+            states.append(session.capture())
+        self.step_seconds = min(seconds)
+        own = Log(losses, flags)
+        trees: list[Tree] = [state.tree() for state in states]
+        self._zero = trees[0]
+        made = _made_by_gradients(session)
+        # An optimizer that could not be tried may keep a few copies of the parameters.
+        largest = max(state.nbytes for state in [*states, session.capture()])
+        self.largest_bytes = largest * (4 if None in made else 1)
+        session.restore(initial)
+        self._scaler = ScalerAhead(trees[0]["scaler"] or {})
+        self._ahead: Ahead | None = None
+        if self._varying is not None and Ahead.suits(task):
+            self._ahead = Ahead(task, session.schedule)
+        self._forms = _forms_of(trees)
+        self._optimizers = [
+            _Moments(task, index, trees, made, default=self._varying is not None)
+            for index in range(len(task.optimizers))
+        ]
+        self.masks = _masks(states)
+        # What the verifier's own steps break is not a law.
+        if self._broken(states, own):
+            self._ahead = None
+            broken = self._broken(states, own)
+            if broken:
+                raise RuntimeError(f"the verifier's own steps break its laws: {broken}")
+
+    def _broken(self, states: list[_core.State], own: Log) -> list[tuple[str, str]]:
+        found = [_core.unlawful(state, self.at(step, own)) for step, state in enumerate(states)]
+        return [one for one in found if one is not None]
+
+    def at(self, step: int, log: Log | None) -> Law:
+        """The law of a state after `step`."""
+        forms = self._forms
+        counters = {
+            "step": ("is", step),
+            "epoch": ("is", step // self._steps_per_epoch),
+            "epoch_loss": ("finite",),
+        }
+        if self._ahead is not None and (log is not None or not self._ahead.needs_log):
+            options, schedulers, counters["epoch_loss"] = self._ahead.at(step, log)
+        else:
+            options = [
+                self._options(index, each["param_groups"])
+                for index, each in enumerate(self._zero["optimizers"])
+            ]
+            schedulers = [
+                self._known_options(forms["schedulers", i], tree, "schedulers", i)
+                for i, tree in enumerate(self._zero["schedulers"])
+            ]
+        scaler = form(self._zero["scaler"])
+        if self._zero["scaler"]:
+            scaler = self._scaler.at(step, None if self._varying is None else log)
+        laws = {
+            "model": self._module("model"),
+            "optimizers": (
+                "items",
+                [
+                    each.law(step, options[index], forms["optimizers", index])
+                    for index, each in enumerate(self._optimizers)
+                ],
+            ),
+            "schedulers": ("items", schedulers),
+            "scaler": scaler,
+            "ema": self._average(step),
+            "state": ("map", {k: forms["state", k] for k in self._zero["state"]}, []),
+            "counters": ("map", {k: counters[k] for k in self._zero["counters"]}, []),
+        }
+        return ("map", laws, [])
+
+    def _module(self, name: str) -> Law:
+        laws = dict(self._forms[name][1])
+        if self._varying is not None:
+            for flag in ("requires_grad", "training"):
+                flags = self._zero[name][flag]
+                laws[flag] = ("map", {key: ("is", value) for key, value in flags.items()}, [])
+        return ("map", laws, self._forms[name][2])
+
+    def _average(self, step: int) -> Law:
+        if not isinstance(self._task.ema, torch.nn.Module):
+            law: Law = self._forms["ema"]
+            return law
+        law = self._module("ema")
+        if self._varying is not None and type(self._task.ema) is AveragedModel:
+            buffers = law[1]["buffers"]
+            averaged = ("all", [buffers[1]["n_averaged"], ("count", step, step)])
+            law[1]["buffers"] = ("map", {**buffers[1], "n_averaged": averaged}, buffers[2])
+        return law
+
+    def _options(self, index: int, groups: list[Tree]) -> list[dict[str, Law]]:
+        """Options of groups where the schedulers cannot be run ahead."""
+        form_of_groups = self._forms["optimizers", index][1]["param_groups"][1]
+        return [
+            self._known_options(law, group, "optimizers", index)[1]
+            for law, group in zip(form_of_groups, groups, strict=True)
+        ]
+
+    def _known_options(self, law: Law, tree: Tree, kind: str, index: int) -> Law:
+        """The form of a scheduler or a group, with the values that no step changes."""
+        if self._varying is None or law[0] != "map":
+            return law
+        changing = self._varying[kind][index]
+        fixed = {
+            key: ("is", value)
+            for key, value in tree.items()
+            if key not in changing and is_option(value)
+        }
+        return ("map", {**law[1], **fixed}, law[2])
+
+
+class _Moments:
+    """What an optimizer of a task keeps per parameter."""
+
+    def __init__(
+        self, task: Task, index: int, trees: list[Tree], made: list[Tree | None], default: bool
+    ) -> None:
+        optimizer = task.optimizers[index]
+        self._standard = is_standard(optimizer)
+        if not self._standard:
+            return
+        kept = [tree["optimizers"][index]["state"] for tree in trees]
+        own = made[index]
+        after = [*kept, *([] if own is None else [own["state"]])]
+        positive = _NOT_NEGATIVE if type(optimizer).__module__.startswith("torch.optim") else ()
+        numbers = dict.fromkeys(number for each in after for number in each)
+        self._laws: dict[Any, tuple[Law, bool]] = {}
+        for number in numbers:
+            law = merged(*(form(each[number]) for each in after if number in each))
+            law = law if default else loosely(law)
+            counts = all(
+                _counts(each[number], step) for step, each in enumerate(kept) if number in each
+            )
+            self._laws[number] = _with_signs(law, positive), counts
+        self._from_start = set(kept[0])
+        # A scaler may skip any update, and an own step may leave parameters out.
+        sure = default and task.scaler is None
+        self._always = set.intersection(*map(set, kept[1:])) if sure else set()
+        self._params = [group["params"] for group in trees[0]["optimizers"][index]["param_groups"]]
+        if own is None:
+            # Nothing is known of parameters that had no gradient yet but what the others have.
+            known = [law for law, _ in self._laws.values()]
+            like_others = loosely(_any_shape(merged(*known))) if known else OPEN
+            for number in {n for group in self._params for n in group} - set(self._laws):
+                self._laws[number] = like_others, False
+
+    def law(self, step: int, options: list[dict[str, Law]], whole: Law) -> Law:
+        """The law of the optimizer's state after a step."""
+        if not self._standard:
+            return whole
+        laws = {}
+        for number, (law, counts) in self._laws.items():
+            laws[number] = law
+            if counts and law[0] == "map" and "step" in law[1]:
+                counted = ("all", [law[1]["step"], ("count", 0, step)])
+                laws[number] = ("map", {**law[1], "step": counted}, law[2])
+        needed = self._always if step > 0 else self._from_start
+        groups: list[Law] = [
+            ("map", {**own, "params": ("is", params)}, [])
+            for own, params in zip(options, self._params, strict=True)
+        ]
+        absent = [number for number in laws if number not in needed]
+        return ("map", {"state": ("map", laws, absent), "param_groups": ("items", groups)}, [])
+
+
+# ---------------------------------------------------------------------- forms of the whole
+
+
+def _forms_of(trees: list[Tree]) -> dict[Any, Any]:
+    """Forms by part; what the user's own code may change is loose."""
+    forms: dict[Any, Any] = {}
+    for name in ("model", "ema"):
+        seen = [tree[name] for tree in trees]
+        if not (isinstance(seen[0], dict) and "training" in seen[0]):
+            forms[name] = loosely(merged(*map(form, seen)))
+            continue
+        law = merged(*map(form, seen))
+        parts = dict(law[1])
+        parts["buffers"] = ("map", {k: _lazily(v) for k, v in parts["buffers"][1].items()}, [])
+        if "extra" in parts:
+            parts["extra"] = ("map", {k: loosely(v) for k, v in parts["extra"][1].items()}, [])
+        forms[name] = ("map", parts, law[2])
+    for name in ("optimizers", "schedulers"):
+        for index in range(len(trees[0][name])):
+            law = merged(*(form(tree[name][index]) for tree in trees))
+            forms[name, index] = _loose_options(law) if name == "optimizers" else loosely(law)
+    for key in trees[0]["state"]:
+        forms["state", key] = loosely(merged(*(form(tree["state"][key]) for tree in trees)))
+    return forms
+
+
+def _loose_options(law: Law) -> Law:
+    if law[0] != "map" or law[1].get("param_groups", OPEN)[0] != "items":
+        return loosely(law)
+    groups = ("items", [loosely(group) for group in law[1]["param_groups"][1]])
+    return ("map", {**{k: loosely(v) for k, v in law[1].items()}, "param_groups": groups}, law[2])
+
+
+def _lazily(law: Law) -> Law:
+    """A buffer that no step has made yet may come in any form."""
+    return OPEN if law == ("kind", "none") else law
+
+
+def _any_shape(law: Law) -> Law:
+    if law[0] == "tensor":
+        return (law[0], law[1], None)
+    if law[0] == "map":
+        return (law[0], {key: _any_shape(value) for key, value in law[1].items()}, list(law[1]))
+    return (law[0], [_any_shape(each) for each in law[1]]) if law[0] in ("any", "all") else law
+
+
+def _with_signs(law: Law, positive: Collection[str]) -> Law:
+    if law[0] != "map":
+        return law
+    laws = {k: ("all", [v, ("not negative",)]) if k in positive else v for k, v in law[1].items()}
+    return ("map", laws, law[2])
+
+
+def _counts(kept: Any, step: int) -> bool:
+    """Whether a parameter's state has a counter of its steps."""
+    count = kept.get("step") if isinstance(kept, dict) else None
+    if isinstance(count, _core.TensorView):
+        tensor = tensor_of(count)
+        count = float(tensor) if tensor.numel() == 1 else None
+    return isinstance(count, (int, float)) and 0 <= count <= step
+
+
+# ---------------------------------------------------------------------- what only a trial shows
+
+
+def _made_by_gradients(session: Session) -> list[Tree | None]:
+    """The state that each optimizer makes when every parameter that can has a gradient; None for
+    one that will not be tried. The task's state is of no use afterwards.
+    """
+    made: list[Tree | None] = []
+    for index, optimizer in enumerate(session.task.optimizers):
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+        try:
+            optimizer.step()
+            # At its own place, for the paths of aliases.
+            part = {"optimizers": [None] * index + [session.tree()["optimizers"][index]]}
+            made.append(_core.State.capture(part).tree()["optimizers"][index])
+        except Exception:  # it wants a closure, or sparse gradients
+            made.append(None)
+        optimizer.zero_grad(set_to_none=True)
+    return made
+
+
+def _masks(states: list[_core.State]) -> list[str]:
+    """Buffers in which the task's own steps put an infinity where the initial state has none."""
+    masks: list[str] = []
+    for state in states[1:]:
+        while found := _core.not_finite(state, states[0], masks):
+            path, _, what = found.rpartition(" holds ")
+            if what != "an infinity" or path in masks or "/buffers/" not in path:
+                break
+            masks.append(path)
+    return masks

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`verify`: asks a recorded run for evidence, recomputes, and reports."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from .._base import _arguments, _flags, _imports
+from .._base._errors import UsageError
+from .._base._executors import require_own_call, task_name
+from .._base._progress import Progress
+from .._checks._checks import Check, Policy, split
+from .._record._inputs import as_job, as_note, run_directory
+from .._report._value import Report
+from . import _challenge, _extra_verify, _ledger
+from ._answers import Answers
+from ._questions import Question, settled_by, with_earlier, worth_asking
+
+if TYPE_CHECKING:
+    from .._job._job import Job
+    from .._record._run import Commitment, Run
+    from .._task._task import Task
+    from ._challenge import Challenge
+
+
+_NOTHING_REPLAYED = {
+    "check": "verifier",
+    "rule": "",
+    "result": "note",
+    "reason": "the record itself is rejected, so that nothing was recomputed",
+}
+
+_NOTHING_MORE = {
+    "check": "verifier",
+    "rule": "",
+    "result": "note",
+    "reason": "what was seen rejects the run, so that {} more requests were not looked at",
+}
+
+
+def verify(
+    run: str | os.PathLike[str] | Run,
+    *,
+    job: Job | str | os.PathLike[str] | None = None,
+    commitment: Commitment | str | os.PathLike[str] | None = None,
+    task: Callable[[], Task] | str | None = None,
+    model: str | os.PathLike[str] | None = None,
+    checks: Sequence[Check] | None = None,
+    policy: Policy | None = None,
+    nonce: bytes | str | None = None,
+    challenge: Challenge | str | os.PathLike[str] | None = None,
+    published: Sequence[str] = (),
+    other_commitments: Sequence[str] = (),
+    ledger: str | os.PathLike[str] | bool | None = True,
+    workers: int = 0,
+    executor: Executor | None = None,
+    timeout: float | None = None,
+    max_checkpoint_bytes: int | None = None,
+    progress: Progress = None,
+) -> Report:
+    """Checks that a run was trained as agreed.
+
+    Args:
+        run: The run directory as the prover delivered it. Nothing in it is trusted.
+        job: The verifier's own copy of what was agreed. Without it a run is never accepted.
+        commitment: The prover's commitment, received before this call: its text or a file. Without
+            it a run is never accepted.
+        task: The verifier's own `build`, or "module:function". Without it nothing can be replayed.
+        model: The delivered safetensors file; compared with the last committed state, bit for bit.
+        checks: What to look at; None chooses telemetry, PEV and as many replays as the policy
+            needs, and so does an `ExtraTask` alone, which comes on top of them.
+        policy: How strong the evidence must be before the run can be accepted.
+        nonce: 32 bytes (or their hexadecimal form) that the challenge is drawn from; None draws
+            them now, which is right except for reproducing a report.
+        challenge: What `potl.challenge` drew and the trainer answered, or its file: the same checks
+            under the same nonce. For jobs with `store_every`: without one, states that are not
+            stored are derived here, at up to `store_every` steps for each drawn segment.
+        published: Notes that the prover published during training; the commitment must extend them.
+        other_commitments: Notes that the prover showed elsewhere for this job; a second one
+            rejects.
+        ledger: Where the verifier remembers the challenges of this job, all of which are repeated.
+            True: a file in the user's state directory (`XDG_STATE_HOME`), unless this very process
+            signed the commitment; None: nowhere.
+        workers: Processes that replay in parallel; the task must then be importable. 0 replays in
+            this process.
+        executor: Replays there instead; anything but threads and forked processes.
+        timeout: Seconds that one replay may take; beyond it the verdict is at best inconclusive.
+        max_checkpoint_bytes: Largest checkpoint that is read; beyond it the verdict is at best
+            inconclusive. None: twice the largest of the task's own first states and 64 MiB.
+        progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
+
+    Returns:
+        The report. A bad run is a verdict, not an exception.
+
+    Raises:
+        JobMismatch: The verifier's task is not that of its own job.
+        UsageError: Arguments that contradict each other.
+        MalformedError: The run, the job or the commitment cannot be read at all.
+    """
+    began = time.perf_counter()
+    require_own_call("verify a run")
+    if max_checkpoint_bytes is not None and max_checkpoint_bytes < 0:
+        raise UsageError(f"max_checkpoint_bytes is {max_checkpoint_bytes}", "pass bytes, or None")
+    directory = run_directory(run)
+    _imports.close(directory)
+    agreed = None if job is None else as_job(job)
+    own_job = None if agreed is None else agreed.core
+    note = None if commitment is None else as_note(commitment)
+    policy = Policy() if policy is None else policy
+    chosen, extra = split(checks)
+    answered = None if challenge is None else _challenge.as_challenge(challenge)
+    memory_path = _ledger.path_for(ledger, own_job, commitment)
+    known = _ledger.known_of(memory_path, own_job)
+    if answered is not None:
+        _challenge.require_own(answered, own_job, note, known)
+        if chosen or nonce is not None or (checks is not None and not extra):
+            raise UsageError("the challenge says which checks, and which nonce", "leave them out")
+    evidence = _core.Evidence.open(
+        str(directory),
+        job=own_job,
+        commitment=note,
+        published=list(published),
+        other_commitments=[
+            other for other in (*other_commitments, *known.commitments) if other != note
+        ],
+        max_checkpoint_bytes=max_checkpoint_bytes,
+    )
+    if checks is None or (extra and not chosen):
+        chosen = list(policy.checks(evidence.job))
+    wanted = [(check.name, check.options()) for check in chosen]
+    if answered is not None:
+        wanted = [(name, dict(options)) for name, options in answered.checks]
+    with Answers(
+        directory,
+        evidence,
+        job=agreed,
+        note=note,
+        task=task,
+        workers=workers,
+        executor=executor,
+        timeout=timeout,
+        max_checkpoint_bytes=max_checkpoint_bytes,
+        derive=answered is None,
+        progress=progress,
+    ) as answers:
+        # Drawn only now: the commitment has been read, and nothing of the run can change any more.
+        drawn = _challenge.fresh_nonce(nonce) if answered is None else answered.nonce
+        asked = [Question(name, options, drawn) for name, options in wanted]
+        if memory_path is not None and own_job is not None and evidence.committed:
+            # Written before anything is asked, so that an aborted verification counts.
+            entry = _ledger.new_challenge(
+                drawn,
+                [(one.check, one.options) for one in asked],
+                None if answered is None else answered.digest(),
+            )
+            compared = {*known.commitments, note}
+            known = _ledger.remember(
+                memory_path, job_id=own_job.id, commitment=note, challenge=entry
+            )
+            if not compared.issuperset(known.commitments):
+                raise _ledger.changed(memory_path)
+        findings = evidence.findings() + _memory_note(memory_path, known)
+        questions = worth_asking(with_earlier(asked, known), evidence, screen=task is not None)
+        if evidence.rejected:
+            findings.append(_NOTHING_REPLAYED)
+        elif answered is not None:
+            _challenge.require_asked(answered, questions, evidence)
+        measured = answers.to(
+            [question.plan for question in questions], until=settled_by(questions, evidence)
+        )
+        measured = [
+            answers.with_noise(question, measurements)
+            for question, measurements in zip(questions, measured, strict=True)
+        ]
+        judged = [_extra_verify.judged(check, answers) for check in extra if not evidence.rejected]
+    unanswered = sum(len(q.plan) for q in questions) - sum(map(len, measured))
+    if unanswered:
+        findings.append({**_NOTHING_MORE, "reason": _NOTHING_MORE["reason"].format(unanswered)})
+    for question, measurements in zip(questions, measured, strict=True):
+        findings += _core.judge_check(
+            question.check, evidence, dict(question.options), question.nonce, measurements
+        )
+    for found, _ in judged:
+        findings += found
+    findings += _core.judge_model(
+        evidence, None if model is None else os.fspath(model), answers.non_persistent_buffers()
+    )
+    context = {
+        "nonce": drawn.hex(),
+        "reproduce": _reproduce(
+            directory,
+            [
+                # A challenge brings its nonce and its checks.
+                ("--challenge", challenge),
+                ("--job", job),
+                ("--commitment", commitment),
+                ("--model", model),
+                *[("--extra-task", check) for check in extra],
+                *[("--published", note) for note in published],
+                *[("--other-commitment", note) for note in other_commitments],
+                ("--ledger", ledger if isinstance(ledger, (str, os.PathLike)) else None),
+            ],
+            task=task,
+            more=[
+                *(["--no-ledger"] if memory_path is None else []),
+                *([] if answered else ["--nonce", drawn.hex()]),
+                *_flags.words(
+                    [] if answered else [(q.check, q.options) for q in questions if not q.earlier],
+                    policy.options(),
+                ),
+            ],
+        ),
+        "software": f"potl {_core.version()}",
+        "seconds": time.perf_counter() - began,
+        "costs": _costs(questions, measured) | _extra_verify.costs(judged),
+        "checks": [{"check": one.check, "options": dict(one.options)} for one in questions]
+        + [{"check": one.name, "options": one.options()} for one in extra],
+    }
+    return Report(_core.conclude(evidence, findings, policy=policy.options(), context=context))
+
+
+def _memory_note(path: Path | None, known: _ledger.Memory) -> list[dict[str, Any]]:
+    if path is None or not known.commitments:
+        return []
+    times = len({challenge.nonce for challenge in known.challenges})
+    reason = (
+        f"this job was verified {times} times before; earlier challenges are repeated and earlier "
+        f"commitments compared ({path} remembers them)"
+    )
+    return [{"check": "verifier", "rule": "", "result": "note", "reason": reason}]
+
+
+def _costs(
+    questions: Sequence[Question], measured: Sequence[Sequence[Mapping[str, Any]]]
+) -> dict[str, float]:
+    costs: dict[str, float] = {}
+    for question, measurements in zip(questions, measured, strict=True):
+        costs[question.check] = costs.get(question.check, 0.0) + sum(
+            float(value)
+            for measurement in measurements
+            for key, value in measurement.items()
+            if key.endswith("seconds")
+        )
+    return costs
+
+
+def _reproduce(
+    directory: Path,
+    files: Sequence[tuple[str, object]],
+    *,
+    task: object,
+    more: Sequence[str],
+) -> str:
+    """The command that gives this report again, in the same folder. What was passed as an object
+    has a placeholder, which a comment at the end tells to fill in.
+    """
+    missing: list[str] = []
+
+    def named(value: object, placeholder: str) -> str:
+        if isinstance(value, (str, os.PathLike)):
+            text = str(os.fspath(value))
+            if "\n" not in text:  # not the text of a note
+                return text
+        missing.append(placeholder)
+        return placeholder
+
+    words = ["potl", "verify", str(directory)]
+    for option, value in files:
+        if value is not None:
+            words += [option, named(value, option[2:].upper().replace("-", "_"))]
+    if task is not None:
+        try:
+            words += ["--task", task_name(task)]
+        except UsageError:
+            words += ["--task", named(None, "MODULE:FUNCTION")]
+    words += more
+    if _arguments.module_arguments:
+        words += ["--", *_arguments.module_arguments]
+    fill_in = f"  # fill in: {', '.join(missing)}" if missing else ""
+    return shlex.join(words) + fill_in

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs in a worker process: it gets plain data, opens the run and the task itself, and
+returns plain data.
+
+What it replays is what the parent judged: it refuses a log of any other bytes, so that its own
+audit would only repeat the parent's, and every other file is bound by a digest in that log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import _core
+from .._base import _executors, _imports
+from .._base._errors import MismatchError, PotlError, UsageError
+from .._job._agreement import job_of, open_unchecked
+from ._fulfil import Measurement, Replayer
+from ._schema import Schema
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything a worker needs to know.
+
+    Attributes:
+        directory: Absolute path of the run directory; workers on other machines need it under the
+            same path.
+        log: Digest of the log that the parent judged.
+        job: Text of the job that it judged it by.
+        note: Text of the commitment, or None.
+        task: "module:function".
+        timeout: Seconds that one request may take.
+        max_checkpoint_bytes: Largest checkpoint that is read; None for a multiple of the task's own
+            state.
+        derive: Whether missing states that nobody has asked for are derived.
+        threads: Threads that torch uses. The same number as in the parent gives the same bits as in
+            the parent.
+    """
+
+    directory: str
+    log: bytes
+    job: bytes
+    note: str | None
+    task: str
+    timeout: float | None
+    max_checkpoint_bytes: int | None
+    derive: bool
+    threads: int
+
+    @staticmethod
+    def of(
+        directory: Path,
+        evidence: _core.Evidence,
+        *,
+        note: str | None,
+        task: str,
+        timeout: float | None,
+        max_checkpoint_bytes: int | None,
+        derive: bool = False,
+    ) -> Setup:
+        import torch
+
+        return Setup(
+            directory=str(directory.resolve()),
+            log=evidence.log_digest,
+            job=evidence.job.text,
+            note=note,
+            task=task,
+            timeout=timeout,
+            max_checkpoint_bytes=max_checkpoint_bytes,
+            derive=derive,
+            threads=torch.get_num_threads(),
+        )
+
+
+# One session per process: building it costs more than most replays. A module that cannot be loaded
+# is not tried again for every request either.
+_ready: tuple[Setup, Replayer] | None = None
+_refused: tuple[Setup, PotlError] | None = None
+
+
+def fulfil(setup: Setup, request: dict[str, Any]) -> Measurement:
+    """Fulfils one request in this process."""
+    global _ready, _refused
+    if _refused is not None and _refused[0] == setup:
+        raise _refused[1]
+    if _ready is None or _ready[0] != setup:
+        try:
+            _imports.close(setup.directory)
+            evidence = _core.Evidence.open(
+                setup.directory,
+                job=_core.Job.parse(setup.job),
+                commitment=setup.note,
+                max_checkpoint_bytes=setup.max_checkpoint_bytes,
+                expected_log=setup.log,
+            )
+            import torch
+
+            torch.set_num_threads(setup.threads)
+            build = _executors.load_task(setup.task)
+        except (MismatchError, UsageError) as error:
+            _refused = (setup, error)
+            raise
+        session = open_unchecked(build, job_of(evidence.job, evidence))
+        _ready = (
+            setup,
+            Replayer(
+                session,
+                evidence,
+                timeout=setup.timeout,
+                directory=Path(setup.directory),
+                derive=setup.derive,
+                schema=Schema(session, evidence),
+            ),
+        )
+    return _ready[1].fulfil(request)
