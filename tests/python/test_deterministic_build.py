@@ -18,7 +18,7 @@ MAJOR, MINOR = map(int, torch.__version__.split(".")[:2])
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which `_deterministic` looks for the version that was built against."""
+    """A folder in which `_library` looks for the version that was built against."""
     monkeypatch.setattr(_library, "_folder", lambda: tmp_path)
     _library.module.cache_clear()
     yield tmp_path
@@ -51,7 +51,7 @@ def test_a_build_without_torch_says_so(package: Path) -> None:
 def test_operators_that_do_not_load_are_an_error_with_a_remedy(
     package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(name: str, package: str) -> None:
+    def refuse(name: str) -> None:
         raise ImportError("undefined symbol: _ZN3c10")
 
     (package / "_torch.version").write_text(torch.__version__)

@@ -12,7 +12,7 @@ import pytest
 
 import potl
 from potl._attacks import Scene, _tasks as tasks
-from potl._task import _schema
+from potl._verify import _schema
 
 
 @pytest.fixture(scope="module")

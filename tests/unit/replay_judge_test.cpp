@@ -130,7 +130,7 @@ TEST_CASE("a step small against the weights rejects because it is compared with 
 
 TEST_CASE("an update in the right direction of another length rejects") {
   rejects_for("replay.magnitude", [](scene& one) {
-    differ(one.measured[3], 0.5);
+    differ(one.measured[3], 0.8);
     one.measured[3].distances[0].cosine = 1;
   });
 }
@@ -271,7 +271,7 @@ TEST_CASE("a distance beyond the cap that honest repeats explain is no evidence"
   one.run.distance = 1000;
   REQUIRE(count(one.judge(), outcome::reject) == 0);
   REQUIRE(count(one.judge(), outcome::inconclusive, "replay.tolerance_cap") > 0);
-  for (auto& segment : one.measured) differ(segment, 0.3, 0.002);
+  for (auto& segment : one.measured) differ(segment, 0.8, 0.002);
   REQUIRE(count(one.judge(), outcome::reject) > 0);
   const rule_off off("replay.tolerance_cap");
   for (auto& segment : one.measured) differ(segment, 0.3, 0.2);
