@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nets that other people wrote, at small width, with their usual recipes: what false_alarms.py
-trains beside its own. pip install timm torchvision transformers; what is missing is left out.
+trains beside its own. `pip install --no-deps timm torchvision transformers`; what is missing is
+left out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,13 @@ from torch.nn import functional
 import potl
 
 STEPS, BATCH, SAMPLES = 24, 16, 128
+
+# torchvision's wheels bring operators for CUDA builds of torch alone. No net here calls them, but
+# importing torchvision fails where they are not even declared.
+_DECLARED = torch.library.Library("torchvision", "FRAGMENT")
+for _name in ("nms", "qnms"):
+    if not hasattr(torch.ops.torchvision, _name):
+        _DECLARED.define(f"{_name}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
 
 
 def _task(model: nn.Module, optimizer: torch.optim.Optimizer, x: Any, y: Any, loss: Any) -> Any:
