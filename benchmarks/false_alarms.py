@@ -151,11 +151,9 @@ def record_all(folder: Path, machine: str, seed: int) -> None:
             (at / f"{machine}.error").write_text(f"{type(error).__name__}: {error}")
 
 
-def jobs(folder: Path, seed: int, only: str) -> None:
-    for configuration in configurations():
+def jobs(folder: Path, seed: int, wanted: list[tuple[str, ...]]) -> None:
+    for configuration in wanted:
         at = folder / name_of(configuration)
-        if only not in name_of(configuration):
-            continue
         at.mkdir(parents=True, exist_ok=True)
         key = _core.SigningKey.generate()
         (at / "trainer.pem").write_text(key.to_pem())
@@ -255,7 +253,7 @@ def main() -> None:
                 continue
             folder = out / "runs"
             shutil.rmtree(folder, ignore_errors=True)
-            jobs(folder, seed, options.only)
+            jobs(folder, seed, missing)
             threads, flags = MACHINES[machine]
             subprocess.run(
                 [sys.executable, __file__, "--out", str(out), "--record", machine, str(seed)],
