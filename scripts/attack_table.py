@@ -31,7 +31,8 @@ def attacks() -> str:
     ]
     for item in items:
         demo = "yes" if item.in_demo else "no"
-        lines.append(f"| {item.id} | {item.name} | {item.how} | `{item.rule}` | {demo} |")
+        doubt = "; inconclusive" if item.verdict == "inconclusive" else ""
+        lines.append(f"| {item.id} | {item.name} | {item.how} | `{item.rule}`{doubt} | {demo} |")
     return "\n".join(lines) + "\n"
 
 

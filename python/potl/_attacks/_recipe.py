@@ -142,7 +142,7 @@ def frozen_layers(scene: Scene) -> Forgery:
     return scene.liar("A13-frozen", build)
 
 
-@attack("A13", "bfloat16", rule="agreed.recipe", found_by=_REPLAY)
+@attack("A13", "bfloat16", rule="agreed.recipe", found_by=_REPLAY, verdict="inconclusive")
 def low_precision(scene: Scene) -> Forgery:
     """Computes in bfloat16 what was ordered, and paid, in float32."""
 
