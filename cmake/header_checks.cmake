@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Each public header compiles on its own, under the library's warnings. Built by the test `headers`, not by default.
-file(GLOB_RECURSE POTL_HEADERS CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/include include/potl/*.hpp)
-list(FILTER POTL_HEADERS EXCLUDE REGEX "^potl/(libtorch|gpu)/")
+# potl/potl.hpp names all of them (scripts/umbrella.py).
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS include/potl/potl.hpp)
+file(STRINGS include/potl/potl.hpp POTL_HEADERS REGEX "^#include <")
+list(TRANSFORM POTL_HEADERS REPLACE "^#include <(.*)>$" "\\1")
 set(POTL_HEADER_SOURCES)
-foreach(header ${POTL_HEADERS})
+foreach(header potl/potl.hpp ${POTL_HEADERS})
   string(REPLACE "/" "." name ${header})
   set(source ${CMAKE_CURRENT_BINARY_DIR}/headers/${name}.cpp)
   file(CONFIGURE OUTPUT ${source} CONTENT "#include <${header}>\n#include <${header}>\n")

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main() -> None:
     _selftest.write_kept()
-    sys.path.insert(0, str(ROOT / "tests" / "python"))
+    sys.path.insert(0, str(ROOT / "tests" / "python" / "helpers"))
     import zoo
 
     readme = ROOT / "README.md"

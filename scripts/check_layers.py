@@ -5,7 +5,8 @@
 C++: an include may only point to the own layer or one below; checks do not know each other; torch
 is included under libtorch/ alone; OpenSSL, nlohmann-json and Eigen stay out of public headers.
 Python: modules are private and lie in packages. An import points to the own package or one below,
-also inside a function or for types alone, and no modules form a circle. Every source file has an
+also inside a function or for types alone, and no modules form a circle. What only demonstrations
+and tests need (attacks, switches of rules) is not looked at by the rest. Every source file has an
 SPDX line, is ASCII without tabs, has at most 25 KB, and names no path of somebody's machine.
 
 Prints one line per problem. Exit status 1 when there is one.
@@ -69,6 +70,9 @@ PACKAGES = (
     "_attacks",
     "_cli",
 )
+# Package -> the one module outside of it that may import it.
+DEMONSTRATIONS = {"_attacks": "_cli._demo"}
+TEST_HOOKS = re.compile(r"\b(?:(?:set_)?rule_enabled|_core_hooks)\b")
 
 
 def layer_of(path: str) -> str | None:
@@ -173,8 +177,10 @@ def imported_modules(path: str, text: str, known: Mapping[str, str]) -> Iterator
         if not isinstance(node, ast.ImportFrom) or node.level == 0:
             continue
         base = [*package[: len(package) - (node.level - 1)], *filter(None, [node.module])]
-        names = [".".join(base), *(".".join([*base, alias.name]) for alias in node.names)]
-        yield from ((node.lineno, name) for name in names if name in known)
+        for alias in node.names:
+            # A module of a package, or what a module, or the package itself, defines.
+            found = [".".join([*base, alias.name]), ".".join(base), ".".join([*base, "__init__"])]
+            yield from [(node.lineno, name) for name in found if name in known][:1]
 
 
 def import_problems(root: Path) -> Iterator[str]:
@@ -193,6 +199,12 @@ def import_problems(root: Path) -> Iterator[str]:
                 continue
             if PACKAGES.index(other) > PACKAGES.index(own):
                 yield f"python/potl/{path}:{line}: {own} must not import {other} ({target})"
+            elif other != own and DEMONSTRATIONS.get(other, name) != name:
+                yield f"python/potl/{path}:{line}: only {DEMONSTRATIONS[other]} imports {other}"
+        if own not in DEMONSTRATIONS:
+            for match in TEST_HOOKS.finditer(text):
+                line = text.count("\n", 0, match.start()) + 1
+                yield f"python/potl/{path}:{line}: {match[0]} is for tests and attacks"
     try:
         TopologicalSorter(arrows).prepare()
     except CycleError as error:

@@ -35,6 +35,7 @@ LANGUAGES = {".py": "python", ".cpp": "cpp", ".hpp": "cpp", ".json": "json", ".t
 HEADERS = {
     "Verify": ["verify", "policy", "report", "core/finding", "core/result"],
     "Checks": ["checks/replay", "checks/pev", "checks/telemetry", "checks/model"],
+    "Checks of your own": ["checks/check", "checks/request", "checks/replayer", "checks/workload"],
     "Extra task": ["checks/extra_task", "checks/extra_task_options", "checks/extra_task_samples"],
     "Transcripts": ["transcript/job", "transcript/evidence", "transcript/state"],
     "Commitments": ["core/digest", "crypto/merkle", "crypto/signature", "crypto/signed_note"],

@@ -9,9 +9,16 @@ jobs=$(nproc)
 # pip's builds would call it g++, and the compiler cache takes that for another compiler.
 export CXX=${CXX:-c++}
 say() { printf '\n== %s\n' "$*"; }
-# Configures build/PRESET; what CMake says is shown when it fails.
+# Configures build/PRESET, from nothing when Python, torch, the compiler or the presets are others than they were; what
+# CMake says is shown when it fails. Changes of CMakeLists.txt are seen by ninja.
 configure() {
-  mkdir -p build
-  cmake --preset "$1" -DPython_EXECUTABLE="$python" >"build/$1-configure.log" 2>&1 ||
-    { cat "build/$1-configure.log"; return 1; }
+  local wanted torch
+  torch=$("$python" -c 'import importlib.metadata as m; print(m.version("torch"))' 2>/dev/null || true)
+  wanted=$(echo "$python $torch $CXX" | cat - CMakePresets.json | sha256sum)
+  [ "$(cat "build/$1/.configured" 2>/dev/null)" = "$wanted" ] && return 0
+  mkdir -p "build/$1"
+  rm -f "build/$1/CMakeCache.txt"
+  cmake --preset "$1" -DPython_EXECUTABLE="$python" >"build/$1/configure.log" 2>&1 ||
+    { cat "build/$1/configure.log"; return 1; }
+  echo "$wanted" >"build/$1/.configured"
 }

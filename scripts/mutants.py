@@ -6,7 +6,7 @@ A file there is named after the source that it changes, and says first which tes
 source:
 
     unit: challenge verify                  tests/unit/challenge_test.cpp, ...
-    python: tests/python/test_challenge.py  arguments of pytest
+    python: tests/python/verify/test_challenge.py  arguments of pytest
 
     @ nonce-is-constant: the verifier's nonce is a constant
      a line of the source
@@ -134,11 +134,6 @@ class Builder:
         entries = json.loads((BUILD / "compile_commands.json").read_text())
         self._compile = {e["file"]: shlex.split(e["command"]) for e in entries}
         self._link = {target: self._command(target) for target in (UNIT, MODULE)}
-        # The bindings are linked once, without what the linker could optimize across them.
-        parts = [word for word in self._link[MODULE] if word.endswith(".o")]
-        self._bindings = folder / "bindings.o"
-        merge = ["c++", "-r", "-flto=auto", "-flinker-output=nolto-rel", *parts]
-        require([*merge, "-o", str(self._bindings)])
 
     @staticmethod
     def _command(target: str) -> list[str]:
@@ -165,22 +160,18 @@ class Builder:
         words = list(self._link[target])
         out = self.folder / Path(words[words.index("-o") + 1]).name
         words[words.index("-o") + 1] = str(out)
-        if target == MODULE:
-            words = [w for w in words if not w.endswith(".o") and not w.startswith("-flto")]
         library = next(i for i, word in enumerate(words) if word.endswith("libpotl_hooks.a"))
-        first = [str(self._bindings)] if target == MODULE else []
-        require([*words[:library], *first, str(self.folder / "mutant.o"), *words[library:]])
+        require([*words[:library], str(self.folder / "mutant.o"), *words[library:]])
         return out
 
 
 def copy_package(folder: Path) -> Path:
-    """The Python package, to be mutated; `-S` keeps the finder of the installed one out."""
-    site = Path(sysconfig.get_paths()["platlib"])
+    """The Python package, to be mutated; `-S` keeps the installed one out."""
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(ROOT / "python/potl", folder / "potl", symlinks=True)
-    for module in (site / "potl").glob("_*"):
-        if module.suffix in (".so", ".version") and not (folder / "potl" / module.name).exists():
-            (folder / "potl" / module.name).symlink_to(module)
+    package = ROOT / "python/potl"
+    shutil.copytree(package, folder / "potl", ignore=shutil.ignore_patterns("*.so"))
+    for module in package.glob("*.so"):
+        (folder / "potl" / module.name).symlink_to(module)
     return folder
 
 

@@ -24,12 +24,12 @@ MUTANT_PARTS, MUTANT_MINUTES = 4, 25
 LIMIT_MINUTES = 30
 # Expected minutes where it is not TEST_MINUTES.
 MINUTES: dict[str, int] = {
-    "tests/python/test_recovery.py": 3,
+    "tests/python/record/test_recovery.py": 3,
     "tests/attacks/test_adversary.py": 20,
 }
 # Files that are too long for one unit.
 PARTS: dict[str, int] = {
-    "tests/python/test_whole_trainings.py": 11,
+    "tests/python/arithmetic/test_whole_trainings.py": 11,
     "tests/attacks/test_adversary.py": 4,
 }
 

@@ -10,6 +10,7 @@ of clean files are kept in build/tidy.
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -24,10 +25,19 @@ COMPILED_AGAIN = ("CMakeFiles/fp_", "CMakeFiles/potl_kernel_")
 def write_commands() -> None:
     """Keeps the compilations that clang-tidy shall see, in build/tidy."""
     commands = json.loads((ROOT / "build/test" / COMMANDS).read_text())
-    kept = [
-        one for one in commands if not any(f" {part}" in one["command"] for part in COMPILED_AGAIN)
-    ]
-    (KEPT / COMMANDS).write_text(json.dumps(kept))
+    kept = [one for one in commands if not any(part in one["command"] for part in COMPILED_AGAIN)]
+    single = [one for command in kept for one in taken_apart(command)]
+    (KEPT / COMMANDS).write_text(json.dumps(single))
+
+
+def taken_apart(command: dict[str, str]) -> list[dict[str, str]]:
+    """The command for each source that the build joins into one (cmake/sources.cmake)."""
+    joined = Path(command["file"])
+    if not joined.is_relative_to(ROOT / "build/test") or not joined.is_file():
+        return [command]
+    sources = re.findall(r'^#include "(.*\.cpp)"$', joined.read_text(), re.MULTILINE)
+    text = json.dumps(command)
+    return [json.loads(text.replace(str(joined), str(ROOT / source))) for source in sources]
 
 
 def headers_digest() -> bytes:

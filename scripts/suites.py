@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the suites of `make test`, and prints a line for each as it ends and all of them at the end.
+
+What a suite prints goes to build/suites/NAME.log; its closing lines are shown, and all of it when
+the suite fails. A suite that ran no test has failed. Results for machines: build/junit-*.xml.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build/suites"
+# How the runners close: ctest and Catch, pytest, scripts/fuzz.
+CLOSING = re.compile(
+    r"^(?:\d+: )?(\d+% tests passed, .*|All tests passed .*|test cases: .*|Total Test time .*"
+    r"|=* ?\d+ (?:passed|failed|skipped|deselected|errors?)\b.*|no tests ran.*)$"
+)
+SHOWN_OF_A_FAILURE = 400
+
+
+@dataclass(frozen=True)
+class Suite:
+    name: str
+    command: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    name: str
+    good: bool
+    counts: str
+    seconds: float
+
+    def line(self) -> str:
+        state = "passed" if self.good else "FAILED"
+        return f"{state}  {self.name:8}  {self.seconds:6.0f} s  {self.counts}"
+
+
+def pytest(name: str, *arguments: str, workers: int, **environment: str) -> Suite:
+    # The workers share the cores, so torch gets one thread in each unless a test asks for more.
+    return Suite(
+        name,
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-n", str(workers), "--durations=20"),
+            *(f"--junit-xml=build/junit-{name}.xml", *arguments),
+        ],
+        {"OMP_NUM_THREADS": "1", **environment},
+    )
+
+
+def suites() -> list[Suite]:
+    cores = len(os.sched_getaffinity(0))
+    return [
+        Suite("build", ["cmake", "--build", "build/test"]),
+        Suite(
+            "cpp",
+            [
+                *("ctest", "--test-dir", "build/test", "--verbose", "--no-tests=error"),
+                *("--output-junit", str(ROOT / "build/junit-cpp.xml")),
+            ],
+        ),
+        pytest("python", "tests/python", workers=cores),
+        # In one process: building the wheel uses all cores, and is done once.
+        pytest("install", "tests/install", workers=0),
+        pytest("attacks", "tests/attacks", workers=cores, POTL_HOOKS="1"),
+        Suite("fuzz", ["scripts/fuzz", "3"]),
+    ]
+
+
+def counted(closing: list[str]) -> tuple[int, str]:
+    """How many tests passed, and what happened to all, by the runner's closing lines."""
+    for line in reversed(closing):
+        ctest = re.match(r"\d+% tests passed, (\d+) tests? failed out of (\d+)", line)
+        if ctest:
+            failed, all_ = int(ctest[1]), int(ctest[2])
+            return all_ - failed, f"{all_ - failed} passed, {failed} failed"
+        found = re.findall(r"(\d+) (passed|failed|skipped|xfailed|errors?)\b", line)
+        if found:
+            text = ", ".join(f"{count} {what}" for count, what in found)
+            return sum(int(count) for count, what in found if what == "passed"), text
+    return 0, "no test ran"
+
+
+def judged(name: str, status: int, output: str, seconds: float) -> Outcome:
+    """What became of a suite that printed `output`."""
+    if name == "build":
+        steps = re.findall(r"^\[(\d+)/\1\]", output, re.MULTILINE)
+        counts = f"{steps[-1]} steps" if steps else "nothing to do"
+        return Outcome(name, status == 0, counts, seconds)
+    passed, counts = counted(closing_lines(output))
+    if skipped := len(re.findall(r"^\s+\d+ - \S+ \(Skipped\)$", output, re.MULTILINE)):
+        passed, counts = passed - skipped, f"{counts}, {skipped} of them skipped"
+    return Outcome(name, status == 0 and passed > 0, counts, seconds)
+
+
+def closing_lines(output: str) -> list[str]:
+    return [found[1] for line in output.splitlines() if (found := CLOSING.match(line.rstrip()))]
+
+
+def run(suite: Suite) -> Outcome:
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / f"{suite.name}.log"
+    began = time.monotonic()
+    with log.open("wb") as file:
+        status = subprocess.run(
+            suite.command,
+            cwd=ROOT,
+            env={**os.environ, **suite.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        ).returncode
+    output = log.read_text(errors="replace")
+    outcome = judged(suite.name, status, output, time.monotonic() - began)
+    if not outcome.good:
+        print("\n".join(output.splitlines()[-SHOWN_OF_A_FAILURE:]))
+        print(f"all of it is in {log.relative_to(ROOT)}")
+    print(*closing_lines(output), outcome.line(), sep="\n", flush=True)
+    return outcome
+
+
+def main() -> int:
+    outcomes: list[Outcome] = []
+    for suite in suites():
+        outcomes.append(run(suite))
+        if suite.name == "build" and not outcomes[-1].good:
+            break
+    seconds = sum(one.seconds for one in outcomes)
+    failed = [one.name for one in outcomes if not one.good]
+    print(f"\n== {seconds:.0f} s", *(one.line() for one in outcomes), sep="\n")
+    print(f"failed: {' '.join(failed)}" if failed else "all suites passed", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
