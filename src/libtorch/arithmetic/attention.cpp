@@ -164,10 +164,10 @@ attention_gradients flash_backward(const at::Tensor& gradient, const at::Tensor&
 }  // namespace
 
 void register_attention(registrar& r) {
-  r.kernel("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(flash),
-           "numeric/attention.hpp: products, scale, mask, softmax, products");
-  r.kernel("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(flash_backward),
-           "the probabilities again, then the gradients of each step");
+  r.kernel<flash>("_scaled_dot_product_flash_attention_for_cpu",
+                  "numeric/attention.hpp: products, scale, mask, softmax, products");
+  r.kernel<flash_backward>("_scaled_dot_product_flash_attention_for_cpu_backward",
+                           "the probabilities again, then the gradients of each step");
   r.exact({"_fused_sdp_choice"}, "chooses a composition by shapes and options");
   r.refused({"_scaled_dot_product_fused_attention_overrideable",
              "_scaled_dot_product_fused_attention_overrideable_backward"},

@@ -21,7 +21,6 @@ namespace {
 
 using at::IntArrayRef;
 using at::Tensor;
-using keys_t = c10::DispatchKeySet;
 using optional_sizes = c10::OptionalArrayRef<std::int64_t>;
 
 struct geometry_options {
@@ -311,12 +310,12 @@ std::tuple<Tensor, Tensor, Tensor> backward_overrideable(
 
 void register_convolution(registrar& r) {
   const char* note = "dot products of the mode, padding as +0; then the bias";
-  r.kernel("convolution", TORCH_FN(convolution), note);
-  r.kernel("convolution_overrideable", TORCH_FN(convolution), note);
-  r.kernel("_convolution", TORCH_FN(convolution_flags), note);
+  r.kernel<convolution>("convolution", note);
+  r.kernel<convolution>("convolution_overrideable", note);
+  r.kernel<convolution_flags>("_convolution", note);
   const char* gradients = "dot products of the mode; the bias gets a sum";
-  r.kernel("convolution_backward", TORCH_FN(convolution_backward), gradients);
-  r.kernel("convolution_backward_overrideable", TORCH_FN(backward_overrideable), gradients);
+  r.kernel<convolution_backward>("convolution_backward", gradients);
+  r.kernel<backward_overrideable>("convolution_backward_overrideable", gradients);
   r.refused(
       {"mkldnn_convolution", "_nnpack_spatial_convolution", "conv_tbc", "_slow_conv2d_forward",
        "_slow_conv2d_backward.output_mask", "slow_conv3d_forward", "slow_conv_dilated2d",

@@ -15,11 +15,11 @@ namespace potl::libtorch::dispatch {
 namespace {
 
 using at::Tensor;
-using three = std::array<std::int64_t, 3>;
+using triple = std::array<std::int64_t, 3>;
 
 /// x [n, c, d, h, w] on a canvas of zeros: `step` apart, `before` from its beginning (which may be
 /// negative: what lies outside is cut off).
-Tensor on_canvas(const Tensor& x, const three& canvas, const three& step, const three& before) {
+Tensor on_canvas(const Tensor& x, const triple& canvas, const triple& step, const triple& before) {
   Tensor out = at::zeros({x.size(0), x.size(1), canvas[0], canvas[1], canvas[2]}, x.options());
   Tensor from = x;
   Tensor to = out;
@@ -39,8 +39,8 @@ Tensor on_canvas(const Tensor& x, const three& canvas, const three& step, const 
 }
 
 /// All windows of a contiguous canvas: [n, c, kd, kh, kw, od, oh, ow], a view.
-Tensor windows(const Tensor& canvas, const three& kernel, const three& dilation,
-               const three& stride, const three& places) {
+Tensor windows(const Tensor& canvas, const triple& kernel, const triple& dilation,
+               const triple& stride, const triple& places) {
   std::vector<std::int64_t> sizes{canvas.size(0), canvas.size(1)};
   std::vector<std::int64_t> strides{canvas.stride(0), canvas.stride(1)};
   for (std::size_t i = 0; i < 3; ++i) {
@@ -54,16 +54,16 @@ Tensor windows(const Tensor& canvas, const three& kernel, const three& dilation,
   return at::as_strided(canvas, sizes, strides);
 }
 
-std::int64_t volume(const three& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
+std::int64_t volume(const triple& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
 /// [n, c, d, h, w] as [n, c, places].
-Tensor five(const Tensor& x, std::int64_t channels, const three& spatial) {
+Tensor five(const Tensor& x, std::int64_t channels, const triple& spatial) {
   return x.reshape({x.size(0), channels, spatial[0], spatial[1], spatial[2]});
 }
 
 /// x with its padding, [n, c, d, h, w].
 Tensor padded_input(const numeric::convolution& shape, const Tensor& x) {
-  three canvas{};
+  triple canvas{};
   for (std::size_t i = 0; i < 3; ++i) canvas[i] = shape.input[i] + 2 * shape.padding[i];
   return on_canvas(five(x, shape.in_channels, shape.input), canvas, {1, 1, 1}, shape.padding);
 }
@@ -72,7 +72,7 @@ Tensor padded_input(const numeric::convolution& shape, const Tensor& x) {
 
 Tensor double_convolution(const numeric::convolution& shape, const Tensor& x, const Tensor& w,
                           at::IntArrayRef sizes) {
-  const three places = shape.output();
+  const triple places = shape.output();
   const Tensor padded = padded_input(shape, x);
   const std::int64_t inputs = shape.in_channels / shape.groups;
   const std::int64_t outputs = shape.out_channels / shape.groups;
@@ -90,9 +90,9 @@ Tensor double_convolution(const numeric::convolution& shape, const Tensor& x, co
 
 Tensor double_input_gradient(const numeric::convolution& shape, const Tensor& dy, const Tensor& w,
                              at::IntArrayRef sizes) {
-  const three places = shape.output();
-  three canvas{};
-  three before{};
+  const triple places = shape.output();
+  triple canvas{};
+  triple before{};
   for (std::size_t i = 0; i < 3; ++i) {
     const std::int64_t reach = shape.dilation[i] * (shape.kernel[i] - 1);
     canvas[i] = shape.input[i] + reach;
@@ -121,7 +121,7 @@ Tensor double_input_gradient(const numeric::convolution& shape, const Tensor& dy
 
 Tensor double_weight_gradient(const numeric::convolution& shape, const Tensor& x, const Tensor& dy,
                               at::IntArrayRef sizes) {
-  const three places = shape.output();
+  const triple places = shape.output();
   const Tensor padded = padded_input(shape, x);
   const std::int64_t inputs = shape.in_channels / shape.groups;
   const std::int64_t outputs = shape.out_channels / shape.groups;

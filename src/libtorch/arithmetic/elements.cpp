@@ -45,10 +45,6 @@ bool can_write_to(const at::Tensor& x, const at::Tensor& out) {
   return overlap == at::MemOverlapStatus::No || overlap == at::MemOverlapStatus::Full;
 }
 
-bool all_integral(c10::ArrayRef<at::Tensor> operands) {
-  return std::all_of(operands.begin(), operands.end(), is_integral);
-}
-
 aligned_operands align(const char* name, c10::ArrayRef<at::Tensor> operands,
                        const at::Tensor* in_place) {
   aligned_operands call;

@@ -31,27 +31,18 @@ at::Tensor finish(const aligned_operands& call, const at::Tensor* in_place);
 /// Whether `out` can be written in place of a result for `x`, of its sizes and type.
 bool can_write_to(const at::Tensor& x, const at::Tensor& out);
 
-/// Whether all operands are integers (then the stock kernel is exact).
-bool all_integral(c10::ArrayRef<at::Tensor> operands);
-
-template <class Real, std::size_t Count, class Body>
-void run_elements(const aligned_operands& call, const Body& body) {
-  std::array<std::span<const Real>, Count> in;
-  for (std::size_t i = 0; i < Count; ++i) in[i] = values<Real>(call.operands[i]);
-  body(in, mutable_values<Real>(call.out));
-}
-
 /// body(operands, out) with an array of spans and a span, of float or double.
 template <std::size_t Count, class Body>
 at::Tensor elements(const char* name, const at::Tensor (&operands)[Count],
                     const at::Tensor* in_place, const Body& body) {
   const aligned_operands call = align(name, operands, in_place);
   if (call.out.numel() != 0) {
-    if (call.wide == c10::ScalarType::Double) {
-      run_elements<double, Count>(call, body);
-    } else {
-      run_elements<float, Count>(call, body);
-    }
+    with_real(call.wide, [&](auto zero) {
+      using Real = decltype(zero);
+      std::array<std::span<const Real>, Count> in;
+      for (std::size_t i = 0; i < Count; ++i) in[i] = values<Real>(call.operands[i]);
+      body(in, mutable_values<Real>(call.out));
+    });
   }
   return finish(call, in_place);
 }

@@ -122,11 +122,10 @@ at::Tensor divisors(const at::Tensor& sizes, c10::ScalarType type) {
 
 using bag_result = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-bag_result embedding_bag(c10::DispatchKeySet keys, const at::Tensor& weight,
-                         const at::Tensor& indices, const at::Tensor& offsets,
-                         bool scale_by_frequency, std::int64_t mode, bool sparse,
-                         const std::optional<at::Tensor>& sample_weights, bool has_last_offset,
-                         std::int64_t padding) {
+bag_result embedding_bag(keys_t keys, const at::Tensor& weight, const at::Tensor& indices,
+                         const at::Tensor& offsets, bool scale_by_frequency, std::int64_t mode,
+                         bool sparse, const std::optional<at::Tensor>& sample_weights,
+                         bool has_last_offset, std::int64_t padding) {
   if (mode == bag_max) {  // selects; no arithmetic
     return at::_ops::_embedding_bag::redispatch(keys & below, weight, indices, offsets,
                                                 scale_by_frequency, mode, sparse, sample_weights,
@@ -151,7 +150,7 @@ bag_result embedding_bag(c10::DispatchKeySet keys, const at::Tensor& weight,
           at::zeros({grouped.size.numel()}, at::TensorOptions(type))};
 }
 
-bag_result embedding_bag_forward_only(c10::DispatchKeySet keys, const at::Tensor& weight,
+bag_result embedding_bag_forward_only(keys_t keys, const at::Tensor& weight,
                                       const at::Tensor& indices, const at::Tensor& offsets,
                                       bool scale_by_frequency, std::int64_t mode, bool sparse,
                                       const std::optional<at::Tensor>& sample_weights,
@@ -240,21 +239,22 @@ at::Tensor sample_weights_backward(const at::Tensor& gradient, const at::Tensor&
 }  // namespace
 
 void register_embedding(registrar& r) {
-  r.kernel("embedding_dense_backward", TORCH_FN(embedding_dense_backward),
-           "rows added in ascending order of their position; by frequency: divided first");
-  r.kernel("embedding_renorm_", TORCH_FN(embedding_renorm_),
-           "rows longer than max_norm times (max_norm / (norm + 1e-7))");
+  r.kernel<embedding_dense_backward>(
+      "embedding_dense_backward",
+      "rows added in ascending order of their position; by frequency: divided first");
+  r.kernel<embedding_renorm_>("embedding_renorm_",
+                              "rows longer than max_norm times (max_norm / (norm + 1e-7))");
   r.composed({"embedding_renorm"}, "embedding_renorm_ of a copy");
-  r.kernel("_embedding_bag", TORCH_FN(embedding_bag),
-           "rows added in ascending order; the mean divides the sum; the maximum selects");
-  r.kernel("_embedding_bag_forward_only", TORCH_FN(embedding_bag_forward_only),
-           "as _embedding_bag");
-  r.kernel("_embedding_bag_backward", TORCH_FN(embedding_bag_backward),
-           "rows added in ascending order of their position");
-  r.kernel("_embedding_bag_dense_backward", TORCH_FN(embedding_bag_dense_backward),
-           "rows added in ascending order of their position");
-  r.kernel("_embedding_bag_per_sample_weights_backward", TORCH_FN(sample_weights_backward),
-           "the sum over each row of gradient times weight");
+  r.kernel<embedding_bag>(
+      "_embedding_bag",
+      "rows added in ascending order; the mean divides the sum; the maximum selects");
+  r.kernel<embedding_bag_forward_only>("_embedding_bag_forward_only", "as _embedding_bag");
+  r.kernel<embedding_bag_backward>("_embedding_bag_backward",
+                                   "rows added in ascending order of their position");
+  r.kernel<embedding_bag_dense_backward>("_embedding_bag_dense_backward",
+                                         "rows added in ascending order of their position");
+  r.kernel<sample_weights_backward>("_embedding_bag_per_sample_weights_backward",
+                                    "the sum over each row of gradient times weight");
 }
 
 }  // namespace potl::libtorch::dispatch

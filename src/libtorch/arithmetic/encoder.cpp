@@ -138,13 +138,13 @@ bool may_nest(const at::Tensor&, const at::Tensor&) { return false; }
 }  // namespace
 
 void register_encoder(registrar& r) {
-  r.kernel("_native_multi_head_attention", TORCH_FN(multi_head_attention),
-           "linear, attention, linear");
-  r.kernel("_transformer_encoder_layer_fwd", TORCH_FN(encoder_layer),
-           "the operators of the module in training");
+  r.kernel<multi_head_attention>("_native_multi_head_attention", "linear, attention, linear");
+  r.kernel<encoder_layer>("_transformer_encoder_layer_fwd",
+                          "the operators of the module in training");
   r.refused({"_transform_bias_rescale_qkv"}, "use torch.nn.MultiheadAttention");
-  r.kernel("_nested_tensor_from_mask_left_aligned", TORCH_FN(may_nest),
-           "false: torch.nn.TransformerEncoder then computes padded places like in training");
+  r.kernel<may_nest>(
+      "_nested_tensor_from_mask_left_aligned",
+      "false: torch.nn.TransformerEncoder then computes padded places like in training");
   r.refused({"_nested_tensor_from_mask"},
             "make the torch.nn.TransformerEncoder with enable_nested_tensor=False");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators whose stock kernels give the same bits everywhere: they move bits, compare, select, or
-// do one IEEE operation per element. tests/python/test_special_values.py has them on hostile values
-// in the places where torch's kernels could tell elements apart.
+// do one IEEE operation per element. tests/python/arithmetic/test_special_values.py has them on
+// hostile values in the places where torch's kernels could tell elements apart.
 //
 // Not here, although they look like it: `maximum` and its relatives (the sign of a zero depends on
 // the lane), softshrink (so there) and gradients of hardtanh and its relatives (NaN), `add` with

@@ -89,8 +89,8 @@ void add_rows(const char* name, accumulation op, const at::Tensor& self, std::in
   result.finish();
 }
 
-at::Tensor& index_add_(c10::DispatchKeySet keys, at::Tensor& self, std::int64_t dim,
-                       const at::Tensor& index, const at::Tensor& source, const at::Scalar& alpha) {
+at::Tensor& index_add_(keys_t keys, at::Tensor& self, std::int64_t dim, const at::Tensor& index,
+                       const at::Tensor& source, const at::Scalar& alpha) {
   if (is_integral(self)) {
     return at::_ops::index_add_::redispatch(keys & below, self, dim, index, source, alpha);
   }
@@ -132,8 +132,8 @@ void add_elements(const char* name, accumulation op, const at::Tensor& self, std
   result.finish();
 }
 
-at::Tensor& scatter_add_(c10::DispatchKeySet keys, at::Tensor& self, std::int64_t dim,
-                         const at::Tensor& index, const at::Tensor& source) {
+at::Tensor& scatter_add_(keys_t keys, at::Tensor& self, std::int64_t dim, const at::Tensor& index,
+                         const at::Tensor& source) {
   if (is_integral(self)) {
     return at::_ops::scatter_add_::redispatch(keys & below, self, dim, index, source);
   }
@@ -237,7 +237,7 @@ std::int64_t covered_dims(const c10::List<std::optional<at::Tensor>>& indices) {
   return out;
 }
 
-at::Tensor& index_put_impl_(c10::DispatchKeySet keys, at::Tensor& self,
+at::Tensor& index_put_impl_(keys_t keys, at::Tensor& self,
                             const c10::List<std::optional<at::Tensor>>& indices,
                             const at::Tensor& source, bool accumulate, bool unsafe) {
   // One value for all places: no order can matter. Sums of integers have none either.
@@ -288,8 +288,8 @@ at::Tensor& index_put_impl_(c10::DispatchKeySet keys, at::Tensor& self,
   return self;
 }
 
-at::Tensor& put_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& index,
-                 const at::Tensor& source, bool accumulate) {
+at::Tensor& put_(keys_t keys, at::Tensor& self, const at::Tensor& index, const at::Tensor& source,
+                 bool accumulate) {
   if (accumulate && is_integral(self)) {
     return at::_ops::put_::redispatch(keys & below, self, index, source, accumulate);
   }
@@ -315,24 +315,23 @@ at::Tensor& put_(c10::DispatchKeySet keys, at::Tensor& self, const at::Tensor& i
 void register_accumulation(registrar& r) {
   const char* ascending =
       "one rounded operation per value, in ascending order of the source's position";
-  r.kernel("index_add_", TORCH_FN(index_add_), ascending);
-  r.kernel("index_add", TORCH_FN(index_add), ascending);
-  r.derived("index_add", {"index_add.out"});
-  r.kernel("scatter_add_", TORCH_FN(scatter_add_), ascending);
-  r.kernel("scatter_add", TORCH_FN(scatter_add), ascending);
-  r.derived("scatter_add", {"scatter_add.out"});
-  r.kernel("scatter_reduce.two", TORCH_FN(scatter_reduced), ascending);
-  r.derived("scatter_reduce.two", {"scatter_reduce.two_out", "scatter_reduce_.two"});
-  r.kernel("scatter.reduce", TORCH_FN(scatter_with_reduction), ascending);
-  r.derived("scatter.reduce", {"scatter.reduce_out", "scatter_.reduce"});
-  r.kernel("scatter.value_reduce", TORCH_FN(scatter_value_with_reduction), ascending);
-  r.derived("scatter.value_reduce", {"scatter.value_reduce_out", "scatter_.value_reduce"});
-  r.kernel("index_reduce", TORCH_FN(index_reduce), ascending);
-  r.derived("index_reduce", {"index_reduce.out", "index_reduce_"});
-  r.kernel("_index_put_impl_", TORCH_FN(index_put_impl_),
-           "accumulate: one rounded sum per value, in ascending order; else the last value stays");
-  r.kernel("put_", TORCH_FN(put_),
-           "accumulate: one rounded sum per value, in ascending order; else the last value stays");
+  r.kernel<index_add_>("index_add_", ascending);
+  r.kernel<index_add>("index_add", ascending, {"index_add.out"});
+  r.kernel<scatter_add_>("scatter_add_", ascending);
+  r.kernel<scatter_add>("scatter_add", ascending, {"scatter_add.out"});
+  r.kernel<scatter_reduced>("scatter_reduce.two", ascending,
+                            {"scatter_reduce.two_out", "scatter_reduce_.two"});
+  r.kernel<scatter_with_reduction>("scatter.reduce", ascending,
+                                   {"scatter.reduce_out", "scatter_.reduce"});
+  r.kernel<scatter_value_with_reduction>("scatter.value_reduce", ascending,
+                                         {"scatter.value_reduce_out", "scatter_.value_reduce"});
+  r.kernel<index_reduce>("index_reduce", ascending, {"index_reduce.out", "index_reduce_"});
+  r.kernel<index_put_impl_>(
+      "_index_put_impl_",
+      "accumulate: one rounded sum per value, in ascending order; else the last value stays");
+  r.kernel<put_>(
+      "put_",
+      "accumulate: one rounded sum per value, in ascending order; else the last value stays");
   r.composed({"index_put", "index_put_", "_unsafe_index_put", "_index_put_impl", "put"},
              "_index_put_impl_ or put_ of a copy");
 }

@@ -192,36 +192,29 @@ at::Tensor nll_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
 }  // namespace
 
 void register_loss(registrar& r) {
-  r.kernel("mse_loss", TORCH_FN(mse), "d d, d = a - b");
-  r.derived("mse_loss", {"mse_loss.out"});
-  r.kernel("mse_loss_backward", TORCH_FN(mse_backward), "(d (2 / n)) dy");
-  r.derived("mse_loss_backward", {"mse_loss_backward.grad_input"});
-  r.kernel("smooth_l1_loss", TORCH_FN(smooth_l1),
-           "z = |a - b|; z < beta: ((z / 2) z) / beta, else z - beta / 2");
-  r.derived("smooth_l1_loss", {"smooth_l1_loss.out"});
-  r.kernel("smooth_l1_loss_backward", TORCH_FN(smooth_l1_backward), "(slope (1 / n)) dy");
-  r.derived("smooth_l1_loss_backward", {"smooth_l1_loss_backward.grad_input"});
-  r.kernel("huber_loss", TORCH_FN(huber),
-           "z = |a - b|; z < delta: (z / 2) z, else (z - delta / 2) delta");
-  r.derived("huber_loss", {"huber_loss.out"});
-  r.kernel("huber_loss_backward", TORCH_FN(huber_backward), "(slope (1 / n)) dy");
-  r.derived("huber_loss_backward", {"huber_loss_backward.out"});
-  r.kernel("binary_cross_entropy", TORCH_FN(cross_entropy),
-           "(y - 1) max(log1p(-x), -100) - y max(log(x), -100)");
-  r.derived("binary_cross_entropy", {"binary_cross_entropy.out"});
-  r.kernel("binary_cross_entropy_backward", TORCH_FN(cross_entropy_backward),
-           "(((x - y) / max((1 - x) x, 1e-12)) (1 / n)) dy");
-  r.derived("binary_cross_entropy_backward", {"binary_cross_entropy_backward.grad_input"});
+  r.kernel<mse>("mse_loss", "d d, d = a - b", {"mse_loss.out"});
+  r.kernel<mse_backward>("mse_loss_backward", "(d (2 / n)) dy", {"mse_loss_backward.grad_input"});
+  r.kernel<smooth_l1>("smooth_l1_loss",
+                      "z = |a - b|; z < beta: ((z / 2) z) / beta, else z - beta / 2",
+                      {"smooth_l1_loss.out"});
+  r.kernel<smooth_l1_backward>("smooth_l1_loss_backward", "(slope (1 / n)) dy",
+                               {"smooth_l1_loss_backward.grad_input"});
+  r.kernel<huber>("huber_loss", "z = |a - b|; z < delta: (z / 2) z, else (z - delta / 2) delta",
+                  {"huber_loss.out"});
+  r.kernel<huber_backward>("huber_loss_backward", "(slope (1 / n)) dy",
+                           {"huber_loss_backward.out"});
+  r.kernel<cross_entropy>("binary_cross_entropy",
+                          "(y - 1) max(log1p(-x), -100) - y max(log(x), -100)",
+                          {"binary_cross_entropy.out"});
+  r.kernel<cross_entropy_backward>("binary_cross_entropy_backward",
+                                   "(((x - y) / max((1 - x) x, 1e-12)) (1 / n)) dy",
+                                   {"binary_cross_entropy_backward.grad_input"});
   const char* loss = "-w x of each sample; the mean divides their sum by the sum of the weights";
   const char* slope = "-(dy / sum of weights) w at the target";
-  r.kernel("nll_loss_forward", TORCH_FN(nll), loss);
-  r.derived("nll_loss_forward", {"nll_loss_forward.output"});
-  r.kernel("nll_loss_backward", TORCH_FN(nll_backward), slope);
-  r.derived("nll_loss_backward", {"nll_loss_backward.grad_input"});
-  r.kernel("nll_loss2d_forward", TORCH_FN(nll), loss);
-  r.derived("nll_loss2d_forward", {"nll_loss2d_forward.output"});
-  r.kernel("nll_loss2d_backward", TORCH_FN(nll_backward), slope);
-  r.derived("nll_loss2d_backward", {"nll_loss2d_backward.grad_input"});
+  r.kernel<nll>("nll_loss_forward", loss, {"nll_loss_forward.output"});
+  r.kernel<nll_backward>("nll_loss_backward", slope, {"nll_loss_backward.grad_input"});
+  r.kernel<nll>("nll_loss2d_forward", loss, {"nll_loss2d_forward.output"});
+  r.kernel<nll_backward>("nll_loss2d_backward", slope, {"nll_loss2d_backward.grad_input"});
   r.composed({"soft_margin_loss", "soft_margin_loss.out", "soft_margin_loss_backward",
               "soft_margin_loss_backward.grad_input"},
              "exp, log1p and products");

@@ -10,6 +10,7 @@
 #include <ATen/ops/dot_ops.h>
 #include <ATen/ops/mm_ops.h>
 #include <ATen/ops/mv_ops.h>
+#include <ATen/ops/vdot_ops.h>
 
 #include "operand.hpp"
 #include "products.hpp"
@@ -20,23 +21,6 @@ namespace {
 
 using at::Scalar;
 using at::Tensor;
-using keys_t = c10::DispatchKeySet;
-
-/// `out=` forms of a function.
-template <Tensor (*function)(keys_t, const Tensor&, const Tensor&, const Tensor&, const Scalar&,
-                             const Scalar&)>
-Tensor& sum_out(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
-                const Scalar& alpha, Tensor& out) {
-  return write_out(function(keys, c, a, b, beta, alpha), out);
-}
-
-/// The form that overwrites the first operand.
-template <Tensor (*function)(keys_t, const Tensor&, const Tensor&, const Tensor&, const Scalar&,
-                             const Scalar&)>
-Tensor& sum_in_place(keys_t keys, Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
-                     const Scalar& alpha) {
-  return c.copy_(function(keys, c, a, b, beta, alpha));
-}
 
 void require_fit(const char* name, const Tensor& a, const Tensor& b, std::int64_t dimensions) {
   TORCH_CHECK(a.dim() == dimensions && b.dim() == dimensions, name, ": expected ", dimensions,
@@ -45,6 +29,9 @@ void require_fit(const char* name, const Tensor& a, const Tensor& b, std::int64_
               ": sizes ", a.sizes(), " and ", b.sizes(), " cannot be multiplied");
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), name, ": expected operands of one type, but got ",
               a.scalar_type(), " and ", b.scalar_type());
+  // Of integers alone it would be torch's.
+  TORCH_CHECK(!is_integral(a), name, ": expected operands of one type, but got ", a.scalar_type(),
+              " beside others");
 }
 
 /// beta c + alpha x, where x is nobody else's.
@@ -56,102 +43,80 @@ Tensor plus(const Tensor& c, const Scalar& beta, Tensor x, const Scalar& alpha) 
   return beta.equal(1) ? x.add_(c) : x.add_(c.mul(beta));
 }
 
-Tensor mm(keys_t keys, const Tensor& a, const Tensor& b) {
-  if (is_integral(a)) return at::_ops::mm::redispatch(keys & below, a, b);
+Tensor mm(const Tensor& a, const Tensor& b) {
   require_fit("mm", a, b, 2);
   return product("mm", a, b);
 }
 
-Tensor bmm(keys_t keys, const Tensor& a, const Tensor& b) {
-  if (is_integral(a)) return at::_ops::bmm::redispatch(keys & below, a, b);
+Tensor bmm(const Tensor& a, const Tensor& b) {
   require_fit("bmm", a, b, 3);
   return product("bmm", a, b);
 }
 
-Tensor addmm(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
+Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
              const Scalar& alpha) {
-  if (is_integral(a)) return at::_ops::addmm::redispatch(keys & below, c, a, b, beta, alpha);
-  return plus(c, beta, mm(keys, a, b), alpha);
+  return plus(c, beta, mm(a, b), alpha);
 }
 
-Tensor baddbmm(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
+Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
                const Scalar& alpha) {
-  if (is_integral(a)) return at::_ops::baddbmm::redispatch(keys & below, c, a, b, beta, alpha);
-  return plus(c, beta, bmm(keys, a, b), alpha);
+  return plus(c, beta, bmm(a, b), alpha);
 }
 
 /// The sum of a batch of products is one product, whose dot products run over the batch too.
-Tensor addbmm(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
+Tensor addbmm(const Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta,
               const Scalar& alpha) {
-  if (is_integral(a)) return at::_ops::addbmm::redispatch(keys & below, c, a, b, beta, alpha);
   require_fit("addbmm", a, b, 3);
   const std::int64_t terms = a.size(0) * a.size(2);
   const Tensor left = a.transpose(0, 1).reshape({a.size(1), terms});
   return plus(c, beta, product("addbmm", left, b.reshape({terms, b.size(2)})), alpha);
 }
 
-Tensor mv(keys_t keys, const Tensor& a, const Tensor& x) {
-  if (is_integral(a)) return at::_ops::mv::redispatch(keys & below, a, x);
+Tensor mv(const Tensor& a, const Tensor& x) {
   TORCH_CHECK(x.dim() == 1, "mv: expected a vector, got sizes ", x.sizes());
   const Tensor column = x.unsqueeze(1);
   require_fit("mv", a, column, 2);
   return product("mv", a, column).squeeze(1);
 }
 
-Tensor addmv(keys_t keys, const Tensor& c, const Tensor& a, const Tensor& x, const Scalar& beta,
+Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& x, const Scalar& beta,
              const Scalar& alpha) {
-  if (is_integral(a)) return at::_ops::addmv::redispatch(keys & below, c, a, x, beta, alpha);
-  return plus(c, beta, mv(keys, a, x), alpha);
+  return plus(c, beta, mv(a, x), alpha);
 }
 
-Tensor dot(keys_t keys, const Tensor& a, const Tensor& b) {
-  if (is_integral(a)) return at::_ops::dot::redispatch(keys & below, a, b);
+Tensor dot(const Tensor& a, const Tensor& b) {
   TORCH_CHECK(a.dim() == 1 && b.dim() == 1 && a.numel() == b.numel(),
               "dot: expected vectors of one length, got sizes ", a.sizes(), " and ", b.sizes());
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), "dot: expected vectors of one type");
   return product("dot", a.unsqueeze(0), b.unsqueeze(1)).reshape({});
 }
 
-Tensor& mm_out(keys_t keys, const Tensor& a, const Tensor& b, Tensor& out) {
-  if (!is_integral(a)) {
-    require_fit("mm", a, b, 2);
-    if (product_into("mm", a, b, out)) return out;
-  }
-  return write_out(mm(keys, a, b), out);
+Tensor& mm_out(const Tensor& a, const Tensor& b, Tensor& out) {
+  require_fit("mm", a, b, 2);
+  return product_into("mm", a, b, out) ? out : write_out(product("mm", a, b), out);
 }
-
-Tensor& bmm_out(keys_t keys, const Tensor& a, const Tensor& b, Tensor& out) {
-  if (!is_integral(a)) {
-    require_fit("bmm", a, b, 3);
-    if (product_into("bmm", a, b, out)) return out;
-  }
-  return write_out(bmm(keys, a, b), out);
+Tensor& bmm_out(const Tensor& a, const Tensor& b, Tensor& out) {
+  require_fit("bmm", a, b, 3);
+  return product_into("bmm", a, b, out) ? out : write_out(product("bmm", a, b), out);
 }
 
 }  // namespace
 
 void register_matmul(registrar& r) {
+  namespace ops = at::_ops;
   const char* note = "dot products of the mode";
-  r.kernel("mm", TORCH_FN(mm), note);
-  r.kernel("mm.out", TORCH_FN(mm_out), note);
-  r.kernel("bmm", TORCH_FN(bmm), note);
-  r.kernel("bmm.out", TORCH_FN(bmm_out), note);
-  r.kernel("mv", TORCH_FN(mv), note);
-  r.kernel("dot", TORCH_FN(dot), note);
-  r.kernel("vdot", TORCH_FN(dot), note);
+  r.kernel<but_integers<ops::mm, mm>>("mm", note);
+  r.kernel<but_integers<ops::mm_out, mm_out>>("mm.out", note);
+  r.kernel<but_integers<ops::bmm, bmm>>("bmm", note);
+  r.kernel<but_integers<ops::bmm_out, bmm_out>>("bmm.out", note);
+  r.kernel<but_integers<ops::mv, mv>>("mv", note);
+  r.kernel<but_integers<ops::dot, dot>>("dot", note);
+  r.kernel<but_integers<ops::vdot, dot>>("vdot", note);
   const char* sums = "dot products of the mode, then alpha, beta and one sum";
-  r.kernel("addmm", TORCH_FN(addmm), sums);
-  r.kernel("addmm_", TORCH_FN(sum_in_place<addmm>), sums);
-  r.kernel("addmm.out", TORCH_FN(sum_out<addmm>), sums);
-  r.kernel("baddbmm", TORCH_FN(baddbmm), sums);
-  r.kernel("baddbmm_", TORCH_FN(sum_in_place<baddbmm>), sums);
-  r.kernel("baddbmm.out", TORCH_FN(sum_out<baddbmm>), sums);
-  r.kernel("addbmm", TORCH_FN(addbmm), sums);
-  r.kernel("addbmm_", TORCH_FN(sum_in_place<addbmm>), sums);
-  r.kernel("addbmm.out", TORCH_FN(sum_out<addbmm>), sums);
-  r.kernel("addmv", TORCH_FN(addmv), sums);
-  r.kernel("addmv_", TORCH_FN(sum_in_place<addmv>), sums);
-  r.kernel("addmv.out", TORCH_FN(sum_out<addmv>), sums);
+  r.kernel<but_integers<ops::addmm, addmm>>("addmm", sums, {"addmm_", "addmm.out"});
+  r.kernel<but_integers<ops::baddbmm, baddbmm>>("baddbmm", sums, {"baddbmm_", "baddbmm.out"});
+  r.kernel<but_integers<ops::addbmm, addbmm>>("addbmm", sums, {"addbmm_", "addbmm.out"});
+  r.kernel<but_integers<ops::addmv, addmv>>("addmv", sums, {"addmv_", "addmv.out"});
   r.composed({"mv.out", "dot.out", "vdot.out", "_foreach_mm", "linear.out"}, "matrix products");
   r.refused({"_addmm_activation", "_addmm_activation.out", "_grouped_mm", "_scaled_mm"},
             "use torch.nn.functional.linear");

@@ -320,29 +320,27 @@ void register_normalization(registrar& r) {
   const char* note =
       "mean and variance in the order of docs/reference/reduction.md, then as in "
       "docs/reference/neural_operators.md";
-  r.kernel("native_layer_norm", TORCH_FN(layer_norm), note);
-  r.kernel("native_layer_norm_backward", TORCH_FN(layer_norm_backward), note);
-  r.kernel("native_group_norm", TORCH_FN(group_norm), note);
-  r.kernel("native_group_norm_backward", TORCH_FN(group_norm_backward), note);
-  r.kernel("native_batch_norm", TORCH_FN(batch_norm), note);
-  r.derived("native_batch_norm", {"native_batch_norm.out"});
-  r.kernel("native_batch_norm_backward", TORCH_FN(batch_norm_backward), note);
-  r.kernel("_native_batch_norm_legit", TORCH_FN(batch_norm_legit), note);
-  r.derived("_native_batch_norm_legit", {"_native_batch_norm_legit.out"});
-  r.kernel("_native_batch_norm_legit.no_stats", TORCH_FN(batch_norm_legit_no_stats), note);
-  r.derived("_native_batch_norm_legit.no_stats", {"_native_batch_norm_legit.no_stats_out"});
-  r.kernel("_batch_norm_with_update", TORCH_FN(batch_norm_with_update), note);
-  r.derived("_batch_norm_with_update", {"_batch_norm_with_update.out"});
-  r.kernel("batch_norm_backward", TORCH_FN(batch_norm_backward_with_reserve), note);
+  r.kernel<layer_norm>("native_layer_norm", note);
+  r.kernel<layer_norm_backward>("native_layer_norm_backward", note);
+  r.kernel<group_norm>("native_group_norm", note);
+  r.kernel<group_norm_backward>("native_group_norm_backward", note);
+  r.kernel<batch_norm>("native_batch_norm", note, {"native_batch_norm.out"});
+  r.kernel<batch_norm_backward>("native_batch_norm_backward", note);
+  r.kernel<batch_norm_legit>("_native_batch_norm_legit", note, {"_native_batch_norm_legit.out"});
+  r.kernel<batch_norm_legit_no_stats>("_native_batch_norm_legit.no_stats", note,
+                                      {"_native_batch_norm_legit.no_stats_out"});
+  r.kernel<batch_norm_with_update>("_batch_norm_with_update", note,
+                                   {"_batch_norm_with_update.out"});
+  r.kernel<batch_norm_backward_with_reserve>("batch_norm_backward", note);
   r.composed({"_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
               "_batch_norm_with_update_functional", "_batch_norm_no_update"},
              "another form of batch normalisation");
   r.refused({"batch_norm_update_stats"}, "use torch.nn.BatchNorm1d and its relatives");
-  r.kernel("_weight_norm_interface", TORCH_FN(weight_norm), "v (g / norm)");
-  r.kernel("_weight_norm_interface_backward", TORCH_FN(weight_norm_backward),
-           "torch's composition for second derivatives");
-  r.kernel("renorm", TORCH_FN(renorm), "x (max_norm / (norm + 1e-7)) where the norm is larger");
-  r.derived("renorm", {"renorm.out", "renorm_"});
+  r.kernel<weight_norm>("_weight_norm_interface", "v (g / norm)");
+  r.kernel<weight_norm_backward>("_weight_norm_interface_backward",
+                                 "torch's composition for second derivatives");
+  r.kernel<renorm>("renorm", "x (max_norm / (norm + 1e-7)) where the norm is larger",
+                   {"renorm.out", "renorm_"});
 }
 
 }  // namespace potl::libtorch::dispatch

@@ -18,6 +18,16 @@ namespace potl::libtorch::dispatch {
 /// kFloat or kDouble: what `name` computes in for operands of this type.
 c10::ScalarType compute_type(const char* name, c10::ScalarType type);
 
+/// Calls body(float{}) or body(double{}).
+template <class Body>
+void with_real(c10::ScalarType type, const Body& body) {
+  if (type == c10::ScalarType::Double) {
+    body(double{});
+  } else {
+    body(float{});
+  }
+}
+
 /// The type of the result of a floating-point function of such an operand.
 c10::ScalarType result_type(const at::Tensor& operand);
 

@@ -97,11 +97,9 @@ void sgd(TensorList parameters, TensorList gradients, TensorList momenta, double
     const Tensor& parameter = parameters[i];
     check_parameter("_fused_sgd_", parameter);
     const Tensor* buffer = momentum != 0 ? &momenta[i] : nullptr;
-    if (parameter.scalar_type() == c10::ScalarType::Double) {
-      sgd_one<double>(options, parameter, gradients[i], buffer);
-    } else {
-      sgd_one<float>(options, parameter, gradients[i], buffer);
-    }
+    with_real(parameter.scalar_type(), [&](auto zero) {
+      sgd_one<decltype(zero)>(options, parameter, gradients[i], buffer);
+    });
   }
 }
 
@@ -147,11 +145,9 @@ void adam(TensorList parameters, TensorList gradients, TensorList means, TensorL
     const numeric::adam_options options = {
         lr, beta1, beta2, weight_decay, eps, steps[i].item<double>(), Decoupled, maximize};
     const Tensor* most = amsgrad ? &largest[i] : nullptr;
-    if (parameter.scalar_type() == c10::ScalarType::Double) {
-      adam_one<double>(options, parameter, gradients[i], means[i], squares[i], most);
-    } else {
-      adam_one<float>(options, parameter, gradients[i], means[i], squares[i], most);
-    }
+    with_real(parameter.scalar_type(), [&](auto zero) {
+      adam_one<decltype(zero)>(options, parameter, gradients[i], means[i], squares[i], most);
+    });
   }
 }
 
@@ -191,14 +187,14 @@ void adagrad_tensor_lr(TensorList parameters, TensorList gradients, TensorList s
 
 void register_optimizers(registrar& r) {
   const char* note = "the plain optimizer's operations";
-  r.kernel("_fused_sgd_", TORCH_FN(sgd), note);
-  r.kernel("_fused_sgd_.tensor_lr", TORCH_FN(sgd_tensor_lr), note);
-  r.kernel("_fused_adam_", TORCH_FN(adam<false>), note);
-  r.kernel("_fused_adam_.tensor_lr", TORCH_FN(adam_tensor_lr<false>), note);
-  r.kernel("_fused_adamw_", TORCH_FN(adam<true>), note);
-  r.kernel("_fused_adamw_.tensor_lr", TORCH_FN(adam_tensor_lr<true>), note);
-  r.kernel("_fused_adagrad_", TORCH_FN(adagrad), note);
-  r.kernel("_fused_adagrad_.tensor_lr", TORCH_FN(adagrad_tensor_lr), note);
+  r.kernel<sgd>("_fused_sgd_", note);
+  r.kernel<sgd_tensor_lr>("_fused_sgd_.tensor_lr", note);
+  r.kernel<adam<false>>("_fused_adam_", note);
+  r.kernel<adam_tensor_lr<false>>("_fused_adam_.tensor_lr", note);
+  r.kernel<adam<true>>("_fused_adamw_", note);
+  r.kernel<adam_tensor_lr<true>>("_fused_adamw_.tensor_lr", note);
+  r.kernel<adagrad>("_fused_adagrad_", note);
+  r.kernel<adagrad_tensor_lr>("_fused_adagrad_.tensor_lr", note);
   r.exact({"_amp_foreach_non_finite_check_and_unscale_"},
           "one product per element, rounded once; looks for what is not finite");
   r.exact({"_amp_update_scale_"}, "one product in double, rounded once, or a count");

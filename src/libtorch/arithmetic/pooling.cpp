@@ -199,35 +199,29 @@ void register_pooling(registrar& r) {
             "use max_pool2d or adaptive_max_pool2d");
 
   const char* mean = "the sum over each window from +0 in ascending order, divided once";
-  r.kernel("avg_pool2d", &avg_pool<2>, mean);
-  r.kernel("avg_pool3d", &avg_pool<3>, mean);
-  r.kernel("_adaptive_avg_pool2d", &adaptive_avg_pool<2>, mean);
-  r.kernel("_adaptive_avg_pool3d", &adaptive_avg_pool<3>, mean);
-  r.derived("avg_pool2d", {"avg_pool2d.out"});
-  r.derived("avg_pool3d", {"avg_pool3d.out"});
-  r.derived("_adaptive_avg_pool2d", {"adaptive_avg_pool2d.out"});
-  r.derived("_adaptive_avg_pool3d", {"adaptive_avg_pool3d.out"});
+  r.kernel<avg_pool<2>>("avg_pool2d", mean, {"avg_pool2d.out"});
+  r.kernel<avg_pool<3>>("avg_pool3d", mean, {"avg_pool3d.out"});
+  r.kernel<adaptive_avg_pool<2>>("_adaptive_avg_pool2d", mean, {"adaptive_avg_pool2d.out"});
+  r.kernel<adaptive_avg_pool<3>>("_adaptive_avg_pool3d", mean, {"adaptive_avg_pool3d.out"});
 
   const char* shares = "gradient / divisor, added in ascending order of the outputs";
-  r.kernel("avg_pool2d_backward", &avg_pool_backward<2>, shares);
-  r.kernel("avg_pool3d_backward", &avg_pool_backward<3>, shares);
-  r.kernel("_adaptive_avg_pool2d_backward", &adaptive_avg_pool_backward<2>, shares);
-  r.kernel("_adaptive_avg_pool3d_backward", &adaptive_avg_pool_backward<3>, shares);
-  r.derived("avg_pool2d_backward", {"avg_pool2d_backward.grad_input"});
-  r.derived("avg_pool3d_backward", {"avg_pool3d_backward.grad_input"});
-  r.derived("_adaptive_avg_pool3d_backward", {"adaptive_avg_pool3d_backward.grad_input"});
+  r.kernel<avg_pool_backward<2>>("avg_pool2d_backward", shares, {"avg_pool2d_backward.grad_input"});
+  r.kernel<avg_pool_backward<3>>("avg_pool3d_backward", shares, {"avg_pool3d_backward.grad_input"});
+  r.kernel<adaptive_avg_pool_backward<2>>("_adaptive_avg_pool2d_backward", shares);
+  r.kernel<adaptive_avg_pool_backward<3>>("_adaptive_avg_pool3d_backward", shares,
+                                          {"adaptive_avg_pool3d_backward.grad_input"});
 
   const char* chosen = "added to the maximum's place in ascending order of the outputs";
-  r.kernel("max_pool2d_with_indices_backward", &max_pool_backward<2>, chosen);
-  r.kernel("max_pool3d_with_indices_backward", &max_pool_backward<3>, chosen);
-  r.kernel("adaptive_max_pool2d_backward", &adaptive_max_pool_backward<2>, chosen);
-  r.kernel("adaptive_max_pool3d_backward", &adaptive_max_pool_backward<3>, chosen);
-  r.kernel("fractional_max_pool2d_backward", &fractional_max_pool_backward<2>, chosen);
-  r.kernel("fractional_max_pool3d_backward", &fractional_max_pool_backward<3>, chosen);
-  r.derived("max_pool2d_with_indices_backward", {"max_pool2d_with_indices_backward.grad_input"});
-  r.derived("max_pool3d_with_indices_backward", {"max_pool3d_with_indices_backward.grad_input"});
-  r.derived("adaptive_max_pool2d_backward", {"adaptive_max_pool2d_backward.grad_input"});
-  r.derived("adaptive_max_pool3d_backward", {"adaptive_max_pool3d_backward.grad_input"});
+  r.kernel<max_pool_backward<2>>("max_pool2d_with_indices_backward", chosen,
+                                 {"max_pool2d_with_indices_backward.grad_input"});
+  r.kernel<max_pool_backward<3>>("max_pool3d_with_indices_backward", chosen,
+                                 {"max_pool3d_with_indices_backward.grad_input"});
+  r.kernel<adaptive_max_pool_backward<2>>("adaptive_max_pool2d_backward", chosen,
+                                          {"adaptive_max_pool2d_backward.grad_input"});
+  r.kernel<adaptive_max_pool_backward<3>>("adaptive_max_pool3d_backward", chosen,
+                                          {"adaptive_max_pool3d_backward.grad_input"});
+  r.kernel<fractional_max_pool_backward<2>>("fractional_max_pool2d_backward", chosen);
+  r.kernel<fractional_max_pool_backward<3>>("fractional_max_pool3d_backward", chosen);
 }
 
 }  // namespace potl::libtorch::dispatch

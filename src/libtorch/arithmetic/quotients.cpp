@@ -26,36 +26,26 @@ namespace {
 
 using at::Scalar;
 using at::Tensor;
-using keys_t = c10::DispatchKeySet;
 using numeric::ieee_binary;
 using optional_text = std::optional<c10::string_view>;
 
-Tensor binary_to(const char* name, ieee_binary function, const Tensor& x, const Tensor& y,
-                 const Tensor* in_place) {
-  return elements(name, {x, y}, in_place, [&](const auto& in, auto out) {
+Tensor binary_to(destination to, const char* name, ieee_binary function, const Tensor& x,
+                 const Tensor& y) {
+  return elements(name, {x, y}, to, [&](const auto& in, auto out) {
     numeric::apply(function, in[0], in[1], out, executor());
   });
 }
 
-/// Integers by torch's kernel `Stock`, numbers by potl's.
 template <class Stock, ieee_binary Function>
-Tensor binary_of(keys_t keys, const Tensor& x, const Tensor& y) {
-  if (all_integral({x, y})) return Stock::redispatch(keys & below, x, y);
-  return binary_to(Stock::name, Function, x, y, nullptr);
+Tensor ieee_of(destination to, const Tensor& x, const Tensor& y) {
+  return binary_to(to, Stock::name, Function, x, y);
 }
 template <class Stock, ieee_binary Function>
-Tensor& binary_out(keys_t keys, const Tensor& x, const Tensor& y, Tensor& out) {
-  return write_out(binary_of<Stock, Function>(keys, x, y), out);
-}
-template <class Stock, ieee_binary Function>
-Tensor& binary_in(keys_t keys, Tensor& x, const Tensor& y) {
-  if (all_integral({x, y})) return Stock::redispatch(keys & below, x, y);
-  binary_to(Stock::name, Function, x, y, &x);
-  return x;
-}
+constexpr auto exact_of = but_integers<Stock, ieee_of<Stock, Function>>;
+
 Tensor scalar_remainder(keys_t keys, const Scalar& x, const Tensor& y) {
-  return binary_of<at::_ops::remainder_Tensor, ieee_binary::remainder>(
-      keys, at::native::wrapped_scalar_tensor(x), y);
+  constexpr auto remainder = exact_of<at::_ops::remainder_Tensor, ieee_binary::remainder>;
+  return remainder(nullptr, keys, at::native::wrapped_scalar_tensor(x), y);
 }
 
 ieee_binary rounding_of(c10::string_view mode) {
@@ -63,41 +53,21 @@ ieee_binary rounding_of(c10::string_view mode) {
               "'trunc', or 'floor' but found '", mode, "'");
   return mode == "floor" ? ieee_binary::floor_divide : ieee_binary::trunc_divide;
 }
-Tensor div_mode(keys_t keys, const Tensor& x, const Tensor& y, optional_text mode) {
-  if (!mode) return at::div(x, y);
-  if (all_integral({x, y})) return at::_ops::div_Tensor_mode::redispatch(keys & below, x, y, mode);
-  return binary_to("div", rounding_of(*mode), x, y, nullptr);
-}
-Tensor& div_mode_out(keys_t keys, const Tensor& x, const Tensor& y, optional_text mode,
-                     Tensor& out) {
-  return write_out(div_mode(keys, x, y, mode), out);
-}
-Tensor& div_mode_in(keys_t keys, Tensor& x, const Tensor& y, optional_text mode) {
-  if (!mode) return x.div_(y);
-  if (all_integral({x, y})) return at::_ops::div__Tensor_mode::redispatch(keys & below, x, y, mode);
-  binary_to("div_", rounding_of(*mode), x, y, &x);
-  return x;
+Tensor div_mode(destination to, keys_t keys, const Tensor& x, const Tensor& y, optional_text mode) {
+  if (!mode) return to == nullptr ? at::div(x, y) : to->div_(y);
+  if (are_integers(x, y)) return at::_ops::div_Tensor_mode::redispatch(keys & below, x, y, mode);
+  return binary_to(to, "div", rounding_of(*mode), x, y);
 }
 
-Tensor clamp_to(const Tensor& x, const std::optional<Tensor>& low,
-                const std::optional<Tensor>& high) {
+Tensor clamp(const Tensor& x, const std::optional<Tensor>& low, const std::optional<Tensor>& high) {
   const bool has_low = low.has_value() && low->defined();
   const bool has_high = high.has_value() && high->defined();
   TORCH_CHECK(has_low || has_high, "torch.clamp: At least one of 'min' or 'max' must not be None");
   const Tensor above = has_low ? x.maximum(*low) : x;
   return has_high ? above.minimum(*high) : above;
 }
-Tensor& clamp_in(Tensor& x, const std::optional<Tensor>& low, const std::optional<Tensor>& high) {
-  return x.copy_(clamp_to(x, low, high));
-}
-Tensor& clamp_out(const Tensor& x, const std::optional<Tensor>& low,
-                  const std::optional<Tensor>& high, Tensor& out) {
-  return write_out(clamp_to(x, low, high), out);
-}
 Tensor clamp_min(const Tensor& x, const Tensor& low) { return x.maximum(low); }
-Tensor& clamp_min_in(Tensor& x, const Tensor& low) { return x.copy_(x.maximum(low)); }
 Tensor clamp_max(const Tensor& x, const Tensor& high) { return x.minimum(high); }
-Tensor& clamp_max_in(Tensor& x, const Tensor& high) { return x.copy_(x.minimum(high)); }
 
 /// Calls fill(span) for row-major memory of the type that `out` computes in.
 template <class Fill>
@@ -105,11 +75,7 @@ Tensor& filled(const char* name, Tensor& out, const Fill& fill) {
   const c10::ScalarType wide = compute_type(name, out.scalar_type());
   const bool direct = out.is_contiguous() && out.scalar_type() == wide;
   const Tensor values = direct ? out : make(out.sizes(), wide);
-  if (wide == c10::ScalarType::Double) {
-    fill(mutable_values<double>(values));
-  } else {
-    fill(mutable_values<float>(values));
-  }
+  with_real(wide, [&](auto zero) { fill(mutable_values<decltype(zero)>(values)); });
   return direct ? out : out.copy_(values);
 }
 
@@ -143,42 +109,25 @@ Tensor& linspace_out(const Scalar& start, const Scalar& end, std::int64_t steps,
 void register_quotients(registrar& r) {
   namespace ops = at::_ops;
   const char* rest = "exact; of integers torch's kernel";
-  constexpr auto modulo = ieee_binary::fmod;
-  r.kernel("fmod.Tensor", TORCH_FN((binary_of<ops::fmod_Tensor, modulo>)), rest);
-  r.kernel("fmod_.Tensor", TORCH_FN((binary_in<ops::fmod__Tensor, modulo>)), rest);
-  r.kernel("fmod.Tensor_out", TORCH_FN((binary_out<ops::fmod_Tensor, modulo>)), rest);
-  constexpr auto remainder = ieee_binary::remainder;
-  r.kernel("remainder.Tensor", TORCH_FN((binary_of<ops::remainder_Tensor, remainder>)), rest);
-  r.kernel("remainder_.Tensor", TORCH_FN((binary_in<ops::remainder__Tensor, remainder>)), rest);
-  r.kernel("remainder.Tensor_out", TORCH_FN((binary_out<ops::remainder_Tensor, remainder>)), rest);
-  r.kernel("remainder.Scalar_Tensor", TORCH_FN(scalar_remainder), rest);
-  constexpr auto whole = ieee_binary::floor_divide;
-  r.kernel("floor_divide", TORCH_FN((binary_of<ops::floor_divide, whole>)), rest);
-  r.kernel("floor_divide_.Tensor", TORCH_FN((binary_in<ops::floor_divide__Tensor, whole>)), rest);
-  r.kernel("floor_divide.out", TORCH_FN((binary_out<ops::floor_divide, whole>)), rest);
-  r.kernel("div.Tensor_mode", TORCH_FN(div_mode), rest);
-  r.kernel("div_.Tensor_mode", TORCH_FN(div_mode_in), rest);
-  r.kernel("div.out_mode", TORCH_FN(div_mode_out), rest);
+  r.kernel<exact_of<ops::fmod_Tensor, ieee_binary::fmod>>("fmod.Tensor", rest,
+                                                          {"fmod_.Tensor", "fmod.Tensor_out"});
+  r.kernel<exact_of<ops::remainder_Tensor, ieee_binary::remainder>>(
+      "remainder.Tensor", rest, {"remainder_.Tensor", "remainder.Tensor_out"});
+  r.kernel<scalar_remainder>("remainder.Scalar_Tensor", rest);
+  r.kernel<exact_of<ops::floor_divide, ieee_binary::floor_divide>>(
+      "floor_divide", rest, {"floor_divide_.Tensor", "floor_divide.out"});
+  r.kernel<div_mode>("div.Tensor_mode", rest, {"div_.Tensor_mode", "div.out_mode"});
   const char* larger = "a selection; +0 is larger than -0";
-  r.kernel("maximum", TORCH_FN((binary_of<ops::maximum, ieee_binary::maximum>)), larger);
-  r.kernel("maximum.out", TORCH_FN((binary_out<ops::maximum, ieee_binary::maximum>)), larger);
-  r.kernel("minimum", TORCH_FN((binary_of<ops::minimum, ieee_binary::minimum>)), larger);
-  r.kernel("minimum.out", TORCH_FN((binary_out<ops::minimum, ieee_binary::minimum>)), larger);
-  r.kernel("fmax", TORCH_FN((binary_of<ops::fmax, ieee_binary::fmax>)), larger);
-  r.kernel("fmax.out", TORCH_FN((binary_out<ops::fmax, ieee_binary::fmax>)), larger);
-  r.kernel("fmin", TORCH_FN((binary_of<ops::fmin, ieee_binary::fmin>)), larger);
-  r.kernel("fmin.out", TORCH_FN((binary_out<ops::fmin, ieee_binary::fmin>)), larger);
-  r.kernel("clamp.Tensor", TORCH_FN(clamp_to), "minimum and maximum");
-  r.kernel("clamp_.Tensor", TORCH_FN(clamp_in), "minimum and maximum");
-  r.kernel("clamp.Tensor_out", TORCH_FN(clamp_out), "minimum and maximum");
-  r.kernel("clamp_min.Tensor", TORCH_FN(clamp_min), "minimum and maximum");
-  r.kernel("clamp_min_.Tensor", TORCH_FN(clamp_min_in), "minimum and maximum");
-  r.kernel("clamp_max.Tensor", TORCH_FN(clamp_max), "minimum and maximum");
-  r.kernel("clamp_max_.Tensor", TORCH_FN(clamp_max_in), "minimum and maximum");
-  r.derived("clamp_min.Tensor", {"clamp_min.Tensor_out"});
-  r.derived("clamp_max.Tensor", {"clamp_max.Tensor_out"});
-  r.kernel("arange.start_out", TORCH_FN(arange_out), "start + i step in double, rounded once");
-  r.kernel("linspace.out", TORCH_FN(linspace_out), "from both ends in double, rounded once");
+  r.kernel<exact_of<ops::maximum, ieee_binary::maximum>>("maximum", larger, {"maximum.out"});
+  r.kernel<exact_of<ops::minimum, ieee_binary::minimum>>("minimum", larger, {"minimum.out"});
+  r.kernel<exact_of<ops::fmax, ieee_binary::fmax>>("fmax", larger, {"fmax.out"});
+  r.kernel<exact_of<ops::fmin, ieee_binary::fmin>>("fmin", larger, {"fmin.out"});
+  const char* both = "minimum and maximum";
+  r.kernel<clamp>("clamp.Tensor", both, {"clamp_.Tensor", "clamp.Tensor_out"});
+  r.kernel<clamp_min>("clamp_min.Tensor", both, {"clamp_min_.Tensor", "clamp_min.Tensor_out"});
+  r.kernel<clamp_max>("clamp_max.Tensor", both, {"clamp_max_.Tensor", "clamp_max.Tensor_out"});
+  r.kernel<arange_out>("arange.start_out", "start + i step in double, rounded once");
+  r.kernel<linspace_out>("linspace.out", "from both ends in double, rounded once");
   r.refused({"range", "range.step", "range.out", "logspace", "logspace.out"},
             "use torch.arange or torch.linspace");
   r.refused({"round.decimals", "round_.decimals", "round.decimals_out"},

@@ -2,7 +2,7 @@
 // Random operators from potl's counter-based generator: an operator draws a 126-bit subkey from the
 // torch generator that it was given, and fills from Philox (numeric/random.hpp). The position in
 // the sequence stays in torch's generator state, so that activation checkpointing works. The values
-// are those of python/potl/_random.py, which does the same outside of blocks.
+// are those of python/potl/_task/_random.py, which does the same outside of blocks.
 #include <potl/crypto/prf.hpp>
 #include <potl/numeric/random.hpp>
 
@@ -58,11 +58,7 @@ Tensor& filled(Tensor& target, const Fill& fill) {
   const c10::ScalarType wide = twice ? c10::ScalarType::Double : c10::ScalarType::Float;
   const bool direct = type == wide && target.is_contiguous();
   const Tensor values = direct ? target : make(target.sizes(), wide);
-  if (twice) {
-    in_parts(mutable_values<double>(values), fill);
-  } else {
-    in_parts(mutable_values<float>(values), fill);
-  }
+  with_real(wide, [&](auto zero) { in_parts(mutable_values<decltype(zero)>(values), fill); });
   return direct ? target : target.copy_(values);
 }
 
@@ -178,19 +174,6 @@ Tensor normal_deviation(double mean, const Tensor& deviation, optional_generator
   Tensor out = make(deviation.sizes(), deviation.scalar_type());
   return normal(out, 0.0, 1.0, std::move(generator)).mul_(deviation).add_(mean);
 }
-Tensor& normal_tensors_out(const Tensor& mean, const Tensor& deviation,
-                           optional_generator generator, Tensor& out) {
-  return write_out(normal_tensors(mean, deviation, std::move(generator)), out);
-}
-Tensor& normal_mean_out(const Tensor& mean, double deviation, optional_generator generator,
-                        Tensor& out) {
-  return write_out(normal_mean(mean, deviation, std::move(generator)), out);
-}
-Tensor& normal_deviation_out(double mean, const Tensor& deviation, optional_generator generator,
-                             Tensor& out) {
-  return write_out(normal_deviation(mean, deviation, std::move(generator)), out);
-}
-
 Tensor& permutation(std::int64_t count, optional_generator generator, Tensor& out) {
   TORCH_CHECK(count >= 0, "n must be non-negative, got ", count);
   out.resize_({count});
@@ -207,22 +190,19 @@ std::uint64_t random_draws() noexcept { return drawn.load(); }
 
 void register_random(registrar& r) {
   const char* note = "potl's counter-based generator";
-  r.kernel("uniform_", TORCH_FN(uniform), note);
-  r.kernel("normal_", TORCH_FN(normal), note);
-  r.kernel("exponential_", TORCH_FN(exponential), note);
-  r.kernel("cauchy_", TORCH_FN(cauchy), note);
-  r.kernel("geometric_", TORCH_FN(geometric), note);
-  r.kernel("log_normal_", TORCH_FN(log_normal), note);
-  r.kernel("bernoulli_.float", TORCH_FN(bernoulli), note);
-  r.kernel("bernoulli_.Tensor", TORCH_FN(bernoulli_tensor), note);
-  r.kernel("bernoulli.out", TORCH_FN(bernoulli_out), note);
-  r.kernel("normal.Tensor_Tensor", TORCH_FN(normal_tensors), note);
-  r.kernel("normal.Tensor_Tensor_out", TORCH_FN(normal_tensors_out), note);
-  r.kernel("normal.Tensor_float", TORCH_FN(normal_mean), note);
-  r.kernel("normal.Tensor_float_out", TORCH_FN(normal_mean_out), note);
-  r.kernel("normal.float_Tensor", TORCH_FN(normal_deviation), note);
-  r.kernel("normal.float_Tensor_out", TORCH_FN(normal_deviation_out), note);
-  r.kernel("randperm.generator_out", TORCH_FN(permutation), note);
+  r.kernel<uniform>("uniform_", note);
+  r.kernel<normal>("normal_", note);
+  r.kernel<exponential>("exponential_", note);
+  r.kernel<cauchy>("cauchy_", note);
+  r.kernel<geometric>("geometric_", note);
+  r.kernel<log_normal>("log_normal_", note);
+  r.kernel<bernoulli>("bernoulli_.float", note);
+  r.kernel<bernoulli_tensor>("bernoulli_.Tensor", note);
+  r.kernel<bernoulli_out>("bernoulli.out", note);
+  r.kernel<normal_tensors>("normal.Tensor_Tensor", note, {"normal.Tensor_Tensor_out"});
+  r.kernel<normal_mean>("normal.Tensor_float", note, {"normal.Tensor_float_out"});
+  r.kernel<normal_deviation>("normal.float_Tensor", note, {"normal.float_Tensor_out"});
+  r.kernel<permutation>("randperm.generator_out", note);
   r.composed_on_cpu({"native_dropout", "native_dropout_backward"}, "bernoulli_ and products");
   r.composed(
       {"bernoulli", "normal.float_float", "normal.float_float_out", "normal_functional", "rand",

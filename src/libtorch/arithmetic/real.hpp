@@ -15,16 +15,6 @@ namespace potl::libtorch::dispatch {
 
 using sizes = c10::SmallVector<std::int64_t, 6>;
 
-/// Calls body(float{}) or body(double{}).
-template <class Body>
-void with_real(c10::ScalarType type, const Body& body) {
-  if (type == c10::ScalarType::Double) {
-    body(double{});
-  } else {
-    body(float{});
-  }
-}
-
 /// Product of the sizes of dimensions [first, last).
 inline std::int64_t product(c10::IntArrayRef of, std::int64_t first, std::int64_t last) {
   std::int64_t out = 1;

@@ -147,8 +147,8 @@ layer_gradients layer_backward(const at::Tensor& input, const at::Tensor& w_inpu
 void register_recurrent(registrar& r) {
   const char* note =
       "the operators of torch's LSTM cell, and of their gradients in autograd's order";
-  r.kernel("mkldnn_rnn_layer", TORCH_FN(layer), note);
-  r.kernel("mkldnn_rnn_layer_backward", TORCH_FN(layer_backward), note);
+  r.kernel<layer>("mkldnn_rnn_layer", note);
+  r.kernel<layer_backward>("mkldnn_rnn_layer_backward", note);
 }
 
 }  // namespace potl::libtorch::dispatch

@@ -28,7 +28,6 @@ namespace {
 
 using at::Scalar;
 using at::Tensor;
-using keys_t = c10::DispatchKeySet;
 using optional_dims = c10::OptionalArrayRef<std::int64_t>;
 using optional_type = std::optional<c10::ScalarType>;
 using numeric::reduction;
@@ -85,13 +84,11 @@ arranged arrange(const char* name, const Tensor& x, optional_dims dims, bool kee
 
 Tensor reduced(reduction kind, const arranged& in, c10::ScalarType wide) {
   const Tensor y = make(in.sizes, wide);
-  if (wide == c10::ScalarType::Double) {
-    numeric::reduce(kind, in.shape, in.values.const_data_ptr<double>(),
-                    y.mutable_data_ptr<double>(), executor());
-  } else {
-    numeric::reduce(kind, in.shape, in.values.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
+  with_real(wide, [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::reduce(kind, in.shape, in.values.const_data_ptr<Real>(), y.mutable_data_ptr<Real>(),
                     executor());
-  }
+  });
   return y;
 }
 
@@ -101,29 +98,10 @@ Tensor reduce_to(const char* name, reduction kind, const Tensor& x, optional_dim
   return rounded_to(reduced(kind, arrange(name, x, dims, keepdim, wide), wide), type);
 }
 
-/// An out= form with a type: that of `out`, which torch converts to no other.
-optional_type type_of(optional_type asked, const Tensor& out) {
-  TORCH_CHECK(!asked.has_value() || *asked == out.scalar_type(),
-              "Expected out tensor to have dtype ", asked.value_or(out.scalar_type()), ", but got ",
-              out.scalar_type(), " instead");
-  return out.scalar_type();
+Tensor sum_dims(const Tensor& x, optional_dims dims, bool keepdim, optional_type dtype) {
+  return reduce_to("sum", reduction::sum, x, dims, keepdim, dtype.value_or(x.scalar_type()));
 }
-
-Tensor sum_dims(keys_t keys, const Tensor& x, optional_dims dims, bool keepdim,
-                optional_type dtype) {
-  const c10::ScalarType type = dtype.value_or(x.scalar_type());
-  if (c10::isIntegralType(type, /*includeBool=*/true)) {
-    return at::_ops::sum_dim_IntList::redispatch(keys & below, x, dims, keepdim, dtype);
-  }
-  return reduce_to("sum", reduction::sum, x, dims, keepdim, type);
-}
-Tensor& sum_out(keys_t keys, const Tensor& x, optional_dims dims, bool keepdim, optional_type dtype,
-                Tensor& out) {
-  return write_out(sum_dims(keys, x, dims, keepdim, type_of(dtype, out)), out);
-}
-Tensor sum_all(keys_t keys, const Tensor& x, optional_type dtype) {
-  return sum_dims(keys, x, {}, false, dtype);
-}
+Tensor sum_all(const Tensor& x, optional_type dtype) { return sum_dims(x, {}, false, dtype); }
 
 Tensor mean_dims(const Tensor& x, optional_dims dims, bool keepdim, optional_type dtype) {
   const c10::ScalarType type = dtype.value_or(x.scalar_type());
@@ -133,10 +111,6 @@ Tensor mean_dims(const Tensor& x, optional_dims dims, bool keepdim, optional_typ
               type);
   return reduce_to("mean", reduction::mean, x, dims, keepdim, type);
 }
-Tensor& mean_out(const Tensor& x, optional_dims dims, bool keepdim, optional_type dtype,
-                 Tensor& out) {
-  return write_out(mean_dims(x, dims, keepdim, type_of(dtype, out)), out);
-}
 Tensor mean_all(const Tensor& x, optional_type dtype) { return mean_dims(x, {}, false, dtype); }
 
 Tensor nansum(const Tensor& x, optional_dims dims, bool keepdim, optional_type dtype) {
@@ -144,21 +118,12 @@ Tensor nansum(const Tensor& x, optional_dims dims, bool keepdim, optional_type d
   return at::where(x.isnan(), at::Scalar(0), x).sum(dims, keepdim, dtype);
 }
 
-Tensor prod_all(keys_t keys, const Tensor& x, optional_type dtype) {
-  const c10::ScalarType type = dtype.value_or(x.scalar_type());
-  if (c10::isIntegralType(type, true)) return at::_ops::prod::redispatch(keys & below, x, dtype);
-  return reduce_to("prod", reduction::product, x, {}, false, type);
+Tensor prod_all(const Tensor& x, optional_type dtype) {
+  return reduce_to("prod", reduction::product, x, {}, false, dtype.value_or(x.scalar_type()));
 }
-Tensor prod_dim(keys_t keys, const Tensor& x, std::int64_t dim, bool keepdim, optional_type dtype) {
-  const c10::ScalarType type = dtype.value_or(x.scalar_type());
-  if (c10::isIntegralType(type, true)) {
-    return at::_ops::prod_dim_int::redispatch(keys & below, x, dim, keepdim, dtype);
-  }
-  return reduce_to("prod", reduction::product, x, c10::IntArrayRef(dim), keepdim, type);
-}
-Tensor& prod_out(keys_t keys, const Tensor& x, std::int64_t dim, bool keepdim, optional_type dtype,
-                 Tensor& out) {
-  return write_out(prod_dim(keys, x, dim, keepdim, type_of(dtype, out)), out);
+Tensor prod_dim(const Tensor& x, std::int64_t dim, bool keepdim, optional_type dtype) {
+  return reduce_to("prod", reduction::product, x, c10::IntArrayRef(dim), keepdim,
+                   dtype.value_or(x.scalar_type()));
 }
 
 void require_elements(const char* name, const Tensor& x, optional_dims dims) {
@@ -170,30 +135,18 @@ void require_elements(const char* name, const Tensor& x, optional_dims dims) {
                 " to have non-zero size.");
   }
 }
-Tensor amax(keys_t keys, const Tensor& x, c10::IntArrayRef dims, bool keepdim) {
-  if (is_integral(x)) return at::_ops::amax::redispatch(keys & below, x, dims, keepdim);
+Tensor largest(const Tensor& x, c10::IntArrayRef dims, bool keepdim) {
   require_elements("amax", x, dims);
   return reduce_to("amax", reduction::maximum, x, dims, keepdim, x.scalar_type());
 }
-Tensor& amax_out(keys_t keys, const Tensor& x, c10::IntArrayRef dims, bool keepdim, Tensor& out) {
-  return write_out(amax(keys, x, dims, keepdim), out);
-}
-Tensor amin(keys_t keys, const Tensor& x, c10::IntArrayRef dims, bool keepdim) {
-  if (is_integral(x)) return at::_ops::amin::redispatch(keys & below, x, dims, keepdim);
+Tensor smallest(const Tensor& x, c10::IntArrayRef dims, bool keepdim) {
   require_elements("amin", x, dims);
   return reduce_to("amin", reduction::minimum, x, dims, keepdim, x.scalar_type());
 }
-Tensor& amin_out(keys_t keys, const Tensor& x, c10::IntArrayRef dims, bool keepdim, Tensor& out) {
-  return write_out(amin(keys, x, dims, keepdim), out);
-}
+constexpr auto amax = but_integers<at::_ops::amax, largest>;
+constexpr auto amin = but_integers<at::_ops::amin, smallest>;
 Tensor max_all(keys_t keys, const Tensor& x) { return amax(keys, x, {}, false); }
-Tensor& max_all_out(keys_t keys, const Tensor& x, Tensor& out) {
-  return write_out(max_all(keys, x), out);
-}
 Tensor min_all(keys_t keys, const Tensor& x) { return amin(keys, x, {}, false); }
-Tensor& min_all_out(keys_t keys, const Tensor& x, Tensor& out) {
-  return write_out(min_all(keys, x), out);
-}
 std::tuple<Tensor, Tensor> aminmax(keys_t keys, const Tensor& x, std::optional<std::int64_t> dim,
                                    bool keepdim) {
   const auto dims = dim ? c10::IntArrayRef(*dim) : c10::IntArrayRef();
@@ -209,15 +162,12 @@ std::tuple<Tensor, Tensor> moments(const char* name, const Tensor& x, optional_d
   const Tensor mean = with_mean ? make(in.sizes, wide) : Tensor();
   Tensor spread = make(in.sizes, wide);
   const double freedom = correction ? correction->toDouble() : 1.0;
-  if (wide == c10::ScalarType::Double) {
-    numeric::variance(in.shape, in.values.const_data_ptr<double>(), freedom,
-                      with_mean ? mean.mutable_data_ptr<double>() : nullptr,
-                      spread.mutable_data_ptr<double>(), executor());
-  } else {
-    numeric::variance(in.shape, in.values.const_data_ptr<float>(), freedom,
-                      with_mean ? mean.mutable_data_ptr<float>() : nullptr,
-                      spread.mutable_data_ptr<float>(), executor());
-  }
+  with_real(wide, [&](auto zero) {
+    using Real = decltype(zero);
+    numeric::variance(in.shape, in.values.const_data_ptr<Real>(), freedom,
+                      with_mean ? mean.mutable_data_ptr<Real>() : nullptr,
+                      spread.mutable_data_ptr<Real>(), executor());
+  });
   if (root) spread.sqrt_();
   return {rounded_to(spread, x.scalar_type()),
           with_mean ? rounded_to(mean, x.scalar_type()) : Tensor()};
@@ -229,22 +179,15 @@ Tensor variance(const Tensor& x, optional_dims dims, const std::optional<Scalar>
   return std::get<0>(moments(Root ? "std" : "var", x, dims, correction, keepdim, Root, false));
 }
 template <bool Root>
-Tensor& variance_out(const Tensor& x, optional_dims dims, const std::optional<Scalar>& correction,
-                     bool keepdim, Tensor& out) {
-  return write_out(variance<Root>(x, dims, correction, keepdim), out);
-}
-template <bool Root>
 std::tuple<Tensor, Tensor> variance_mean(const Tensor& x, optional_dims dims,
                                          const std::optional<Scalar>& correction, bool keepdim) {
   return moments(Root ? "std_mean" : "var_mean", x, dims, correction, keepdim, Root, true);
 }
 
-using cumulate = void (*)(const reduction_shape&, const float*, float*, const numeric::executor&);
-using cumulate_double = void (*)(const reduction_shape&, const double*, double*,
-                                 const numeric::executor&);
-
-Tensor cumulative(const char* name, const Tensor& x, std::int64_t dim, c10::ScalarType type,
-                  cumulate single, cumulate_double twice) {
+template <class Cumulate>
+Tensor cumulative(const char* name, const Tensor& x, std::int64_t dim, optional_type dtype,
+                  const Cumulate& cumulate) {
+  const c10::ScalarType type = dtype.value_or(x.scalar_type());
   const c10::ScalarType wide = compute_type(name, type);
   if (x.dim() == 0) return x.to(type, /*non_blocking=*/false, /*copy=*/true);
   const std::int64_t axis = at::maybe_wrap_dim(dim, x.dim());
@@ -253,41 +196,21 @@ Tensor cumulative(const char* name, const Tensor& x, std::int64_t dim, c10::Scal
   const reduction_shape shape = {
       c10::multiply_integers(x.sizes().slice(0, static_cast<std::size_t>(axis))), x.size(axis),
       c10::multiply_integers(x.sizes().slice(static_cast<std::size_t>(axis) + 1))};
-  if (wide == c10::ScalarType::Double) {
-    twice(shape, from.const_data_ptr<double>(), y.mutable_data_ptr<double>(), executor());
-  } else {
-    single(shape, from.const_data_ptr<float>(), y.mutable_data_ptr<float>(), executor());
-  }
+  with_real(wide, [&](auto zero) {
+    using Real = decltype(zero);
+    cumulate(shape, from.const_data_ptr<Real>(), y.mutable_data_ptr<Real>());
+  });
   return rounded_to(y, type);
 }
-Tensor cumsum(keys_t keys, const Tensor& x, std::int64_t dim, optional_type dtype) {
-  const c10::ScalarType type = dtype.value_or(x.scalar_type());
-  if (c10::isIntegralType(type, true)) {
-    return at::_ops::cumsum::redispatch(keys & below, x, dim, dtype);
-  }
-  return cumulative("cumsum", x, dim, type, numeric::cumulative_sum, numeric::cumulative_sum);
+Tensor cumsum(const Tensor& x, std::int64_t dim, optional_type dtype) {
+  return cumulative("cumsum", x, dim, dtype, [](const auto& shape, auto from, auto to) {
+    numeric::cumulative_sum(shape, from, to, executor());
+  });
 }
-Tensor& cumsum_in(keys_t keys, Tensor& x, std::int64_t dim, optional_type dtype) {
-  return x.copy_(cumsum(keys, x, dim, dtype));
-}
-Tensor& cumsum_out(keys_t keys, const Tensor& x, std::int64_t dim, optional_type dtype,
-                   Tensor& out) {
-  return write_out(cumsum(keys, x, dim, dtype ? dtype : out.scalar_type()), out);
-}
-Tensor cumprod(keys_t keys, const Tensor& x, std::int64_t dim, optional_type dtype) {
-  const c10::ScalarType type = dtype.value_or(x.scalar_type());
-  if (c10::isIntegralType(type, true)) {
-    return at::_ops::cumprod::redispatch(keys & below, x, dim, dtype);
-  }
-  return cumulative("cumprod", x, dim, type, numeric::cumulative_product,
-                    numeric::cumulative_product);
-}
-Tensor& cumprod_in(keys_t keys, Tensor& x, std::int64_t dim, optional_type dtype) {
-  return x.copy_(cumprod(keys, x, dim, dtype));
-}
-Tensor& cumprod_out(keys_t keys, const Tensor& x, std::int64_t dim, optional_type dtype,
-                    Tensor& out) {
-  return write_out(cumprod(keys, x, dim, dtype ? dtype : out.scalar_type()), out);
+Tensor cumprod(const Tensor& x, std::int64_t dim, optional_type dtype) {
+  return cumulative("cumprod", x, dim, dtype, [](const auto& shape, auto from, auto to) {
+    numeric::cumulative_product(shape, from, to, executor());
+  });
 }
 
 Tensor norm_of(const Tensor& x, double order, optional_dims dims, bool keepdim,
@@ -315,10 +238,6 @@ Tensor vector_norm(const Tensor& x, const Scalar& order, optional_dims dims, boo
                    optional_type dtype) {
   return norm_of(x, order.toDouble(), dims, keepdim, dtype);
 }
-Tensor& vector_norm_out(const Tensor& x, const Scalar& order, optional_dims dims, bool keepdim,
-                        optional_type dtype, Tensor& out) {
-  return write_out(norm_of(x, order.toDouble(), dims, keepdim, dtype), out);
-}
 double order_of(const std::optional<Scalar>& p) { return p ? p->toDouble() : 2.0; }
 Tensor norm_all(const Tensor& x, const Scalar& p) {
   return norm_of(x, p.toDouble(), {}, false, {});
@@ -345,59 +264,42 @@ std::tuple<Tensor, Tensor> sort(keys_t keys, const Tensor& x, std::optional<bool
                                 bool descending) {
   return at::_ops::sort_stable::redispatch(keys & below, x, true, dim, descending);
 }
-std::tuple<Tensor&, Tensor&> sort_out(keys_t keys, const Tensor& x, std::optional<bool>,
-                                      std::int64_t dim, bool descending, Tensor& to, Tensor& at) {
-  return at::_ops::sort_values_stable::redispatch(keys & below, x, true, dim, descending, to, at);
-}
-
 }  // namespace
 
 void register_reductions(registrar& r) {
   const char* tree =
       "added in the order of docs/reference/reduction.md, by the number of terms alone";
-  r.kernel("sum", TORCH_FN(sum_all), tree);
-  r.kernel("sum.dim_IntList", TORCH_FN(sum_dims), tree);
-  r.kernel("sum.IntList_out", TORCH_FN(sum_out), tree);
-  r.kernel("mean", TORCH_FN(mean_all), tree);
-  r.kernel("mean.dim", TORCH_FN(mean_dims), tree);
-  r.kernel("mean.out", TORCH_FN(mean_out), tree);
-  r.kernel("nansum", TORCH_FN(nansum), tree);
-  r.derived("nansum", {"nansum.out"});
-  r.kernel("prod", TORCH_FN(prod_all), tree);
-  r.kernel("prod.dim_int", TORCH_FN(prod_dim), tree);
-  r.kernel("prod.int_out", TORCH_FN(prod_out), tree);
-  r.kernel("trace", TORCH_FN(trace), tree);
-  r.kernel("linalg_vector_norm", TORCH_FN(vector_norm), tree);
-  r.kernel("linalg_vector_norm.out", TORCH_FN(vector_norm_out), tree);
-  r.kernel("norm.Scalar", TORCH_FN(norm_all), tree);
-  r.kernel("norm.ScalarOpt_dtype", TORCH_FN(norm_all_typed), tree);
-  r.kernel("norm.ScalarOpt_dim", TORCH_FN(norm_dims), tree);
-  r.kernel("norm.ScalarOpt_dim_dtype", TORCH_FN(norm_dims_typed), tree);
+  namespace ops = at::_ops;
+  r.kernel<but_integers<ops::sum, sum_all>>("sum", tree);
+  r.kernel<but_integers<ops::sum_dim_IntList, sum_dims>>("sum.dim_IntList", tree,
+                                                         {"sum.IntList_out"});
+  r.kernel<mean_all>("mean", tree);
+  r.kernel<mean_dims>("mean.dim", tree, {"mean.out"});
+  r.kernel<nansum>("nansum", tree, {"nansum.out"});
+  r.kernel<but_integers<ops::prod, prod_all>>("prod", tree);
+  r.kernel<but_integers<ops::prod_dim_int, prod_dim>>("prod.dim_int", tree, {"prod.int_out"});
+  r.kernel<trace>("trace", tree);
+  r.kernel<vector_norm>("linalg_vector_norm", tree, {"linalg_vector_norm.out"});
+  r.kernel<norm_all>("norm.Scalar", tree);
+  r.kernel<norm_all_typed>("norm.ScalarOpt_dtype", tree);
+  r.kernel<norm_dims>("norm.ScalarOpt_dim", tree);
+  r.kernel<norm_dims_typed>("norm.ScalarOpt_dim_dtype", tree);
   const char* spread = "mean, then the tree of squared differences";
-  r.kernel("var.correction", TORCH_FN(variance<false>), spread);
-  r.kernel("var.correction_out", TORCH_FN(variance_out<false>), spread);
-  r.kernel("std.correction", TORCH_FN(variance<true>), spread);
-  r.kernel("std.correction_out", TORCH_FN(variance_out<true>), spread);
-  r.kernel("var_mean.correction", TORCH_FN(variance_mean<false>), spread);
-  r.kernel("std_mean.correction", TORCH_FN(variance_mean<true>), spread);
-  r.kernel("cumsum", TORCH_FN(cumsum), "one sum after the other");
-  r.kernel("cumsum_", TORCH_FN(cumsum_in), "one sum after the other");
-  r.kernel("cumsum.out", TORCH_FN(cumsum_out), "one sum after the other");
-  r.kernel("cumprod", TORCH_FN(cumprod), "one product after the other");
-  r.kernel("cumprod_", TORCH_FN(cumprod_in), "one product after the other");
-  r.kernel("cumprod.out", TORCH_FN(cumprod_out), "one product after the other");
-  const char* largest = "a selection; +0 is larger than -0";
-  r.kernel("amax", TORCH_FN(amax), largest);
-  r.kernel("amax.out", TORCH_FN(amax_out), largest);
-  r.kernel("amin", TORCH_FN(amin), largest);
-  r.kernel("amin.out", TORCH_FN(amin_out), largest);
-  r.kernel("max", TORCH_FN(max_all), largest);
-  r.kernel("max.unary_out", TORCH_FN(max_all_out), largest);
-  r.kernel("min", TORCH_FN(min_all), largest);
-  r.kernel("min.unary_out", TORCH_FN(min_all_out), largest);
-  r.kernel("aminmax", TORCH_FN(aminmax), largest);
-  r.kernel("sort.stable", TORCH_FN(sort), "stable=True");
-  r.kernel("sort.values_stable", TORCH_FN(sort_out), "stable=True");
+  r.kernel<variance<false>>("var.correction", spread, {"var.correction_out"});
+  r.kernel<variance<true>>("std.correction", spread, {"std.correction_out"});
+  r.kernel<variance_mean<false>>("var_mean.correction", spread);
+  r.kernel<variance_mean<true>>("std_mean.correction", spread);
+  r.kernel<but_integers<ops::cumsum, cumsum>>("cumsum", "one sum after the other",
+                                              {"cumsum_", "cumsum.out"});
+  r.kernel<but_integers<ops::cumprod, cumprod>>("cumprod", "one product after the other",
+                                                {"cumprod_", "cumprod.out"});
+  const char* selection = "a selection; +0 is larger than -0";
+  r.kernel<amax>("amax", selection, {"amax.out"});
+  r.kernel<amin>("amin", selection, {"amin.out"});
+  r.kernel<max_all>("max", selection, {"max.unary_out"});
+  r.kernel<min_all>("min", selection, {"min.unary_out"});
+  r.kernel<aminmax>("aminmax", selection);
+  r.kernel<sort>("sort.stable", "stable=True", {"sort.values_stable"});
   r.composed({"sort", "sort.values", "sum.out", "mean.dtype_out"}, "the form with dimensions");
 }
 

@@ -2,40 +2,21 @@
 // The table of operators: each file of this folder puts the operators of its group in, once.
 // docs/reference/operators.md is written from it (scripts/operator_table.py).
 //
-// A new group: write `void register_<group>(registrar&)`, declare it at the end of this file and
-// call it in registry.cpp.
+// A new group: write `void register_<group>(registrar&)`, and name it in the list at the end.
 #pragma once
 
 #include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
+#include "forms.hpp"
 #include "mode.hpp"
 
 namespace potl::libtorch::dispatch {
-
-/// Stops when an operand is complex: products and quotients of complex numbers are several IEEE
-/// operations, which stock kernels fuse or do not.
-void require_real(const char* name, c10::ScalarType type);
-
-/// The stock kernel of an operator whose tensors are real.
-template <class Operator, class Schema = typename Operator::schema>
-struct real_only;
-
-template <class Operator, class Result, class... Arguments>
-struct real_only<Operator, Result(Arguments...)> {
-  static Result call(c10::DispatchKeySet keys, Arguments... arguments) {
-    (check(arguments), ...);
-    return Operator::redispatch(keys & below, std::forward<Arguments>(arguments)...);
-  }
-  static void check(const at::Tensor& value) { require_real(Operator::name, value.scalar_type()); }
-  static void check(const c10::Scalar& value) { require_real(Operator::name, value.type()); }
-  template <class Other>
-  static void check(const Other&) {}
-};
 
 class registrar {
  public:
@@ -56,17 +37,40 @@ class registrar {
     (exact_real_one<Operators>(note), ...);
   }
 
-  /// potl's kernel: `r.kernel("mm", TORCH_FN(mm), "dot products of the mode")`. It may take a
-  /// c10::DispatchKeySet first, and redispatch to the stock kernel with `keys & below`.
-  template <class Function>
-  void kernel(const char* name, Function function, const char* note) {
-    library_.impl(name, function);
-    add_entry(name, "kernel", note);
+  /// potl's kernel of an operator: `r.kernel<mv>("mv", "dot products of the mode", {"mv.out"})`.
+  /// The function takes what the operator takes. It may take a c10::DispatchKeySet before that, and
+  /// redispatch to the stock kernel with `keys & below`; and before all a `destination`.
+  ///
+  /// The out= and in-place forms that are named last come with it: they call the plain one, and
+  /// copy its results into the operands that they write (derived.cpp). A function with a
+  /// destination writes to them itself, where it can.
+  template <auto Function>
+  void kernel(const std::string& name, const char* note,
+              const std::vector<std::string>& forms = {}) {
+    using own = forms_of<Function>;
+    if constexpr (own::has_destination) {
+      add(name, TORCH_FN(own::plain), note);
+    } else {
+      using type = std::remove_pointer_t<decltype(Function)>;
+      add(name, c10::CompileTimeFunctionPointer<type, Function>(), note);
+    }
+    for (const std::string& form : forms) {
+      if constexpr (own::has_destination) {
+        if (overwrites_first(form)) {
+          add(form, TORCH_FN(own::in_place), note);
+          continue;
+        }
+      }
+      if constexpr (own::has_out) {
+        add(form, TORCH_FN(own::out), note);
+      } else {
+        derive(name, form, note);
+      }
+    }
   }
 
-  /// out= and in-place forms: they call the plain form through the dispatcher, and copy its results
-  /// into the operands that they write (derived.cpp).
-  void derived(const char* plain, std::initializer_list<const char*> forms);
+  /// out= and in-place forms of an operator that torch composes of others.
+  void derived(const std::string& plain, const std::vector<std::string>& forms);
 
   /// torch's own composition of other operators, which come back through the dispatcher one by one.
   /// Only for operators that have such a kernel (CompositeExplicitAutograd) and that somebody read.
@@ -93,7 +97,15 @@ class registrar {
     add_entry(name, "exact", note);
   }
 
-  static c10::OperatorHandle known_operator(const char* name);
+  template <class Function>
+  void add(const std::string& name, Function function, const char* note) {
+    library_.impl(name.c_str(), function);
+    add_entry(name, "kernel", note);
+  }
+
+  static c10::OperatorHandle known_operator(const std::string& name);
+  static bool overwrites_first(const std::string& form);
+  void derive(const std::string& plain, const std::string& form, const char* note);
   void pass_through(const char* name);
   void refuse_one(const std::string& name);
   void add_entry(const std::string& name, const char* runs, const char* note);
@@ -101,26 +113,15 @@ class registrar {
   ::torch::Library& library_;
 };
 
-void register_exact(registrar& r);
-void register_matmul(registrar& r);
-void register_accumulation(registrar& r);
-void register_embedding(registrar& r);
-void register_pooling(registrar& r);
-void register_upsampling(registrar& r);
-void register_convolution(registrar& r);
-void register_sums(registrar& r);
-void register_signs(registrar& r);
-void register_functions(registrar& r);
-void register_activations(registrar& r);
-void register_quotients(registrar& r);
-void register_reductions(registrar& r);
-void register_optimizers(registrar& r);
-void register_random(registrar& r);
-void register_normalization(registrar& r);
-void register_softmax(registrar& r);
-void register_loss(registrar& r);
-void register_attention(registrar& r);
-void register_recurrent(registrar& r);
-void register_encoder(registrar& r);
+// All groups. (Objects that register themselves would be left out of a static library's program.)
+#define POTL_OPERATOR_GROUPS(group)                                                                \
+  group(exact) group(matmul) group(accumulation) group(embedding) group(pooling) group(upsampling) \
+      group(convolution) group(sums) group(signs) group(functions) group(activations)              \
+          group(quotients) group(reductions) group(optimizers) group(random) group(normalization)  \
+              group(softmax) group(loss) group(attention) group(recurrent) group(encoder)
+
+#define POTL_DECLARE_GROUP(name) void register_##name(registrar& r);
+POTL_OPERATOR_GROUPS(POTL_DECLARE_GROUP)
+#undef POTL_DECLARE_GROUP
 
 }  // namespace potl::libtorch::dispatch

@@ -47,27 +47,9 @@ void register_all() {
   auto* fallback = new ::torch::Library(::torch::Library::IMPL, "_", key, __FILE__, __LINE__);
   fallback->fallback(boxed_fallback());
   registrar r(*library);
-  register_exact(r);
-  register_matmul(r);
-  register_accumulation(r);
-  register_embedding(r);
-  register_pooling(r);
-  register_upsampling(r);
-  register_convolution(r);
-  register_sums(r);
-  register_signs(r);
-  register_functions(r);
-  register_activations(r);
-  register_quotients(r);
-  register_reductions(r);
-  register_optimizers(r);
-  register_random(r);
-  register_normalization(r);
-  register_softmax(r);
-  register_loss(r);
-  register_attention(r);
-  register_recurrent(r);
-  register_encoder(r);
+#define POTL_REGISTER_GROUP(name) register_##name(r);
+  POTL_OPERATOR_GROUPS(POTL_REGISTER_GROUP)
+#undef POTL_REGISTER_GROUP
   r.refuse_the_rest();
   pass_primitives();
 }
@@ -104,7 +86,7 @@ void registrar::pass_through(const char* name) {
   library_.impl(name, ::torch::CppFunction::makeFallthrough());
 }
 
-c10::OperatorHandle registrar::known_operator(const char* name) {
+c10::OperatorHandle registrar::known_operator(const std::string& name) {
   const auto handle = find(name);
   TORCH_CHECK(handle.has_value(), "torch has no operator aten::", name);
   return *handle;

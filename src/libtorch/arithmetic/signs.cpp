@@ -12,7 +12,6 @@ namespace potl::libtorch::dispatch {
 namespace {
 
 using at::Tensor;
-using keys_t = c10::DispatchKeySet;
 
 Tensor signbit(keys_t keys, const Tensor& x) {
   const Tensor sign = at::_ops::signbit::redispatch(keys & below, x);
@@ -36,10 +35,8 @@ Tensor copysign(keys_t keys, const Tensor& x, const Tensor& y) {
 }  // namespace
 
 void register_signs(registrar& r) {
-  r.kernel("signbit", TORCH_FN(signbit), "of NaN as of +0");
-  r.derived("signbit", {"signbit.out"});
-  r.kernel("copysign.Tensor", TORCH_FN(copysign), "a NaN counts as +0");
-  r.derived("copysign.Tensor", {"copysign.out", "copysign_.Tensor"});
+  r.kernel<signbit>("signbit", "of NaN as of +0", {"signbit.out"});
+  r.kernel<copysign>("copysign.Tensor", "a NaN counts as +0", {"copysign.out", "copysign_.Tensor"});
   r.composed({"copysign.Scalar", "copysign.Scalar_out", "copysign_.Scalar"},
              "the operator of two tensors");
 }

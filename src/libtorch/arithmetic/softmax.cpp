@@ -106,18 +106,15 @@ void register_softmax(registrar& r) {
   const char* note =
       "the exact maximum, potl's exp, a sum in the order of docs/reference/reduction.md, one "
       "division";
-  r.kernel("_softmax", TORCH_FN(forward<kind::softmax>), note);
-  r.derived("_softmax", {"_softmax.out"});
-  r.kernel("_softmax_backward_data", TORCH_FN(backward<kind::softmax>), "y (dy - T(dy y))");
-  r.derived("_softmax_backward_data", {"_softmax_backward_data.out"});
+  r.kernel<forward<kind::softmax>>("_softmax", note, {"_softmax.out"});
+  r.kernel<backward<kind::softmax>>("_softmax_backward_data", "y (dy - T(dy y))",
+                                    {"_softmax_backward_data.out"});
   const char* log = "(x - m) - log(T(exp(x - m))), m the exact maximum";
-  r.kernel("_log_softmax", TORCH_FN(forward<kind::log_softmax>), log);
-  r.derived("_log_softmax", {"_log_softmax.out"});
-  r.kernel("_log_softmax_backward_data", TORCH_FN(backward<kind::log_softmax>),
-           "dy - exp(y) T(dy)");
-  r.derived("_log_softmax_backward_data", {"_log_softmax_backward_data.out"});
-  r.kernel("logsumexp", TORCH_FN(logsumexp), "m + log(T(exp(x - m))), m the exact maximum");
-  r.derived("logsumexp", {"logsumexp.out"});
+  r.kernel<forward<kind::log_softmax>>("_log_softmax", log, {"_log_softmax.out"});
+  r.kernel<backward<kind::log_softmax>>("_log_softmax_backward_data", "dy - exp(y) T(dy)",
+                                        {"_log_softmax_backward_data.out"});
+  r.kernel<logsumexp>("logsumexp", "m + log(T(exp(x - m))), m the exact maximum",
+                      {"logsumexp.out"});
   r.derived("softmax.int", {"softmax.int_out"});
   r.derived("log_softmax.int", {"log_softmax.int_out"});
   r.composed({"_safe_softmax"}, "_softmax; 0 where a row is -inf");

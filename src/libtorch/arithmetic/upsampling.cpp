@@ -173,53 +173,43 @@ at::Tensor unfold_backward(const at::Tensor& gradient, c10::IntArrayRef input_si
   return rounded_to(out, gradient.scalar_type());
 }
 
-void register_nearest(registrar& r) {
-  const char* copy = "the nearest element, at torch's positions";
-  const char* sums = "added in ascending order of the outputs, the first dimension first";
-  const auto add = [&](const std::string& name, auto forward, auto backward) {
-    r.kernel(name.c_str(), forward, copy);
-    r.derived(name.c_str(), {(name + ".out").c_str()});
-    r.kernel((name + "_backward").c_str(), backward, sums);
-    r.derived((name + "_backward").c_str(), {(name + "_backward.grad_input").c_str()});
-  };
-  using enum filter;
-  add("upsample_nearest1d", &upsample_nearest<nearest, scale>,
-      &upsample_nearest_backward<nearest, scale>);
-  add("upsample_nearest2d", &upsample_nearest<nearest, scale, scale>,
-      &upsample_nearest_backward<nearest, scale, scale>);
-  add("upsample_nearest3d", &upsample_nearest<nearest, scale, scale, scale>,
-      &upsample_nearest_backward<nearest, scale, scale, scale>);
-  add("_upsample_nearest_exact1d", &upsample_nearest<nearest_exact, scale>,
-      &upsample_nearest_backward<nearest_exact, scale>);
-  add("_upsample_nearest_exact2d", &upsample_nearest<nearest_exact, scale, scale>,
-      &upsample_nearest_backward<nearest_exact, scale, scale>);
-  add("_upsample_nearest_exact3d", &upsample_nearest<nearest_exact, scale, scale, scale>,
-      &upsample_nearest_backward<nearest_exact, scale, scale, scale>);
+/// An interpolation and its gradient.
+template <auto Forward, auto Backward>
+void add(registrar& r, const std::string& name, const char* forward, const char* backward) {
+  r.kernel<Forward>(name, forward, {name + ".out"});
+  r.kernel<Backward>(name + "_backward", backward, {name + "_backward.grad_input"});
+}
+
+template <filter Kind, class... Scales>
+void add_nearest(registrar& r, const std::string& name) {
+  add<&upsample_nearest<Kind, Scales...>, &upsample_nearest_backward<Kind, Scales...>>(
+      r, name, "the nearest element, at torch's positions",
+      "added in ascending order of the outputs, the first dimension first");
+}
+
+template <filter Kind, class... Scales>
+void add_weighted(registrar& r, const std::string& name) {
+  add<&upsample<Kind, Scales...>, &upsample_backward<Kind, Scales...>>(
+      r, name,
+      "weights in float64, rounded once; the last dimension first, products and sums rounded in "
+      "ascending order",
+      "the transposed weights, the first dimension first");
 }
 
 void register_filters(registrar& r) {
-  const char* weighted =
-      "weights in float64, rounded once; the last dimension first, products and sums rounded in "
-      "ascending order";
-  const char* sums = "the transposed weights, the first dimension first";
-  const auto add = [&](const std::string& name, auto forward, auto backward) {
-    r.kernel(name.c_str(), forward, weighted);
-    r.derived(name.c_str(), {(name + ".out").c_str()});
-    r.kernel((name + "_backward").c_str(), backward, sums);
-    r.derived((name + "_backward").c_str(), {(name + "_backward.grad_input").c_str()});
-  };
   using enum filter;
-  add("upsample_linear1d", &upsample<linear, scale>, &upsample_backward<linear, scale>);
-  add("upsample_bilinear2d", &upsample<linear, scale, scale>,
-      &upsample_backward<linear, scale, scale>);
-  add("upsample_trilinear3d", &upsample<linear, scale, scale, scale>,
-      &upsample_backward<linear, scale, scale, scale>);
-  add("upsample_bicubic2d", &upsample<cubic, scale, scale>,
-      &upsample_backward<cubic, scale, scale>);
-  add("_upsample_bilinear2d_aa", &upsample<smooth_linear, scale, scale>,
-      &upsample_backward<smooth_linear, scale, scale>);
-  add("_upsample_bicubic2d_aa", &upsample<smooth_cubic, scale, scale>,
-      &upsample_backward<smooth_cubic, scale, scale>);
+  add_nearest<nearest, scale>(r, "upsample_nearest1d");
+  add_nearest<nearest, scale, scale>(r, "upsample_nearest2d");
+  add_nearest<nearest, scale, scale, scale>(r, "upsample_nearest3d");
+  add_nearest<nearest_exact, scale>(r, "_upsample_nearest_exact1d");
+  add_nearest<nearest_exact, scale, scale>(r, "_upsample_nearest_exact2d");
+  add_nearest<nearest_exact, scale, scale, scale>(r, "_upsample_nearest_exact3d");
+  add_weighted<linear, scale>(r, "upsample_linear1d");
+  add_weighted<linear, scale, scale>(r, "upsample_bilinear2d");
+  add_weighted<linear, scale, scale, scale>(r, "upsample_trilinear3d");
+  add_weighted<cubic, scale, scale>(r, "upsample_bicubic2d");
+  add_weighted<smooth_linear, scale, scale>(r, "_upsample_bilinear2d_aa");
+  add_weighted<smooth_cubic, scale, scale>(r, "_upsample_bicubic2d_aa");
   r.refused({"_upsample_lanczos2d_aa", "_upsample_lanczos2d_aa.out",
              "_upsample_lanczos2d_aa_backward", "_upsample_lanczos2d_aa_backward.grad_input"},
             "interpolate with mode='bicubic'");
@@ -235,8 +225,9 @@ void register_borders(registrar& r) {
       const std::string name = (reflect ? "reflection_pad" : "replication_pad") + dims;
       r.exact({name.c_str(), (name + ".out").c_str()}, "copies");
       const std::string backward = name + "_backward";
-      r.kernel(backward.c_str(), reflect ? &pad_backward<true> : &pad_backward<false>, sums);
-      r.derived(backward.c_str(), {(backward + ".grad_input").c_str()});
+      const std::string into = backward + ".grad_input";
+      reflect ? r.kernel<&pad_backward<true>>(backward, sums, {into})
+              : r.kernel<&pad_backward<false>>(backward, sums, {into});
     }
   }
 }
@@ -244,15 +235,15 @@ void register_borders(registrar& r) {
 }  // namespace
 
 void register_upsampling(registrar& r) {
-  register_nearest(r);
   register_filters(r);
   register_borders(r);
   r.exact({"im2col", "im2col.out"}, "copies");
-  r.kernel("col2im", TORCH_FN(col2im),
-           "one sum per element of each window, in ascending order of its place in the kernel");
-  r.derived("col2im", {"col2im.out"});
-  r.kernel("unfold_backward", TORCH_FN(unfold_backward),
-           "one sum per element of each window, in ascending order of its place in the window");
+  r.kernel<col2im>(
+      "col2im", "one sum per element of each window, in ascending order of its place in the kernel",
+      {"col2im.out"});
+  r.kernel<unfold_backward>(
+      "unfold_backward",
+      "one sum per element of each window, in ascending order of its place in the window");
 }
 
 }  // namespace potl::libtorch::dispatch
