@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <cstdlib>
 
+#include <potl/checks/check.hpp>
 #include <potl/core/rules.hpp>
 #include <potl/numeric/soundness.hpp>
 
@@ -18,45 +17,42 @@ namespace {
 using checks::percent;
 using checks::text;
 
-std::uint64_t detail_of(const finding& one, std::string_view name) {
-  for (const auto& [key, value] : one.details) {
-    std::uint64_t number = 0;
-    if (key == name &&
-        std::from_chars(value.data(), value.data() + value.size(), number).ec == std::errc()) {
-      return number;
-    }
-  }
-  return 0;
-}
-
-// Of a finding's own details; 0 where there is none.
-double number_of(const finding& one, std::string_view name) {
-  for (const auto& [key, value] : one.details) {
-    if (key == name) return std::strtod(value.c_str(), nullptr);
-  }
-  return 0;
-}
-
 bool is_random_summary(const finding& one) {
   return one.check == "replay" && one.rule == "replay.random_segments";
 }
 
-bool mandatory(const finding& one) { return one.check != "telemetry" && one.check != "pev"; }
+// What a summary of random segments says, if it says all of it.
+std::optional<replay_strength> draw_of(const finding& summary) {
+  const auto* segments = summary.detail<std::uint64_t>("segments");
+  const auto* pool = summary.detail<std::uint64_t>("pool");
+  const auto* judged = summary.detail<std::uint64_t>("judged");
+  if (segments == nullptr || pool == nullptr || judged == nullptr) return std::nullopt;
+  return replay_strength{*segments, *pool, *judged};
+}
+
+// Of a check that nobody registered nothing is known, so that nothing of it is waved through.
+bool may_reject(const finding& one) {
+  const auto check = checks::find_check(one.check);
+  return check == nullptr || check->may_reject;
+}
+
+bool is_needed(const finding& one) {
+  const auto check = checks::find_check(one.check);
+  return check == nullptr || check->is_needed;
+}
 
 // What a reader should hear first: broken records explain everything behind them.
 int rank(const finding& one) {
   if (one.rule.starts_with("transcript.chain")) return 0;
   if (one.rule.starts_with("agreed.")) return 1;
-  if (one.check == "transcript") return 2;
-  if (one.check == "replay") return 3;
-  if (one.check == "model") return 4;
-  return 5;
+  const auto check = checks::find_check(one.check);
+  return check == nullptr ? checks::check_info{}.rank : check->rank;
 }
 
 const finding* first_rejection(std::span<const finding> findings) {
   const finding* out = nullptr;
   for (const finding& one : findings) {
-    if (one.result != outcome::reject || one.check == "telemetry") continue;
+    if (one.result != outcome::reject || !may_reject(one)) continue;
     if (out == nullptr || rank(one) < rank(*out)) out = &one;
   }
   return out;
@@ -82,11 +78,11 @@ std::vector<std::string> obstacles(std::span<const finding> findings, const stan
     out.emplace_back("there is no valid commitment, so the record could still be changed");
   }
   for (const finding& one : findings) {
-    if (one.result == outcome::inconclusive && mandatory(one)) out.push_back(one.reason);
+    if (one.result == outcome::inconclusive && is_needed(one)) out.push_back(one.reason);
   }
   if (!rule_enabled("replay.random_segments")) return out;
-  const bool replayed = std::any_of(findings.begin(), findings.end(), is_random_summary);
-  if (!replayed) {
+  const auto draws = [](const finding& one) { return is_random_summary(one) && draw_of(one); };
+  if (std::none_of(findings.begin(), findings.end(), draws)) {
     out.emplace_back(
         "no segment was replayed at random, so nothing shows that the recorded "
         "training happened");
@@ -184,9 +180,9 @@ replay_strength strength_of(std::span<const finding> findings) {
   replay_strength out;
   for (const finding& one : findings) {
     if (!is_random_summary(one)) continue;
-    const std::uint64_t judged = detail_of(one, "judged");
-    if (out.segments != 0 && judged <= out.sampled) continue;
-    out = {detail_of(one, "segments"), detail_of(one, "pool"), judged};
+    const std::optional<replay_strength> drawn = draw_of(one);
+    if (!drawn || (out.segments != 0 && drawn->sampled <= out.sampled)) continue;
+    out = *drawn;
   }
   return out;
 }
@@ -195,8 +191,10 @@ std::optional<reach_strength> reach_of(std::span<const finding> findings) {
   const replay_strength drawn = strength_of(findings);
   for (const finding& one : findings) {
     if (one.rule != "replay.reach" || one.result != outcome::pass) continue;
-    const double limit = number_of(one, "limit"), travelled = number_of(one, "travelled");
-    if (drawn.segments == 0 || !std::isfinite(limit) || !(travelled > 0)) continue;
+    const auto* limit = one.detail<double>("limit");
+    const auto* travelled = one.detail<double>("travelled");
+    if (limit == nullptr || travelled == nullptr || drawn.segments == 0) continue;
+    if (!std::isfinite(*limit) || !(*travelled > 0)) continue;
     reach_strength out;
     out.factor = one.threshold.value_or(0);
     // One more false segment than this would have been seen.
@@ -211,7 +209,7 @@ std::optional<reach_strength> reach_of(std::span<const finding> findings) {
       }
     }
     out.false_segments = low;
-    out.displacement = static_cast<double>(low) * limit / travelled;
+    out.displacement = static_cast<double>(low) * *limit / *travelled;
     return out;
   }
   return std::nullopt;
@@ -235,9 +233,9 @@ judgement judge(std::span<const finding> findings, const standing& where, const 
   return out;
 }
 
-std::vector<finding> weigh_telemetry(std::vector<finding> findings) {
+std::vector<finding> weigh(std::vector<finding> findings) {
   for (finding& one : findings) {
-    if (one.check != "telemetry" || one.result != outcome::reject) continue;
+    if (one.result != outcome::reject || may_reject(one)) continue;
     one.result = outcome::note;
     one.reason = "suspicious: " + one.reason;
   }

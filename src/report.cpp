@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
+#include <potl/checks/check.hpp>
 #include <potl/core/utf8.hpp>
 #include <potl/numeric/soundness.hpp>
 
@@ -44,7 +44,7 @@ json_value finding_json(const finding& one) {
   json_value details;
   details = json_value::of({});
   for (const auto& [name, value] : one.details) {
-    details.set(is_utf8(name) ? name : "?", safe_text(value));
+    details.set(is_utf8(name) ? name : "?", safe_text(to_string(value)));
   }
   return json_value::of({{"check", one.check},
                          {"rule", one.rule},
@@ -58,26 +58,19 @@ json_value finding_json(const finding& one) {
                          {"details", std::move(details)}});
 }
 
-const std::string* detail_of(const finding& one, std::string_view name) {
-  for (const auto& [key, value] : one.details) {
-    if (key == name) return &value;
-  }
-  return nullptr;
-}
-
 json_value::array replays_json(const std::vector<finding>& findings) {
   json_value::array out;
   for (const finding& one : findings) {
-    const std::string* why = detail_of(one, "why");
-    const std::string* status = detail_of(one, "status");
+    const auto* why = one.detail<std::string>("why");
+    const auto* status = one.detail<std::string>("status");
     if (one.check != "replay" || why == nullptr || status == nullptr) continue;
-    const std::string* equal = detail_of(one, "equal");
+    const bool* equal = one.detail<bool>("equal");
     const std::uint64_t first = one.first_step.value_or(1);
     out.push_back(json_value::of({{"start", whole(first - 1)},
                                   {"end", whole(one.last_step.value_or(first))},
                                   {"why", *why},
                                   {"status", *status},
-                                  {"equal", equal != nullptr && *equal == "true"},
+                                  {"equal", equal != nullptr && *equal},
                                   {"fits", one.result == outcome::pass},
                                   {"ratio", optional(one.statistic)}}));
   }
@@ -154,7 +147,9 @@ json_value limits_json(const std::vector<finding>& findings, const report_contex
   for (const auto& [name, options] : context.checks) add(name);
   json_value::array out;
   for (const std::string& name : names) {
-    for (const std::string& text : limits_of(name)) {
+    const auto check = checks::find_check(name);
+    if (check == nullptr) continue;
+    for (const std::string& text : check->cannot_see) {
       out.push_back(json_value::of({{"check", name}, {"text", text}}));
     }
   }
@@ -165,8 +160,8 @@ json_value model_json(const std::vector<finding>& findings) {
   json_value digest, delivered = false;
   for (const finding& one : findings) {
     if (one.check != "model") continue;
-    if (const std::string* found = detail_of(one, "model_digest")) digest = *found;
-    if (detail_of(one, "delivered") != nullptr) delivered = one.result == outcome::pass;
+    if (const auto* found = one.detail<std::string>("model_digest")) digest = *found;
+    if (one.detail<bool>("delivered") != nullptr) delivered = one.result == outcome::pass;
   }
   return json_value::of({{"digest", std::move(digest)}, {"delivered", std::move(delivered)}});
 }
@@ -234,7 +229,7 @@ result<report_context> report_context::parse(const json_value& from) {
 
 json_value make_report(const checks::run_view* run, std::vector<finding> findings,
                        const policy& wanted, const report_context& context) {
-  findings = weigh_telemetry(std::move(findings));
+  findings = weigh(std::move(findings));
   standing where;
   if (run != nullptr) where = {true, run->job_is_own, run->committed};
   const judgement judged = judge(findings, where, wanted);

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <potl/checks/check.hpp>
+
 #include "checks/text.hpp"
 
 namespace potl::detail {
@@ -33,11 +35,6 @@ std::uint64_t trained(const json_value::array& replays, std::string_view why = "
       std::count_if(replays.begin(), replays.end(), [&](const json_value& one) {
         return member_of(one, "status") == "ok" && (why.empty() || member_of(one, "why") == why);
       }));
-}
-
-bool has_detail(const finding& one, std::string_view name) {
-  return std::any_of(one.details.begin(), one.details.end(),
-                     [&](const auto& pair) { return pair.first == name; });
 }
 
 std::string counted(std::uint64_t count, const std::string& one) {
@@ -166,22 +163,17 @@ json_value looked_at_json(std::span<const finding> findings, const answer_facts&
     if (random > 0) again += ": " + text(random) + " drawn at random after the commitment";
     out.emplace_back(std::move(again));
   }
-  // Telemetry decides nothing, and the verifier speaks about itself.
-  std::vector<std::string> named{"transcript", "replay", "telemetry", "verifier"};
+  std::vector<std::string> named;
   for (const finding& one : findings) {
     const bool judged = one.result == outcome::pass || one.result == outcome::reject;
     if (!judged || std::find(named.begin(), named.end(), one.check) != named.end()) continue;
-    if (one.check == "model" && !has_detail(one, "delivered")) continue;
+    const auto check = checks::find_check(one.check);
+    // Record and replays have been named, and what may not reject decides nothing.
+    if (check != nullptr && (check->looks_at.empty() || !check->may_reject)) continue;
+    if (one.check == "model" && one.detail<bool>("delivered") == nullptr) continue;
     named.push_back(one.check);
-    if (one.check == "pev") {
-      out.emplace_back("losses of drawn batches, computed again");
-    } else if (one.check == "model") {
-      out.emplace_back("the delivered model, compared with the last recorded state");
-    } else if (one.check == "extra_task") {
-      out.emplace_back("what the model knows of the secret samples");
-    } else {
-      out.emplace_back("what the check " + one.check + " looks at");
-    }
+    out.emplace_back(check == nullptr ? "what the check " + one.check + " looks at"
+                                      : check->looks_at);
   }
   return out;
 }

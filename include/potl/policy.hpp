@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How strong evidence must be before a run can be accepted, and what findings amount to.
 //
-// Claims: a verdict follows from findings alone, by soundness.md rules 7, 10, 11 and 13. Rejected:
-// some finding rejects, telemetry aside. Accepted: the verifier has its own job and a valid
-// commitment, nothing in transcript, replay, model or the verifier itself is inconclusive, and
-// random replay was judged at the strength of the policy. Everything else is inconclusive. Assumes
+// Claims: a verdict follows from findings and what is registered of their checks, by soundness.md
+// rules 7, 10, 11 and 13. Rejected: a check that may reject does. Accepted: the verifier has its
+// own job and a valid commitment, nothing in a needed check is inconclusive, and random replay was
+// judged at the strength of the policy. Everything else is inconclusive. Assumes
 // that findings come from the judges of this library. Cost: none. Cannot detect: what no check
 // looked at. The report lists that.
 #pragma once
@@ -82,8 +82,8 @@ struct judgement {
 /// The verdict over all findings. Pure: the same findings give the same judgement.
 judgement judge(std::span<const finding> findings, const standing& where, const policy& wanted);
 
-/// Telemetry that fails becomes a note that says "suspicious": alone it decides nothing.
-std::vector<finding> weigh_telemetry(std::vector<finding> findings);
+/// What fails in a check that may not reject becomes a note that says "suspicious".
+std::vector<finding> weigh(std::vector<finding> findings);
 
 /// What a command exits with: 0 accepted, 1 rejected, 3 inconclusive.
 int exit_code(verdict what) noexcept;

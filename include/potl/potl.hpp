@@ -2,6 +2,7 @@
 // Everything that a program without PyTorch can use. scripts/umbrella.py writes this file.
 #pragma once
 
+#include <potl/checks/check.hpp>
 #include <potl/checks/extra_task.hpp>
 #include <potl/checks/extra_task_audit.hpp>
 #include <potl/checks/extra_task_options.hpp>
@@ -10,8 +11,10 @@
 #include <potl/checks/finite.hpp>
 #include <potl/checks/model.hpp>
 #include <potl/checks/pev.hpp>
+#include <potl/checks/question.hpp>
 #include <potl/checks/reach.hpp>
 #include <potl/checks/replay.hpp>
+#include <potl/checks/replayer.hpp>
 #include <potl/checks/request.hpp>
 #include <potl/checks/run_view.hpp>
 #include <potl/checks/schema.hpp>
@@ -20,6 +23,7 @@
 #include <potl/checks/telemetry.hpp>
 #include <potl/checks/telemetry_log.hpp>
 #include <potl/checks/telemetry_sampler.hpp>
+#include <potl/checks/workload.hpp>
 #include <potl/core/digest.hpp>
 #include <potl/core/dtype.hpp>
 #include <potl/core/error.hpp>

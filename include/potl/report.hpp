@@ -35,7 +35,4 @@ struct report_context {
 json_value make_report(const checks::run_view* run, std::vector<finding> findings,
                        const policy& wanted, const report_context& context);
 
-/// What a check cannot see, as sentences for the report.
-std::vector<std::string> limits_of(std::string_view check);
-
 }  // namespace potl

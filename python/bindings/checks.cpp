@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks, verdicts and reports for Python: plan and judge as functions on values.
-#include <potl/checks/extra_task_options.hpp>
+// The registry, questions, verdicts and reports for Python.
+#include <potl/checks/check.hpp>
 #include <potl/checks/model.hpp>
-#include <potl/checks/pev.hpp>
+#include <potl/checks/question.hpp>
 #include <potl/checks/reach.hpp>
-#include <potl/checks/replay.hpp>
 #include <potl/checks/state_distance.hpp>
 #include <potl/checks/storage_plan.hpp>
-#include <potl/checks/telemetry.hpp>
 #include <potl/checks/telemetry_sampler.hpp>
 #include <potl/numeric/soundness.hpp>
 #include <potl/report.hpp>
@@ -15,18 +13,13 @@
 
 #include "bindings.hpp"
 #include "extra_task.hpp"
-#include "values.hpp"
+#include "replayer.hpp"
 
 namespace potl::python {
 namespace {
 
 using namespace py::literals;
 using checks::run_view;
-
-[[noreturn]] void no_such_check(const std::string& name) {
-  throw exception(
-      {errc::usage, "there is no check \"" + name + "\"", "checks are telemetry, pev and replay"});
-}
 
 py::list rows_of(const std::vector<checks::field_info>& rows) {
   return list_of(rows, [](const checks::field_info& row) {
@@ -37,45 +30,226 @@ py::list rows_of(const std::vector<checks::field_info>& rows) {
 }
 
 py::list check_fields(const std::string& name) {
-  if (name == "replay") return rows_of(checks::describe(checks::replay_options::fields()));
-  if (name == "pev") return rows_of(checks::describe(checks::pev_options::fields()));
-  if (name == "telemetry") return rows_of(checks::describe(checks::telemetry_options::fields()));
-  if (name == "extra_task") return rows_of(checks::describe(checks::extra_task_options::fields()));
   if (name == "policy") return rows_of(checks::describe(policy::fields()));
-  no_such_check(name);
+  const checks::info_pointer info = checks::find_check(name);
+  if (info == nullptr) {
+    throw exception({errc::usage, "there is no check \"" + name + "\"",
+                     "import the module that defines it, or install what announces it"});
+  }
+  return rows_of(info->options);
 }
 
-template <class Requests>
-void append_all(py::list& out, const Requests& requests) {
-  for (const auto& one : requests) out.append(dict_of(one));
+// What Python says of a check of its own.
+checks::field_info field_of(const py::dict& row) {
+  checks::field_info out;
+  out.name = py::cast<std::string>(row["name"]);
+  out.type = py::cast<std::string>(row["type"]);
+  out.value = to_json(row["default"]);
+  out.doc = py::cast<std::string>(row["doc"]);
+  return out;
 }
 
-py::list plan_check(const std::string& name, const transcript::evidence& evidence,
-                    const py::dict& options, const py::object& nonce, bool screen) {
-  const json_value given = to_json(options);
+/// A check that a Python class judges: potl.Check with its methods.
+class python_check final : public checks::check {
+ public:
+  explicit python_check(py::object self)
+      : self_(std::move(self)), name_(py::cast<std::string>(self_.get().attr("name"))) {}
+
+  const std::string& name() const noexcept override { return name_; }
+  json_value options() const override {
+    return calling_python([&] { return to_json(self_.get().attr("options")()); });
+  }
+  result<std::vector<checks::request>> plan(const run_view& run,
+                                            const digest& nonce) const override {
+    return calling_python([&] {
+      return py::cast<std::vector<checks::request>>(
+          self_.get().attr("plan")(evidence_of(run), to_bytes(nonce)));
+    });
+  }
+  result<std::vector<finding>> judge(const run_view& run, const digest& nonce,
+                                     std::span<const checks::measurement> answers) const override {
+    return calling_python([&] {
+      const py::list seen =
+          list_of(answers, [](const checks::measurement& one) { return to_python(one); });
+      std::vector<finding> found;
+      const py::object judged = self_.get().attr("judge")(evidence_of(run), to_bytes(nonce), seen);
+      for (const py::handle one : judged) {
+        found.push_back(finding_of(one));
+        found.back().check = name_;
+      }
+      return found;
+    });
+  }
+
+ private:
+  static py::object evidence_of(const run_view& run) {
+    return py::cast(run.source, py::return_value_policy::reference);
+  }
+
+  shared_object self_;
+  std::string name_;
+};
+
+void register_python_check(const std::string& name, py::object make, bool may_reject,
+                           bool is_needed, std::string looks_at,
+                           std::vector<std::string> cannot_see, const py::iterable& fields,
+                           std::string cost) {
+  checks::check_info info;
+  info.name = name;
+  info.may_reject = may_reject;
+  info.is_needed = is_needed;
+  info.looks_at = std::move(looks_at);
+  info.cannot_see = std::move(cannot_see);
+  info.cost = std::move(cost);
+  for (const py::handle row : fields) info.options.push_back(field_of(py::cast<py::dict>(row)));
+  const shared_object maker(std::move(make));
+  info.make = [maker](const json_value& options) -> result<checks::check_pointer> {
+    return calling_python([&] {
+      return checks::check_pointer(
+          std::make_shared<const python_check>(maker.get()(to_python(options))));
+    });
+  };
+  checks::register_check(std::move(info));
+}
+
+py::list registered_checks() {
+  return list_of(checks::registered_checks(), [](const checks::info_pointer& one) {
+    return py::dict("name"_a = one->name, "may_reject"_a = one->may_reject,
+                    "is_needed"_a = one->is_needed, "looks_at"_a = one->looks_at,
+                    "cannot_see"_a = one->cannot_see, "cost"_a = one->cost,
+                    "is_chosen"_a = !one->options.empty() || static_cast<bool>(one->make));
+  });
+}
+
+// ------------------------------------------------------------------ questions
+
+checks::check_pointer check_named(const std::string& name, const py::dict& options) {
+  return checks::make_check(name, to_json(options)).value();
+}
+
+transcript::ledger_memory memory_of(const py::iterable& challenges) {
+  transcript::ledger_memory out;
+  for (const py::handle one : challenges) {
+    const auto [nonce, asked] = py::cast<std::pair<py::bytes, py::list>>(one);
+    transcript::ledger_challenge then;
+    then.nonce = to_digest(nonce);
+    for (const py::handle check : asked) {
+      const auto [name, options] = py::cast<std::pair<std::string, py::dict>>(check);
+      then.checks.emplace_back(name, to_json(options));
+    }
+    out.challenges.push_back(std::move(then));
+  }
+  return out;
+}
+
+// Without the interpreter's lock, which checks of Python's take when they are called.
+template <class Call>
+auto released(Call call) {
+  try {
+    const py::gil_scoped_release without;
+    return call();
+  } catch (interrupted& one) {
+    throw std::move(one.what);
+  }
+}
+
+/// The questions of one verification.
+class bound_questions {
+ public:
+  bound_questions(py::object evidence, const py::iterable& asked, const py::iterable& earlier,
+                  bool screen)
+      : evidence_(std::move(evidence)),
+        view_(checks::view_of(py::cast<const transcript::evidence&>(evidence_))) {
+    if (!screen) view_.moved = nullptr;
+    std::vector<checks::question> wanted;
+    for (const py::handle one : asked) {
+      const auto [name, options, nonce] =
+          py::cast<std::tuple<std::string, py::dict, py::bytes>>(one);
+      wanted.push_back({check_named(name, options), to_digest(nonce), false, {}});
+    }
+    const transcript::ledger_memory known = memory_of(earlier);
+    released([&] {
+      all_ = checks::planned(checks::with_earlier(std::move(wanted), known, &unknown_), view_,
+                             view_.source->rejected());
+    });
+  }
+
+  py::list listed() const {
+    return list_of(all_, [](const checks::question& one) {
+      return py::make_tuple(one.check->name(), to_python(one.check->options()), to_bytes(one.nonce),
+                            one.earlier, py::cast(one.plan));
+    });
+  }
+  std::vector<checks::request> requests() const { return checks::distinct_requests(all_); }
+  bool settled_by(const checks::measurement& one) const {
+    return released([&] { return checks::settles(all_, view_, one); });
+  }
+  /// Per question: what it got, `more` called where it wants to know more.
+  std::vector<std::vector<checks::measurement>> answers(
+      const std::vector<checks::measurement>& measured, const py::function& more) const {
+    std::vector<std::vector<checks::measurement>> out;
+    const checks::answering ask = [&](const std::vector<checks::request>& again) {
+      return calling_python(
+          [&] { return py::cast<std::vector<checks::measurement>>(more(again)); });
+    };
+    for (const checks::question& one : all_) {
+      out.push_back(released([&] { return checks::answers_to(one, view_, measured, ask); }));
+    }
+    return out;
+  }
+  std::vector<finding> judge(const std::vector<std::vector<checks::measurement>>& answered) const {
+    std::vector<finding> out;
+    for (std::size_t i = 0; i < all_.size() && i < answered.size(); ++i) {
+      const auto found =
+          released([&] { return all_[i].check->judge(view_, all_[i].nonce, answered[i]).value(); });
+      out.insert(out.end(), found.begin(), found.end());
+    }
+    return out;
+  }
+  const std::vector<std::string>& unknown() const { return unknown_; }
+
+ private:
+  py::object evidence_;
+  run_view view_;
+  std::vector<checks::question> all_;
+  std::vector<std::string> unknown_;
+};
+
+std::vector<checks::request> plan_check(const std::string& name,
+                                        const transcript::evidence& evidence,
+                                        const py::dict& options, const py::object& nonce,
+                                        bool screen) {
+  const checks::check_pointer check = check_named(name, options);
   const digest drawn = to_digest(nonce);
   run_view run = checks::view_of(evidence);
   if (!screen) run.moved = nullptr;
-  py::list out;
-  if (name == "replay") {
-    const auto parsed = checks::replay_options::parse(given).value();
-    std::vector<checks::segment_request> plan;
-    {
-      const py::gil_scoped_release release;
-      plan = checks::plan_replay(run, parsed, drawn).value();
-    }
-    append_all(out, plan);
-  } else if (name == "pev") {
-    const auto plan =
-        checks::plan_pev(run, checks::pev_options::parse(given).value(), drawn).value();
-    append_all(out, plan.losses);
-    append_all(out, plan.subsets);
-  } else if (name == "telemetry") {
-    checks::telemetry_options::parse(given).value();  // asks for nothing, refuses wrong options
-  } else {
-    no_such_check(name);
-  }
-  return out;
+  return released([&] { return check->plan(run, drawn).value(); });
+}
+
+std::vector<finding> judge_check(const std::string& name, const transcript::evidence& evidence,
+                                 const py::dict& options, const py::object& nonce,
+                                 const std::vector<checks::measurement>& answers) {
+  const checks::check_pointer check = check_named(name, options);
+  const digest drawn = to_digest(nonce);
+  const run_view run = checks::view_of(evidence);
+  return released([&] { return check->judge(run, drawn, answers).value(); });
+}
+
+void bind_questions(py::module_& module) {
+  module.def("plan_check", &plan_check, py::arg("check"), py::arg("evidence"), py::arg("options"),
+             py::arg("nonce"), py::kw_only(), py::arg("screen") = true);
+  module.def("judge_check", &judge_check, py::arg("check"), py::arg("evidence"), py::arg("options"),
+             py::arg("nonce"), py::arg("answers"));
+  py::class_<bound_questions>(module, "Questions", py::module_local())
+      .def(py::init<py::object, const py::iterable&, const py::iterable&, bool>(),
+           py::arg("evidence"), py::arg("asked"), py::arg("earlier"), py::kw_only(),
+           py::arg("screen") = true)
+      .def("listed", &bound_questions::listed)
+      .def("requests", &bound_questions::requests)
+      .def("settled_by", &bound_questions::settled_by, py::arg("measurement"))
+      .def("answers", &bound_questions::answers, py::arg("measured"), py::arg("more"))
+      .def("judge", &bound_questions::judge, py::arg("answers"))
+      .def_property_readonly("unknown", &bound_questions::unknown);
 }
 
 py::list screen_reach(const transcript::evidence& evidence) {
@@ -91,50 +265,13 @@ py::list screen_reach(const transcript::evidence& evidence) {
   });
 }
 
-py::list plan_noise(const transcript::evidence& evidence, const py::dict& options,
-                    const py::iterable& measured) {
-  const auto parsed = checks::replay_options::parse(to_json(options)).value();
-  const measurements all = measurements_of(measured);
-  const run_view run = checks::view_of(evidence);
-  py::list out;
-  append_all(out, checks::plan_noise(run, parsed, all.segments));
-  return out;
-}
-
-py::list judge_check(const std::string& name, const transcript::evidence& evidence,
-                     const py::dict& options, const py::object& nonce,
-                     const py::iterable& measured) {
-  const json_value given = to_json(options);
-  const digest drawn = to_digest(nonce);
-  const measurements all = measurements_of(measured);
-  const run_view run = checks::view_of(evidence);
-  if (name == "replay") {
-    const auto parsed = checks::replay_options::parse(given).value();
-    std::vector<finding> found;
-    {
-      const py::gil_scoped_release release;
-      found = checks::judge_replay(run, parsed, drawn, all.segments).value();
-    }
-    return to_python(found);
-  }
-  if (name == "pev") {
-    const auto parsed = checks::pev_options::parse(given).value();
-    return to_python(checks::judge_pev(run, parsed, drawn, all.losses, all.subsets).value());
-  }
-  if (name == "telemetry") {
-    return to_python(checks::judge_telemetry(run, checks::telemetry_options::parse(given).value()));
-  }
-  no_such_check(name);
-}
-
-py::bytes conclude(const transcript::evidence* evidence, const py::iterable& findings,
+py::bytes conclude(const transcript::evidence* evidence, const std::vector<finding>& findings,
                    const py::dict& wanted, const py::dict& context) {
   const policy strength = policy::parse(to_json(wanted)).value();
   const report_context known = report_context::parse(to_json(context)).value();
   std::optional<run_view> run;
   if (evidence != nullptr) run = checks::view_of(*evidence);
-  const json_value report =
-      make_report(run ? &*run : nullptr, findings_of(findings), strength, known);
+  const json_value report = make_report(run ? &*run : nullptr, findings, strength, known);
   return to_bytes(as_bytes_view(canonical_json(report)));
 }
 
@@ -183,6 +320,8 @@ void bind_sampler(py::module_& module) {
 }  // namespace
 
 void bind_checks(py::module_& module) {
+  bind_values(module);
+  bind_replayer(module);
   bind_sampler(module);
   bind_extra_task(module);
   module.def("storage_plan", &storage_plan, py::kw_only(), py::arg("steps"),
@@ -200,16 +339,21 @@ void bind_checks(py::module_& module) {
           const py::gil_scoped_release release;
           groups = checks::compare_states(start.root(), recorded.root(), replayed.root());
         }
-        return list_of(groups, [](const auto& one) { return dict_of(one); });
+        return groups;
       },
       py::arg("start"), py::arg("recorded"), py::arg("replayed"));
-  module.def("plan_check", &plan_check, py::arg("check"), py::arg("evidence"), py::arg("options"),
-             py::arg("nonce"), py::kw_only(), py::arg("screen") = true);
+  module.def("register_check", &register_python_check, py::arg("name"), py::kw_only(),
+             py::arg("make"), py::arg("may_reject"), py::arg("is_needed"), py::arg("looks_at"),
+             py::arg("cannot_see"), py::arg("fields"), py::arg("cost"));
+  module.def("registered_checks", &registered_checks);
+  bind_questions(module);
+  module.def(
+      "unanswered",
+      [](const checks::request& asked, std::string message) {
+        return asked.unanswered(checks::measured::verifier_error, std::move(message));
+      },
+      py::arg("request"), py::arg("message"));
   module.def("screen_reach", &screen_reach, py::arg("evidence"));
-  module.def("plan_noise", &plan_noise, py::arg("evidence"), py::arg("options"),
-             py::arg("measurements"));
-  module.def("judge_check", &judge_check, py::arg("check"), py::arg("evidence"), py::arg("options"),
-             py::arg("nonce"), py::arg("measurements"));
   module.def(
       "judge_model",
       [](const transcript::evidence& evidence, const std::optional<std::string>& path,
@@ -219,7 +363,7 @@ void bind_checks(py::module_& module) {
           const py::gil_scoped_release release;
           found = checks::judge_model(evidence, path, may_lack);
         }
-        return to_python(found);
+        return found;
       },
       py::arg("evidence"), py::arg("path"), py::arg("may_lack") = py::none());
   module.def("conclude", &conclude, py::arg("evidence").none(true), py::arg("findings"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evidence for Python: steps as columns, findings as dictionaries.
+// Evidence for Python: steps as columns.
 #include <optional>
 #include <string>
 #include <utility>
@@ -8,8 +8,8 @@
 #include <potl/checks/finite.hpp>
 #include <potl/transcript/evidence.hpp>
 
-#include "finding.hpp"
 #include "transcript.hpp"
+#include "values.hpp"
 
 namespace potl::python {
 namespace {
@@ -127,7 +127,7 @@ void bind_evidence(py::module_& module) {
                              [](const evidence& self) { return to_bytes(self.log_digest()); })
       .def_property_readonly("log_bytes", &evidence::log_bytes)
       .def_property_readonly("rejected", &evidence::rejected)
-      .def("findings", [](const evidence& self) { return to_python(self.findings()); })
+      .def("findings", [](const evidence& self) { return self.findings(); })
       .def("steps", [](const evidence& self) { return columns(self.steps()); })
       .def("superseded_steps",
            [](const evidence& self) { return columns(self.superseded_steps()); })

@@ -9,7 +9,6 @@
 #include <potl/checks/extra_task_samples.hpp>
 #include <potl/numeric/two_sample.hpp>
 
-#include "finding.hpp"
 #include "values.hpp"
 
 namespace potl::python {
@@ -259,7 +258,7 @@ py::dict judge(const py::dict& options, std::uint64_t samples, std::uint64_t cla
   out["hash"] = to_bytes(hash);
   out["grades"] = counts_of(found.grades);
   out["progress"] = dict_of(found.progress);
-  out["findings"] = to_python(found.findings);
+  out["findings"] = py::cast(found.findings);
   out["limits"] = found.limits;
   return out;
 }

@@ -161,10 +161,10 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   potl::python::bind_parsers(module);
   potl::python::bind_state(module);
   potl::python::bind_transcript(module);
-  potl::python::bind_evidence(module);
   potl::python::bind_inspect(module);
   potl::python::bind_environment(module);
   potl::python::bind_rounding(module);
+  potl::python::bind_evidence(module);
   potl::python::bind_checks(module);
   potl::python::bind_numeric(module);
   potl::python::bind_convolution(module);

@@ -31,10 +31,10 @@ void add(extra_result& out, const char* rule, outcome found, std::string reason,
   finding one = make_finding("extra_task", rule, found, std::move(reason));
   one.statistic = what.statistic;
   one.threshold = what.threshold;
-  one.details.emplace_back("samples", text(out.samples));
-  one.details.emplace_back("controls", text(out.controls));
-  one.details.emplace_back("level", text(out.level));
-  one.details.emplace_back("submission", text(out.submission));
+  one.details.emplace_back("samples", out.samples);
+  one.details.emplace_back("controls", out.controls);
+  one.details.emplace_back("level", out.level);
+  one.details.emplace_back("submission", out.submission);
   out.findings.push_back(std::move(one));
 }
 

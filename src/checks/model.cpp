@@ -176,7 +176,7 @@ result<finding> compare_tensors(const state_value& state, const Delivered& deliv
   }
   out.statistic = static_cast<double>(problems.size());
   out.threshold = 0;
-  out.details.emplace_back("delivered", "true");
+  out.details.emplace_back("delivered", true);
   return out;
 }
 

@@ -303,11 +303,11 @@ finding judge_reach(const run_view& run, double reach,
                             text(worst->ratio) + " times)") +
                  ": replay more (samples=), or allow more (reach=) where honest trainings move so";
   }
-  out.details = {{"stretches", text(std::uint64_t{seen.stretches.size()})},
-                 {"beyond", text(beyond)},
-                 {"limit", precise(reach * seen.usual)}};
+  out.details = {{"stretches", std::uint64_t{seen.stretches.size()}},
+                 {"beyond", beyond},
+                 {"limit", reach * seen.usual}};
   const auto travelled = run.parameter_distance(0, run.last_step());
-  if (travelled) out.details.emplace_back("travelled", precise(travelled.value()));
+  if (travelled) out.details.emplace_back("travelled", travelled.value());
   return out;
 }
 

@@ -20,23 +20,12 @@ bool same_target(const segment_request& a, const segment_request& b) {
          (!a.superseded || a.branch == b.branch);
 }
 
+using facts = std::vector<std::pair<std::string, fact>>;
+
 std::string name_of(const segment_request& request) {
   std::string out = "segment " + text(request.start) + "-" + text(request.end);
   if (request.superseded) out += " (superseded, branch " + text(request.branch) + ")";
   return out;
-}
-
-const char* word(measured status) {
-  switch (status) {
-    case measured::ok: return "ok";
-    case measured::withheld: return "withheld";
-    case measured::tampered: return "tampered";
-    case measured::unknown_form: return "unknown_form";
-    case measured::unlawful: return "unlawful";
-    case measured::prover_error: return "prover_error";
-    case measured::verifier_error: return "verifier_error";
-  }
-  return "";
 }
 
 class replay_judge {
@@ -80,10 +69,10 @@ class replay_judge {
     finding summary = make_finding("replay", "replay.parameters", outcome::note, "");
     place(summary, one.request);
     const std::string name = name_of(one.request);
-    std::string status = word(one.status);
+    std::string status = to_string(one.status);
     double ratio = 0;
     std::vector<finding> problems;
-    std::vector<std::pair<std::string, std::string>> numbers;
+    facts numbers;
     if (one.status != measured::ok) {
       if (auto problem = finding_of(one.status, "replay", name, one.message)) {
         problems.push_back(std::move(*problem));
@@ -122,10 +111,10 @@ class replay_judge {
     summary.details = {{"segment", text(one.request.start) + "-" + text(one.request.end)},
                        {"why", one.request.why},
                        {"status", status},
-                       {"equal", one.digest_equal ? "true" : "false"},
-                       {"load_seconds", text(one.load_seconds)},
-                       {"replay_seconds", text(one.replay_seconds)},
-                       {"noise_seconds", text(one.noise_seconds)}};
+                       {"equal", one.digest_equal},
+                       {"load_seconds", one.load_seconds},
+                       {"replay_seconds", one.replay_seconds},
+                       {"noise_seconds", one.noise_seconds}};
     summary.details.insert(summary.details.end(), numbers.begin(), numbers.end());
     for (finding& problem : problems) {
       place(problem, one.request);
@@ -137,19 +126,19 @@ class replay_judge {
 
   // An accusation has been decided by exact dot products; its proof goes with it.
   static void rounding(const rounding_summary& seen, std::vector<finding>& problems,
-                       std::vector<std::pair<std::string, std::string>>& numbers) {
-    numbers.emplace_back("rounding.values", text(seen.values));
-    numbers.emplace_back("rounding.entries", text(seen.entries));
-    numbers.emplace_back("rounding.corrections", text(seen.corrections));
-    numbers.emplace_back("rounding.moved_l2", text(seen.moved_l2));
-    numbers.emplace_back("rounding.reachable_l2", text(seen.reachable_l2));
+                       facts& numbers) {
+    numbers.emplace_back("rounding.values", seen.values);
+    numbers.emplace_back("rounding.entries", seen.entries);
+    numbers.emplace_back("rounding.corrections", seen.corrections);
+    numbers.emplace_back("rounding.moved_l2", seen.moved_l2);
+    numbers.emplace_back("rounding.reachable_l2", seen.reachable_l2);
     if (seen.rejected == 0 || !rule_enabled("replay.rounding")) return;
     for (const rounding_rejection& each : seen.rejections) {
       finding one = make_finding(
           "replay", "replay.rounding", outcome::reject,
           "the rounding log of step " + text(each.step) + ": " + each.fault + ", " + each.message);
       one.first_step = one.last_step = each.step;
-      one.details = {{"fault", each.fault}, {"rejected", text(seen.rejected)}};
+      one.details = {{"fault", each.fault}, {"rejected", seen.rejected}};
       if (!each.proof.empty()) one.details.emplace_back("proof", each.proof);
       problems.push_back(std::move(one));
     }
@@ -165,15 +154,14 @@ class replay_judge {
   }
 
   // The largest ratio of distance to tolerance over the groups.
-  double distances(const segment_measurement& one, std::vector<finding>& problems,
-                   std::vector<std::pair<std::string, std::string>>& numbers) {
+  double distances(const segment_measurement& one, std::vector<finding>& problems, facts& numbers) {
     double ratio = 0;
     bool any_distance = false;
     constexpr std::array names{"parameters", "buffers", "optimizer", "other"};
     for (const char* which : names) {
       detail::group_judgement judged = detail::judge_group(context_, one, which);
       if (judged.problem) {
-        judged.problem->details.emplace_back("group", which);
+        judged.problem->details.emplace_back("group", std::string(which));
         problems.push_back(std::move(*judged.problem));
       }
       ratio = std::max(ratio, judged.ratio());
@@ -186,13 +174,13 @@ class replay_judge {
         any_distance = any_distance || !(group.l2 <= 0) || !group.tensors.empty() ||
                        !group.structure_equal || !group.finite;
         const std::string prefix = std::string(which) + ".";
-        numbers.emplace_back(prefix + "l1", text(group.l1));
-        numbers.emplace_back(prefix + "l2", text(group.l2));
-        numbers.emplace_back(prefix + "linf", text(group.linf));
-        numbers.emplace_back(prefix + "cosine", precise(group.cosine));
-        numbers.emplace_back(prefix + "update_l2", text(group.update_l2));
-        numbers.emplace_back(prefix + "tolerance", text(judged.tolerance));
-        numbers.emplace_back(prefix + "noise", text(judged.noise));
+        numbers.emplace_back(prefix + "l1", group.l1);
+        numbers.emplace_back(prefix + "l2", group.l2);
+        numbers.emplace_back(prefix + "linf", group.linf);
+        numbers.emplace_back(prefix + "cosine", group.cosine);
+        numbers.emplace_back(prefix + "update_l2", group.update_l2);
+        numbers.emplace_back(prefix + "tolerance", judged.tolerance);
+        numbers.emplace_back(prefix + "noise", judged.noise);
       }
     }
     if (context_.exact && !any_distance && one.distances.size() == 4 &&
@@ -206,10 +194,9 @@ class replay_judge {
 
   void name_first_difference(finding& problem, const segment_measurement& one) const {
     if (!one.first_differing_step) return;
-    const std::string step = text(*one.first_differing_step);
-    problem.details.emplace_back("first_differing_step", step);
+    problem.details.emplace_back("first_differing_step", *one.first_differing_step);
     if (!context_.exact) return;
-    problem.reason += "; the first step that differs is " + step;
+    problem.reason += "; the first step that differs is " + text(*one.first_differing_step);
     if (!one.first_differing_operator) return;
     problem.details.emplace_back("first_differing_operator", *one.first_differing_operator);
     problem.reason += ", the first operator in it: " + *one.first_differing_operator;
@@ -272,13 +259,13 @@ class replay_judge {
                  : "; " + text(published) + " only by a published tolerance, which cannot accept"));
     one.statistic = static_cast<double>(judged);
     one.threshold = static_cast<double>(selection.random.size());
-    one.details = {{"segments", text(std::uint64_t{selection.all.size()})},
-                   {"pool", text(std::uint64_t{selection.pool.size()})},
-                   {"requested", text(std::uint64_t{selection.random.size()})},
-                   {"judged", text(judged)},
-                   {"tolerance", context_.exact                 ? "exact"
-                                 : options_.tolerance == "auto" ? "calibrated"
-                                                                : options_.tolerance}};
+    one.details = {{"segments", std::uint64_t{selection.all.size()}},
+                   {"pool", std::uint64_t{selection.pool.size()}},
+                   {"requested", std::uint64_t{selection.random.size()}},
+                   {"judged", judged},
+                   {"tolerance", std::string(context_.exact                 ? "exact"
+                                             : options_.tolerance == "auto" ? "calibrated"
+                                                                            : options_.tolerance)}};
     out_.push_back(std::move(one));
   }
 

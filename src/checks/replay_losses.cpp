@@ -114,7 +114,7 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
     worst->threshold = compared.tolerance;
   }
   if (worst) {
-    worst->details.emplace_back("steps_beyond", text(wrong));
+    worst->details.emplace_back("steps_beyond", wrong);
     out.push_back(std::move(*worst));
   }
   if (measurement.rates.size() != length && run.agreed.rates.empty() &&

@@ -43,6 +43,7 @@ run_view view_of(const transcript::evidence& run) {
           measure_movements(all, [&run](std::uint64_t step) { return run.load_state(step); })));
     }));
   };
+  out.source = &run;
   return out;
 }
 

@@ -13,7 +13,8 @@ potl::finding replayed() {
   out.check = "replay";
   out.rule = "replay.random_segments";
   out.result = potl::outcome::pass;
-  out.details = {{"segments", "60"}, {"pool", "58"}, {"judged", "58"}};
+  out.details = {
+      {"segments", std::uint64_t{60}}, {"pool", std::uint64_t{58}}, {"judged", std::uint64_t{58}}};
   return out;
 }
 

@@ -72,7 +72,7 @@ TEST_CASE("a ledger of the Python package goes on, and keeps what it held", "[le
   CHECK(std::string(same.begin(), same.end()) == by_python);
   remember(path, counting(), "b\n", asked(2)).value();
   const std::vector<std::uint8_t> now = bytes_of(path);
-  // tests/python/test_ledger.py reads this text.
+  // tests/python/verify/test_ledger.py reads this text.
   CHECK(std::string(now.begin(), now.end()) ==
         R"({"challenges":[{"checks":[["replay",{"safety":8,"samples":12}]],"document":"ab",)"
         R"("nonce":"0101010101010101010101010101010101010101010101010101010101010101",)"

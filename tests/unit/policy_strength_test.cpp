@@ -16,9 +16,7 @@ potl::judgement judged(std::uint64_t segments, std::uint64_t pool, std::uint64_t
   summary.check = "replay";
   summary.rule = "replay.random_segments";
   summary.result = potl::outcome::pass;
-  summary.details = {{"segments", std::to_string(segments)},
-                     {"pool", std::to_string(pool)},
-                     {"judged", std::to_string(sampled)}};
+  summary.details = {{"segments", segments}, {"pool", pool}, {"judged", sampled}};
   const std::vector<potl::finding> findings{summary};
   return potl::judge(findings, {true, true, true}, wanted);
 }

@@ -18,7 +18,8 @@ finding made(const std::string& check, const std::string& rule, outcome result) 
 
 finding draw(std::uint64_t judged) {
   finding out = made("replay", "replay.random_segments", outcome::pass);
-  out.details = {{"segments", "250"}, {"pool", "248"}, {"judged", std::to_string(judged)}};
+  out.details = {
+      {"segments", std::uint64_t{250}}, {"pool", std::uint64_t{248}}, {"judged", judged}};
   return out;
 }
 

@@ -542,8 +542,8 @@ TEST_CASE("a rounding log that the auditor rejects is a finding with its proof",
     if (one.rule != "replay.rounding") continue;
     CHECK(one.first_step == step);
     CHECK(one.reason.find("outside_window, element 7") != std::string::npos);
-    CHECK(std::find(one.details.begin(), one.details.end(),
-                    std::pair<std::string, std::string>{"proof", "cHJvb2Y="}) != one.details.end());
+    REQUIRE(one.detail<std::string>("proof") != nullptr);
+    CHECK(*one.detail<std::string>("proof") == "cHJvb2Y=");
   }
   here.measured[0].rounding->rejections.clear();  // too many to list
   CHECK(count(here.judge(), outcome::reject, "replay.rounding") == 1);

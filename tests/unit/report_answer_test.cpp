@@ -24,7 +24,8 @@ finding made(std::string check, std::string rule, outcome result) {
 struct scene {
   explicit scene(std::uint64_t drawn) : run(600, 10) {
     finding summary = made("replay", "replay.random_segments", outcome::pass);
-    summary.details = {{"segments", "60"}, {"pool", "58"}, {"judged", std::to_string(drawn)}};
+    summary.details = {
+        {"segments", std::uint64_t{60}}, {"pool", std::uint64_t{58}}, {"judged", drawn}};
     findings = {made("transcript", "transcript.chain", outcome::pass), summary};
     replayed(0, "first");
     for (std::uint64_t i = 1; i <= drawn; ++i) replayed(i, "random");
@@ -37,7 +38,7 @@ struct scene {
     finding one = made("replay", "replay.parameters", outcome::pass);
     one.first_step = 10 * segment + 1;
     one.last_step = 10 * segment + 10;
-    one.details = {{"why", why}, {"status", status}, {"equal", "true"}};
+    one.details = {{"why", why}, {"status", status}, {"equal", true}};
     findings.push_back(one);
   }
 
@@ -211,7 +212,7 @@ TEST_CASE("what was looked at is named, and nothing that was only asked for") {
   REQUIRE(joined(*few.find("looked_at")) ==
           "the record of 600 steps; 14 of 60 segments, trained again: 12 drawn at random after "
           "the commitment; ");
-  one.findings[one.findings.size() - 2].details = {{"delivered", "m.safetensors"}};
+  one.findings[one.findings.size() - 2].details = {{"delivered", true}};
   one.findings.back().result = outcome::pass;
   one.findings.push_back(made("own_check", "", outcome::pass));
   const json_value more = one.report();

@@ -23,10 +23,8 @@ finding made(std::string check, std::string rule, outcome result, std::string re
 
 finding random_summary(std::uint64_t segments, std::uint64_t judged, outcome result) {
   finding out = made("replay", "replay.random_segments", result, "random segments");
-  out.details = {{"segments", std::to_string(segments)},
-                 {"pool", std::to_string(segments - 2)},
-                 {"requested", std::to_string(judged)},
-                 {"judged", std::to_string(judged)}};
+  out.details = {
+      {"segments", segments}, {"pool", segments - 2}, {"requested", judged}, {"judged", judged}};
   return out;
 }
 
@@ -60,7 +58,7 @@ TEST_CASE("telemetry alone neither rejects nor prevents an acceptance") {
   one.findings.push_back(made("telemetry", "telemetry.consistent", outcome::reject));
   one.findings.push_back(made("telemetry", "telemetry.consistent", outcome::inconclusive));
   REQUIRE(one.verdict_of() == verdict::accepted);
-  const auto weighed = weigh_telemetry(one.findings);
+  const auto weighed = weigh(one.findings);
   REQUIRE(weighed[3].result == outcome::note);
   REQUIRE(weighed[3].reason == "suspicious: why");
 }
@@ -160,7 +158,7 @@ TEST_CASE("the report holds verdict, strength, replays, cost and limits") {
   segment.first_step = 11;
   segment.last_step = 20;
   segment.statistic = 0.25;
-  segment.details = {{"why", "random"}, {"status", "ok"}, {"equal", "false"}};
+  segment.details = {{"why", "random"}, {"status", "ok"}, {"equal", false}};
   one.findings.push_back(segment);
   report_context context;
   context.nonce = "ab";

@@ -14,6 +14,9 @@ namespace potl_test {
 
 std::filesystem::path vectors(const std::string& folder);
 
+/// A file of tests/ that other languages read, too.
+std::filesystem::path test_file(const std::string& name);
+
 inline bool have_vectors(const std::string& folder) {
   if (std::filesystem::exists(vectors(folder))) return true;
   WARN("skipped: ../shared/vectors/" + folder + " is not there");

@@ -300,8 +300,8 @@ TEST_CASE("a C++ verification replays nothing after a state that rejects by itse
   }
   const json_value report = one.of(evidence::open(options).value());
   REQUIRE(rejects(report, "transcript.checkpoint"));
-  REQUIRE(one.work.steps_run == 0);  // PEV looks first
-  REQUIRE(report.find("replays")->if_array()->empty());
+  REQUIRE(one.work.steps_run == 2);  // the first segment lies before it
+  REQUIRE(report.find("replays")->if_array()->size() == 1);
 }
 
 TEST_CASE("a C++ verification knows the form of its own model") {
@@ -352,4 +352,37 @@ TEST_CASE("the form of another model than the agreed one accuses nobody") {
   verification one;
   one.work.foreign = true;
   REQUIRE(verdict_of(one.report()) == "accepted");
+}
+
+TEST_CASE("a C++ verification derives states that the trainer stores on demand") {
+  const auto storing_few = [] {
+    return small_job([](job& what) {
+      what.arithmetic = "ord32";
+      what.store_every = 4;
+    });
+  };
+  verification honest;
+  honest.agreed = storing_few();
+  const json_value report = honest.report();
+  INFO(canonical_json(report));
+  REQUIRE_FALSE(
+      std::filesystem::exists(honest.directory.file("run/checkpoints/step-2.safetensors")));
+  REQUIRE(verdict_of(report) == "accepted");
+  REQUIRE(report.find("replays")->if_array()->size() == 3);
+
+  verification lying;
+  lying.agreed = storing_few();
+  deviation how;
+  how.salt = [](std::uint64_t step) { return step == 2 ? 0.5F : 0.0F; };
+  const json_value rejected = lying.report(how);
+  INFO(canonical_json(rejected));
+  REQUIRE(verdict_of(rejected) == "rejected");
+}
+
+TEST_CASE("a C++ request that takes too long is inconclusive") {
+  verification one;
+  one.wanted.timeout = 1e-9;
+  const json_value report = one.report();
+  REQUIRE(verdict_of(report) == "inconclusive");
+  REQUIRE(canonical_json(report).find("time limit") != std::string::npos);
 }

@@ -30,6 +30,8 @@
 namespace potl::checks {
 
 struct pev_options {
+  static constexpr std::string_view check = "pev";
+
   std::string mode = "default";
   double fraction = 0.1;
   std::uint64_t per_epoch = 2;

@@ -30,6 +30,8 @@
 namespace potl::checks {
 
 struct replay_options {
+  static constexpr std::string_view check = "replay";
+
   std::uint64_t samples = 12;
   std::uint64_t top_q = 1;
   double reach = 20;

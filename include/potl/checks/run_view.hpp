@@ -36,6 +36,8 @@ struct run_view {
   std::function<result<double>(std::uint64_t from, std::uint64_t to)> parameter_distance;
   /// How far every stretch of reach.hpp moved each tensor; reads every stored state, once in all.
   std::function<std::shared_ptr<const movements>()> moved;
+  /// What it is a view of, for checks of other languages; null: written by hand.
+  const transcript::evidence* source = nullptr;
 
   std::uint64_t last_step() const noexcept { return steps.empty() ? 0 : steps.back().step; }
   /// The record of `step`, or null.

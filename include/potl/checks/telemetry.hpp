@@ -27,6 +27,8 @@
 namespace potl::checks {
 
 struct telemetry_options {
+  static constexpr std::string_view check = "telemetry";
+
   std::string mode = "default";
   double alpha = 0.4;
   double busy_above = 0.05;

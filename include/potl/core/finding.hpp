@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace potl {
@@ -26,9 +28,14 @@ enum class verdict { accepted, rejected, inconclusive };
 const char* to_string(outcome what) noexcept;
 const char* to_string(verdict what) noexcept;
 
+/// Something that a finding knows beside its sentence. What decides reads it by its type; to_string
+/// is for readers: nine digits of a number, "true" or "false".
+using fact = std::variant<std::string, bool, std::uint64_t, double>;
+std::string to_string(const fact& what);
+
 /// One piece of evidence.
 struct finding {
-  std::string check;  ///< "transcript", "telemetry", "pev", "replay", "model", "verifier"
+  std::string check;  ///< name of a registered check, e.g. "transcript" (checks/check.hpp)
   std::string rule;   ///< id from core/rules.hpp; empty for notes
   outcome result = outcome::note;
   std::string reason;                                  ///< one sentence with the numbers in it
@@ -36,7 +43,16 @@ struct finding {
   std::optional<double> statistic, threshold;
   /// Of this outcome on an honest run, when it can be stated.
   std::optional<double> error_probability;
-  std::vector<std::pair<std::string, std::string>> details;
+  std::vector<std::pair<std::string, fact>> details;
+
+  /// The detail of this name, or null when there is none of this type.
+  template <class Value>
+  const Value* detail(std::string_view name) const noexcept {
+    for (const auto& [key, value] : details) {
+      if (key == name) return std::get_if<Value>(&value);
+    }
+    return nullptr;
+  }
 };
 
 }  // namespace potl

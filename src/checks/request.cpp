@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/checks/request.hpp>
+
+#include "text.hpp"
+
+namespace potl::checks {
+
+const char* to_string(measured what) noexcept {
+  switch (what) {
+    case measured::ok: return "ok";
+    case measured::withheld: return "withheld";
+    case measured::tampered: return "tampered";
+    case measured::verifier_error: return "verifier_error";
+    case measured::unknown_form: return "unknown_form";
+    case measured::unlawful: return "unlawful";
+    case measured::prover_error: return "prover_error";
+  }
+  return "verifier_error";
+}
+
+std::string segment_request::place() const {
+  std::string out = text(start) + "-" + text(end);
+  if (superseded) out += " of branch " + text(branch);
+  return out;
+}
+
+std::string segment_request::key() const {
+  std::string out = place();
+  if (superseded) out += " from branch " + text(start_branch);
+  out += ", repeats " + text(std::uint64_t{noise_repeats});
+  return noise_if_equal ? out + " always" : out;
+}
+
+std::string loss_request::place() const { return text(step); }
+
+std::string loss_request::key() const {
+  return place() + ", repeats " + text(std::uint64_t{noise_repeats});
+}
+
+std::string subset_loss_request::place() const { return text(step); }
+
+std::string subset_loss_request::key() const {
+  std::string out = place() + " of";
+  for (const std::int64_t id : sample_ids) out += " " + std::to_string(id);
+  return out;
+}
+
+}  // namespace potl::checks
