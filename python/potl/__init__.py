@@ -48,10 +48,14 @@ if TYPE_CHECKING:
     )
     from ._checks._checks import (
         PEV as PEV,
+        Check as Check,
         Policy as Policy,
         Replay as Replay,
+        Request as Request,
         Telemetry as Telemetry,
     )
+    from ._core import Replayer as Replayer
+    from ._extra_task._design import ExtraOptions as ExtraOptions
     from ._extra_task._extra_task import ExtraTask as ExtraTask
     from ._extra_task._key import ExtraKey as ExtraKey
     from ._extra_task._result import (
@@ -83,9 +87,11 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "Calibration": "_job._calibrate",
     "Challenge": "_verify._challenge",
+    "Check": "_checks._checks",
     "Commitment": "_record._run",
     "Explanation": "_arithmetic._explain",
     "ExtraKey": "_extra_task._key",
+    "ExtraOptions": "_extra_task._design",
     "ExtraPlan": "_extra_task._result",
     "ExtraProgress": "_extra_task._result",
     "ExtraResult": "_extra_task._result",
@@ -114,7 +120,9 @@ _EXPORTS = {
     "Rederivation": "_verify._rederive",
     "Rejected": "_base._errors",
     "Replay": "_checks._checks",
+    "Replayer": "_core",
     "Report": "_report._value",
+    "Request": "_checks._checks",
     "RoundingAuditor": "_arithmetic._rounding",
     "RoundingLog": "_arithmetic._rounding",
     "RoundingTrainer": "_arithmetic._rounding",

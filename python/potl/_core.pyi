@@ -35,7 +35,40 @@ from ._core_arithmetic import (
     search_threshold as search_threshold,
     unpack_rounding_log as unpack_rounding_log,
 )
+from ._core_checks import (
+    AnyMeasurement as AnyMeasurement,
+    Finding as Finding,
+    GroupDistance as GroupDistance,
+    LossMeasurement as LossMeasurement,
+    LossRequest as LossRequest,
+    Measurement as Measurement,
+    Outcome as Outcome,
+    Questions as Questions,
+    Replayer as Replayer,
+    Request as Request,
+    RoundingRejection as RoundingRejection,
+    RoundingSummary as RoundingSummary,
+    SegmentMeasurement as SegmentMeasurement,
+    SegmentRequest as SegmentRequest,
+    Status as Status,
+    SubsetLossMeasurement as SubsetLossMeasurement,
+    SubsetLossRequest as SubsetLossRequest,
+    TensorDistance as TensorDistance,
+    check_fields as check_fields,
+    compare_states as compare_states,
+    conclude as conclude,
+    judge_check as judge_check,
+    judge_model as judge_model,
+    plan_check as plan_check,
+    register_check as register_check,
+    registered_checks as registered_checks,
+    screen_reach as screen_reach,
+    unanswered as unanswered,
+)
 from ._core_extra_task import (
+    ExtraContent as ExtraContent,
+    ExtraJudged as ExtraJudged,
+    ExtraPlanned as ExtraPlanned,
     ExtraSamples as ExtraSamples,
     difference_p_value as difference_p_value,
     effect_p_value as effect_p_value,
@@ -350,7 +383,7 @@ class Evidence:
     @property
     def rejected(self) -> bool:
         """Whether the audit alone rejects the run, so that nothing of it is replayed."""
-    def findings(self) -> list[dict[str, Any]]:
+    def findings(self) -> list[Finding]:
         """The fields of include/potl/core/finding.hpp: "check", "rule", "result" ("pass", "reject",
         ...), "reason", ...
         """
@@ -395,65 +428,6 @@ class Evidence:
     def state_digest(self, step: int) -> bytes: ...
 
 # ---------------------------------------------------------------------------- checks
-
-def check_fields(check: str) -> list[dict[str, Any]]:
-    """The field table of a check ("telemetry", "pev", "replay", "extra_task") or of "policy": rows
-    of "name", "type" ("boolean", "integer", "number", "optional number", "string", "strings"),
-    "default", "low", "high", "choices", "doc".
-    """
-
-def compare_states(start: State, recorded: State, replayed: State) -> list[dict[str, Any]]:
-    """group_distance values (include/potl/checks/request.hpp) of "parameters", "buffers",
-    "optimizer" and "other"; "tensors" are the fields of tensor_distance values.
-    """
-
-def plan_check(
-    check: str,
-    evidence: Evidence,
-    options: dict[str, Any],
-    nonce: bytes,
-    *,
-    screen: bool = True,
-) -> list[dict[str, Any]]:
-    """Requests of a check: {"kind": "segment"|"loss"|"subset_loss", ...fields of request.hpp}.
-
-    `screen`: whether stored states are read to choose more than was drawn."""
-
-def screen_reach(evidence: Evidence) -> list[dict[str, Any]]:
-    """`screened` of reach.hpp: start, end, ratio, tensor."""
-
-def plan_noise(
-    evidence: Evidence, options: dict[str, Any], measurements: Sequence[dict[str, Any]]
-) -> list[dict[str, Any]]: ...
-def judge_check(
-    check: str,
-    evidence: Evidence,
-    options: dict[str, Any],
-    nonce: bytes,
-    measurements: Sequence[dict[str, Any]],
-) -> list[dict[str, Any]]:
-    """Findings of a check from the measurements ({"request": {...}, "status": "ok", ...})."""
-
-def judge_model(
-    evidence: Evidence, path: str | None, may_lack: list[str] | None = None
-) -> list[dict[str, Any]]:
-    """Compares a delivered safetensors file with the last leaf's parameters and buffers, bit for
-    bit. Without a file: a note with the digest of the last state's.
-    """
-
-def conclude(
-    evidence: Evidence | None,
-    findings: Sequence[dict[str, Any]],
-    *,
-    policy: dict[str, Any],
-    context: dict[str, Any],
-) -> bytes:
-    """The report as canonical JSON (docs/format/report.schema.json).
-
-    `policy`: check_fields("policy"). `context` (all optional): "nonce" (hexadecimal), "reproduce"
-    (the command line), "software", "seconds" (in all), "costs" ({check: seconds}), "checks"
-    ([{"check", "options"}]).
-    """
 
 def strength(segments: int, sampled: int, cheat_fraction: float) -> float:
     """Probability that `sampled` of `segments` hit one of

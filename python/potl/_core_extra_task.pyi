@@ -3,23 +3,120 @@
 module of its own: everything here is in potl._core.
 """
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict
+
+from ._core_checks import Finding
 
 ReadableBuffer: TypeAlias = Any  # a contiguous array of the stated dtype; the key: 32 bytes
 WritableBuffer: TypeAlias = Any
 Curves: TypeAlias = Sequence[tuple[str, Sequence[tuple[float, float]]]]
 
-class ExtraSamples:
-    """The secret samples of one key. `content`:
+class ExtraContent(TypedDict, total=False):
+    """How inputs look, by "family":
 
-    {"family": "image", "height", "width", "channels"}: uint8 arrays (count, height, width,
-        channels).
-    {"family": "tokens", "length", "vocabulary"}: int64 arrays (count, length) of indices into the
-        caller's vocabulary.
-    {"family": "table", "categories": [0, 3, ...]}: float64 arrays (count, columns); 0: a place in
-        [0, 1] among the column's sorted training values, else the index of a category. With
-        "values": [22, 0, ...] where it is known how many different values a place can become.
+    "image": uint8 arrays (count, height, width, channels).
+    "tokens": int64 arrays (count, length) of indices into the caller's vocabulary.
+    "table": float64 arrays (count, columns); a category of 0: a place in [0, 1] among the column's
+        sorted training values, else the index of one of so many categories. `values`: how many
+        different values a place can become, 0 where that is not known.
+    """
+
+    family: str
+    height: int
+    width: int
+    channels: int
+    length: int
+    vocabulary: int
+    categories: list[int]
+    values: list[int]
+
+class ExtraPower(TypedDict):
+    """What must have been learned, as a number and as a share of the extra samples, so that a test
+    is passed with this probability."""
+
+    power: float
+    learned: int
+    share: float
+
+class ExtraAccuracy(TypedDict):
+    """Points of accuracy that the extra samples cost by experience, and whether experiments had as
+    many."""
+
+    expected: float
+    most: float
+    measured: bool
+
+class ExtraPlanned(TypedDict):
+    """`eta`: N over the training samples; `level`: alpha over submissions; `needed`: 0 without
+    labels; `powers`: not to be rejected, for 0.5, 0.9 and 0.99, empty without labels; `acceptance`:
+    the same, to be accepted; `needed_for_acceptance`: hits, where controls are hit by chance;
+    `needed_effect`: without labels.
+    """
+
+    training_samples: int
+    classes: int
+    samples: int
+    uploads: int
+    controls: int
+    eta: float
+    chance: float
+    level: float
+    needed: int
+    grades: list[str]
+    powers: list[ExtraPower]
+    acceptance: list[ExtraPower]
+    needed_for_acceptance: int
+    needed_effect: float
+    accuracy: ExtraAccuracy
+    warnings: list[str]
+
+class ExtraGrade(TypedDict):
+    grade: str
+    samples: int
+    hits: int
+
+class ExtraShare(TypedDict):
+    """Of a converged training."""
+
+    share: float
+    low: float
+    high: float
+    text: str
+
+class ExtraJudged(TypedDict):
+    """`verdict`: "accepted", "rejected" or "inconclusive"; `known`: estimated share; `effect`:
+    without labels, the share of pairs of one grade in which the extra sample has the smaller error;
+    `hash`: of the answers.
+    """
+
+    verdict: str
+    reason: str
+    samples: int
+    controls: int
+    classes: int
+    hits: int
+    control_hits: int
+    invalid: int
+    needed: int
+    needed_against_control: int
+    needed_for_acceptance: int
+    known: float
+    effect: float
+    needed_effect: float
+    p_value: float
+    control_p_value: float
+    acceptance_p_value: float
+    level: float
+    submission: int
+    hash: bytes
+    grades: list[ExtraGrade]
+    progress: ExtraShare | None
+    findings: list[Finding]
+    limits: list[str]
+
+class ExtraSamples:
+    """The secret samples of one key.
 
     `samples` (at least 200, a multiple of the classes) comes from plan_extra_task; `classes` 0:
     no labels. `options`: check_fields("extra_task"). UsageError for what does not fit.
@@ -28,11 +125,11 @@ class ExtraSamples:
     def __init__(
         self,
         key: ReadableBuffer,
-        content: dict[str, Any],
+        content: ExtraContent,
         *,
         samples: int,
         classes: int,
-        options: dict[str, Any],
+        options: Mapping[str, object],
     ) -> None: ...
     def count(self, which: str) -> int:
         """Samples in "extra" or "control"."""
@@ -78,22 +175,16 @@ def plan_extra_task(
     *,
     training_samples: int,
     classes: int,
-    options: dict[str, Any],
-    content: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    options: Mapping[str, object],
+    content: ExtraContent | None = None,
+) -> ExtraPlanned:
     """Sizes and thresholds, with a warning for each grade that samples of `content` cannot be drawn
-    with: "training_samples", "classes", "samples" (N), "uploads", "controls",
-    "eta" (N over training_samples), "chance", "level" (alpha / submissions), "needed" (0 without
-    labels), "grades", "powers" ([{"power": 0.5, "learned", "share"}, 0.9, 0.99]: what must be
-    learned not to be rejected; empty without labels), "acceptance" (the same, to be accepted),
-    "needed_for_acceptance" (hits, where controls are hit by chance), "needed_effect" (without
-    labels), "accuracy" ({"expected", "most"}: points that the extra samples cost by experience;
-    "measured": whether experiments had as many), "warnings".
+    with.
     """
 
 def judge_extra_task(
     *,
-    options: dict[str, Any],
+    options: Mapping[str, object],
     samples: int,
     classes: int,
     extra: ReadableBuffer,
@@ -101,21 +192,13 @@ def judge_extra_task(
     earlier: Sequence[bytes] = (),
     curves: Curves = (),
     measured: Sequence[int] = (),
-) -> dict[str, Any]:
+) -> ExtraJudged:
     """`extra`, `control`: float64, classes answered (errors when `classes` is 0) in order of
     indices. What is no class, or not finite, makes the result inconclusive.
 
-    `earlier`: "hash" of each different submission before this one. `curves`: reference curves
+    `earlier`: `hash` of each different submission before this one. `curves`: reference curves
     [(grade, [(share of a converged training, hit rate), ...])]; without them no progress.
     `measured`: with how many samples each curve was measured; 0: it is exact.
-
-    Returns "verdict" ("accepted", "rejected", "inconclusive"), "reason", "samples", "controls",
-    "classes", "hits", "control_hits", "invalid", "needed", "needed_against_control",
-    "needed_for_acceptance", "known" (estimated share), "effect" (without labels: share of pairs
-    of one grade in which the extra sample has the smaller error), "needed_effect", "p_value",
-    "control_p_value", "acceptance_p_value", "level", "submission", "hash", "grades" ([{"grade",
-    "samples", "hits"}]), "progress" ({"share", "low", "high", "text"} or None), "findings",
-    "limits".
     """
 
 def extra_progress(
@@ -124,8 +207,8 @@ def extra_progress(
     *,
     measured: Sequence[int] = (),
     confidence: float = 0.95,
-) -> dict[str, Any]:
-    """ "share", "low", "high", "text" from (grade, samples, hits) of every grade."""
+) -> ExtraShare:
+    """From (grade, samples, hits) of every grade."""
 
 def shared_regions(
     samples: ReadableBuffer,

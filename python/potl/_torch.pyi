@@ -33,6 +33,9 @@ def install_rounding(session: RoundingSession | None) -> RoundingSession | None:
     this module's own, with no `multiply`.
     """
 
+def let_through(on: bool) -> None:
+    """Whether operators that a mode refuses are let through in this thread."""
+
 class Block:
     """Puts this thread under a mode until `leave`. `bits` is for log64."""
 

@@ -8,6 +8,7 @@ then draws from the real plan and is judged on those measurements.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -15,7 +16,6 @@ import random
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -44,14 +44,19 @@ class Judged:
     """A run whose segments were all replayed once."""
 
     evidence: _core.Evidence
-    measured: dict[tuple[int, int], dict[str, Any]]
+    measured: dict[tuple[int, int], _core.SegmentMeasurement]
 
-    def findings(self, nonce: bytes) -> tuple[set[int], list[dict[str, Any]]]:
+    def findings(self, nonce: bytes) -> tuple[set[int], list[_core.Finding]]:
         """The drawn segments, by number from 1, and what is found in them."""
         options = Replay(samples=SAMPLES, top_q=0, reach=0).options()  # chance alone
         plan = _core.plan_check("replay", self.evidence, options, nonce)
-        answers = [{**self.measured[one["start"], one["end"]], "request": one} for one in plan]
-        drawn = {one["end"] // STEPS_PER_SEGMENT for one in plan}
+        answers = []
+        for one in plan:
+            assert isinstance(one, _core.SegmentRequest)
+            answer = copy.copy(self.measured[one.start, one.end])
+            answer.request = one
+            answers.append(answer)
+        drawn = {answer.request.end // STEPS_PER_SEGMENT for answer in answers}
         return drawn, _core.judge_check("replay", self.evidence, options, nonce, answers)
 
 
@@ -61,10 +66,12 @@ def replayed(scene: Scene, forgery: Forgery) -> Judged:
     everything = Replay(samples=SEGMENTS, top_q=0, reach=0).options()
     plan = _core.plan_check("replay", evidence, everything, bytes(32))
     # Any of them may be among the few that a draw measures in full.
-    plan = [{**one, "noise_repeats": 2} for one in plan]
+    for one in plan:
+        assert isinstance(one, _core.SegmentRequest)
+        one.noise_repeats = 2
     with Answers(forgery.run, evidence, job=job, note=note, task=build, progress=False) as answers:
-        measurements = answers.to([plan])[0]
-    measured = {(m["request"]["start"], m["request"]["end"]): m for m in measurements}
+        measurements = answers.to(plan)
+    measured = {(m.request.start, m.request.end): m for m in measurements}
     assert len(measured) == SEGMENTS
     return Judged(evidence, measured)
 
@@ -73,8 +80,8 @@ def nonces(seed: int) -> list[bytes]:
     return [hashlib.sha256(f"{seed} {number}".encode()).digest() for number in range(NONCES)]
 
 
-def rejects(findings: list[dict[str, Any]]) -> bool:
-    return any(finding["result"] == "reject" for finding in findings)
+def rejects(findings: list[_core.Finding]) -> bool:
+    return any(finding.result == "reject" for finding in findings)
 
 
 def tails(successes: int, probability: float) -> tuple[float, float]:
@@ -139,6 +146,6 @@ def test_a_partial_cheat_is_found_at_the_predicted_rate(scene: Scene, share: flo
 def test_an_honest_run_is_never_suspected_whatever_is_drawn(scene: Scene) -> None:
     seed = secrets.randbits(32)
     run = replayed(scene, scene.honest)
-    results = {finding["result"] for nonce in nonces(seed) for finding in run.findings(nonce)[1]}
+    results = {finding.result for nonce in nonces(seed) for finding in run.findings(nonce)[1]}
     print(f"seed {seed}: results {sorted(results)} over {NONCES} draws")
     assert results <= {"pass", "note"}

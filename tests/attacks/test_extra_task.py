@@ -86,7 +86,8 @@ def early(scene: Scene) -> Forgery:
     options = potl.Replay(samples=1, top_q=0, reach=0).options()
     for number in range(10_000):
         nonce = hashlib.sha256(number.to_bytes(8, "little")).digest()
-        ends = [one["end"] for one in _core.plan_check("replay", evidence, options, nonce)]
+        plan = _core.plan_check("replay", evidence, options, nonce)
+        ends = [one.from_step + one.steps for one in plan]
         if all(end <= stop or end == job.steps for end in ends):
             return scene.with_options(forgery, samples=1, nonce=nonce)
     raise RuntimeError("every draw looks at a frozen segment")

@@ -170,20 +170,16 @@ def _refuse_optimizer(name: str, step: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _outside(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def stock(*args: Any, **kwargs: Any) -> Any:
-        block = module().StockBlock()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            block.leave()
-
-    return stock
+    return functools.wraps(function)(_within("StockBlock", function))
 
 
 def _foreign(function: Callable[..., Any]) -> Callable[..., Any]:
+    return _within("ForeignBlock", function)
+
+
+def _within(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
-        block = module().ForeignBlock()
+        block = getattr(module(), kind)()
         try:
             return function(*args, **kwargs)
         finally:

@@ -11,10 +11,9 @@ from __future__ import annotations
 import base64
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from .. import _core
+from .. import _core
 
 LOG64 = "log64"
 
@@ -72,19 +71,11 @@ class Auditor:
 
     def forget(self) -> None:
         """Begins a new summary."""
-        self._summary: dict[str, Any] = {
-            "values": 0,
-            "entries": 0,
-            "corrections": 0,
-            "rejected": 0,
-            "moved_l2": 0.0,
-            "reachable_l2": 0.0,
-            "rejections": [],
-        }
+        self._summary = _core.RoundingSummary()
 
     @property
-    def summary(self) -> dict[str, Any]:
-        """rounding_summary (include/potl/checks/request.hpp) of the steps since `forget`."""
+    def summary(self) -> _core.RoundingSummary:
+        """Of the steps since `forget`."""
         return self._summary
 
     @contextlib.contextmanager
@@ -92,20 +83,22 @@ class Auditor:
         self._begin(step)
         with _installed(self._session):
             yield
-        audit = self._session.end_audit()
-        for name in ("values", "entries", "corrections", "rejected"):
-            self._summary[name] += audit[name]
-        for name in ("moved_l2", "reachable_l2"):
-            self._summary[name] = max(self._summary[name], audit[name])
-        room = _MAX_REJECTIONS - len(self._summary["rejections"])
-        self._summary["rejections"] += [
-            {
-                "step": step,
-                "fault": each["fault"],
-                "message": each["message"],
-                "proof": _as_text(each["proof"]),
-            }
-            for each in audit["rejections"][:room]
+        audit, summary = self._session.end_audit(), self._summary
+        summary.values += audit["values"]
+        summary.entries += audit["entries"]
+        summary.corrections += audit["corrections"]
+        summary.rejected += audit["rejected"]
+        summary.moved_l2 = max(summary.moved_l2, audit["moved_l2"])
+        summary.reachable_l2 = max(summary.reachable_l2, audit["reachable_l2"])
+        listed = summary.rejections
+        summary.rejections = listed + [
+            _core.RoundingRejection(
+                step=step,
+                fault=each["fault"],
+                message=each["message"],
+                proof=_as_text(each["proof"]),
+            )
+            for each in audit["rejections"][: _MAX_REJECTIONS - len(listed)]
         ]
 
     @property

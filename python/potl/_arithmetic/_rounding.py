@@ -28,7 +28,27 @@ class RoundingLog:
     entries: int
 
 
-class RoundingTrainer:
+class _Side:
+    """What both sides of a log have."""
+
+    def __init__(self, role: str, *, bits: int, **options: Any) -> None:
+        self.bits = bits
+        self.is_open = False
+        self.session: Any = module().RoundingSession(role, bits=bits, **options)
+
+    def cancel_step(self) -> None:
+        """Forgets the step, after an error in it."""
+        self.session.cancel_step()
+        self.is_open = False
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Values, near ties and corrections so far, by kind of operator."""
+        counts: dict[str, dict[str, int]] = self.session.counts
+        return counts
+
+
+class RoundingTrainer(_Side):
     """Logs the directions of one training.
 
     Args:
@@ -43,9 +63,7 @@ class RoundingTrainer:
     """
 
     def __init__(self, *, bits: int = 32, order: int = 0) -> None:
-        self.bits = bits
-        self.is_open = False
-        self.session: Any = module().RoundingSession("trainer", bits=bits, order=order)
+        super().__init__("trainer", bits=bits, order=order)
 
     def begin_step(self, step: int) -> None:
         """From here results are logged."""
@@ -58,19 +76,8 @@ class RoundingTrainer:
         self.is_open = False
         return RoundingLog(log["step"], log["bytes"], log["digest"], log["values"], log["entries"])
 
-    def cancel_step(self) -> None:
-        """Forgets the step, after an error in it."""
-        self.session.cancel_step()
-        self.is_open = False
 
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Values, near ties and corrections so far, by kind of operator."""
-        counts: dict[str, dict[str, int]] = self.session.counts
-        return counts
-
-
-class RoundingAuditor:
+class RoundingAuditor(_Side):
     """Follows a trainer's logs, and rejects logs that no honest trainer writes.
 
     Args:
@@ -80,11 +87,7 @@ class RoundingAuditor:
     """
 
     def __init__(self, *, bits: int = 32, order: int = 0, false_alarm: float = 1e-9) -> None:
-        self.bits = bits
-        self.is_open = False
-        self.session: Any = module().RoundingSession(
-            "auditor", bits=bits, order=order, false_alarm=false_alarm
-        )
+        super().__init__("auditor", bits=bits, order=order, false_alarm=false_alarm)
 
     def begin_step(self, step: int, *, log: bytes, committed: bytes | None = None) -> None:
         """From here results follow the log. `committed` is the digest that the trainer committed
@@ -100,14 +103,3 @@ class RoundingAuditor:
         audit: dict[str, Any] = self.session.end_audit()
         self.is_open = False
         return audit
-
-    def cancel_step(self) -> None:
-        """Forgets the step, after an error in it."""
-        self.session.cancel_step()
-        self.is_open = False
-
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Values, near ties and corrections so far, by kind of operator."""
-        counts: dict[str, dict[str, int]] = self.session.counts
-        return counts

@@ -100,6 +100,7 @@ def hidden_state(scene: Scene) -> Forgery:
         seed=agreed.seed,
         checkpoint_every=agreed.checkpoint_every,
         arithmetic=agreed.arithmetic,
+        check=_core.rule_enabled("agreed.replayable"),
     )
     run = scene.record("A32", build=build, job=job)
     return Forgery(run=run, commitment=scene.commit(run), job=job, options={"task": build})

@@ -48,7 +48,7 @@ def remapped_draw(scene: Scene) -> Forgery:
             str(forgery.run), job=scene.job.core, commitment=forgery.commitment
         )
         plan = _core.plan_check("replay", evidence, options, nonce)
-        return any(int(one["start"]) < jump <= int(one["end"]) for one in plan)
+        return any(one.from_step < jump <= one.from_step + one.steps for one in plan)
 
     draws = (hashlib.sha256(bytes([number])).digest() for number in range(256))
     nonce = next(draw for draw in draws if is_seen(draw))

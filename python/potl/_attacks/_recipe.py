@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import TensorDataset
 
-from .._base._testing import Story
 from .._job._session import Session
 from .._task._order import OwnOrder
 from .._task._task import Task
 from ._scene import Forgery, Scene, Weights, assign, attack, parameters
+from ._story import Story
 
 _REPLAY = (
     "replay.parameters",

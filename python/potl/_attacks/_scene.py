@@ -21,17 +21,15 @@ import torch
 
 from .. import _core
 from .._arithmetic import _rounded_steps
-from .._base._testing import Story, told
 from .._checks._checks import PEV, Policy, Replay, Telemetry
 from .._job._job import Job
 from .._job._session import Session, StepResult
 from .._record._record import record
 from .._report._value import Report
-from .._task._task import Task
 from .._verify._verify import verify
 from ._frames import Frames
+from ._story import Build, Story
 
-Build = Callable[[], Task]
 Weights = dict[str, torch.Tensor]
 
 
@@ -220,10 +218,12 @@ class Scene:
 
     def verify(self, forgery: Forgery, **options: Any) -> Report:
         """The client's verification, with the client's own job, task and data."""
+        story = forgery.story or Story()
+        job, build = story.believed(forgery.job or self.job, self.build)
         arguments: dict[str, Any] = {
-            "job": forgery.job or self.job,
+            "job": job,
             "commitment": forgery.commitment,
-            "task": self.build,
+            "task": build,
             "model": str(forgery.model) if forgery.model else None,
             "published": forgery.published,
             "checks": self.checks(forgery.samples),
@@ -234,8 +234,7 @@ class Scene:
             **forgery.options,
             **options,
         }
-        with told(forgery.story):
-            return verify(str(forgery.run), **arguments)
+        return verify(str(forgery.run), **arguments)
 
     # -- the forger's tools
 
@@ -246,7 +245,7 @@ class Scene:
         for number in range(10_000):
             nonce = hashlib.sha256(number.to_bytes(8, "little")).digest()
             plan = _core.plan_check("replay", evidence, options, nonce)
-            if all(request["end"] not in hidden for request in plan):
+            if all(one.from_step + one.steps not in hidden for one in plan):
                 return nonce
         raise RuntimeError("every draw looks at one of those segments")
 

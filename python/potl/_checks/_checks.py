@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks as values: keyword-only classes with the options of the field tables in C++ (a test
-compares them).
+"""The checks as values: keyword-only classes with their options. Those of potl's own checks are the
+field tables in C++ (a test compares them), which also plan and judge them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,50 @@ from .. import _core
 from .._base._errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """One thing to look at. Use `Telemetry`, `PEV` or `Replay`."""
+class AnyCheck:
+    """Something to look at, with its options: a `Check`, or an `ExtraTask`."""
 
     name: ClassVar[str] = ""
+
+    def options(self) -> dict[str, Any]:
+        """All options that are not None, by name."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(AnyCheck):
+    """One thing to look at: `Telemetry`, `PEV`, `Replay`, or a check of your own.
+
+    A check of your own is a frozen, keyword-only dataclass whose fields are its options (bool, int,
+    float or str, each with a default) and which has `judge`, and `plan` where it asks the
+    verifier's own training for something. docs/guide/adding_a_check.md walks through one.
+
+    Attributes:
+        name: In options, flags, findings and reports: lower case and underscores.
+        may_reject: Whether its findings may reject a run; if not, what fails is a note that says
+            "suspicious".
+        is_needed: Whether what of it is inconclusive stands in the way of acceptance.
+        looks_at: What it looks at, for the report.
+        cannot_see: Sentences about what it cannot see, for the report.
+        cost: What it costs, in a sentence.
+    """
+
+    name: ClassVar[str] = ""
+    may_reject: ClassVar[bool] = True
+    is_needed: ClassVar[bool] = True
+    looks_at: ClassVar[str] = ""
+    cannot_see: ClassVar[Sequence[str]] = ()
+    cost: ClassVar[str] = ""
+
+    def plan(self, run: _core.Evidence, nonce: bytes) -> Sequence[_core.Request]:
+        """What it asks for, drawn by the nonce: nothing, unless a subclass says otherwise."""
+        return ()
+
+    def judge(
+        self, run: _core.Evidence, nonce: bytes, answers: Sequence[_core.AnyMeasurement]
+    ) -> Sequence[Any]:
+        """What the answers amount to: values of `potl.Finding`."""
+        raise NotImplementedError(f"{type(self).__name__} does not judge")
 
     def options(self) -> dict[str, Any]:
         """All options, as the planner takes them."""
@@ -28,11 +67,43 @@ class Check:
         }
 
 
-def split(checks: Sequence[Check] | None) -> tuple[list[Check], list[Check]]:
-    """Checks that draw from the record, and extra tasks, which ask the model alone."""
+def split(checks: Sequence[AnyCheck] | None) -> tuple[list[Check], list[AnyCheck]]:
+    """Checks that ask through the replayer, and those that ask the last model themselves."""
     given = list(checks or ())
-    extra = [check for check in given if check.name == "extra_task"]
-    return [check for check in given if check not in extra], extra
+    return (
+        [check for check in given if isinstance(check, Check)],
+        [check for check in given if not isinstance(check, Check)],
+    )
+
+
+class Request:
+    """What a check of your own asks of the verifier's training. Subclass it; instances are pickled
+    for worker processes, and equal ones are asked once.
+
+    Attributes:
+        kind: What kind of request it is, e.g. "sharpness".
+        from_step: The step whose recorded state it begins with.
+        steps: How many steps it trains.
+    """
+
+    kind: ClassVar[str] = ""
+    from_step: int = 0
+    steps: int = 0
+
+    def measure(self, replayer: _core.Replayer) -> object:
+        """Answers it: `replayer.restore(step)` puts a recorded state into the verifier's task
+        (`replayer.workload.session.task`). What it returns reaches `Check.judge` as the value of a
+        measurement, and must be picklable.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not measure")
+
+    def place(self) -> str:
+        """What it is about, however thoroughly."""
+        return str(self.from_step)
+
+    def key(self) -> str:
+        """Equal for requests that one answer serves."""
+        return repr(sorted(vars(self).items()))
 
 
 @dataclass(frozen=True, kw_only=True)

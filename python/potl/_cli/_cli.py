@@ -14,6 +14,7 @@ import typer
 
 from .._base import _arguments
 from . import (
+    _demo,
     _explain,
     _extra,
     _files,
@@ -49,6 +50,7 @@ _verify.add_to(app)
 _files.add_to(app)
 _extra.add_to(app)
 _system.add_to(app)
+_demo.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:

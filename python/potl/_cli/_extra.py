@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from .._extra_task._extra_task import ExtraTask
+    from .._extra_task._files import SampleFile
     from .._extra_task._result import ExtraPlan
-    from .._extra_task._sample_files import SampleFile
 
 
 def add_to(app: typer.Typer) -> None:
@@ -184,7 +184,7 @@ def _mix(
     OUT has the layout of DATA, with random file names, equal times and a secret order. What images
     carry beside their pixels is left out. Keep the key, and the .json file beside it.
     """
-    from .._extra_task._sample_files import whole
+    from .._extra_task._writing import whole
 
     file, task = _task(data, out, key, given)
     with telling(), task.using():
@@ -207,7 +207,7 @@ def _make(
 
     Keep this file secret: it shows which samples are extra.
     """
-    from .._extra_task._sample_files import whole
+    from .._extra_task._writing import whole
 
     file, task = _task(data, out, key, given)
     real = task.planned.training_samples
@@ -220,7 +220,7 @@ def _make(
 
 def _task(data: Path, out: Path, key: Path, given: dict[str, Any]) -> tuple[SampleFile, ExtraTask]:
     from .._extra_task._extra_task import ExtraTask
-    from .._extra_task._sample_files import require_fitting
+    from .._extra_task._files import require_fitting
 
     require_fitting(out, data)  # before the key counts as used
     tell_of_key(key)

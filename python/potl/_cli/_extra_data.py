@@ -21,7 +21,7 @@ from ._options import parameters_of
 from ._task import make_importable
 
 if TYPE_CHECKING:
-    from .._extra_task._sample_files import SampleFile
+    from .._extra_task._files import SampleFile
 
 TABLE = "extra_task"
 
@@ -103,7 +103,7 @@ def split(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dic
 
 def read(path: Path, **names: Any) -> SampleFile:
     """Reads training data."""
-    from .._extra_task._sample_sets import read
+    from .._extra_task._files import read
 
     return read(path, **names)
 

@@ -70,7 +70,7 @@ def verify(
     if questions is not None:
         return _asked(task, questions)
     if answers is not None:
-        from .._extra_task._questions import read_answers
+        from .._extra_task._question_files import read_answers
 
         return _judged(task.judge(*read_answers(task, answers)))
     loaded = function_of(str(model))()
@@ -92,7 +92,7 @@ def _curves(path: Path) -> Any:
 
 
 def _asked(task: ExtraTask, path: Path) -> Result:
-    from .._extra_task._questions import write_questions
+    from .._extra_task._question_files import write_questions
 
     count = write_questions(task, path)
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +15,6 @@ from .._base._printable import number
 if TYPE_CHECKING:
     from .._checks._checks import Check, Policy
 
-CHECKS = ("telemetry", "pev", "replay")
 _POLICY = "policy"
 
 _TYPES: dict[str, Any] = {
@@ -29,19 +28,35 @@ _TYPES: dict[str, Any] = {
 
 
 def parameters() -> list[inspect.Parameter]:
-    """One parameter per option of every check. All default to None, which means: not given.
+    """The option `check`, and one parameter per option of every check. All default to None, which
+    means: not given.
 
     Empty where the C++ module does not load, so that other commands still work.
     """
     try:
         from .. import _core
         from .._base import _flags
+        from .._checks import _registry
     except ImportError:
         return []
+    names = list(_registry.classes())
+    help_text = (
+        f"A check: {', '.join(names)}. Repeatable; a flag of a check selects it too. None: as the "
+        "policy needs."
+    )
+    check = inspect.Parameter(
+        "check",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[list[str] | None, typer.Option(help=help_text)],
+    )
     return [
-        _parameter(name, field, _flags.flag(name, field["name"]))
-        for name in (_POLICY, *CHECKS)
-        for field in _core.check_fields(name)
+        check,
+        *(
+            _parameter(name, field, _flags.flag(name, field["name"]))
+            for name in (_POLICY, *names)
+            for field in _core.check_fields(name)
+        ),
     ]
 
 
@@ -89,23 +104,22 @@ def _default_of(field: Mapping[str, Any]) -> str | bool:
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
-def chosen(names: Sequence[str], given: Mapping[str, Any]) -> list[Check] | None:
-    """The checks that were named or have a flag; None when there are none.
+def chosen(given: Mapping[str, Any]) -> list[Check]:
+    """The checks that were named by `check` or have a flag.
 
     Raises:
         typer.BadParameter: A check that does not exist.
     """
-    options = {name: given_of(name, given) for name in (*names, *CHECKS)}
-    options = {name: values for name, values in options.items() if values or name in names}
-    for name in options:
-        if name not in CHECKS:
-            raise typer.BadParameter(f'there is no check "{name}", only {", ".join(CHECKS)}')
-    if not options:
-        return None
-    from .._checks import _checks
+    from .._checks import _registry
 
-    classes = {"telemetry": _checks.Telemetry, "pev": _checks.PEV, "replay": _checks.Replay}
-    return [classes[name](**options[name]) for name in CHECKS if name in options]
+    classes = _registry.classes()
+    wanted = given.get("check") or []
+    for name in wanted:
+        if name not in classes:
+            raise typer.BadParameter(f'there is no check "{name}", only {", ".join(classes)}')
+    options = {name: given_of(name, given) for name in classes}
+    chosen = [name for name in classes if options[name] or name in wanted]
+    return [classes[name](**options[name]) for name in chosen]
 
 
 def policy_of(given: Mapping[str, Any]) -> Policy | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about the installation: doctor, selftest, demo."""
+"""Commands about the installation: doctor, selftest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def add_to(app: typer.Typer) -> None:
         "selftest",
         examples="  potl selftest\n\n  POTL_ISA=portable potl selftest --json",
     )(_selftest)
-    command(app, "demo", examples="  potl demo --out build/demo")(_demo)
 
 
 def _doctor(
@@ -103,27 +102,3 @@ def _selftest(*, json: Json = False, debug: Debug = False) -> Result:
         console.print(f"all        {whole}", highlight=False)
 
     return Result(document=document, show=show, exit_code=0 if document["ok"] else FAILED)
-
-
-def _demo(
-    *,
-    out: Annotated[Path, typer.Option(help="Directory for runs and report.html.")] = Path(
-        "potl-demo"
-    ),
-    json: Json = False,
-    debug: Debug = False,
-) -> Result:
-    """Train a small net on scikit-learn's digits, verify it, and play named cheats against it.
-
-    Ends with 0 only if the honest run is accepted and every cheat is rejected for its expected
-    reason, else with 3. Takes about a minute. Needs torch and scikit-learn.
-    """
-    from .._attacks import _demo
-
-    out.mkdir(parents=True, exist_ok=True)
-    result = _demo.run_demo(out)
-    return Result(
-        document=result,
-        show=lambda console: _demo.show(result, console),
-        exit_code=0 if result["ok"] else FAILED,
-    )

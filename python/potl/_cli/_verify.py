@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._base._printable import number, percent
-from ._options import CHECKS, chosen, parameters, policy_of
+from ._options import chosen, parameters, policy_of
 from ._result import Debug, Json, Result, command
 from ._task import TaskName, make_importable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from .._checks._checks import AnyCheck
 
-CheckNames = Annotated[
-    list[str] | None,
-    typer.Option(
-        help=f"A check: {', '.join(CHECKS)}. Repeatable; a flag of a check selects it too. "
-        "None: as the policy needs.",
-    ),
-]
+
 Ledger = Annotated[
     Path | None,
     typer.Option(
@@ -77,7 +72,6 @@ def _verify(
     model: Annotated[
         Path | None, typer.Option(help="The delivered safetensors file, compared bit for bit.")
     ] = None,
-    check: CheckNames = None,
     extra_task: Annotated[
         Path | None,
         typer.Option(help="Key of an extra task in the data: ask the model about it too."),
@@ -127,7 +121,7 @@ def _verify(
     from .._report._report import render_html, render_junit, render_terminal
     from .._verify._verify import verify
 
-    checks = chosen(check or [], options)
+    checks: list[AnyCheck] = [*chosen(options)]
     policy = policy_of(options)
     for target in (html, junit):
         # Better now than after an hour of replays.
@@ -137,14 +131,14 @@ def _verify(
     if extra_task is not None:
         from .._extra_task._extra_task import ExtraTask
 
-        checks = [*(checks or ()), ExtraTask(extra_task)]
+        checks.append(ExtraTask(extra_task))
     report = verify(
         run,
         job=job,
         commitment=commitment,
         task=task,
         model=model,
-        checks=checks,
+        checks=checks or None,
         policy=policy,
         nonce=nonce,
         published=[as_note(path) for path in published or []],
@@ -179,7 +173,6 @@ def _challenge(
     *,
     job: Annotated[Path, typer.Option(help="Your own copy of the job.")],
     commitment: Annotated[Path, typer.Option(help="The prover's commitment.")],
-    check: CheckNames = None,
     nonce: Annotated[
         str | None, typer.Option(help="64 hexadecimal digits instead of fresh ones.")
     ] = None,
@@ -203,7 +196,7 @@ def _challenge(
         run,
         job=job,
         commitment=commitment,
-        checks=chosen(check or [], options),
+        checks=chosen(options) or None,
         policy=policy_of(options),
         nonce=nonce,
         ledger=True if ledger is None else ledger,

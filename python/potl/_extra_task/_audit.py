@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,16 +42,22 @@ class Audit:
         ]
         return min(accepted, key=lambda one: one.cost, default=None)
 
-    def document(self) -> dict[str, Any]:
+    @property
+    def _best(self) -> dict[str, dict[str, Attack | None]]:
+        return {
+            layout: {who: self.cheapest(layout, api=who == "api") for who in ("model", "api")}
+            for layout in dict.fromkeys(one.layout for one in self.attacks)
+        }
+
+    def document(self) -> dict[str, object]:
         """JSON values."""
-        layouts = list(dict.fromkeys(one.layout for one in self.attacks))
-        cheapest: dict[str, dict[str, Any]] = {}
-        for layout in layouts:
-            for who, api in (("model", False), ("api", True)):
-                best = self.cheapest(layout, api=api)
-                cheapest.setdefault(layout, {})[who] = (
-                    None if best is None else {"name": best.name, "cost": best.cost}
-                )
+        cheapest = {
+            layout: {
+                who: None if one is None else {"name": one.name, "cost": one.cost}
+                for who, one in best.items()
+            }
+            for layout, best in self._best.items()
+        }
         return {"attacks": [asdict(one) for one in self.attacks], "cheapest": cheapest}
 
     def table(self) -> str:
@@ -69,13 +75,11 @@ class Audit:
                 f"{one.layout:<9} {name:<42} {one.cost:7.1%} {found:>6} {recall:>6} "
                 f"{one.hits:5d} {one.needed:6d} {one.accuracy:8.3f}  {one.verdict}"
             )
-        for layout, best in self.document()["cheapest"].items():
+        for layout, best in self._best.items():
             for who, attack in best.items():
-                what = (
-                    "none of these"
-                    if attack is None
-                    else (f"{attack['name']}, {attack['cost']:.1%} of an honest training")
-                )
+                what = "none of these"
+                if attack is not None:
+                    what = f"{attack.name}, {attack.cost:.1%} of an honest training"
                 lines.append(f"{layout}: cheapest accepted attack ({who}): {what}")
         return "\n".join(lines)
 
@@ -83,53 +87,32 @@ class Audit:
 def audit(
     data: Any,
     *,
-    classes: int | None = None,
-    kind: str | None = None,
     build: Callable[[], nn.Module] | None = None,
     transform: Callable[[Any], Any] | None = None,
     epochs: int = 20,
     seed: int = 0,
-    layouts: Sequence[str] = ("jittered", "paper"),
-    length: int | None = None,
-    padding: int | None = None,
-    axes: str | None = None,
-    **options: Any,
+    **given: Any,
 ) -> Audit:
     """Plays all attacks with each layout.
 
     Args:
         data: Training data with labels, as for `ExtraTask(like=...)`.
-        classes: As for `ExtraTask`.
-        kind: As for `ExtraTask`.
         build: Makes a fresh model; None: a small net that fits the data.
         transform: Makes a tensor of one input.
         epochs: Of honest training.
         seed: Of keys, initial weights and order of batches.
-        layouts: Which to play with.
-        length, padding, axes: As for `ExtraTask`.
-        options: Of `ExtraTask`; `layout` instead of `layouts`.
+        given: As for `ExtraTask`: classes, kind, eta, ...; with `layout` only that one is played.
 
     Raises:
         UsageError: The data have no labels, or do not fit `build` and `transform`.
     """
-    layouts = [options.pop("layout")] if "layout" in options else layouts
     attacks: list[Attack] = []
     with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as folder:
-        for layout in layouts:
+        for layout in [given["layout"]] if "layout" in given else ["jittered", "paper"]:
             # The same key for the same seed: nobody has to keep it secret here.
             key = Path(folder) / layout
             key.write_text(hashlib.sha256(f"potl audit {seed} {layout}".encode()).hexdigest())
-            task = ExtraTask(
-                key,
-                like=data,
-                classes=classes,
-                kind=kind,
-                length=length,
-                padding=padding,
-                axes=axes,
-                layout=layout,
-                **options,
-            )
+            task = ExtraTask(key, like=data, **{**given, "layout": layout})
             if task.form.objective != "classes":
                 raise UsageError("the audit plays with labelled data only", "")
             attacks += Cloud(task, data, build, transform, epochs, seed).play(layout)

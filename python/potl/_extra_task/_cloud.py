@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,12 @@ import torch
 from torch import nn
 
 from .._base._errors import UsageError
-from ._content import as_array
 from ._data import View
 from ._extra_task import ExtraTask
-from ._result import ExtraResult
-from ._search import Ints, repeated, unusual
-from ._tensors import as_tensor
+from ._form import Content
+from ._search import repeated, unusual, words_of
 from ._texts import Texts
+from ._values import Ints, as_array, carrier_of
 
 _BATCH, _RATE = 32, 2e-3
 _FORWARD = 1 / 3
@@ -81,7 +80,7 @@ class Cloud:
                 "texts have to become tensors for a model of yours",
                 "pass transform=, a function that makes a tensor of one text",
             )
-        self._tensor = as_tensor(transform, task.form.content, self._raw)
+        self._tensor = _as_tensor(transform, task.form.content, self._raw)
         self._x = self._stacked(self._raw)
         self._y = torch.tensor([items.class_of(item) for item in mixed])
         self._is_extra = np.asarray(order) >= task.planned.training_samples
@@ -218,7 +217,7 @@ class Cloud:
     ) -> Attack:
         ask = predict or (lambda inputs: _scores(model, self._stacked(inputs)))
         answers = self._task.answers(predict=lambda inputs: self._labelled(ask(inputs)))
-        result = ExtraResult._of(self._task._judged(*answers, ()))
+        result = self._task.judgement.alone(*answers)
         real = np.flatnonzero(~self._is_extra)[:2000]
         known = np.asarray(ask([self._raw[index] for index in real]))
         classes = known.argmax(1) if known.ndim == 2 else known
@@ -258,3 +257,47 @@ def _small_net(task: ExtraTask, x: torch.Tensor) -> nn.Module:
         nn.Flatten(), nn.Linear(x[0].numel(), 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
         nn.Linear(256, classes),
     )  # fmt: skip
+
+
+def _as_tensor(
+    transform: Callable[[Any], Any] | None, content: Content, known: Sequence[Any]
+) -> Callable[[Any], torch.Tensor]:
+    """What makes a tensor of one input: `transform`, or what fits the data. Bytes become floats
+    from 0 to 1, Pillow images have channels first, words are numbered as they come in `known`, and
+    texts are filled up to the longest of these.
+    """
+    if transform is not None:
+        return lambda value: _scaled(torch.as_tensor(transform(value)))
+    if isinstance(content, Texts) and carrier_of(known[0]) in ("str", "list", "tuple"):
+        return _numbered(known)
+    return lambda value: _scaled(_plain(value))
+
+
+def _plain(value: Any) -> torch.Tensor:
+    if carrier_of(value) != "pil":
+        return torch.as_tensor(value)
+    pixels = as_array(value)
+    return torch.tensor(np.moveaxis(pixels.reshape(*pixels.shape[:2], -1), -1, 0))
+
+
+def _scaled(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype == torch.uint8:
+        return tensor.float() / 255
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _numbered(known: Sequence[Any]) -> Callable[[Any], torch.Tensor]:
+    """0 fills up, 1 is a word that is not known."""
+    numbers: dict[Any, int] = {}
+    length = 1
+    for one in known:
+        words = words_of(one)
+        length = max(length, len(words))
+        for word in words:
+            numbers.setdefault(word, 2 + len(numbers))
+
+    def tensor(value: Any) -> torch.Tensor:
+        ids = [numbers.get(word, 1) for word in words_of(value)[:length]]
+        return torch.tensor(ids + [0] * (length - len(ids)))
+
+    return tensor

@@ -6,15 +6,19 @@ where the extra samples are, and does not hold the key.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._base._errors import UsageError
-from ._containers import carrier_of_data, is_columns, is_vision, refuse, targets_of
-from ._content import as_array, carrier_of
-from ._images import axes_of
+from ._items import Items
+from ._values import as_array, in_own_memory, is_tensor, same
+
+# Items that are read twice: of an augmentation that flips a coin all are equal with 2^-32.
+READ_TWICE = 32
 
 
 class MixedDataset(Sequence[Any]):
@@ -44,12 +48,13 @@ class View(Sequence[Any]):
         self.through_pillow = False
         self.transform: Callable[[Any], Any] | None = None
         self._columns: tuple[Any, ...] | None = None
-        refuse(data)
-        if is_vision(data):
-            self._columns = (data.data, targets_of(data))
+        _refuse(data)
+        if _is_vision(data):
+            targets = data.targets if hasattr(data, "targets") else data.labels
+            self._columns = (data.data, targets)
             self.transform = data.transform
             self.through_pillow = True
-        elif is_columns(data):
+        elif isinstance(data, tuple) and len(data) == 2 and all(map(_is_column, data)):
             self._columns = tuple(data)
         elif hasattr(data, "tensors") and type(data).__name__ == "TensorDataset":
             self._columns = tuple(data.tensors)
@@ -67,14 +72,40 @@ class View(Sequence[Any]):
         """All labels, where the data set knows them without reading its items."""
         return getattr(self._data, "label_names", None)
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether items are there without reading them."""
-        return isinstance(self._data, (list, tuple, MixedDataset))
+    def labels(self, items: Items, most: int) -> tuple[Counter[Any], bool]:
+        """How often each label occurs, and whether every item was counted.
 
-    def column(self, place: Any) -> Any:
-        """What all items have at a place; None where they are read one by one."""
-        return None if self._columns is None else self._columns[place]
+        Labels that lie in memory are all counted. Of other data sets, whose items may be slow to
+        read, `most` are, in steps that no period in the order of the labels can hide from.
+
+        Raises:
+            UsageError: A label is of another type than the first, or no whole number.
+        """
+        if self._columns is None:
+            whole = isinstance(self._data, (list, tuple, MixedDataset)) or len(self) <= most
+            places = range(len(self)) if whole else _spread(len(self), most)
+            found = (self._data[place][items.label_key] for place in places)
+            return Counter(map(items.plain_label, found)), whole
+        column = self._columns[items.label_key]
+        if isinstance(column, list):
+            return Counter(map(items.plain_label, column)), True
+        values, counts = np.unique(as_array(column), return_counts=True)
+        plain = map(items.plain_label, values.tolist())
+        return Counter(dict(zip(plain, counts.tolist(), strict=True))), True
+
+    def require_labels(self, items: Items, known: Sequence[Any]) -> None:
+        """Refuses mixed data with labels that were not seen before, when not all were read.
+
+        Raises:
+            UsageError: There is such a label.
+        """
+        unknown = sorted(set(self.labels(items, len(self))[0]) - set(known))
+        if unknown:
+            raise UsageError(
+                f"the data have a label {unknown[0]!r}, which is none of the {len(known)} classes "
+                "that the task was made for",
+                "pass classes=, where not all items could be looked at",
+            )
 
     def __len__(self) -> int:
         return len(self._data if self._columns is None else self._columns[0])
@@ -94,12 +125,13 @@ class View(Sequence[Any]):
                 for place, column in enumerate(self._columns)
             )
             return self._like(mixed)
-        if isinstance(self._data, np.ndarray) or carrier_of_data(self._data) == "tensor":
+        if isinstance(self._data, np.ndarray) or is_tensor(self._data):
             return _mixed_column(self._data, extras, order)
         real = len(self)
         like = self._data[0]
         items = [
-            _own(self._data[i] if i < real else _dressed(extras[i - real], like)) for i in order
+            in_own_memory(self._data[i] if i < real else _dressed(extras[i - real], like))
+            for i in order
         ]
         return items if isinstance(self._data, list) else MixedDataset(items)
 
@@ -114,10 +146,69 @@ class View(Sequence[Any]):
         return out
 
 
+def is_fixed(data: Sequence[Any]) -> bool:
+    """Whether reading an item twice gives the same values."""
+    places = sorted({len(data) * part // READ_TWICE for part in range(READ_TWICE)})
+    # Between the two reads of an item others are read, so that a cache of the last does not hide.
+    before = [data[place] for place in places]
+    return all(same(one, data[place]) for one, place in zip(before, places, strict=True))
+
+
+def _spread(count: int, most: int) -> Iterator[int]:
+    """`most` different places, each a golden section of the data from the one before."""
+    step = int(count * 0.6180339887498949) | 1
+    while np.gcd(step, count) != 1:
+        step += 2
+    return (index * step % count for index in range(most))
+
+
+def _is_vision(data: Any) -> bool:
+    stored: Any = getattr(data, "data", None)
+    return (
+        hasattr(data, "transform")
+        and (hasattr(data, "targets") or hasattr(data, "labels"))
+        and hasattr(stored, "shape")
+        and len(stored.shape) in (3, 4)
+        and str(stored.dtype).endswith("uint8")
+        and len(stored) == len(data)
+    )
+
+
+def _is_column(one: Any) -> bool:
+    is_array = isinstance(one, np.ndarray) or is_tensor(one)
+    return isinstance(one, list) or (is_array and one.ndim >= 1)
+
+
+def _refuse(data: Any) -> None:
+    """What has a length and items by a number or name, and no training samples."""
+    names = {base.__name__ for base in type(data).__mro__}
+    if "IterableDataset" in names:
+        raise UsageError(
+            f"a {type(data).__name__} gives items in its own order",
+            "pass a list of them: list(data)",
+        )
+    if isinstance(data, (str, bytes, Path)):
+        raise UsageError(
+            f"a {type(data).__name__} is not training data",
+            "read the file first; potl extra-task mix reads files itself",
+        )
+    if isinstance(data, Mapping):
+        raise UsageError(
+            f"a {type(data).__name__} has no order of items",
+            "pass (inputs, labels), or a list of dictionaries",
+        )
+    if "DataFrame" in names:
+        raise UsageError("a DataFrame is read by columns", "pass arrays: (inputs, labels)")
+    if isinstance(data, list) and len(data) == 2 and all(map(_is_column, data)):
+        raise UsageError(
+            "a list of two arrays could be two items", "pass a tuple: (inputs, labels)"
+        )
+
+
 def _mixed_column(column: Any, extras: list[Any], order: Sequence[int]) -> Any:
     if isinstance(column, list):
         both = [*column, *(_dressed(one, column[0]) for one in extras)]
-        return [_own(both[index]) for index in order]
+        return [in_own_memory(both[index]) for index in order]
     if isinstance(column, np.ndarray):
         # Strings may be longer than real ones: then all of them get room.
         dtype = None if column.dtype.kind == "U" else column.dtype
@@ -142,51 +233,3 @@ def _dressed(extra: Any, like: Any) -> Any:
     if isinstance(like, np.ndarray) and not isinstance(extra, np.ndarray):
         return np.asarray(extra)
     return extra
-
-
-def _own(value: Any) -> Any:
-    """The value in its own memory, one way for all: a pickled view would carry all of its base, the
-    order of its axes, or the name of its file, and show that an item is real or extra.
-    """
-    if isinstance(value, tuple):
-        parts = [_own(one) for one in value]
-        return tuple(parts) if type(value) is tuple else type(value)(*parts)
-    if isinstance(value, list):
-        plain = all(isinstance(one, (int, float, str)) for one in value)
-        return list(value) if plain else [_own(one) for one in value]
-    if isinstance(value, dict):
-        return {key: _own(one) for key, one in value.items()}
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if carrier_of_data(value):
-        import torch
-
-        return value.detach().clone(memory_format=torch.contiguous_format)
-    if hasattr(value, "getbands") and hasattr(value, "tobytes"):
-        from PIL import Image
-
-        plain = value.mode in ("L", "RGB", "RGBA")
-        return Image.frombytes(value.mode, value.size, value.tobytes()) if plain else value.copy()
-    return value
-
-
-def batches(count: int, size: int) -> Iterator[range]:
-    """Consecutive ranges."""
-    for first in range(0, count, size):
-        yield range(first, min(first + size, count))
-
-
-def through_pillow(values: Any) -> Any:
-    """A stored image as the Pillow image that torchvision's transforms expect; some data sets, such
-    as SVHN, store channels first.
-    """
-    from PIL import Image
-
-    if carrier_of(values) == "pil":
-        return values
-    pixels = as_array(values)
-    if axes_of(pixels.shape, "array") == "CHW":
-        pixels = np.moveaxis(pixels, 0, -1)
-    return Image.fromarray(
-        np.ascontiguousarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
-    )

@@ -3,79 +3,51 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import _core
 from .._base._errors import UsageError
-from .._checks._checks import Check
+from .._checks._checks import AnyCheck
 from ._data import View
-from ._form import Form
-from ._form_options import require_mixed
-from ._judging import Judging, usual_options
+from ._design import Design, ExtraOptions, Uses, plan_of, with_defaults
+from ._form import Form, Hints
+from ._judgement import Judgement
 from ._key import ExtraKey
-from ._mixing import Mixing
-from ._result import ExtraPlan, curves_of
+from ._questions import BATCH, Ask, Questions
+from ._result import Curves, ExtraPlan, ExtraResult, curves_of
+from ._samples import Samples
+from ._submissions import digest_of
+from ._values import Floats
 
 if TYPE_CHECKING:
-    from typing_extensions import ParamSpec
-
-    P = ParamSpec("P")
+    from typing_extensions import Unpack
 
 
-def _remembering(init: Callable[P, None]) -> Callable[P, None]:
-    """Keeps which options were given, so that a default that is given is not taken for none."""
-
-    @functools.wraps(init)
-    def remembering(*arguments: P.args, **options: P.kwargs) -> None:
-        made: Any = arguments[0]
-        made._given = frozenset(options)
-        init(*arguments, **options)
-
-    return remembering
-
-
-class ExtraTask(Mixing, Judging, Check):
+class ExtraTask(AnyCheck):
     """Secret samples with random labels, mixed into training data and asked about afterwards.
 
     A model learns them only after its real task, so many right answers say "trained until it
     converged". In `potl.verify` it adds evidence: it can reject, and never accepts alone.
 
+    After `mix` the key's file is enough: it knows the form of the data and the options.
+
     Args:
         key: The key's file, from `ExtraTask.keygen`. Use one key for one model.
         like: Training data, whose form the samples take. None: as the key's file says, after `mix`.
-        classes: Classes of the task; None: as the labels say; 0: no labels.
-        kind: "image", "text", "table", "autoencoder" or "language"; None: detected.
+        classes: Of the data: number of classes; None: as the labels say; 0: no labels.
+        kind: Of the data: "image", "text", "table", "autoencoder" or "language"; None: detected.
         length: Words of an extra text, no more than the model reads; None: the median of the data.
-        padding: Id of padding; None: detected.
-        axes: "HW", "HWC" or "CHW"; None: detected.
+        padding: Of the data: id of padding; None: detected.
+        axes: Of the data: "HW", "HWC" or "CHW"; None: detected.
         transform: From an item's input to the model's, as in evaluation; None: that of a
             torchvision data set, else none.
         calibration: Reference curves from `calibrate`, for `progress`.
-        eta: Extra samples as a share of the training data; small sets get more, so that there are
-            200.
-        fixed: Share of an extra sample that all of them have in common.
-        alpha: Probability of accepting a model that learned no more than epsilon of them.
-        epsilon: Share of the extra samples that a model may learn without being called trained.
-        least_known: An accepted model knows more than this share of the extra samples; between
-            epsilon and this the result is inconclusive.
-        least_effect: Without labels: an accepted model's error on an extra sample is below that on
-            a control with more than this probability; 0.5: any significant difference is enough.
-        layout: "jittered": no region has equal bytes in two samples, except by chance in images
-            that are small or have few levels; "paper": random rows and columns first, the rest
-            equal.
-        grades: Fixed shares of the difficulty ladder, as in "0.75" or "noisy:0.75" (three copies,
-            one mislabelled); empty: the layout's own.
-        control: Control samples, never uploaded, for each extra sample.
-        submissions: Models that may be handed in for one key; they share alpha.
-        jitter: Jittered: how far a sample is shifted, as a share of its side or length.
-        noise: Jittered: levels (of 255) by which each pixel moves.
-        brightness: Jittered: levels by which a whole image moves.
-        failing: "reject" or "inconclusive": verdict for a model that has not learned the extra
-            samples.
+        **options: How samples are made and judged: see `ExtraOptions`.
 
     Raises:
         UsageError: The data have no form that samples could take, or an option does not fit.
@@ -85,9 +57,6 @@ class ExtraTask(Mixing, Judging, Check):
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
-    _given: frozenset[str]
-
-    @_remembering
     def __init__(
         self,
         key: ExtraKey | str | os.PathLike[str],
@@ -100,73 +69,30 @@ class ExtraTask(Mixing, Judging, Check):
         axes: str | None = None,
         transform: Callable[[Any], Any] | None = None,
         calibration: Sequence[Any] = (),
-        eta: float = 0.008,
-        fixed: float = 0.75,
-        alpha: float = 0.01,
-        epsilon: float = 0.03,
-        least_known: float = 0.15,
-        least_effect: float = 0.68,
-        layout: str = "jittered",
-        grades: Sequence[str] = (),
-        control: int = 4,
-        submissions: int = 1,
-        jitter: float = 1.0,
-        noise: int = 6,
-        brightness: int = 12,
-        failing: str = "reject",
+        **options: Unpack[ExtraOptions],
     ) -> None:
-        own = {
-            "eta": eta, "fixed": fixed, "alpha": alpha, "epsilon": epsilon,
-            "least_known": least_known, "least_effect": least_effect, "layout": layout,
-            "grades": list(grades), "control": control, "submissions": submissions,
-            "jitter": jitter, "noise": noise, "brightness": brightness, "failing": failing,
-        }  # fmt: skip
-        self._key = key if isinstance(key, ExtraKey) else ExtraKey(key)
-        self._curves = curves_of(calibration)
-        self._through_pillow = False
-        self._recorded = None
-        self._transform_given = transform is not None
-        known = self._key.known()
+        hints = Hints(classes=classes, kind=kind, length=length, padding=padding, axes=axes)
+        self.key = key if isinstance(key, ExtraKey) else ExtraKey(key)
+        self._transform, self._transform_given = transform, transform is not None
+        curves = curves_of(calibration)
+        recorded = None
         if like is not None:
             view = View(like)
-            self._form = Form.learn(
-                view, classes=classes, kind=kind, length=length, padding=padding, axes=axes
-            )
-            self._training_samples = len(view)
-            self._options = own
-            self._through_pillow = view.through_pillow
-            transform = transform or view.transform
-        elif "task" not in known:
-            raise UsageError(
-                f"nothing was mixed with {self._key.path} yet",
-                "pass like=, the training data, or keep the file NAME.json beside the key",
-            )
+            self._transform = transform or view.transform
+            form, chosen = Form.learn(view, hints), with_defaults(options)
+            self.design = Design(form, len(view), view.through_pillow, chosen)
         else:
-            task = known["task"]
-            self._form = Form.of(task["form"])
-            require_mixed(
-                self._form, self._key.path, kind,
-                classes=classes, length=length, padding=padding, axes=axes,
-            )  # fmt: skip
-            self._training_samples = int(task["training_samples"])
-            self._through_pillow = bool(task["through_pillow"])
-            # Files that were written before an option existed have its default.
-            self._options = usual_options() | task["options"]
-            self._refuse_changes(own)
-            learning = {"length": length, "padding": padding, "axes": axes}
-            self._refuse_other_form({"classes": classes, "kind": kind, **learning})
-            self._recorded = task
-        self._transform = transform
-        self._planned = plan_of(
-            self._training_samples, self._form.classes, self._options, self._form
-        )
-        self._samples = _core.ExtraSamples(
-            self._key.secret,
-            self._form.content.description(),
-            samples=self._planned.samples,
-            classes=self._form.classes,
-            options=self._options,
-        )
+            recorded = self.key.known().get("task")
+            if recorded is None:
+                raise UsageError(
+                    f"nothing was mixed with {self.key.path} yet",
+                    "pass like=, the training data, or keep the file NAME.json beside the key",
+                )
+            self.design = Design.opened(recorded, hints, options)
+        self.samples = Samples(self.key, self.design)
+        self._uses = Uses(self.key, self.design, recorded)
+        self._questions = Questions(self.key, self.design, self.samples)
+        self.judgement = Judgement(self.key, self.design, self._uses, curves)
 
     @staticmethod
     def keygen(path: str | os.PathLike[str]) -> ExtraKey:
@@ -203,14 +129,28 @@ class ExtraTask(Mixing, Judging, Check):
         )
 
     @staticmethod
-    def plan(data: Any, *, classes: int | None = None, **options: Any) -> ExtraPlan:
+    def plan(
+        data: Any,
+        *,
+        classes: int | None = None,
+        kind: str | None = None,
+        length: int | None = None,
+        padding: int | None = None,
+        axes: str | None = None,
+        **options: Unpack[ExtraOptions],
+    ) -> ExtraPlan:
         """Sizes, threshold, power and cost for a data set, or for a number of samples.
 
         Args:
             data: Training data, or the number of samples; then `classes` is needed.
             classes: As for `ExtraTask`.
-            options: Of `ExtraTask`: eta, fixed, alpha, ...
+            kind: As for `ExtraTask`.
+            length: As for `ExtraTask`.
+            padding: As for `ExtraTask`.
+            axes: As for `ExtraTask`.
+            **options: See `ExtraOptions`.
         """
+        chosen = with_defaults(options)
         if isinstance(data, Integral):
             if classes is None:
                 raise UsageError("a number of samples says nothing of classes", "pass classes=")
@@ -219,64 +159,202 @@ class ExtraTask(Mixing, Judging, Check):
                 raise UsageError(
                     f"there are {count} samples of {classes} classes", "pass 1 or more"
                 )
-            return plan_of(count, classes, options)
+            return plan_of(count, classes, chosen)
         view = View(data)
-        learning = {
-            name: options.pop(name)
-            for name in ("kind", "length", "padding", "axes")
-            if name in options
-        }
-        form = Form.learn(view, classes=classes, **learning)
-        return plan_of(len(view), form.classes, options, form)
+        hints = Hints(classes=classes, kind=kind, length=length, padding=padding, axes=axes)
+        form = Form.learn(view, hints)
+        return plan_of(len(view), form.classes, chosen, form)
 
     def __repr__(self) -> str:
-        plan = self._planned
+        plan = self.planned
         return f"ExtraTask({plan.samples} samples, {plan.classes} classes, {plan.needed} needed)"
 
-    def _refuse_changes(self, given: dict[str, Any]) -> None:
-        for name, value in given.items():
-            if name in self._given and value != self._options[name]:
-                if name == "failing":
-                    self._options[name] = value
-                    continue
-                raise UsageError(
-                    f"{name} is {value!r}, but the data were mixed with {self._options[name]!r}",
-                    "leave it out: the file beside the key knows",
-                )
+    def options(self) -> dict[str, Any]:
+        """All options of the field table. The key is none of them."""
+        return {**self.design.options, "grades": list(self.design.options["grades"])}
 
-    def _refuse_other_form(self, given: dict[str, Any]) -> None:
-        form, content = self._form, self._form.content
-        kinds = {"classes": content.plain()["kind"], "reconstruction": "autoencoder"}
-        known = {
-            "classes": form.classes,
-            "kind": kinds.get(form.objective, form.objective),
-            "length": getattr(content, "length", 0) - form.pairs or None,
-            "padding": getattr(content, "padding", None),
-            "axes": getattr(content, "axes", None),
-        }
-        for name, value in given.items():
-            if value is not None and value != known[name]:
-                raise UsageError(
-                    f"{name} is {value!r}, but the data were mixed with {known[name]!r}",
-                    "leave it out: the file beside the key knows",
-                )
+    @property
+    def planned(self) -> ExtraPlan:
+        """Sizes, threshold, power and cost of this task."""
+        return self.design.plan
 
+    @property
+    def form(self) -> Form:
+        """How the data look."""
+        return self.design.form
 
-def plan_of(
-    training_samples: int, classes: int, options: dict[str, Any], form: Form | None = None
-) -> ExtraPlan:
-    """The plan of a task with these sizes.
+    @property
+    def transform(self) -> Callable[[Any], Any] | None:
+        """What makes a model's input of an item's."""
+        return self._transform
 
-    Raises:
-        UsageError: Samples of this form could not be told apart.
-    """
-    options = {**options, "grades": list(options.get("grades", ()))}
-    found = _core.plan_extra_task(
-        training_samples=training_samples,
-        classes=classes,
-        options=options,
-        content=None if form is None else form.content.description(),
-    )
-    usual = {**usual_options(), **options}
-    warnings = [] if form is None else form.warnings(found["samples"], usual)
-    return ExtraPlan._of({**found, "warnings": [*found["warnings"], *warnings]})
+    @property
+    def reads_stored_images(self) -> bool:
+        """Whether `transform` gets Pillow images of what a torchvision data set stores."""
+        return self.design.through_pillow
+
+    # ------------------------------------------------------------------ making the upload
+
+    def mix(self, data: Any) -> Any:
+        """The data with the extra samples among them, in a secret order: this is uploaded.
+
+        The same kind of container: arrays, tensors, a `TensorDataset`, a torchvision data set, a
+        list; any other map-style data set is read and becomes a plain list of its items. What is
+        returned holds neither the key nor a mark of which items are extra. What a training needs
+        to know of it, such as its length, is the mixed data's.
+
+        Raises:
+            UsageError: The data have another form than `like`.
+        """
+        view = View(data)
+        if len(view) != self.design.training_samples:
+            raise UsageError(
+                f"there are {len(view)} samples, and the task was made for "
+                f"{self.design.training_samples}",
+                "pass like= the same data",
+            )
+        self.samples.require_like(view)
+        mixed = view.mixed(*self._uploads())
+        if self.form.classes:
+            View(mixed).require_labels(self.form.items, self.form.labels)
+        self._uses.add("mix")
+        return mixed
+
+    def uploads(self) -> tuple[list[Any], list[int]]:
+        """The extra items, and the secret order of real ones (their numbers) and extra ones (the
+        numbers after them): what `mix` mixes.
+        """
+        made = self._uploads()
+        self._uses.add("mix")
+        return made
+
+    def _uploads(self) -> tuple[list[Any], list[int]]:
+        return self.samples.items(), self.samples.order(self.design.training_samples).tolist()
+
+    def make(self) -> list[Any]:
+        """The extra items alone, in a secret order, for data that are mixed by other means.
+
+        Put them at places that nobody can guess: `mix` does that.
+        """
+        made = self.samples.items(self.samples.order(0).tolist())
+        self._uses.add("make")
+        return made
+
+    def using(self) -> AbstractContextManager[None]:
+        """What `uploads` and `make` give in this block counts as a use of the key only if the block
+        ends well: data that could not be written are none. Who is killed on the way has used it.
+        """
+        return self._uses.undone_on_error()
+
+    # ------------------------------------------------------------------ asking and judging
+
+    def questions(self) -> list[tuple[str, int]]:
+        """("extra" | "control", index) of every question, in the secret order of asking."""
+        return self._questions.order()
+
+    def inputs(self, questions: Sequence[tuple[str, int]]) -> list[Any]:
+        """What a model is asked."""
+        return self._questions.inputs(questions)
+
+    def sorted(self, answers: Floats) -> tuple[Floats, Floats]:
+        """Answers in the order of `questions`, as those of extra and of control samples."""
+        return self._questions.sorted(answers)
+
+    def as_asked(self, transform: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+        """What makes a model's input of a stored one; None: nothing has to."""
+        return self._questions.as_asked(transform or self._transform)
+
+    def answers(
+        self,
+        model: Any = None,
+        *,
+        predict: Ask | None = None,
+        batch_size: int = BATCH,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Answers for all extra and all control samples, in order of indices. Judges nothing."""
+        if predict is not None and (transform is not None or self._transform_given):
+            raise UsageError(
+                "transform= is for torch modules: predict gets inputs as they were uploaded",
+                "leave transform= out, and transform inputs in predict",
+            )
+        return self._questions.answers(model, predict, batch_size, transform or self._transform)
+
+    def verify(
+        self,
+        model: Any = None,
+        *,
+        predict: Ask | None = None,
+        batch_size: int = BATCH,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> ExtraResult:
+        """Asks a model about the extra samples and about controls, and judges the answers.
+
+        Args:
+            model: A torch module. It is evaluated without gradients; its mode is restored.
+            predict: Instead, a function of a list of inputs that returns class numbers or rows of
+                scores (without labels: reconstructions, scores of next words, or errors). Extra and
+                control samples come in a secret order.
+            batch_size: Samples asked about at once.
+            transform: As for `ExtraTask`.
+
+        Raises:
+            PredictionError: `predict` raised. This is neither a verdict nor a submission.
+            UsageError: The answers have the wrong shape, neither a model nor a function was
+                given, or these samples were never mixed or made with this key.
+        """
+        self.require_made()
+        with ThreadPoolExecutor(1) as beside:
+            digest = None if model is None else beside.submit(digest_of, model)
+            answers = self.answers(
+                model, predict=predict, batch_size=batch_size, transform=transform
+            )
+        return self.judge(*answers, model=None if digest is None else digest.result())
+
+    def judge(self, extra: Floats, control: Floats, *, model: str | None = None) -> ExtraResult:
+        """Judges answers in order of indices, and counts them as a submission unless they, or about
+        the same answers of the model with this digest, were judged before: then those are.
+
+        Raises:
+            UsageError: These samples were never mixed or made with this key, so that no model can
+                know them.
+        """
+        return self.judgement.submitted(extra, control, model)
+
+    def require_made(self) -> None:
+        """Refuses to ask about samples that were never uploaded.
+
+        Raises:
+            UsageError: These samples were never mixed or made with this key.
+        """
+        self._uses.require_made()
+
+    def calibrate(
+        self,
+        models: Iterable[tuple[float, Any]],
+        *,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> Curves:
+        """Reference curves from models along a training of the client's own, on data that were
+        mixed with this key (another one than that of the job).
+
+        Args:
+            models: (share of the training that a converged model needs, torch module or predict
+                function) pairs, looked at one by one.
+            transform: As for `ExtraTask`.
+
+        Returns:
+            What `calibration=` takes; JSON values.
+
+        Raises:
+            UsageError: There are no labels, a share is not within 0 and 1, or a model gives answers
+                that are none.
+        """
+        self.require_made()
+
+        def ask(model: Any) -> tuple[Floats, Floats]:
+            if hasattr(model, "parameters"):
+                return self.answers(model, transform=transform)
+            return self.answers(predict=model)
+
+        return self.judgement.curves(models, ask)

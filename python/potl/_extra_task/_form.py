@@ -1,30 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The form of a data set's items: what they hold, and how extra ones are made."""
+"""The form of a data set's items: what they hold, and how extra ones are made.
+
+The generator (`ExtraSamples` in C++) draws bytes, indices of words and places in columns. A content
+makes of these what the training data hold: the same container, dtype, shape, range and vocabulary.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from .. import _core
 from .._base._errors import UsageError
-from ._content import Content, as_array, carrier_of
+from ._data import View, is_fixed
 from ._images import Images
-from ._items import Items
-from ._kinds import content_of, require_useful
-from ._labels import LOOKED_AT, counted, labelled, typical
-from ._reading import items_of
+from ._items import Items, items_of
 from ._tables import Tables
 from ._texts import Texts
+from ._values import Array, as_array, carrier_of
 
 KINDS = ("image", "text", "table", "autoencoder", "language")
-# Items that are read twice: of an augmentation that flips a coin all are equal with 2^-32.
-READ_TWICE = 32
-# Items that are looked at; vocabularies are taken from more.
-_LOOKED_AT_BYTES, _READ = 1 << 27, 50_000
+# Items that are looked at, no more of large ones than so many bytes; vocabularies are taken from
+# more, and labels of data sets that are read one by one, unless the classes are given.
+_LOOKED_AT, _LOOKED_AT_BYTES, _READ, _COUNTED = 2048, 1 << 27, 50_000, 100_000
+# Labels that are kept where they are not classes, as often as they occur.
+_KEPT = 1024
+
+
+class Content(Protocol):
+    """How inputs look, and how they are made from generated values."""
+
+    kind: ClassVar[str]
+
+    @property
+    def carrier(self) -> str:
+        """As `carrier_of` names what holds an input."""
+
+    def hints(self) -> dict[str, object]:
+        """Those of `Hints` that say something of these inputs, and what they are."""
+
+    def description(self) -> _core.ExtraContent:
+        """As ExtraSamples takes it."""
+
+    def empty(self, count: int) -> Array:
+        """An array that ExtraSamples fills."""
+
+    def inputs(self, raw: Array) -> Any:
+        """The inputs of a filled array: one array or tensor over all of them, or a list."""
+
+    def plain(self) -> dict[str, object]:
+        """JSON values from which `content_of` makes this again."""
+
+
+_CONTENTS: dict[str, Callable[..., Content]] = {one.kind: one for one in (Images, Texts, Tables)}
+
+
+def content_of(plain: Mapping[str, Any]) -> Content:
+    """The content that `plain` describes."""
+    fields = dict(plain)
+    return _CONTENTS[fields.pop("kind")](**fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hints:
+    """What the data may not say of themselves, as `ExtraTask` takes it; None: found out."""
+
+    classes: int | None = None
+    kind: str | None = None
+    length: int | None = None
+    padding: int | None = None
+    axes: str | None = None
+
+    def given(self) -> dict[str, object]:
+        """Those that are not None."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -46,56 +98,58 @@ class Form:
     absent: Sequence[int] = ()
 
     @staticmethod
-    def learn(
-        data: Sequence[Any],
-        *,
-        classes: int | None = None,
-        kind: str | None = None,
-        length: int | None = None,
-        padding: int | None = None,
-        axes: str | None = None,
-    ) -> Form:
+    def learn(data: View, hints: Hints) -> Form:
         """The form of the items of a data set.
 
         Raises:
             UsageError: They have no form that extra samples can take; the message names a remedy.
         """
+        kind, classes = hints.kind, hints.classes
         if kind is not None and kind not in KINDS:
             raise UsageError(f"there is no kind {kind!r}", f"use one of {', '.join(KINDS)}")
         if len(data) == 0:
             raise UsageError("the training data are empty", "")
-        _require_fixed(data)
+        if not is_fixed(data):
+            raise UsageError(
+                "reading an item twice gives different values",
+                "mix the data without augmentation, and augment the mixed data",
+            )
         first = data[0]
         items = items_of(first)
         inputs = _some(data, items, _looked_at(items.input_of(first)))
-        kind = kind or _kind(first, items, inputs[0], classes)
+        kind = kind or _kind(items, inputs[0], classes)
         pairs = items.label == "next"
         content: Content
         if kind in ("text", "language"):
             read = _some(data, items, _READ)
-            content = Texts.learn(read, length=length, padding=padding)
+            content = Texts.learn(read, length=hints.length, padding=hints.padding)
             if pairs:
-                plain = content.plain() | {"length": content.length + 1}
-                content = content_of(plain)
+                content = content_of({**content.plain(), "length": content.length + 1})
         elif kind == "table" or (kind == "autoencoder" and _is_row(inputs[0])):
             content = Tables.learn(inputs)
         else:
-            content = Images.learn(inputs, axes)
-        require_useful(content, length=length, padding=padding, axes=axes)
+            content = Images.learn(inputs, hints.axes)
+        for name in hints.given():
+            if name not in ("classes", "kind", *content.hints()):
+                raise UsageError(
+                    f"{name}= says nothing of these inputs: {content.kind}, held as "
+                    f"{content.carrier}",
+                    "leave it out, or pass kind= where they were taken for something else",
+                )
         if kind in ("autoencoder", "language") or classes == 0:
             objective = "language" if kind in ("text", "language") else "reconstruction"
             if items.is_labelled:
-                items = items.with_labels(typical(counted(data, items, LOOKED_AT)[0]))
+                items = items.with_labels(_typical(data.labels(items, _LOOKED_AT)[0]))
             return Form(items, content, 0, objective, pairs)
         if not items.is_labelled:
             raise UsageError(
                 "the items have no labels",
                 'pass kind="autoencoder" or kind="language" where there are none',
             )
-        items, number, absent = labelled(data, items, classes)
+        items, number, absent = _labelled(data, items, classes)
         return Form(items, content, number, "classes", absent=absent)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """JSON values from which `Form.of` makes this again."""
         return {
             "items": asdict(self.items),
@@ -107,7 +161,7 @@ class Form:
         }
 
     @staticmethod
-    def of(plain: dict[str, Any]) -> Form:
+    def of(plain: Mapping[str, Any]) -> Form:
         """What `plain` gave."""
         return Form(
             Items(**plain["items"]),
@@ -118,7 +172,20 @@ class Form:
             plain.get("absent", ()),
         )
 
-    def warnings(self, samples: int, options: Mapping[str, Any]) -> list[str]:
+    def hints(self) -> dict[str, object]:
+        """What each of `Hints` is here; without those that say nothing."""
+        unlabelled = {"reconstruction": "autoencoder", "language": "language"}
+        own = self.content.hints()
+        if isinstance(self.content, Texts):
+            # The text of a pair holds the target of its last word too.
+            own["length"] = self.content.length - self.pairs
+        return {
+            "classes": self.classes,
+            "kind": unlabelled.get(self.objective, self.content.kind),
+            **own,
+        }
+
+    def warnings(self, samples: int, jittered: bool, noise: int) -> list[str]:
         """What speaks against so many extra samples of this form."""
         found = []
         if self.absent:
@@ -127,8 +194,8 @@ class Form:
                 f"there are classes that no training sample has: {some}; their extra samples show "
                 "by it: leave classes= out to use the labels that occur"
             )
-        if isinstance(self.content, Images) and options["layout"] == "jittered":
-            window, pairs = self.content.equal_regions(samples, options["noise"])
+        if isinstance(self.content, Images) and jittered:
+            window, pairs = self.content.equal_regions(samples, noise)
             if pairs >= 1:
                 levels = min(map(len, map(set, self.content.levels)), default=256)
                 found.append(
@@ -143,7 +210,7 @@ class Form:
         """The label of each class."""
         return self.items.names or self.items.values or range(self.classes)
 
-    def made(self, raw: np.ndarray[Any, Any], labels: Sequence[int]) -> list[Any]:
+    def made(self, raw: Array, labels: Sequence[int]) -> list[Any]:
         """Items from generated values, and for each a class or the place of a typical label."""
         whole = self.content.inputs(raw)
         if self.pairs:
@@ -152,12 +219,12 @@ class Form:
         return [self.items.item(one, label, mask) for one, label in zip(whole, labels, strict=True)]
 
     @property
-    def mask(self) -> np.ndarray[Any, Any] | None:
+    def mask(self) -> Array | None:
         """Where an extra text has words; None: there are no masks."""
         return self.content.mask() if isinstance(self.content, Texts) else None
 
 
-def _kind(item: Any, items: Items, value: Any, classes: int | None) -> str:
+def _kind(items: Items, value: Any, classes: int | None) -> str:
     carrier = carrier_of(value)
     if items.label == "next":
         return "language"
@@ -167,7 +234,7 @@ def _kind(item: Any, items: Items, value: Any, classes: int | None) -> str:
         kind = "image"
     else:
         values = as_array(value)
-        integers = values.dtype.kind in "iu" and values.dtype != np.uint8
+        integers = values.dtype.kind in "iu" and values.dtype != "uint8"
         kind = "image" if values.ndim > 1 else "text" if integers else "table"
     if not items.label or items.label == "same" or classes == 0:
         return "language" if kind == "text" else "autoencoder"
@@ -180,12 +247,12 @@ def _is_row(value: Any) -> bool:
 
 def _looked_at(value: Any) -> int:
     if carrier_of(value) in ("str", "list", "tuple"):
-        return LOOKED_AT
+        return _LOOKED_AT
     size = as_array(value).nbytes
-    return max(64, min(LOOKED_AT, _LOOKED_AT_BYTES // max(1, size)))
+    return max(64, min(_LOOKED_AT, _LOOKED_AT_BYTES // max(1, size)))
 
 
-def _some(data: Sequence[Any], items: Items, most: int) -> list[Any]:
+def _some(data: View, items: Items, most: int) -> list[Any]:
     stride = -(-len(data) // most)
     some = [items.input_of(data[index]) for index in range(0, len(data), stride)]
     carrier = carrier_of(some[0])
@@ -198,29 +265,34 @@ def _some(data: Sequence[Any], items: Items, most: int) -> list[Any]:
     return some
 
 
-def _require_fixed(data: Sequence[Any]) -> None:
-    places = sorted({len(data) * part // READ_TWICE for part in range(READ_TWICE)})
-    # Between the two reads of an item others are read, so that a cache of the last does not hide.
-    before = [data[place] for place in places]
-    if not all(_same(one, data[place]) for one, place in zip(before, places, strict=True)):
+def _labelled(data: View, items: Items, classes: int | None) -> tuple[Items, int, Sequence[int]]:
+    """Items that know the labels of classes, how many classes there are, and which do not occur."""
+    if items.label == "str":
+        # Reading every image would take long where their names are known.
+        names = data.label_names or data.labels(items, len(data))[0]
+        items = items.with_labels(sorted(map(str, names)))
+        if classes not in (None, len(names)):
+            raise UsageError(f"the data have {len(names)} different labels, not {classes}", "")
+        return items, len(names), ()
+    found, whole = data.labels(items, _COUNTED if classes is None else _LOOKED_AT)
+    labels = sorted(found)
+    if labels[0] < 0:
+        raise UsageError(f"the label {labels[0]} is not a class", "number classes from 0 on")
+    if classes is None:
+        is_plain = labels == list(range(len(labels)))
+        return items if is_plain else items.with_labels(labels), len(labels), ()
+    if labels[-1] >= classes:
         raise UsageError(
-            "reading an item twice gives different values",
-            "mix the data without augmentation, and augment the mixed data",
+            f"the data have a label {labels[-1]}, but there are {classes} classes",
+            "pass the right number of classes, or none: then classes are the labels that occur",
         )
+    return items, classes, sorted(set(range(classes)) - set(labels)) if whole else ()
 
 
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
-        return all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, (str, int, float)):
-        return bool(one == other)
-    first, second = as_array(one), as_array(other)
-    return np.array_equal(first, second, equal_nan=first.dtype.kind == "f" == second.dtype.kind)
-
-
-def plain_record(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A record as it is read from a file."""
-    record: dict[str, Any] = json.loads(json.dumps(document))
-    return record
+def _typical(counts: Mapping[Any, int]) -> list[Any]:
+    """Labels in proportion to how often they occur, sorted."""
+    labels = sorted(counts)
+    ends = np.cumsum([counts[one] for one in labels])
+    total = int(ends[-1])
+    places = np.linspace(0, total - 1, min(total, _KEPT)).astype(np.int64)
+    return [labels[index] for index in np.searchsorted(ends, places, side="right")]

@@ -6,12 +6,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from .. import _core
 from .._base._errors import UsageError
-from ._content import as_array, carried, carrier_of, dtype_of
+from ._values import Array, as_array, carried, carrier_of, dtype_of
 
 _AXES = ("HW", "HWC", "CHW")
 _MODES = {"L": 1, "RGB": 3, "RGBA": 4}
@@ -27,6 +28,8 @@ class Images:
         levels: For each channel the value of each of 256 brightnesses; empty where values are
             uint8.
     """
+
+    kind: ClassVar[str] = "image"
 
     height: int
     width: int
@@ -72,14 +75,17 @@ class Images:
                 raise UsageError("all images are of one colour", "")
         return Images(sizes["H"], sizes["W"], channels, axes, carrier, dtype, levels)
 
-    def description(self) -> dict[str, Any]:
-        sizes = {"height": self.height, "width": self.width, "channels": self.channels}
-        return {"family": "image", **sizes}
+    def hints(self) -> dict[str, object]:
+        return {} if self.carrier == "pil" else {"axes": self.axes}
 
-    def empty(self, count: int) -> np.ndarray[Any, Any]:
+    def description(self) -> _core.ExtraContent:
+        height, width, channels = self.height, self.width, self.channels
+        return {"family": "image", "height": height, "width": width, "channels": channels}
+
+    def empty(self, count: int) -> Array:
         return np.empty((count, self.height, self.width, self.channels), np.uint8)
 
-    def inputs(self, raw: np.ndarray[Any, Any]) -> Any:
+    def inputs(self, raw: Array) -> Any:
         if self.carrier == "pil":
             from PIL import Image
 
@@ -119,12 +125,12 @@ class Images:
         return window, pairs * windows * chance ** (window * window / (cell * cell))
 
     @functools.cached_property
-    def _table(self) -> np.ndarray[Any, Any]:
+    def _table(self) -> Array:
         small = self.dtype in ("float16", "float32", "bfloat16")
         return np.asarray(self.levels, np.float32 if small else np.float64)
 
-    def plain(self) -> dict[str, Any]:
-        return {"kind": "image", **asdict(self)}
+    def plain(self) -> dict[str, object]:
+        return {"kind": self.kind, **asdict(self)}
 
 
 def _pillow(inputs: Sequence[Any]) -> Images:
@@ -156,7 +162,7 @@ def axes_of(shape: tuple[int, ...], carrier: str) -> str:
     return "CHW" if few_first else "HWC"
 
 
-def _levels(values: np.ndarray[Any, Any]) -> list[float]:
+def _levels(values: Array) -> list[float]:
     """The values of 256 brightnesses: from the darkest to the brightest that the data hold, and
     only such as they hold where these are few.
     """
@@ -170,3 +176,19 @@ def _levels(values: np.ndarray[Any, Any]) -> list[float]:
         right_value = known[np.minimum(right, len(known) - 1)]
         wanted = np.where(wanted - left <= right_value - wanted, left, right_value)
     return [float(one) for one in wanted]
+
+
+def as_pillow(values: Any) -> Any:
+    """A stored image as the Pillow image that torchvision's transforms expect; some data sets, such
+    as SVHN, store channels first.
+    """
+    from PIL import Image
+
+    if carrier_of(values) == "pil":
+        return values
+    pixels = as_array(values)
+    if axes_of(pixels.shape, "array") == "CHW":
+        pixels = np.moveaxis(pixels, 0, -1)
+    return Image.fromarray(
+        np.ascontiguousarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
+    )

@@ -19,16 +19,55 @@ import json
 import os
 import secrets
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
+from .. import _core
 from .._base._errors import MalformedError, StorageError, UsageError
 
 _FORMAT = "potl-extra-task-v1"
 _MAX_BYTES = 256 << 20
-_GROWING = ("uses", "submissions")
+
+
+class Use(TypedDict):
+    """When samples were made with a key: "mix" or "make", in seconds since 1970."""
+
+    what: str
+    time: float
+
+
+class Submission(TypedDict, total=False):
+    """A hash of the answers, the digest of the model if it has one, and its answers if they are not
+    too many.
+    """
+
+    answers: str
+    model: str | None
+    values: str
+
+
+class Task(TypedDict):
+    """The samples that were made last, as a `Design` keeps them. `form` is JSON of a `Form`."""
+
+    form: Mapping[str, Any]
+    training_samples: int
+    through_pillow: bool
+    options: Mapping[str, object]
+    samples: int
+
+
+class _Known(TypedDict):
+    format: str
+    key: str
+    uses: list[Use]
+    submissions: list[Submission]
+
+
+class Known(_Known, total=False):
+    """What the file beside a key holds; `task` where samples were made."""
+
+    task: Task
 
 
 class ExtraKey(os.PathLike[str]):
@@ -83,14 +122,14 @@ class ExtraKey(os.PathLike[str]):
         drawn = hmac.digest(self._secret, b"potl extra task " + purpose.encode(), "sha256")
         return int.from_bytes(drawn, "big")
 
-    def known(self) -> dict[str, Any]:
+    def known(self) -> Known:
         """What the file beside the key holds; empty lists if there is none.
 
         Raises:
             MalformedError: It is damaged, or belongs to another key.
         """
         path = _beside(self.path)
-        empty: dict[str, Any] = {"format": _FORMAT, "key": self.id, "uses": [], "submissions": []}
+        empty: Known = {"format": _FORMAT, "key": self.id, "uses": [], "submissions": []}
         try:
             if path.stat().st_size > _MAX_BYTES:
                 raise MalformedError(f"{path} is far too long", "restore it from a backup")
@@ -115,13 +154,13 @@ class ExtraKey(os.PathLike[str]):
                 f"{path} was changed by somebody who does not have the key",
                 "restore it from a backup",
             )
-        return {**empty, **document}
+        return cast(Known, {**empty, **document})
 
     def _code(self, text: str) -> str:
         return hmac.digest(self._secret, b"potl extra task file\0" + text.encode(), "sha256").hex()
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[dict[str, Any]]:
+    def changing(self) -> Iterator[Known]:
         """`known`, locked; what the block changes is written durably when it ends.
 
         Raises:
@@ -135,17 +174,13 @@ class ExtraKey(os.PathLike[str]):
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             document = self.known()
-            before = copy.deepcopy({name: document[name] for name in _GROWING})
+            before = copy.deepcopy((document["uses"], document["submissions"]))
             task = document.get("task")
             yield document
-            grown = any(document[name] != before[name] for name in _GROWING)
+            grown = (document["uses"], document["submissions"]) != before
             if grown or document.get("task") is not task:
                 text = _plain(document)
                 _write(path, text[:-1] + _ending(self._code(text)))
-
-    def used(self, document: dict[str, Any], what: str) -> None:
-        """Adds a use, inside `changing`."""
-        document["uses"].append({"what": what, "time": time.time()})
 
     def __fspath__(self) -> str:
         return os.fspath(self.path)
@@ -153,7 +188,7 @@ class ExtraKey(os.PathLike[str]):
     def __repr__(self) -> str:
         return f"ExtraKey({os.fspath(self.path)!r})"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> str:
         raise TypeError("a secret key is not pickled: pass the name of its file")
 
 
@@ -180,7 +215,7 @@ def _read(path: Path) -> bytes:
     return bytes.fromhex(text)
 
 
-def _plain(document: Mapping[str, Any]) -> str:
+def _plain(document: Mapping[str, object]) -> str:
     return json.dumps(document, sort_keys=True)
 
 
@@ -188,7 +223,7 @@ def _ending(code: str) -> str:
     return f', "code": "{code}"}}'
 
 
-def _under_code(text: str, code: str, document: Mapping[str, Any]) -> Iterator[str]:
+def _under_code(text: str, code: str, document: Mapping[str, object]) -> Iterator[str]:
     """What the code may be of: the file as it was written, or the same values set otherwise."""
     ending = _ending(code) + "\n"
     if text.endswith(ending):
@@ -208,11 +243,7 @@ def _write(path: Path, text: str) -> None:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _core.sync_directory(str(path.parent))
     except OSError as error:
         raise StorageError(
             f"{path} cannot be written: {error}", "make room or permit it"

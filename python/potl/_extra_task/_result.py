@@ -6,21 +6,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from .. import _core
 from .._base._errors import UsageError
 
 # (grade, ((share of a converged training, hit rate), ...), samples it was measured with or 0)
 Curves = tuple[tuple[str, tuple[tuple[float, float], ...], int], ...]
 
 
-class Row(Mapping[str, Any]):
+T = TypeVar("T")
+
+
+class Row(Mapping[str, T]):
     """A mapping that nobody changes, and that prints like a dictionary."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, T]) -> None:
         self._values = dict(values)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> T:
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -83,30 +87,21 @@ class ExtraPlan:
     warnings: tuple[str, ...]
 
     @staticmethod
-    def _of(plan: Mapping[str, Any]) -> ExtraPlan:
-        return ExtraPlan(
-            **{
-                **plan,
-                "grades": tuple(plan["grades"]),
-                "powers": tuple(map(Row, plan["powers"])),
-                "acceptance": tuple(map(Row, plan["acceptance"])),
-                "accuracy": Row(plan["accuracy"]),
-                "warnings": tuple(plan["warnings"]),
-                "cost": plan["uploads"] / (plan["training_samples"] + plan["uploads"]),
-            }
-        )
-
-    def document(self) -> dict[str, Any]:
-        """JSON values."""
-        out = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {
-            **out,
-            "grades": list(self.grades),
-            "powers": [dict(row) for row in self.powers],
-            "acceptance": [dict(row) for row in self.acceptance],
-            "accuracy": dict(self.accuracy),
-            "warnings": list(self.warnings),
+    def _of(plan: _core.ExtraPlanned) -> ExtraPlan:
+        values: dict[str, Any] = {
+            **plan,
+            "grades": tuple(plan["grades"]),
+            "powers": tuple(map(Row, plan["powers"])),
+            "acceptance": tuple(map(Row, plan["acceptance"])),
+            "accuracy": Row(plan["accuracy"]),
+            "warnings": tuple(plan["warnings"]),
+            "cost": plan["uploads"] / (plan["training_samples"] + plan["uploads"]),
         }
+        return ExtraPlan(**values)
+
+    def document(self) -> dict[str, object]:
+        """JSON values."""
+        return {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,39 +177,42 @@ class ExtraResult:
     grades: tuple[Mapping[str, Any], ...]
     progress: ExtraProgress | None
     limits: tuple[str, ...]
-    findings: tuple[Mapping[str, Any], ...] = field(repr=False)
+    findings: tuple[_core.Finding, ...] = field(repr=False)
 
     @staticmethod
-    def _of(found: Mapping[str, Any]) -> ExtraResult:
+    def _of(found: _core.ExtraJudged) -> ExtraResult:
         progress = found["progress"]
-        return ExtraResult(
-            **{
-                **{key: value for key, value in found.items() if key != "hash"},
-                "grades": tuple(map(Row, found["grades"])),
-                "progress": None if progress is None else ExtraProgress(**progress),
-                "limits": tuple(found["limits"]),
-                "findings": tuple(map(Row, found["findings"])),
-            }
-        )
+        values: dict[str, Any] = {
+            **found,
+            "grades": tuple(map(Row, found["grades"])),
+            "progress": None if progress is None else ExtraProgress(**progress),
+            "limits": tuple(found["limits"]),
+            "findings": tuple(found["findings"]),
+        }
+        del values["hash"]
+        return ExtraResult(**values)
 
     @property
     def exit_code(self) -> int:
         """0 accepted, 1 rejected, 3 inconclusive."""
         return {"accepted": 0, "rejected": 1, "inconclusive": 3}[self.verdict]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """JSON values: no key, no samples."""
         names = [name for name in self.__dataclass_fields__ if name != "findings"]
-        return {
-            **{name: getattr(self, name) for name in names},
-            "grades": [dict(row) for row in self.grades],
-            "progress": None if self.progress is None else asdict(self.progress),
-            "limits": list(self.limits),
-        }
+        return {name: _plain(getattr(self, name)) for name in names}
 
     def json(self) -> str:
         """`document` as JSON."""
         return json.dumps(self.document(), indent=1)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, ExtraProgress):
+        return asdict(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(map(_plain, value)) if isinstance(value, tuple) else value
 
 
 def curves_of(given: Sequence[Any]) -> Curves:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ._content import Content, as_array
+from ._form import Content
 from ._images import Images
 from ._texts import Texts
+from ._values import Array, Ints, as_array
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 # Of larger images so many values are looked at: their covariances have to fit into memory.
 _LOOKED_AT = 3072
 
@@ -34,7 +34,7 @@ def repeated(content: Content, raw: Sequence[Any], count: int) -> Ints:
             shared += _regions(images, tuple(sides), dropped, anywhere)
     elif isinstance(content, Texts):
         words: dict[Any, int] = {}
-        rows = _words(raw)
+        rows = [words_of(one) for one in raw]
         length = max(len(row) for row in rows)
         texts = np.arange(len(rows) * length, dtype=np.int64).reshape(len(rows), length)
         # Where a text has ended: unlike every word, which are below 0, and each other.
@@ -55,7 +55,7 @@ def unusual(content: Content, raw: Sequence[Any], count: int) -> Ints:
     explain, texts whose pairs of words are rare.
     """
     if isinstance(content, Texts):
-        rows = _words(raw)
+        rows = [words_of(one) for one in raw]
         pairs = Counter(pair for row in rows for pair in itertools.pairwise(row))
         score = np.array(
             [np.mean([1 / pairs[pair] for pair in itertools.pairwise(row)] or [0]) for row in rows]
@@ -74,27 +74,24 @@ def unusual(content: Content, raw: Sequence[Any], count: int) -> Ints:
     return np.asarray(np.argsort(-score, kind="stable")[:count])
 
 
-def _words(raw: Sequence[Any]) -> list[list[Any]]:
-    return [
-        one.split() if isinstance(one, str) else as_array(one).reshape(-1).tolist() for one in raw
-    ]
+def words_of(text: Any) -> list[Any]:
+    """The words of a text, or its ids."""
+    return text.split() if isinstance(text, str) else as_array(text).reshape(-1).tolist()
 
 
-def _regions(values: np.ndarray[Any, Any], window: Any, dropped: int, anywhere: bool) -> Ints:
+def _regions(values: Array, window: Any, dropped: int, anywhere: bool) -> Ints:
     counts, _ = _core.shared_regions(
         values, window=window, dropped_bits=dropped, least=5, anywhere=anywhere
     )
     return np.asarray(counts, np.int64)
 
 
-def _bytes(content: Images, raw: Sequence[Any]) -> np.ndarray[Any, Any]:
+def _bytes(content: Images, raw: Sequence[Any]) -> Array:
     values = np.stack([as_array(one) for one in raw]).astype(np.float64)
     if content.axes == "CHW":
         values = np.moveaxis(values, 1, -1)
     elif values.ndim == 3:  # grey
         values = values[..., None]
     low, high = values.min(), values.max()
-    scaled: np.ndarray[Any, Any] = np.rint((values - low) * (255 / max(high - low, 1e-9))).astype(
-        np.uint8
-    )
+    scaled: Array = np.rint((values - low) * (255 / max(high - low, 1e-9))).astype(np.uint8)
     return scaled

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from .. import _core
 from .._base._errors import UsageError
-from ._content import as_array, carried, carrier_of, dtype_of
+from ._values import Array, as_array, carried, carrier_of, dtype_of
 
 # A column with no more distinct whole numbers than this holds categories.
 _CATEGORIES = 16
@@ -27,6 +28,8 @@ class Tables:
         categories: Whether a column's values are categories.
         values: For each column as how many equally likely ones its values can tell rows apart.
     """
+
+    kind: ClassVar[str] = "table"
 
     columns: Sequence[Sequence[float]]
     categories: Sequence[bool]
@@ -52,18 +55,22 @@ class Tables:
             counts.append(_told_apart(known if is_category else knots))
         return Tables(columns, categories, carrier_of(inputs[0]), dtype_of(inputs[0]), counts)
 
-    def description(self) -> dict[str, Any]:
+    def hints(self) -> dict[str, object]:
+        return {}
+
+    def description(self) -> _core.ExtraContent:
         counts = [
             len(values) if is_category else 0
             for values, is_category in zip(self.columns, self.categories, strict=True)
         ]
-        known = {"values": list(self.values)} if self.values else {}
-        return {"family": "table", "categories": counts, **known}
+        if not self.values:
+            return {"family": "table", "categories": counts}
+        return {"family": "table", "categories": counts, "values": list(self.values)}
 
-    def empty(self, count: int) -> np.ndarray[Any, Any]:
+    def empty(self, count: int) -> Array:
         return np.empty((count, len(self.columns)), np.float64)
 
-    def inputs(self, raw: np.ndarray[Any, Any]) -> Any:
+    def inputs(self, raw: Array) -> Any:
         values = np.empty_like(raw)
         for index, (column, is_category) in enumerate(
             zip(self.columns, self.categories, strict=True)
@@ -72,11 +79,11 @@ class Tables:
             values[:, index] = np.asarray(column)[np.rint(places).astype(int)]
         return carried(values, self.carrier, self.dtype)
 
-    def plain(self) -> dict[str, Any]:
-        return {"kind": "table", **asdict(self)}
+    def plain(self) -> dict[str, object]:
+        return {"kind": self.kind, **asdict(self)}
 
 
-def _rows(inputs: Sequence[Any]) -> np.ndarray[Any, Any]:
+def _rows(inputs: Sequence[Any]) -> Array:
     try:
         rows = [as_array(one).reshape(-1) for one in inputs]
     except ValueError as error:
@@ -95,7 +102,7 @@ def _rows(inputs: Sequence[Any]) -> np.ndarray[Any, Any]:
     return np.stack(rows).astype(np.float64)
 
 
-def _told_apart(knots: np.ndarray[Any, Any]) -> int:
+def _told_apart(knots: Array) -> int:
     """One over the probability that two places become the same value."""
     shares = np.unique(knots, return_counts=True)[1] / len(knots)
     return int(1 / np.square(shares).sum() + 1e-9)

@@ -8,12 +8,13 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from .. import _core
 from .._base._errors import UsageError
-from ._content import as_array, carried, carrier_of, dtype_of
+from ._values import Array, as_array, carried, carrier_of, dtype_of
 
 # Fewer words may be too few to tell short samples apart.
 _ENOUGH_WORDS = 200
@@ -35,6 +36,8 @@ class Texts:
         first: Ids that every text begins with, such as that of a start.
         last: Ids that every text ends with, before padding.
     """
+
+    kind: ClassVar[str] = "text"
 
     length: int
     vocabulary: Sequence[Any]
@@ -91,14 +94,22 @@ class Texts:
         dtype = dtype_of(inputs[0])
         return Texts(words, vocabulary, carrier, dtype, fixed, pad, left, first, last)
 
-    def description(self) -> dict[str, Any]:
-        length = self.length - len(self.first) - len(self.last)
-        return {"family": "tokens", "length": length, "vocabulary": len(self.vocabulary)}
+    def hints(self) -> dict[str, object]:
+        own: dict[str, object] = {"length": self.length}
+        return own if self.carrier == "str" else {**own, "padding": self.padding}
 
-    def empty(self, count: int) -> np.ndarray[Any, Any]:
-        return np.empty((count, self.description()["length"]), np.int64)
+    @property
+    def drawn(self) -> int:
+        """Words of an extra sample that are not the same in all texts."""
+        return self.length - len(self.first) - len(self.last)
 
-    def inputs(self, raw: np.ndarray[Any, Any]) -> Any:
+    def description(self) -> _core.ExtraContent:
+        return {"family": "tokens", "length": self.drawn, "vocabulary": len(self.vocabulary)}
+
+    def empty(self, count: int) -> Array:
+        return np.empty((count, self.drawn), np.int64)
+
+    def inputs(self, raw: Array) -> Any:
         if self.carrier == "str":
             return [" ".join(self.vocabulary[word] for word in row) for row in raw]
         values = self._ids[raw]
@@ -113,22 +124,22 @@ class Texts:
         return carried(values, self.carrier, self.dtype)
 
     @functools.cached_property
-    def _ids(self) -> np.ndarray[Any, Any]:
+    def _ids(self) -> Array:
         return np.asarray(self.vocabulary, np.int64)
 
     def _place(self) -> tuple[int, int]:
         begin = self.padded - self.length if self.padded and self.left else 0
         return begin, begin + self.length
 
-    def mask(self) -> np.ndarray[Any, Any]:
+    def mask(self) -> Array:
         """1 where an extra text has words, 0 where it is padded."""
         out = np.zeros(self.padded or self.length, np.int64)
         begin, end = self._place()
         out[begin:end] = 1
         return out
 
-    def plain(self) -> dict[str, Any]:
-        return {"kind": "text", **asdict(self)}
+    def plain(self) -> dict[str, object]:
+        return {"kind": self.kind, **asdict(self)}
 
 
 def _frequent(counts: Counter[Any]) -> list[Any]:

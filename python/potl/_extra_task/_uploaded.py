@@ -1,80 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the samples that a model is asked about are those that were uploaded.
+"""Whether the samples that a model is asked about are in the data of its run.
 
-A model cannot know others, so a rejection would accuse a trainer of a mistake of the client's. The
-file beside the key says what was made with it. The data of a recorded run are at hand: there the
-samples are looked for, fifty that the key chooses, at the places where `mix` put them, else among
-all items for a minute at most.
+A model cannot know others, so a rejection would accuse a trainer of a mistake of the client's.
+Fifty that the key chooses are looked for at the places where `mix` put them, else among all items
+for a minute at most.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._base._errors import UsageError
-from ._content import as_array, carrier_of
-from ._data import View
-from ._form import READ_TWICE, Form, _same, plain_record
-from ._mixing import Mixing
-from ._reading import items_of
+from ._data import View, is_fixed
+from ._extra_task import ExtraTask
+from ._items import items_of
+from ._values import as_array, carrier_of
 
 LOOKED_FOR = 50
 _SECONDS = 60.0
 _PROBED = 32
-
-
-def require_same(
-    own: Mapping[str, Any], recorded: Mapping[str, Any] | None, usual: Mapping[str, Any], path: Path
-) -> None:
-    """Refuses to ask about samples that were not made with this key last.
-
-    Args:
-        own: Record of the task at hand.
-        recorded: What the file beside the key says; None: nothing.
-        usual: Options that older files do not name.
-        path: Of the key.
-
-    Raises:
-        UsageError: The samples were never made, or with another form or other options.
-    """
-    if recorded is None:
-        raise UsageError(
-            f"no samples were made with {path} yet, so that no model can know any",
-            "mix(data) or make() first, and train on that; if the file NAME.json beside the key "
-            "was lost, mix the same data again: that gives the same samples",
-        )
-    options = {**usual, **recorded["options"]}
-    for name, value in own["options"].items():
-        if name != "failing" and options.get(name) != value:
-            raise UsageError(
-                f"{name} is {value!r}, but the data were mixed with {options.get(name)!r}",
-                "leave like= and options out: the file beside the key knows both",
-            )
-    form = plain_record(Form.of(dict(recorded["form"])).plain())
-    differing = [
-        *_differing(own["form"], form),
-        *(name for name in ("samples", "through_pillow") if own[name] != recorded[name]),
-    ]
-    if differing:
-        raise UsageError(
-            f"like= has another form than the data that were mixed: {', '.join(differing[:4])} "
-            "differ",
-            "leave like= out: the file beside the key knows the form",
-        )
-
-
-def _differing(own: Any, other: Any, name: str = "") -> Iterator[str]:
-    if isinstance(own, dict) and isinstance(other, dict):
-        for key in own.keys() | other.keys():
-            yield from _differing(own.get(key), other.get(key), key)
-    elif own != other:
-        yield name
 
 
 @dataclass(frozen=True)
@@ -90,7 +38,7 @@ class Looked:
     reason: str = ""
 
 
-def look_for(task: Mixing, data: Any, shown: Callable[[Any], Any] | None = None) -> Looked:
+def look_for(task: ExtraTask, data: Any, shown: Callable[[Any], Any] | None = None) -> Looked:
     """Looks for some of the uploads, with their labels, in the data of a run.
 
     Args:
@@ -109,7 +57,7 @@ def look_for(task: Mixing, data: Any, shown: Callable[[Any], Any] | None = None)
         )
     if not missing:
         return Looked()
-    if _augmented(data):
+    if _is_augmented(data):
         return Looked(
             reason="the extra samples could not be looked for in the run's data, which differ "
             "between two reads"
@@ -122,14 +70,13 @@ def look_for(task: Mixing, data: Any, shown: Callable[[Any], Any] | None = None)
     )
 
 
-def _missing(task: Mixing, view: View, shown: Callable[[Any], Any] | None) -> int:
-    uploads, real = task._samples.uploads(), task._training_samples
-    draw = np.random.Generator(np.random.Philox(key=task._key.seed("looked for") % 2**128))
-    chosen = np.sort(draw.permutation(len(uploads))[:LOOKED_FOR])
+def _missing(task: ExtraTask, view: View, shown: Callable[[Any], Any] | None) -> int:
+    uploads, real = task.planned.uploads, task.planned.training_samples
+    draw = np.random.Generator(np.random.Philox(key=task.key.seed("looked for") % 2**128))
+    chosen = np.sort(draw.permutation(uploads)[:LOOKED_FOR]).tolist()
     items = task.form.items
     wanted: dict[int, list[_Seen]] = {}
-    made = task._made([uploads[index] for index in chosen.tolist()])
-    for index, item in zip(chosen.tolist(), made, strict=True):
+    for index, item in zip(chosen, task.samples.items(chosen), strict=True):
         value = items.input_of(item)
         label = None if items.label_key is None else _label(item[items.label_key])
         forms = [value] if shown is None else [value, shown(value)]
@@ -141,12 +88,12 @@ def _missing(task: Mixing, view: View, shown: Callable[[Any], Any] | None) -> in
         label = None if first.label_key is None else _label(item[first.label_key])
         return _Seen(_values(first.input_of(item)), label)
 
-    order = np.frombuffer(task._samples.order(real), np.int64)
+    order = task.samples.order(real)
     if len(order) == len(view):
-        places = np.empty(len(uploads), np.int64)
+        places = np.empty(uploads, np.int64)
         is_upload = order >= real
         places[order[is_upload] - real] = np.flatnonzero(is_upload)
-        for index in chosen.tolist():
+        for index in chosen:
             if any(map(seen(int(places[index])).equals, wanted[index])):
                 del wanted[index]
     if not wanted:
@@ -198,10 +145,8 @@ def _label(label: Any) -> int | str | None:
     return int(number) if isinstance(number, (int, np.integer)) else None
 
 
-def _augmented(data: Sequence[Any]) -> bool:
-    """Whether the items differ between two reads."""
+def _is_augmented(data: Any) -> bool:
     try:
-        places = {len(data) * part // READ_TWICE for part in range(READ_TWICE)}
-        return not all(_same(data[place], data[place]) for place in places)
+        return not is_fixed(data)
     except Exception:
         return True

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from .._base import _testing
 from .._base._errors import JobMismatch
 
 if TYPE_CHECKING:
@@ -24,16 +23,13 @@ def open_checked(build: Build, job: Job) -> Session:
     Raises:
         JobMismatch: It is not; every difference is named.
     """
-    from ._job import difference
-    from ._session import Session
-
     try:
-        session = Session.open(build, seed=job.seed, job=job)
+        session = open_unchecked(build, job)
     except _core.MismatchError as error:
         # The agreed initial state does not even fit into the task.
         raise JobMismatch(error.message) from error
     try:
-        differences = difference(job, session)
+        differences = job.differences(session)
         if differences:
             raise JobMismatch(differences)
     except BaseException:
@@ -47,23 +43,6 @@ def open_unchecked(build: Build, job: Job) -> Session:
     from ._session import Session
 
     return Session.open(build, seed=job.seed, job=job)
-
-
-def open_for_verifying(build: Build, job: Job) -> Session:
-    """The verifier's own task under its own job: replays read its data, its order and its recipe.
-
-    Raises:
-        JobMismatch: The verifier's task is not the one of the job.
-    """
-    own_word = _core.rule_enabled("agreed.recipe") and _core.rule_enabled("agreed.data")
-    story = _testing.story()
-    if own_word or story.build is None:
-        session = open_checked(build, job)
-    else:
-        session = open_unchecked(story.build, job)
-    if story.sample_ids is not None and not _core.rule_enabled("agreed.batch_order"):
-        _testing.believe_order(session, story.sample_ids)
-    return session
 
 
 def job_of(core: _core.Job, evidence: _core.Evidence) -> Job:

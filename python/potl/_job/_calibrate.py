@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import _core
 from .._arithmetic import _arithmetic
@@ -276,10 +276,10 @@ def _lengths(steps: int) -> list[int]:
 def _compare(
     steps: int, start: _core.State, honest: _core.State, others: Sequence[_core.State]
 ) -> list[Noise]:
-    seen: dict[str, list[dict[str, Any]]] = {}
+    seen: dict[str, list[_core.GroupDistance]] = {}
     for other in others:
         for distance in _core.compare_states(start, honest, other):
-            seen.setdefault(distance["group"], []).append(distance)
+            seen.setdefault(distance.group, []).append(distance)
     entries = []
     for group, distances in seen.items():
         ordered = sorted(distances, key=_relative)
@@ -289,18 +289,18 @@ def _compare(
                 group=group,
                 median=_relative(ordered[len(ordered) // 2]),
                 largest=_relative(ordered[-1]),
-                worst_tensor=str(ordered[-1]["worst_tensor"]),
+                worst_tensor=ordered[-1].worst_tensor,
             )
         )
     return entries
 
 
-def _relative(distance: Mapping[str, Any]) -> float:
-    if not distance["finite"] or not distance["structure_equal"]:
+def _relative(distance: _core.GroupDistance) -> float:
+    if not distance.finite or not distance.structure_equal:
         return float("inf")
-    if distance["l2"] == 0:
+    if distance.l2 == 0:
         return 0.0
-    return float(distance["l2"] / distance["update_l2"]) if distance["update_l2"] else float("inf")
+    return float(distance.l2 / distance.update_l2) if distance.update_l2 else float("inf")
 
 
 def _longest(noise: Sequence[Noise], lengths: Sequence[int], limit: float) -> int | None:

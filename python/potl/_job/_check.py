@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from .._arithmetic import _arithmetic
 from .._base._errors import Problem
-from ._session import Build
+from ._build import Build
 from ._trial import run_trial
 
 

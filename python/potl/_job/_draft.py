@@ -13,8 +13,8 @@ from .._task._data import DataFacts, scan
 from .._task._portable import Watcher
 from .._task._schedule import own_order
 from .._task._task import Task
+from ._build import Build, build_task
 from ._recipe import Description, RateRuns, describe, dry_run, environment
-from ._session import Build, build_task
 
 
 @dataclass(frozen=True, kw_only=True)

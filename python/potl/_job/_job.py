@@ -7,12 +7,17 @@ import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._arithmetic import _arithmetic
 from .._base._errors import NotReplayable, UsageError
 from .._base._progress import Phases, phases
+
+if TYPE_CHECKING:
+    from .._task._schedule import Schedule
+    from .._task._task import Task
+    from ._session import Session
 
 # Largest tolerance of a replay, as a share of the segment's update, unless a job says otherwise.
 TOLERANCE_CAP = 0.1
@@ -105,7 +110,7 @@ class Job:
                 build,
                 seed=seed,
                 arithmetic=arithmetic,
-                probe=check and _core.rule_enabled("agreed.replayable"),
+                probe=check,
                 drafted=True,
                 say=say,
             )
@@ -205,6 +210,66 @@ class Job:
         keep = self.initial is not None and core.initial_state == self.core.initial_state
         return Job(core, initial=self.initial if keep else None)
 
+    def schedule(self, task: Task) -> Schedule:
+        """The agreed sizes, order and rates of a training of `task`."""
+        from .._task._schedule import Schedule
+
+        return Schedule.of_job(self.core, task)
+
+    def differences(self, session: Session) -> list[str]:
+        """How the task of a session differs from what was agreed: one sentence each, empty when it
+        does not. Reads all of the data set.
+
+        The environment is not compared: other versions may round differently, which the tolerances
+        are for.
+
+        Args:
+            session: As opened: nothing has been trained yet.
+        """
+        from .._task._data import scan
+        from ._draft import order_of
+        from ._recipe import describe, differences
+
+        core, task = self.core, session.task
+        sizes = {
+            "batch_size": task.batch_size,
+            "accumulate": task.accumulate,
+            "epochs": task.epochs,
+            "steps": task.steps,
+        }
+        found = [
+            f"{name} is {own}, agreed was {getattr(core, name)}"
+            for name, own in sizes.items()
+            if getattr(core, name) != own
+        ]
+        fields = core.fields()
+        if fields["drop_last"] != task.drop_last:
+            found.append(f"drop_last is {task.drop_last}, agreed was {fields['drop_last']}")
+        own = describe(task, session.build)
+        agreed = {key: value for key, value in fields["task"].items() if key in own}
+        found += list(differences(agreed, own))
+        facts = scan(task.dataset)
+        if facts.count != core.data_count:
+            found.append(f"the data set has {facts.count} samples, agreed were {core.data_count}")
+        elif facts.root != core.data_root:
+            found.append("the data set holds other samples or labels than agreed")
+        agreed_order = fields.get("order")
+        if (agreed_order is None) != (task._order is None):
+            own_words = ("the order of samples is the seed's", "shuffle or sampler bring an order")
+            brings = own_words[task._order is not None]
+            wanted = "another" if agreed_order else "the one of the seed"
+            found.append(f"{brings}, agreed was {wanted}")
+        elif agreed_order != order_of(task, core.seed):
+            found.append("shuffle or sampler select other samples than agreed")
+        if session.step == 0 and session.capture().digest() != core.initial_state:
+            found.append(
+                "the initial state is another than agreed"
+                if fields["initial_state"]["source"] == "seed"
+                else "the initial state is another than agreed: the seed does not determine it on "
+                "every machine, so the file beside the job (.initial.safetensors) is needed"
+            )
+        return found
+
     @property
     def id(self) -> bytes:
         """SHA-256 of the document, which every message of a run names."""
@@ -246,64 +311,6 @@ class Job:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _job_of_text, (self.core.text,)
-
-
-def difference(job: Job | _core.Job, session: Any, *, data: bool = True) -> list[str]:
-    """How the task of a session differs from what was agreed: one sentence each, empty when it does
-    not.
-
-    The environment is not compared: other versions may round differently, which the tolerances are
-    for.
-
-    Args:
-        job: What was agreed.
-        session: A `Session`, as opened: nothing has been trained yet.
-        data: Whether to hash the data set as well, which reads all of it.
-    """
-    from .._task._data import scan
-    from ._draft import order_of
-    from ._recipe import describe, differences
-
-    core = job if isinstance(job, _core.Job) else job.core
-    task = session.task
-    sizes = {
-        "batch_size": task.batch_size,
-        "accumulate": task.accumulate,
-        "epochs": task.epochs,
-        "steps": task.steps,
-    }
-    found = [
-        f"{name} is {own}, agreed was {getattr(core, name)}"
-        for name, own in sizes.items()
-        if getattr(core, name) != own
-    ]
-    fields = core.fields()
-    if fields["drop_last"] != task.drop_last:
-        found.append(f"drop_last is {task.drop_last}, agreed was {fields['drop_last']}")
-    own = describe(task, session.build)
-    agreed = {key: value for key, value in fields["task"].items() if key in own}
-    found += list(differences(agreed, own))
-    if data:
-        facts = scan(task.dataset)
-        if facts.count != core.data_count:
-            found.append(f"the data set has {facts.count} samples, agreed were {core.data_count}")
-        elif facts.root != core.data_root:
-            found.append("the data set holds other samples or labels than agreed")
-    agreed_order = fields.get("order")
-    if (agreed_order is None) != (task._order is None):
-        own_words = ("the order of samples is the seed's", "shuffle or sampler bring an order")
-        brings = own_words[task._order is not None]
-        found.append(f"{brings}, agreed was {'another' if agreed_order else 'the one of the seed'}")
-    elif data and agreed_order != order_of(task, core.seed):
-        found.append("shuffle or sampler select other samples than agreed")
-    if session.step == 0 and session.capture().digest() != core.initial_state:
-        found.append(
-            "the initial state is another than agreed"
-            if fields["initial_state"]["source"] == "seed"
-            else "the initial state is another than agreed: the seed does not determine it on "
-            "every machine, so the file beside the job (.initial.safetensors) is needed"
-        )
-    return found
 
 
 def _steps(checkpoint_every: int | str, steps_per_epoch: int) -> int:

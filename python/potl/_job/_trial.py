@@ -21,8 +21,9 @@ from .._task._schedule import own_order
 from .._task._task import Task
 from .._task._trees import first_difference, same_float
 from .._task._visible import visible
+from ._build import Build
 from ._draft import Draft, draft, head_of
-from ._session import Build, Session
+from ._session import Session
 
 # Two forward passes of the same step may round differently on a GPU.
 _CLOSE = 1e-3

@@ -1,25 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers plans: turns the requests of all checks into measurements, here or in worker
-processes.
-"""
+"""Answers requests, here or in worker processes."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .. import _core
 from .._base import _executors, _imports, _progress
-from .._job._agreement import job_of, open_for_verifying
+from .._job._agreement import job_of, open_checked
 from .._task._capture import modules_of
-from ._fulfil import Measurement, Replayer, describe
-from ._questions import Question, request_key
 from ._schema import Schema
 from ._work import work_of
 from ._worker import Setup, fulfil
+from ._workload import describe, replayer_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from .._job._job import Job
     from .._task._task import Task
 
-Request = Mapping[str, Any]
 Result = TypeVar("Result")
 
 
@@ -78,7 +74,7 @@ class Answers:
             )
         build = _executors.load_task(task) if isinstance(task, str) else task
         agreed = job_of(evidence.job, evidence) if job is None else job
-        self._session = None if build is None else open_for_verifying(build, agreed)
+        self._session = None if build is None else open_checked(build, agreed)
         if self._session is not None and not evidence.rejected:
             # Before any state is opened, which drawing the largest updates does.
             evidence.expect_state_bytes(self._schema.initial.nbytes)
@@ -104,42 +100,17 @@ class Answers:
 
     def to(
         self,
-        plans: Sequence[Sequence[Request]],
+        requests: Sequence[_core.Request],
         *,
-        until: Callable[[Measurement], bool] = lambda _: False,
-    ) -> list[list[Measurement]]:
-        """Measurements for several plans, in the plans' order. What several plans ask for is done
-        once, and nothing more after a measurement of which `until` is true.
-        """
-        distinct: dict[str, Request] = {}
-        for plan in plans:
-            for request in plan:
-                distinct.setdefault(request_key(request), request)
-        order = sorted(distinct, key=lambda key: _position(distinct[key]))
-        work = work_of([distinct[key] for key in order], self._evidence, derive=self._derive)
-        step_seconds = self._step_seconds() if order else None
+        until: Callable[[_core.AnyMeasurement], bool] = lambda _: False,
+    ) -> list[_core.AnyMeasurement]:
+        """A measurement for each request, and nothing more after one of which `until` is true."""
+        work = work_of(requests, self._evidence, derive=self._derive)
+        step_seconds = self._step_seconds() if requests else None
         work.announce(self._evidence.job.steps, step_seconds)
-        with _progress.track(work.label(step_seconds), len(order), self._progress) as advance:
-            done = self._run({key: distinct[key] for key in order}, advance, until)
-        return [
-            [
-                {**done[key], "request": dict(request)}
-                for request in plan
-                if (key := request_key(request)) in done
-            ]
-            for plan in plans
-        ]
-
-    def with_noise(self, question: Question, measured: list[Measurement]) -> list[Measurement]:
-        """The measurements of a replay, those replaced whose own noise decides and is not known."""
-        if question.check != "replay" or len(measured) < len(question.plan):
-            return measured
-        more = _core.plan_noise(self._evidence, dict(question.options), measured)
-        if not more:
-            return measured
-        [again] = self.to([more])
-        better = {_target(one["request"]): one for one in again}
-        return [better.get(_target(one["request"]), one) for one in measured]
+        label = work.label(step_seconds)
+        with _progress.track(label, len(requests), self._progress) as advance:
+            return self._run(requests, advance, until)
 
     def non_persistent_buffers(self) -> list[str] | None:
         """Buffers that the task's `state_dict` leaves out; None without a task."""
@@ -185,68 +156,57 @@ class Answers:
 
     def _run(
         self,
-        requests: Mapping[str, Request],
+        requests: Sequence[_core.Request],
         advance: _progress.Advance | None,
-        until: Callable[[Measurement], bool],
-    ) -> dict[str, Measurement]:
+        until: Callable[[_core.AnyMeasurement], bool],
+    ) -> list[_core.AnyMeasurement]:
         if self._session is None:
             message = "no task was given to replay with; pass task=build"
-            return {key: _failed(request, message) for key, request in requests.items()}
-        done: dict[str, Measurement] = {}
+            return [_core.unanswered(request, message) for request in requests]
+        done: list[_core.AnyMeasurement] = []
+        for measurement in self._measured(requests):
+            done.append(measurement)
+            if advance is not None:
+                advance(len(done))
+            if until(measurement):
+                break
+        return done
+
+    def _measured(self, requests: Sequence[_core.Request]) -> Iterator[_core.AnyMeasurement]:
+        assert self._session is not None
         if self._executor is not None and self._setup is not None:
-            futures: dict[Future[Measurement], str] = {}
-            for key, request in requests.items():
-                try:
-                    futures[self._executor.submit(fulfil, self._setup, dict(request))] = key
-                except RuntimeError as error:  # a broken or closed pool
-                    done[key] = _failed(request, describe(error))
-            try:
-                for future in as_completed(futures):
-                    key = futures[future]
-                    try:
-                        done[key] = future.result()
-                    except Exception as error:
-                        done[key] = _failed(requests[key], f"a worker failed: {describe(error)}")
-                    if advance is not None:
-                        advance(len(done))
-                    if until(done[key]):
-                        break
-            finally:  # of an interrupt, too: what has not begun need not
-                for future in futures:
-                    future.cancel()
-            return done
-        replayer = Replayer(
+            yield from self._measured_elsewhere(self._executor, self._setup, requests)
+            return
+        replayer = replayer_of(
             self._session,
+            self._schema,
             self._evidence,
             timeout=self._timeout,
             directory=self._directory,
             derive=self._derive,
-            schema=self._schema,
         )
-        for key, request in requests.items():
-            done[key] = replayer.fulfil(request)
-            if advance is not None:
-                advance(len(done))
-            if until(done[key]):
-                break
-        return done
+        for request in requests:
+            with self._session.active():
+                measurement = replayer.answer(request)
+            yield measurement
 
-
-def _failed(request: Request, message: str) -> Measurement:
-    return {"request": dict(request), "status": "verifier_error", "message": message}
-
-
-def _target(request: Request) -> tuple[int, int, bool, int]:
-    return (
-        int(request["start"]),
-        int(request["end"]),
-        bool(request["superseded"]),
-        int(request["branch"]),
-    )
-
-
-def _position(request: Request) -> tuple[int, int]:
-    kind = str(request["kind"])
-    if kind == "segment":
-        return int(request["start"]), 1
-    return int(request["step"]) - (1 if kind == "loss" else 0), 0
+    @staticmethod
+    def _measured_elsewhere(
+        executor: Executor, setup: Setup, requests: Sequence[_core.Request]
+    ) -> Iterator[_core.AnyMeasurement]:
+        futures: dict[Future[_core.AnyMeasurement], _core.Request] = {}
+        for request in requests:
+            try:
+                futures[executor.submit(fulfil, setup, request)] = request
+            except RuntimeError as error:  # a broken or closed pool
+                yield _core.unanswered(request, describe(error))
+        try:
+            for future in as_completed(futures):
+                try:
+                    yield future.result()
+                except Exception as error:
+                    message = f"a worker failed: {describe(error)}"
+                    yield _core.unanswered(futures[future], message)
+        finally:  # of an interrupt, too: what has not begun need not
+            for future in futures:
+                future.cancel()

@@ -20,10 +20,10 @@ from .._base import _imports
 from .._base._errors import MalformedError, UsageError
 from .._record._inputs import as_job, as_note, require_file, run_directory
 from . import _ledger
-from ._questions import Question, planned, with_earlier
+from ._questions import Question, Questions, given
 
 if TYPE_CHECKING:
-    from .._checks._checks import Check, Policy
+    from .._checks._checks import AnyCheck, Policy
     from .._job._job import Job
     from .._record._run import Commitment, Run
 
@@ -120,7 +120,7 @@ def challenge(
     *,
     job: Job | str | os.PathLike[str],
     commitment: Commitment | str | os.PathLike[str],
-    checks: Sequence[Check] | None = None,
+    checks: Sequence[AnyCheck] | None = None,
     policy: Policy | None = None,
     nonce: bytes | str | None = None,
     ledger: str | os.PathLike[str] | bool | None = True,
@@ -141,6 +141,7 @@ def challenge(
     Raises:
         UsageError: The job has every checkpoint stored: verify at once.
     """
+    from .._checks import _registry
     from .._checks._checks import Policy, split
 
     own, note = as_job(job).core, as_note(commitment)
@@ -160,18 +161,21 @@ def challenge(
         commitment=note,
         other_commitments=[other for other in known.commitments if other != note],
     )
+    _registry.load()
     chosen, extra = split(checks)
+    for check in chosen:
+        _registry.add(type(check))
     if checks is None or (extra and not chosen):
         chosen = list((Policy() if policy is None else policy).checks(own))
     drawn = fresh_nonce(nonce)
-    asked = [Question(check.name, check.options(), drawn) for check in chosen]
-    questions = planned(with_earlier(asked, known), evidence, screen=False)
+    asked = tuple((check.name, given(check.options())) for check in chosen)
+    questions = Questions(evidence, asked, drawn, known, screen=False)
     out = Challenge(
         job=own.id,
         root=root_of(note),
         nonce=drawn,
-        checks=tuple((one.check, one.options) for one in asked),
-        states=tuple(derived_states(questions, own)),
+        checks=asked,
+        states=tuple(derived_states(questions.all, own)),
         own=True,
     )
     if path is not None:
@@ -220,11 +224,11 @@ def require_own(
 
 
 def require_asked(
-    given: Challenge, questions: Iterable[Question], evidence: _core.Evidence
+    drawn: Challenge, questions: Iterable[Question], evidence: _core.Evidence
 ) -> None:
     """Sees to it that what is not there was asked for, and may so be held against the trainer."""
     wanted = set(derived_states(questions, evidence.job)) & _underived(evidence)
-    unasked = wanted - set(given.states)
+    unasked = wanted - set(drawn.states)
     if unasked:
         raise UsageError(
             f"the state of step {min(unasked)} is not stored, and the trainer was not asked for it "
@@ -240,12 +244,12 @@ def derived_states(questions: Iterable[Question], job: _core.Job) -> list[int]:
         # Exact replays compare digests: they need no recorded state at their end.
         exact = question.options.get("tolerance", "auto") in ("auto", "exact")
         for request in question.plan:
-            if request["kind"] == "segment" and request.get("superseded", False):
+            segment = request if isinstance(request, _core.SegmentRequest) else None
+            if segment is not None and segment.superseded:
                 continue  # starts where recording was resumed: a stored state
-            if request["kind"] == "segment":
-                steps |= {int(request["start"])} | (set() if exact else {int(request["end"])})
-            else:
-                steps.add(int(request["step"]) - (1 if request["kind"] == "loss" else 0))
+            steps.add(request.from_step)
+            if segment is not None and not exact:
+                steps.add(segment.end)
     return sorted(step for step in steps if not job.is_checkpoint(step))
 
 

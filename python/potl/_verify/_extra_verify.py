@@ -12,18 +12,19 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import _core
 from .._extra_task._uploaded import look_for
 
 if TYPE_CHECKING:
-    from .._checks._checks import Check
+    from .._checks._checks import AnyCheck
     from .._extra_task._extra_task import ExtraTask
     from .._task._task import Task
     from ._answers import Answers
 
-Judged = tuple[list[dict[str, Any]], float]
+Judged = tuple[list[_core.Finding], float]
 
 
-def judged(check: Check, answers: Answers) -> Judged:
+def judged(check: AnyCheck, answers: Answers) -> Judged:
     """Findings, and the seconds that they took."""
     from .._extra_task._extra_task import ExtraTask
 
@@ -42,7 +43,7 @@ def costs(found: Sequence[Judged]) -> dict[str, float]:
     return {"extra_task": sum(seconds for _, seconds in found)} if found else {}
 
 
-def _verified(check: ExtraTask, task: Task) -> list[dict[str, Any]]:
+def _verified(check: ExtraTask, task: Task) -> list[_core.Finding]:
     transform = check.transform
     if transform is None and check.reads_stored_images:
         transform = getattr(task.dataset, "transform", None)
@@ -58,19 +59,20 @@ def _verified(check: ExtraTask, task: Task) -> list[dict[str, Any]]:
     if looked.absent:
         return [_finding("inconclusive", looked.reason)]
     result = check.verify(task.model, transform=transform)
-    findings = [dict(one) for one in result.findings]
+    findings = list(result.findings)
     if looked.reason:
         # Who accuses must know that the samples were there; who knows them has seen them.
         for one in findings:
-            if one["result"] == "reject":
-                one.update(result="inconclusive", reason=f"{one['reason']}; {looked.reason}")
+            if one.result == "reject":
+                one.result = "inconclusive"
+                one.reason = f"{one.reason}; {looked.reason}"
     if result.progress is not None:
         findings.append(_finding("note", f"progress: {result.progress.text}"))
     return findings
 
 
-def _finding(result: str, reason: str) -> dict[str, Any]:
-    return {"check": "extra_task", "rule": "", "result": result, "reason": reason}
+def _finding(result: _core.Outcome, reason: str) -> _core.Finding:
+    return _core.Finding(check="extra_task", result=result, reason=reason)
 
 
 def _what(error: Exception) -> str:

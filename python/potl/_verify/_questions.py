@@ -1,129 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one verification asks: the present checks and all earlier challenges of the job."""
+"""What one verification asks: the present checks and all earlier challenges of the job.
+
+Who asks what, and what is asked again, is decided in C++ (include/potl/checks/question.hpp).
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 from .. import _core
 from ._ledger import Memory
 
+Asked = tuple[str, Mapping[str, Any]]
+"""A check's name and its options."""
 
-@dataclass
+
+@dataclass(frozen=True)
 class Question:
     """A check with its options, under one nonce.
 
     Attributes:
         check: Name of the check.
-        options: Its options.
+        options: Its options; those that are None are left out.
         nonce: What its draw depends on, beside the commitment.
-        plan: Its requests, once it was planned.
         earlier: Whether it is here only because it was asked before.
+        plan: Its requests.
     """
 
     check: str
     options: Mapping[str, Any]
     nonce: bytes
-    plan: list[dict[str, Any]] = field(default_factory=list)
-    earlier: bool = False
+    earlier: bool
+    plan: Sequence[_core.Request]
 
 
-def with_earlier(asked: Sequence[Question], known: Memory) -> list[Question]:
-    """The questions of now, then those of earlier verifications that they do not contain.
+class Questions:
+    """All questions of one verification.
 
-    Segments that were drawn for an earlier replay join the replay of now, so that each is judged
-    once; a check that is not asked now is asked again as it was then.
+    Args:
+        evidence: The run.
+        asked: What is asked now.
+        nonce: Under which.
+        known: What was asked before.
+        screen: Whether the stored states are looked at for what else should be replayed; a
+            challenge does not, since it comes before them.
+
+    Attributes:
+        all: The questions, the present ones first.
+        requests: What they ask for, each once, in the order in which it is cheapest to answer.
+        unknown: Names of earlier checks that are not registered here, and are not asked again.
+
+    Raises:
+        UsageError: Options of a check are wrong.
     """
-    earlier = [
-        Question(name, options, bytes.fromhex(challenge.nonce), earlier=True)
-        for challenge in known.challenges
-        for name, options in challenge.checks
-    ]
-    questions = list(asked)
-    for old in earlier:
-        if any((q.check, q.options, q.nonce) == (old.check, old.options, old.nonce) for q in asked):
-            continue
-        place = next((i for i, q in enumerate(questions) if q.check == old.check == "replay"), None)
-        if place is None:
-            questions.append(old)
-            continue
-        draw = f"{old.nonce.hex()}:{int(old.options['samples'])}"
-        again = [*questions[place].options.get("repeat", ()), draw]
-        options = {**questions[place].options, "repeat": list(dict.fromkeys(again))}
-        questions[place] = replace(questions[place], options=options)
-    return questions
 
-
-def worth_asking(
-    questions: Sequence[Question], evidence: _core.Evidence, *, screen: bool
-) -> list[Question]:
-    """The questions with their requests; of a run that the audit rejects, those without any."""
-    if evidence.rejected:
-        questions = [one for one in questions if one.check == "telemetry"]
-    return planned(questions, evidence, screen=screen)
-
-
-def planned(
-    questions: Sequence[Question], evidence: _core.Evidence, *, screen: bool
-) -> list[Question]:
-    """The questions with their requests, without earlier ones that would ask for nothing more.
-
-    `screen`: whether the stored states are looked at for what else should be replayed; a challenge
-    does not, since it comes before them.
-    """
-    out = []
-    asked: set[str] = set()
-    for question in questions:
-        requests = _core.plan_check(
-            question.check, evidence, dict(question.options), question.nonce, screen=screen
+    def __init__(
+        self,
+        evidence: _core.Evidence,
+        asked: Sequence[Asked],
+        nonce: bytes,
+        known: Memory,
+        *,
+        screen: bool,
+    ) -> None:
+        self._core = _core.Questions(
+            evidence,
+            [(name, dict(options), nonce) for name, options in asked],
+            [
+                (bytes.fromhex(then.nonce), [(name, dict(o)) for name, o in then.checks])
+                for then in known.challenges
+            ],
+            screen=screen,
         )
-        keys = {request_key(request) for request in requests}
-        if question.earlier and keys <= asked:
-            continue
-        asked |= keys
-        out.append(replace(question, plan=requests))
-    return out
+        self.all = [
+            Question(name, given(options), drawn, earlier, plan)
+            for name, options, drawn, earlier, plan in self._core.listed()
+        ]
+        self.requests = self._core.requests()
+        self.unknown = list(dict.fromkeys(self._core.unknown))
+
+    def settled_by(self, measurement: _core.AnyMeasurement) -> bool:
+        """Whether a measurement alone rejects the run, whatever the others will be."""
+        return self._core.settled_by(measurement)
+
+    def answers(
+        self,
+        measured: Sequence[_core.AnyMeasurement],
+        more: Callable[[list[_core.Request]], list[_core.AnyMeasurement]],
+    ) -> list[list[_core.AnyMeasurement]]:
+        """What each question got; where one wants to know more, `more` is asked."""
+        return self._core.answers(list(measured), more)
+
+    def judge(self, answers: list[list[_core.AnyMeasurement]]) -> list[_core.Finding]:
+        """What the answers amount to."""
+        return self._core.judge(answers)
 
 
-def settled_by(
-    questions: Sequence[Question], evidence: _core.Evidence
-) -> Callable[[Mapping[str, Any]], bool]:
-    """Says of a measurement whether it alone rejects the run, whatever the others will be.
-
-    That is asked of what no noise excuses: a state that is withheld, tampered with, not finite or
-    of another form, and other bits where replay is exact.
-    """
-
-    def settles(measurement: Mapping[str, Any]) -> bool:
-        request = measurement["request"]
-        status = measurement["status"]
-        exact = evidence.job.arithmetic != "stock"
-        differs = exact and not measurement.get("digest_equal", True)
-        if status == "verifier_error" or (
-            status == "ok" and not differs and not measurement.get("not_finite")
-        ):
-            return False
-        key = request_key(request)
-        for question in questions:
-            for own in question.plan:
-                if request_key(own) == key:
-                    findings = _core.judge_check(
-                        question.check,
-                        evidence,
-                        dict(question.options),
-                        question.nonce,
-                        [{**measurement, "request": own}],
-                    )
-                    if any(one["result"] == "reject" for one in findings):
-                        return True
-        return False
-
-    return settles
-
-
-def request_key(request: Mapping[str, Any]) -> str:
-    """Equal for requests that ask for the same, whatever their reason."""
-    return json.dumps({k: v for k, v in request.items() if k != "why"}, sort_keys=True)
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options without those that are None."""
+    return {name: value for name, value in options.items() if value is not None}

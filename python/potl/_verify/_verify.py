@@ -6,43 +6,29 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base import _arguments, _flags, _imports
 from .._base._errors import UsageError
 from .._base._executors import require_own_call, task_name
 from .._base._progress import Progress
-from .._checks._checks import Check, Policy, split
+from .._checks import _registry
+from .._checks._checks import AnyCheck, Policy, split
 from .._record._inputs import as_job, as_note, run_directory
 from .._report._value import Report
 from . import _challenge, _extra_verify, _ledger
 from ._answers import Answers
-from ._questions import Question, settled_by, with_earlier, worth_asking
+from ._questions import Question, Questions, given
 
 if TYPE_CHECKING:
     from .._job._job import Job
     from .._record._run import Commitment, Run
     from .._task._task import Task
     from ._challenge import Challenge
-
-
-_NOTHING_REPLAYED = {
-    "check": "verifier",
-    "rule": "",
-    "result": "note",
-    "reason": "the record itself is rejected, so that nothing was recomputed",
-}
-
-_NOTHING_MORE = {
-    "check": "verifier",
-    "rule": "",
-    "result": "note",
-    "reason": "what was seen rejects the run, so that {} more requests were not looked at",
-}
 
 
 def verify(
@@ -52,7 +38,7 @@ def verify(
     commitment: Commitment | str | os.PathLike[str] | None = None,
     task: Callable[[], Task] | str | None = None,
     model: str | os.PathLike[str] | None = None,
-    checks: Sequence[Check] | None = None,
+    checks: Sequence[AnyCheck] | None = None,
     policy: Policy | None = None,
     nonce: bytes | str | None = None,
     challenge: Challenge | str | os.PathLike[str] | None = None,
@@ -114,7 +100,10 @@ def verify(
     own_job = None if agreed is None else agreed.core
     note = None if commitment is None else as_note(commitment)
     policy = Policy() if policy is None else policy
+    _registry.load()
     chosen, extra = split(checks)
+    for check in chosen:
+        _registry.add(type(check))
     answered = None if challenge is None else _challenge.as_challenge(challenge)
     memory_path = _ledger.path_for(ledger, own_job, commitment)
     known = _ledger.known_of(memory_path, own_job)
@@ -134,7 +123,7 @@ def verify(
     )
     if checks is None or (extra and not chosen):
         chosen = list(policy.checks(evidence.job))
-    wanted = [(check.name, check.options()) for check in chosen]
+    wanted = [(check.name, given(check.options())) for check in chosen]
     if answered is not None:
         wanted = [(name, dict(options)) for name, options in answered.checks]
     with Answers(
@@ -152,12 +141,11 @@ def verify(
     ) as answers:
         # Drawn only now: the commitment has been read, and nothing of the run can change any more.
         drawn = _challenge.fresh_nonce(nonce) if answered is None else answered.nonce
-        asked = [Question(name, options, drawn) for name, options in wanted]
         if memory_path is not None and own_job is not None and evidence.committed:
             # Written before anything is asked, so that an aborted verification counts.
             entry = _ledger.new_challenge(
                 drawn,
-                [(one.check, one.options) for one in asked],
+                wanted,
                 None if answered is None else answered.digest(),
             )
             compared = {*known.commitments, note}
@@ -167,26 +155,30 @@ def verify(
             if not compared.issuperset(known.commitments):
                 raise _ledger.changed(memory_path)
         findings = evidence.findings() + _memory_note(memory_path, known)
-        questions = worth_asking(with_earlier(asked, known), evidence, screen=task is not None)
         if evidence.rejected:
-            findings.append(_NOTHING_REPLAYED)
-        elif answered is not None:
-            _challenge.require_asked(answered, questions, evidence)
-        measured = answers.to(
-            [question.plan for question in questions], until=settled_by(questions, evidence)
-        )
-        measured = [
-            answers.with_noise(question, measurements)
-            for question, measurements in zip(questions, measured, strict=True)
+            findings.append(_note("the record itself is rejected, so that nothing was recomputed"))
+        questions = Questions(evidence, wanted, drawn, known, screen=task is not None)
+        findings += [
+            _note(
+                f"the check {name}, asked in an earlier verification, is not known here and was "
+                "not repeated"
+            )
+            for name in questions.unknown
         ]
+        if answered is not None and not evidence.rejected:
+            _challenge.require_asked(answered, questions.all, evidence)
+        measured = answers.to(questions.requests, until=questions.settled_by)
+        unanswered = len(questions.requests) - len(measured)
+        if unanswered:
+            findings.append(
+                _note(
+                    f"what was seen rejects the run, so that {unanswered} more requests were not "
+                    "looked at"
+                )
+            )
+        answered_all = questions.answers(measured, answers.to)
         judged = [_extra_verify.judged(check, answers) for check in extra if not evidence.rejected]
-    unanswered = sum(len(q.plan) for q in questions) - sum(map(len, measured))
-    if unanswered:
-        findings.append({**_NOTHING_MORE, "reason": _NOTHING_MORE["reason"].format(unanswered)})
-    for question, measurements in zip(questions, measured, strict=True):
-        findings += _core.judge_check(
-            question.check, evidence, dict(question.options), question.nonce, measurements
-        )
+    findings += questions.judge(answered_all)
     for found, _ in judged:
         findings += found
     findings += _core.judge_model(
@@ -212,42 +204,45 @@ def verify(
                 *(["--no-ledger"] if memory_path is None else []),
                 *([] if answered else ["--nonce", drawn.hex()]),
                 *_flags.words(
-                    [] if answered else [(q.check, q.options) for q in questions if not q.earlier],
+                    []
+                    if answered
+                    else [(q.check, q.options) for q in questions.all if not q.earlier],
                     policy.options(),
                 ),
             ],
         ),
         "software": f"potl {_core.version()}",
         "seconds": time.perf_counter() - began,
-        "costs": _costs(questions, measured) | _extra_verify.costs(judged),
-        "checks": [{"check": one.check, "options": dict(one.options)} for one in questions]
+        "costs": _costs(questions.all, answered_all) | _extra_verify.costs(judged),
+        "checks": [{"check": one.check, "options": dict(one.options)} for one in questions.all]
         + [{"check": one.name, "options": one.options()} for one in extra],
     }
     return Report(_core.conclude(evidence, findings, policy=policy.options(), context=context))
 
 
-def _memory_note(path: Path | None, known: _ledger.Memory) -> list[dict[str, Any]]:
+def _note(reason: str) -> _core.Finding:
+    return _core.Finding(check="verifier", reason=reason)
+
+
+def _memory_note(path: Path | None, known: _ledger.Memory) -> list[_core.Finding]:
     if path is None or not known.commitments:
         return []
     times = len({challenge.nonce for challenge in known.challenges})
-    reason = (
-        f"this job was verified {times} times before; earlier challenges are repeated and earlier "
-        f"commitments compared ({path} remembers them)"
-    )
-    return [{"check": "verifier", "rule": "", "result": "note", "reason": reason}]
+    return [
+        _note(
+            f"this job was verified {times} times before; earlier challenges are repeated and "
+            f"earlier commitments compared ({path} remembers them)"
+        )
+    ]
 
 
 def _costs(
-    questions: Sequence[Question], measured: Sequence[Sequence[Mapping[str, Any]]]
+    questions: Sequence[Question], answers: Sequence[Sequence[_core.AnyMeasurement]]
 ) -> dict[str, float]:
     costs: dict[str, float] = {}
-    for question, measurements in zip(questions, measured, strict=True):
-        costs[question.check] = costs.get(question.check, 0.0) + sum(
-            float(value)
-            for measurement in measurements
-            for key, value in measurement.items()
-            if key.endswith("seconds")
-        )
+    for question, measured in zip(questions, answers, strict=True):
+        spent = sum(one.spent for one in measured)
+        costs[question.check] = costs.get(question.check, 0.0) + spent
     return costs
 
 

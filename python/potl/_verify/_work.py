@@ -7,9 +7,8 @@ Steps follow from the job and the draw; seconds from steps that the verifier too
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .. import _core
 
@@ -68,10 +67,8 @@ class Work:
         return f", about {seconds:.2g} seconds"
 
 
-def work_of(
-    requests: Sequence[Mapping[str, Any]], evidence: _core.Evidence, *, derive: bool
-) -> Work:
-    """What requests cost, fulfilled in this order by one process."""
+def work_of(requests: Sequence[_core.Request], evidence: _core.Evidence, *, derive: bool) -> Work:
+    """What requests cost, answered in this order by one process."""
     job = evidence.job
     missing = set()
     if derive and job.store_every != 0:
@@ -80,9 +77,9 @@ def work_of(
     at = -1  # the last step whose state was derived or replayed
 
     for request in requests:
-        superseded = bool(request.get("superseded", False))
-        start = int(request["start" if request["kind"] == "segment" else "step"])
-        start -= request["kind"] == "loss"
+        segment = request if isinstance(request, _core.SegmentRequest) else None
+        superseded = segment is not None and segment.superseded
+        start = request.from_step
         if start in missing and not job.is_checkpoint(start) and not superseded:
             stored = next(
                 s
@@ -91,10 +88,8 @@ def work_of(
             )
             derived += start - (at if stored <= at <= start else stored)
             at = start
-        if request["kind"] == "segment":
-            length = int(request["end"]) - start
-            replayed += length
-            repeats = int(request.get("noise_repeats", 0))
-            measured += (repeats + 1) * length if repeats else 0
-            at = at if superseded else int(request["end"])
+        replayed += request.steps
+        if segment is not None:
+            measured += (segment.noise_repeats + 1) * segment.steps if segment.noise_repeats else 0
+            at = at if superseded else segment.end
     return Work(replayed=replayed, derived=derived, measured=measured)

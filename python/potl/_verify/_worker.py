@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base import _executors, _imports
 from .._base._errors import MismatchError, PotlError, UsageError
 from .._job._agreement import job_of, open_unchecked
-from ._fulfil import Measurement, Replayer
 from ._schema import Schema
+from ._workload import replayer_of
+
+if TYPE_CHECKING:
+    from .._job._session import Session
 
 
 @dataclass(frozen=True)
@@ -77,12 +80,12 @@ class Setup:
 
 # One session per process: building it costs more than most replays. A module that cannot be loaded
 # is not tried again for every request either.
-_ready: tuple[Setup, Replayer] | None = None
+_ready: tuple[Setup, Session, _core.Replayer] | None = None
 _refused: tuple[Setup, PotlError] | None = None
 
 
-def fulfil(setup: Setup, request: dict[str, Any]) -> Measurement:
-    """Fulfils one request in this process."""
+def fulfil(setup: Setup, request: _core.Request) -> _core.AnyMeasurement:
+    """Answers one request in this process."""
     global _ready, _refused
     if _refused is not None and _refused[0] == setup:
         raise _refused[1]
@@ -104,15 +107,15 @@ def fulfil(setup: Setup, request: dict[str, Any]) -> Measurement:
             _refused = (setup, error)
             raise
         session = open_unchecked(build, job_of(evidence.job, evidence))
-        _ready = (
-            setup,
-            Replayer(
-                session,
-                evidence,
-                timeout=setup.timeout,
-                directory=Path(setup.directory),
-                derive=setup.derive,
-                schema=Schema(session, evidence),
-            ),
+        replayer = replayer_of(
+            session,
+            Schema(session, evidence),
+            evidence,
+            timeout=setup.timeout,
+            directory=Path(setup.directory),
+            derive=setup.derive,
         )
-    return _ready[1].fulfil(request)
+        _ready = setup, session, replayer
+    _, session, replayer = _ready
+    with session.active():
+        return replayer.answer(request)

@@ -21,7 +21,7 @@ def _prepare() -> None:
     """In a process of its own, what tests/conftest.py and the settings of pytest do."""
     if "potl" in sys.modules:
         return
-    sys.path.insert(0, str(TESTS / "python"))
+    sys.path.insert(0, str(TESTS / "python/helpers"))
     if os.environ.get("POTL_HOOKS") == "1":
         spec = importlib.util.spec_from_file_location("potl_tests_conftest", TESTS / "conftest.py")
         assert spec is not None and spec.loader is not None

@@ -305,8 +305,8 @@ def install(session: Any, tree: Tree) -> None:
         scheduler.load_state_dict(_live(saved))
     if task.scaler is not None:
         task.scaler.load_state_dict(_live(tree["scaler"]))
-    session._step = tree["counters"]["step"]
-    session._epoch_loss = float(tree["counters"].get("epoch_loss", 0.0))
+    session._state.step = tree["counters"]["step"]
+    session._state.epoch_loss = float(tree["counters"].get("epoch_loss", 0.0))
 
 
 def _install_module(module: torch.nn.Module, tree: Tree) -> None:

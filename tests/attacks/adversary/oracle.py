@@ -152,7 +152,9 @@ def continuations(world: World, tree: Any, start: int, end: int) -> list[Any]:
         try:
             for variant in ("", *(["reversed"] * world.order_is_free), "ord32", "cr32"):
                 install(session, tree)
-                session._arithmetic = variant if variant in ("ord32", "cr32") else world.arithmetic
+                session._arithmetic.name = (
+                    variant if variant in ("ord32", "cr32") else world.arithmetic
+                )
                 try:
                     for step in range(start + 1, end + 1):
                         ids = session.sample_ids(step)
@@ -164,7 +166,7 @@ def continuations(world: World, tree: Any, start: int, end: int) -> list[Any]:
                     continue
                 ends.append(nodes.plain(session.capture().tree()))
         finally:
-            session._arithmetic = world.arithmetic
+            session._arithmetic.name = world.arithmetic
             session.restore(world.honest.kept[0])
     return ends
 

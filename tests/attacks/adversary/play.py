@@ -130,7 +130,7 @@ def _nonce(world: World, run: Path, note: str, draft: Draft, hidden: bool) -> by
             nonce = hashlib.sha256(number.to_bytes(8, "little")).digest()
             options = Replay(samples=samples).options()
             plan = _core.plan_check("replay", evidence, options, nonce)
-            seen = [(int(r["start"]), int(r["end"])) for r in plan if r["kind"] == "segment"]
+            seen = [(one.from_step, one.from_step + one.steps) for one in plan]
             count = sum(not any(x < b and a < y for x, y in seen) for a, b in false)
             if count > missed:
                 best, missed = nonce, count

@@ -173,13 +173,13 @@ class World:
             return None
         if self.order_is_free:
             return self.recording(self.session, turned=True)
-        self.session._arithmetic = "ord32"
+        self.session._arithmetic.name = "ord32"
         try:
             with self.session.active():
                 self.session.restore(self.honest.kept[0])
             return self.recording(self.session)
         finally:
-            self.session._arithmetic = self.arithmetic
+            self.session._arithmetic.name = self.arithmetic
 
     def recording(self, session: Session, turned: bool = False) -> Recording:
         """What an honest trainer holds after every step."""

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import HELPERS
 
 import potl
 from potl._cli import _cli
@@ -34,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "my_arguments.py").write_text(TASK)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(HELPERS))
     return tmp_path
 
 

@@ -159,16 +159,23 @@ def test_what_follows_two_dashes_is_no_option(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == ""
 
 
-def command_line(*arguments: str, patch: str = "pass", cwd: Path | None = None) -> list[str]:
-    """A fresh process that runs `patch` before the command line."""
-    imported = "import sys, potl._cli._cli, potl._cli._result"
+def command_line(*arguments: str, first: str = "pass", patch: str = "pass") -> list[str]:
+    """A fresh process that runs `first` before potl is imported, `patch` before the command
+    line.
+    """
+    imported = f"import sys\n{first}\nimport potl._cli._cli, potl._cli._result"
     script = f"{imported}\n{patch}\nsys.argv = {['potl', *arguments]!r}\npotl._cli._cli.main()"
     return [sys.executable, "-c", script]
 
 
-def run(*arguments: str, patch: str = "pass") -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, first: str = "pass", patch: str = "pass"
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command_line(*arguments, patch=patch), capture_output=True, text=True, timeout=120
+        command_line(*arguments, first=first, patch=patch),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -206,14 +213,13 @@ def test_a_verdict_that_nobody_reads_is_no_verdict() -> None:
 
 
 def test_without_the_module_a_command_names_doctor() -> None:
-    patch = "sys.modules['potl._core'] = None"
-    done = run("inspect", ".", patch=patch)
+    done = run("inspect", ".", first="sys.modules['potl._core'] = None")
     assert done.returncode == 3
     assert "potl doctor" in done.stderr
 
 
 def test_doctor_works_where_the_module_does_not_load() -> None:
-    done = run("doctor", "--json", patch="sys.modules['potl._core'] = None")
+    done = run("doctor", "--json", first="sys.modules['potl._core'] = None")
     assert done.returncode == 3, done.stderr
     wrong = [item for item in json.loads(done.stdout)["items"] if item["state"] == "problem"]
     assert [item["name"] for item in wrong] == ["potl._core"]

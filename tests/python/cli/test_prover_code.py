@@ -11,10 +11,11 @@ from pathlib import Path
 
 import driver_tasks
 import pytest
+from places import HELPERS
 
 import potl
 
-TASK = Path(__file__).parent.parent / "driver_tasks.py"
+TASK = HELPERS / "driver_tasks.py"
 
 # Standard library, what potl and torch import or look for, what Python imports when it starts.
 TRAPS = [

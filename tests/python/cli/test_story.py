@@ -18,10 +18,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from places import ROOT
 
 from potl._cli import _cli
-
-ROOT = Path(__file__).resolve().parents[3]
 
 TASK = """
 import os

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from places import HELPERS
 
 import potl
 
@@ -84,7 +85,7 @@ class Verification:
         self.process = subprocess.Popen(
             [Path(sys.executable).with_name("potl"), "verify", *words.split(), "--workers", "2"],
             cwd=folder,
-            env={**os.environ, "SLOW": str(marks), "PYTHONPATH": str(Path(__file__).parents[1])},
+            env={**os.environ, "SLOW": str(marks), "PYTHONPATH": str(HELPERS)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

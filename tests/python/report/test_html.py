@@ -6,10 +6,10 @@ from __future__ import annotations
 import html.parser
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 from potl._report import _report
 
@@ -354,5 +354,5 @@ def test_the_demo_says_when_a_row_is_not_as_expected(reports: Reports) -> None:
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_the_reports_of_these_tests_follow_the_schema(reports: Reports, verdict: str) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    schema = Path(__file__).resolve().parents[3] / "docs/format/report.schema.json"
+    schema = ROOT / "docs/format/report.schema.json"
     jsonschema.validate(reports[verdict], json.loads(schema.read_text(encoding="utf-8")))

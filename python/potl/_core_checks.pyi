@@ -1,0 +1,429 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types of potl._core: the registry, requests, measurements, findings, the replayer, the report."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+from ._core import Evidence, State
+
+def check_fields(check: str) -> list[dict[str, Any]]:
+    """The field table of a check, or of "policy": rows of "name", "type" ("boolean", "integer",
+    "number", "optional number", "string", "strings"), "default", "low", "high", "choices", "doc".
+    """
+
+def registered_checks() -> list[dict[str, Any]]:
+    """What is known of each check (include/potl/checks/check.hpp): "name", "may_reject",
+    "is_needed", "looks_at", "cannot_see", "cost", and "is_chosen": whether a client names it.
+    """
+
+def register_check(
+    name: str,
+    *,
+    make: Callable[[Mapping[str, Any]], object],
+    may_reject: bool,
+    is_needed: bool,
+    looks_at: str,
+    cannot_see: Sequence[str],
+    fields: Sequence[Mapping[str, Any]],
+    cost: str,
+) -> None:
+    """Makes a check of Python's known; `make` gives it, from its options."""
+
+Outcome: TypeAlias = Literal["pass", "reject", "inconclusive", "note"]
+Status: TypeAlias = Literal[
+    "ok",
+    "withheld",
+    "tampered",
+    "verifier_error",
+    "unknown_form",
+    "unlawful",
+    "prover_error",
+]
+
+class Finding:
+    """One piece of evidence (include/potl/core/finding.hpp)."""
+
+    check: str
+    rule: str
+    result: Outcome
+    reason: str
+    first_step: int | None
+    last_step: int | None
+    statistic: float | None
+    threshold: float | None
+    error_probability: float | None
+    facts: list[tuple[str, str | bool | int | float]]
+    details: dict[str, str | bool | int | float]
+    def __init__(
+        self,
+        *,
+        check: str = "",
+        rule: str = "",
+        result: Outcome = "note",
+        reason: str = "",
+        first_step: int | None = None,
+        last_step: int | None = None,
+        statistic: float | None = None,
+        threshold: float | None = None,
+        error_probability: float | None = None,
+        facts: Sequence[tuple[str, str | bool | int | float]] = (),
+    ) -> None: ...
+
+class TensorDistance:
+    """How far one tensor is off (include/potl/checks/request.hpp)."""
+
+    path: str
+    count: float
+    l2: float
+    excess: float
+    rounding: float
+    update_l2: float
+    replayed_update_l2: float
+    scalar: bool
+    rounding_only: bool
+    def __init__(self, **fields: str | float | bool) -> None: ...
+
+class GroupDistance:
+    """How far one group of tensors is off: "parameters", "buffers", "optimizer" or "other"."""
+
+    group: str
+    l1: float
+    l2: float
+    linf: float
+    cosine: float
+    update_l2: float
+    replayed_update_l2: float
+    weight_l2: float
+    finite: bool
+    structure_equal: bool
+    excess_l2: float
+    rounding_l2: float
+    count: float
+    tensors: list[TensorDistance]
+    worst_relative: float
+    worst_tensor: str
+    def __init__(self, **fields: str | float | bool | list[TensorDistance]) -> None: ...
+
+class Request(Protocol):
+    """What can be asked of a replayer: the three classes below, and `potl.Request`."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def from_step(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    def place(self) -> str: ...
+    def key(self) -> str: ...
+
+class SegmentRequest:
+    """Restore the state at `start`, run the agreed steps to `end`, compare."""
+
+    start: int
+    end: int
+    why: str
+    branch: int
+    start_branch: int
+    superseded: bool
+    noise_repeats: int
+    noise_if_equal: bool
+    def __init__(
+        self,
+        *,
+        start: int = 0,
+        end: int = 0,
+        why: str = "",
+        branch: int = 0,
+        start_branch: int = 0,
+        superseded: bool = False,
+        noise_repeats: int = 0,
+        noise_if_equal: bool = False,
+    ) -> None: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def from_step(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    def place(self) -> str: ...
+    def key(self) -> str: ...
+
+class LossRequest:
+    """Recompute the loss of a step's recorded batch."""
+
+    step: int
+    noise_repeats: int
+    def __init__(self, *, step: int = 0, noise_repeats: int = 0) -> None: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def from_step(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    def place(self) -> str: ...
+    def key(self) -> str: ...
+
+class SubsetLossRequest:
+    """The mean loss over these samples at the weights of `step`."""
+
+    step: int
+    sample_ids: list[int]
+    def __init__(self, *, step: int = 0, sample_ids: Sequence[int] = ()) -> None: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def from_step(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    def place(self) -> str: ...
+    def key(self) -> str: ...
+
+class RoundingRejection:
+    """What the auditor of a step's rounding log rejected; the proof is base64."""
+
+    step: int
+    fault: str
+    message: str
+    proof: str
+    def __init__(
+        self, *, step: int = 0, fault: str = "", message: str = "", proof: str = ""
+    ) -> None: ...
+
+class RoundingSummary:
+    """What the auditor of a segment's rounding logs saw, added up."""
+
+    values: int
+    entries: int
+    corrections: int
+    rejected: int
+    moved_l2: float
+    reachable_l2: float
+    rejections: list[RoundingRejection]
+    def __init__(
+        self,
+        *,
+        values: int = 0,
+        entries: int = 0,
+        corrections: int = 0,
+        rejected: int = 0,
+        moved_l2: float = 0.0,
+        reachable_l2: float = 0.0,
+        rejections: Sequence[RoundingRejection] = (),
+    ) -> None: ...
+
+class AnyMeasurement(Protocol):
+    """How a request ended. The other members are those of its kind."""
+
+    @property
+    def request(self) -> Any: ...
+    @property
+    def status(self) -> Status: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def not_finite(self) -> str: ...
+    @property
+    def spent(self) -> float: ...
+
+class SegmentMeasurement:
+    """segment_measurement (include/potl/checks/request.hpp)."""
+
+    request: SegmentRequest
+    status: Status
+    message: str
+    not_finite: str
+    digest_equal: bool
+    first_differing_step: int | None
+    first_differing_operator: str | None
+    rounding: RoundingSummary | None
+    losses: list[float]
+    rates: list[list[float]]
+    skipped: list[bool]
+    distances: list[GroupDistance]
+    noise: list[list[GroupDistance]]
+    other_arithmetic: bool
+    noise_losses: list[list[float]]
+    gradient_norm_mean: float
+    load_seconds: float
+    replay_seconds: float
+    noise_seconds: float
+    def __init__(self, **fields: Any) -> None: ...
+    @property
+    def spent(self) -> float: ...
+
+class LossMeasurement:
+    """loss_measurement (include/potl/checks/request.hpp)."""
+
+    request: LossRequest
+    status: Status
+    message: str
+    not_finite: str
+    loss: float
+    noise: list[float]
+    seconds: float
+    def __init__(self, **fields: Any) -> None: ...
+    @property
+    def spent(self) -> float: ...
+
+class SubsetLossMeasurement:
+    """subset_loss_measurement (include/potl/checks/request.hpp)."""
+
+    request: SubsetLossRequest
+    status: Status
+    message: str
+    not_finite: str
+    mean: float
+    standard_deviation: float
+    seconds: float
+    def __init__(self, **fields: Any) -> None: ...
+    @property
+    def spent(self) -> float: ...
+
+class Measurement:
+    """What a request of Python's was answered with, as `value`."""
+
+    def __init__(
+        self,
+        request: object,
+        *,
+        status: Status = "ok",
+        message: str = "",
+        value: object = None,
+        not_finite: str = "",
+        seconds: float = 0.0,
+    ) -> None: ...
+    @property
+    def request(self) -> Any: ...
+    @property
+    def status(self) -> Status: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def not_finite(self) -> str: ...
+    @property
+    def value(self) -> Any: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def spent(self) -> float: ...
+
+def unanswered(request: Request, message: str) -> AnyMeasurement:
+    """A measurement that says that the verifier could not answer, and why."""
+
+class Replayer:
+    """Answers requests with a workload (include/potl/checks/replayer.hpp): an object with the
+    methods of potl._verify._workload.Workload.
+    """
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        workload: object,
+        *,
+        timeout: float | None = None,
+        derive: bool = False,
+    ) -> None: ...
+    def answer(self, request: Request) -> AnyMeasurement:
+        """Interrupts propagate; every other exception becomes a status."""
+
+    @property
+    def workload(self) -> Any: ...
+    @property
+    def evidence(self) -> Evidence: ...
+    @property
+    def task(self) -> Any:
+        """The verifier's own task, which holds the state that was restored last."""
+
+    def load(self, step: int) -> State:
+        """The recorded state after a step. What is wrong with it ends the request that asks."""
+
+    def restore(self, step: int) -> None:
+        """Makes the workload hold the recorded state after a step."""
+
+    def run(self, start: int, end: int) -> State:
+        """Runs the agreed steps from the recorded state after `start` to `end`."""
+
+    def not_finite(self, state: State) -> str:
+        """What of a state is not finite, or ""."""
+
+def plan_check(
+    check: str,
+    evidence: Evidence,
+    options: dict[str, Any],
+    nonce: bytes,
+    *,
+    screen: bool = True,
+) -> list[Request]:
+    """What a check asks for. `screen`: whether stored states are read to choose more than was
+    drawn.
+    """
+
+def judge_check(
+    check: str,
+    evidence: Evidence,
+    options: dict[str, Any],
+    nonce: bytes,
+    answers: Sequence[AnyMeasurement],
+) -> list[Finding]:
+    """What the answers to a check amount to."""
+
+class Questions:
+    """What one verification asks (include/potl/checks/question.hpp). `asked`: name, options and
+    nonce; `earlier`: nonce, and names with options.
+    """
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        asked: Sequence[tuple[str, dict[str, Any], bytes]],
+        earlier: Sequence[tuple[bytes, list[tuple[str, dict[str, Any]]]]],
+        *,
+        screen: bool = True,
+    ) -> None: ...
+    def listed(self) -> list[tuple[str, dict[str, Any], bytes, bool, list[Request]]]:
+        """Name, options, nonce, whether it was asked before, requests."""
+
+    def requests(self) -> list[Request]:
+        """All of them, each once, in the order in which they are cheapest to answer."""
+
+    def settled_by(self, measurement: AnyMeasurement) -> bool:
+        """Whether it alone rejects the run."""
+
+    def answers(
+        self,
+        measured: Sequence[AnyMeasurement],
+        more: Callable[[list[Request]], list[AnyMeasurement]],
+    ) -> list[list[AnyMeasurement]]:
+        """What each question got; `more` is asked where one wants to know more."""
+
+    def judge(self, answers: Sequence[Sequence[AnyMeasurement]]) -> list[Finding]: ...
+    @property
+    def unknown(self) -> list[str]:
+        """Names of earlier checks that are not registered."""
+
+def compare_states(start: State, recorded: State, replayed: State) -> list[GroupDistance]:
+    """Of "parameters", "buffers", "optimizer" and "other"."""
+
+def screen_reach(evidence: Evidence) -> list[dict[str, Any]]:
+    """`screened` of reach.hpp: start, end, ratio, tensor."""
+
+def judge_model(
+    evidence: Evidence, path: str | None, may_lack: list[str] | None = None
+) -> list[Finding]:
+    """Compares a delivered safetensors file with the last leaf's parameters and buffers, bit for
+    bit. Without a file: a note with the digest of the last state's.
+    """
+
+def conclude(
+    evidence: Evidence | None,
+    findings: Sequence[Finding],
+    *,
+    policy: dict[str, Any],
+    context: dict[str, Any],
+) -> bytes:
+    """The report as canonical JSON (docs/format/report.schema.json).
+
+    `policy`: check_fields("policy"). `context` (all optional): "nonce" (hexadecimal), "reproduce"
+    (the command line), "software", "seconds" (in all), "costs" ({check: seconds}), "checks"
+    ([{"check", "options"}]).
+    """

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls the user's `build` under a job's randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import _core
+from .._base._errors import NotReplayable, UsageError
+from .._task import _random
+from .._task._data import check_dataset
+from .._task._task import Task
+from .._task._weights import load_weights
+
+Build = Callable[[], Task]
+
+
+def build_task(build: Build, seed: int) -> Task:
+    """Calls `build` with every generator seeded, and loads `init`. Inside a scope of `_random`.
+
+    Raises:
+        NotReplayable: The data set has no samples with numbers.
+        UsageError: `build` returned something else than a task, or one without a step.
+    """
+    _random.seed_all(_core.derive_key(seed, "init"))
+    task = build()
+    if not isinstance(task, Task):
+        raise UsageError(
+            f"build returned a {type(task).__name__}",
+            "return potl.Task(model=..., optimizer=..., ...)",
+        )
+    problems = check_dataset(task.dataset)
+    if problems:
+        raise NotReplayable(problems)
+    if task.steps == 0:
+        raise UsageError(
+            f"an epoch of {len(task.dataset)} samples has no batch of {task.batch_size}",
+            "use a smaller batch_size, or drop_last=False",
+        )
+    if task.init is not None:
+        load_weights(task.model, task.init)
+    for optimizer in task.optimizers:
+        for group in optimizer.param_groups:
+            if type(group["lr"]) is int:  # lr=1 is lr=1.0
+                group["lr"] = float(group["lr"])
+    return task

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole state of a training: captured, restored, and held against the agreed recipe."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from .. import _core
+from .._base import _repeated
+from .._base._errors import MismatchError, NotReplayable, Problem
+from .._task._capture import TreeBuilder
+from .._task._restore import restore_task
+from .._task._schedule import Schedule, end_epoch_metric
+from .._task._task import Task
+from .._task._trees import first_difference, fixed_part
+
+
+class TrainingState:
+    """What one task holds, and the counters that a task does not keep itself.
+
+    Args:
+        task: As built: what the recipe fixes is read from it.
+        schedule: What was agreed.
+
+    Attributes:
+        step: Updates done so far.
+        epoch_loss: Sum of the losses of the present epoch, where a scheduler needs it.
+    """
+
+    def __init__(self, task: Task, schedule: Schedule) -> None:
+        self.step = 0
+        self.epoch_loss = 0.0
+        self._task = task
+        self._schedule = schedule
+        self._builder = TreeBuilder(task)
+        self._fixed: dict[str, Any] | None = None
+        if schedule.varying is not None and _fits(schedule.varying, task):
+            self._fixed = fixed_part(self.tree(), schedule.varying)
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done so far."""
+        return self.step // self._schedule.steps_per_epoch
+
+    def tree(self, *, keep: bool = False) -> dict[str, Any]:
+        """The state, described but not copied."""
+        counters: dict[str, int | float] = {"step": self.step, "epoch": self.epoch}
+        if end_epoch_metric(self._task):
+            counters["epoch_loss"] = self.epoch_loss
+        return self._builder.tree(counters, keep=keep)
+
+    def capture(self, *, keep: bool = False, whole: bool = True) -> _core.State:
+        """A copy of the state: `Session.capture`."""
+        tree = self.tree(keep=keep)
+        if self._fixed is not None:
+            self._require_flags(tree)
+        return _core.State.capture(tree, whole=whole)
+
+    def restore(self, state: _core.State) -> None:
+        """Makes the task hold `state`: `Session.restore`."""
+        tree = state.tree()
+        if not isinstance(tree, dict) or not isinstance(tree.get("counters"), dict):
+            raise MismatchError("the state is not a training state: it has no counters")
+        try:
+            self._require_recipe(tree)
+            with _repeated.once():
+                restore_task(self._task, tree)
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+            raise MismatchError(
+                f"the state does not have the form of this task's: {error!r}"
+            ) from error
+        counters = tree["counters"]
+        step = counters.get("step")
+        if type(step) is not int or not 0 <= step <= self._schedule.steps:
+            raise MismatchError(f"counters/step: {step!r} is not a step of the job")
+        if counters.get("epoch") != step // self._schedule.steps_per_epoch:
+            raise MismatchError(f"counters/epoch: {counters.get('epoch')!r} at step {step}")
+        self.step = step
+        self.epoch_loss = float(counters.get("epoch_loss", 0.0))
+
+    @contextlib.contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Puts back what a forward pass changes: buffers, extra state."""
+        before = self.capture()
+        try:
+            yield
+        finally:
+            self.restore(before)
+
+    def _require_recipe(self, tree: dict[str, Any]) -> None:
+        if self._fixed is None or self._schedule.varying is None:
+            return
+        place = first_difference(self._fixed, fixed_part(tree, self._schedule.varying))
+        if place is not None:
+            raise MismatchError(f"{place}: the state has another value than the agreed task")
+
+    def _require_flags(self, tree: dict[str, Any]) -> None:
+        assert self._fixed is not None
+        for name in ("training", "requires_grad"):
+            if tree["model"][name] != self._fixed["model"][name]:
+                place = first_difference(self._fixed["model"][name], tree["model"][name])
+                raise NotReplayable(
+                    Problem(
+                        what=f"the flag {name} changed during training",
+                        where=f"model/{name}/{place}",
+                        remedy="set flags in build(), or change them in an overridden Task.step, "
+                        "which makes them part of what is trained",
+                    )
+                )
+
+
+def _fits(varying: dict[str, list[list[str]]], task: Task) -> bool:
+    """Whether the job speaks of as many optimizers and schedulers as the task has."""
+    return len(varying["optimizers"]) == len(task.optimizers) and (
+        len(varying["schedulers"]) == len(task.schedulers)
+    )

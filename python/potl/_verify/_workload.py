@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A session as the workload of a replayer: what the verifier's own build does when it is told to.
+
+The replayer (include/potl/checks/replayer.hpp) drives it, and decides what is told, whose fault an
+exception is, and what is repeated; the methods here have the names of any_workload's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from .._arithmetic import _rounded_steps
+
+if TYPE_CHECKING:
+    from .._job._session import Session, StepResult
+    from .._record._trace import OperatorTrace
+    from .._task._task import Task
+    from ._schema import Schema
+
+
+class Workload:
+    """One task under one job.
+
+    Args:
+        session: Freshly opened: its present state is the honest initial state of control
+            experiments.
+        schema: Judges recorded states.
+        follows: Whether the trainer logged how its steps rounded (log64).
+        directory: The run, in which the prover may have left traces of steps.
+    """
+
+    def __init__(
+        self, session: Session, schema: Schema, *, follows: bool, directory: Path | None
+    ) -> None:
+        self.session = session
+        self._schema = schema
+        self._directory = directory
+        self._noise = contextlib.ExitStack()
+        self._batches: Iterator[tuple[int, list[int], Any]] = iter(())
+        self._expected = range(0)
+        self._batch: Any = None
+        self._auditor = _rounded_steps.Auditor() if follows else None
+        self._rounding: _rounded_steps.Auditor | None = None  # of the next step
+        self._trace: OperatorTrace | None = None
+
+    @property
+    def task(self) -> Task:
+        """The verifier's own task."""
+        return self.session.task
+
+    # ------------------------------------------------------------------ states
+
+    def initial(self) -> _core.State:
+        return self._schema.initial
+
+    def load_state(self, state: _core.State, step: int) -> None:
+        self.session.restore(state)
+
+    def capture(self) -> _core.State:
+        return self.session.capture()
+
+    def problem(
+        self, state: _core.State, step: int, logged: bool
+    ) -> tuple[_core.Status, str] | None:
+        found = self._schema.problem(state, step, logged=logged)
+        if found is None:
+            return None
+        rule, what = found
+        return "unknown_form" if rule == "agreed.schema" else "unlawful", what
+
+    def not_finite(self, state: _core.State) -> str:
+        return self._schema.not_finite(state)
+
+    def largest_state_bytes(self) -> int:
+        return self._schema.largest_bytes
+
+    # ------------------------------------------------------------------ steps
+
+    def sample_ids(self, step: int) -> list[int]:
+        return self.session.sample_ids(step)
+
+    def expect(self, first: int, last: int) -> None:
+        self._batches = self.session.batches(first, last)
+        self._expected = range(first, last + 1)
+
+    def fetch(self, step: int, ids: list[int]) -> None:
+        if self._expected and step == self._expected[0]:
+            self._expected = self._expected[1:]
+            _, _, self._batch = next(self._batches)
+        else:
+            self._batch = self.session.batch(step, ids)
+
+    def run_step(self, step: int) -> StepResult:
+        return self.session.run_step(step, self._batch, rounding=self._rounding)
+
+    def batch_loss(self, step: int) -> float:
+        rounding = None if self._rounding is None else self._rounding.beside
+        return self.session.loss_at(step, self._batch, keep=False, rounding=rounding)
+
+    def subset_loss(self, ids: list[int]) -> tuple[float, float]:
+        return self.session.subset_loss(ids)
+
+    def perturb(self, way: int, threads_only: bool) -> bool:
+        self._noise.close()
+        if way == 0:
+            return False
+        return self._noise.enter_context(self.session.perturb(way - 1, threads_only=threads_only))
+
+    # ------------------------------------------------------------------ what the prover left
+
+    def follow(self, step: int, log: bytes | None, committed: bytes | None) -> None:
+        self._rounding = None if log is None else self._auditor
+        if log is not None and self._auditor is not None:
+            self._auditor.expect(log, committed)
+
+    def rounding(self) -> _core.RoundingSummary | None:
+        if self._auditor is None:
+            return None
+        summary = self._auditor.summary
+        self._auditor.forget()
+        return summary
+
+    def has_trace(self, step: int) -> bool:
+        from .._record._trace import OperatorTrace
+
+        if self._directory is None:
+            return False
+        self._trace = OperatorTrace.read(self._directory, step)
+        return self._trace is not None
+
+    def first_operator(self, step: int) -> str:
+        from .._record._trace import trace_step
+
+        theirs = self._trace
+        assert theirs is not None
+        own = trace_step(self.session, step, self._batch, rounding=self._rounding)
+        if own.before != theirs.before:
+            return "unknown: the prover's trace starts from another state"
+        found = own.first_difference(theirs)
+        return found or "none: the prover's own trace agrees with the verifier, not with its log"
+
+    # ------------------------------------------------------------------ trouble
+
+    def trouble_of(self, error: BaseException) -> tuple[str, str, bool]:
+        return type(error).__qualname__, describe(error), is_own_trouble(error)
+
+
+def replayer_of(
+    session: Session,
+    schema: Schema,
+    evidence: _core.Evidence,
+    *,
+    timeout: float | None,
+    directory: Path | None,
+    derive: bool,
+) -> _core.Replayer:
+    """Answers the requests of checks with a session."""
+    follows = evidence.job.arithmetic == _rounded_steps.LOG64
+    workload = Workload(session, schema, follows=follows, directory=directory)
+    return _core.Replayer(evidence, workload, timeout=timeout, derive=derive)
+
+
+def describe(error: BaseException) -> str:
+    """One line about an exception."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def is_own_trouble(error: BaseException) -> bool:
+    """Whether an exception speaks of this machine, whatever the recorded state holds."""
+    if isinstance(error, (MemoryError, OSError, TimeoutError, _core.StorageError)):
+        return True
+    # torch reports memory as RuntimeError on the CPU and as its subclass OutOfMemoryError on a GPU.
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in str(error) or "can't allocate memory" in str(error)
+    )

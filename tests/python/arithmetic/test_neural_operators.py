@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Neural-network operators in a mode: near torch in float64, and of one set of bits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from places import HELPERS
+from torch import Tensor
+
+pytest.importorskip("potl._torch")
+
+from neural_case import Case
+from neural_cases import cases, run
+
+import potl
+
+
+def _distance(computed: list[Tensor], exact: list[Tensor]) -> float:
+    """The largest difference, in units of the largest finite value of its tensor (at least 1)."""
+    assert [c.shape for c in computed] == [e.shape for e in exact]
+    worst = 0.0
+    for one, other in zip(computed, exact, strict=True):
+        one, other = one.double(), other.double()
+        finite = other.isfinite()
+        assert torch.equal(one[~finite].nan_to_num(), other[~finite].nan_to_num())
+        if finite.any():
+            unit = max(1.0, float(other[finite].abs().max()))
+            worst = max(worst, float((one[finite] - other[finite]).abs().max()) / unit)
+    return worst
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_an_operator_and_its_gradients_are_those_of_torch_in_float64(case: Case) -> None:
+    exact = run(case, torch.float64)
+    with potl.deterministic("ord32"):
+        single, double = run(case, torch.float32), run(case, torch.float64)
+    assert {t.dtype for t in single if t.is_floating_point()} == {torch.float32}
+    assert _distance(single, exact) <= case.tolerance
+    assert _distance(double, exact) <= case.tolerance * 1e-7
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_operands_of_bfloat16_are_computed_wider_and_rounded(case: Case) -> None:
+    exact = run(case, torch.float64)
+    with potl.deterministic("ord32"):
+        narrow = run(case, torch.bfloat16)
+    assert {t.dtype for t in narrow if t.is_floating_point()} <= {torch.bfloat16, torch.float32}
+    assert len(narrow) == len(exact)
+
+
+def _digest(mode: str, threads: int, isa: str) -> str:
+    environment = {**os.environ, "POTL_ISA": isa, "OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, str(HELPERS / "neural_cases.py"), str(threads), mode]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_bits_do_not_depend_on_threads_or_instruction_sets() -> None:
+    digests = {
+        (threads, isa): _digest("ord32", threads, isa)
+        for threads, isa in ((1, "portable"), (2, "avx2"), (1, "avx512"), (2, "avx512"))
+    }
+    assert len(set(digests.values())) == 1, digests

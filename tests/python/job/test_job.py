@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs: everything that was agreed is in them, and whatever differs from it is named."""
+
+import linecache
+import pickle
+
+import pytest
+import tasks
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from potl import Job, MismatchError, Session, UsageError, _core
+
+
+def create(build=tasks.plain, **options):
+    return Job.create(build, **{"seed": 7, "checkpoint_every": 4, "check": False, **options})
+
+
+def test_a_job_is_the_same_whenever_it_is_made():
+    torch.manual_seed(1)
+    first = create(check=True)
+    torch.manual_seed(2)
+    assert create() == first and create(seed=8) != first
+
+
+def test_a_job_survives_writing_reading_and_pickling(tmp_path):
+    job = create()
+    job.write(tmp_path / "job.json")
+    assert Job.read(tmp_path / "job.json") == job == pickle.loads(pickle.dumps(job))
+    assert (tmp_path / "job.json").read_bytes() == job.core.text
+    assert [p.name for p in tmp_path.iterdir()] == ["job.json"]
+
+
+def test_sizes_are_those_of_the_task():
+    core = create(tasks.uneven).core
+    assert (core.steps, core.steps_per_epoch, core.epochs) == (15, 5, 3)
+    assert (core.batch_size, core.accumulate, core.data_count) == (10, 3, 48)
+    assert create(checkpoint_every="epoch").checkpoint_every == 4
+    assert create(max_segment=12).core.fields()["max_segment"] == 12
+
+
+def test_an_epoch_is_a_permutation_of_the_samples():
+    job = create().core
+    with Session.open(tasks.plain, seed=7) as session:
+        for epoch in range(3):
+            ids = [i for step in range(1, 5) for i in session.sample_ids(epoch * 4 + step)]
+            assert sorted(ids) == list(range(48))
+            assert ids == [i for step in range(1, 5) for i in job.sample_ids(epoch * 4 + step)]
+
+
+@pytest.mark.parametrize("build", [tasks.cosine, tasks.one_cycle, tasks.warm_up, tasks.by_epoch,
+                                   tasks.several, tasks.tensor_rate, tasks.plain])  # fmt: skip
+def test_the_table_of_rates_is_what_training_uses(build):
+    job = create(build)
+    with Session.open(build, seed=7) as session:
+        for step, _, batch in session.batches(1, job.steps):
+            assert session.run_step(step, batch).rates == job.core.rates_at(step)
+
+
+@pytest.mark.parametrize("build", [tasks.plateau, tasks.plateau_epoch, tasks.own_state])
+def test_rates_that_depend_on_the_training_are_left_to_it(build):
+    assert create(build).core.rates_at(1) is None
+
+
+def test_a_table_of_rates_that_would_swell_the_job_is_left_to_the_state(monkeypatch):
+    monkeypatch.setattr("potl._job._recipe._LONGEST_TABLE", 11)
+    assert create(tasks.cosine).core.rates_at(1) is None
+    assert create(tasks.plain).core.rates_at(12) == [0.1]
+
+
+def test_a_schedule_that_is_too_short_is_found_at_once():
+    def build():
+        return tasks.scheduled(lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.2, total_steps=5))
+
+    with pytest.raises(ValueError, match="total steps"):
+        create(build)
+
+
+def test_a_trainer_is_pinned_by_key_or_file(tmp_path):
+    key = _core.SigningKey.generate().public_key
+    (tmp_path / "trainer.pub").write_text(key.to_pem())
+    assert create(trainer=key).core.trainer == key.raw
+    assert create(trainer=tmp_path / "trainer.pub").core.trainer == key.raw
+    assert create().core.trainer is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"seed": -1},
+        {"seed": 2**53},
+        {"seed": True},
+        {"checkpoint_every": 0},
+        {"checkpoint_every": "day"},
+        {"max_segment": 3},
+        {"arithmetic": "fast"},
+    ],
+)
+def test_an_argument_out_of_range_is_refused(options):
+    with pytest.raises(UsageError) as error:
+        create(**options)
+    assert error.value.remedy
+
+
+# ---------------------------------------------------------------------- differences
+
+
+def nothing(built):
+    pass
+
+
+_edit = nothing
+
+
+def edited():
+    built = tasks.cosine()
+    _edit(built)
+    return built
+
+
+def other_data(built):
+    x = tasks.X.clone()
+    x[5, 2] += 1e-6
+    built.dataset = TensorDataset(x, tasks.Y)
+
+
+def rate(built):
+    built.optimizers[0].param_groups[0]["lr"] = 0.2
+
+
+def decay(built):
+    built.optimizers[0].param_groups[0]["weight_decay"] = 0.1
+
+
+def initial(built):
+    with torch.no_grad():
+        built.model[0].weight[0, 0] += 1e-6
+
+
+def grad_clip(built):
+    built.grad_clip = 1.0
+
+
+def flag(built):
+    built.model[0].requires_grad_(False)
+
+
+def steps(built):
+    built.epochs = 2
+
+
+def batch_size(built):
+    built.batch_size = 6
+
+
+def accumulate(built):
+    built.accumulate = 2
+
+
+def precision(built):
+    built.autocast = torch.bfloat16
+
+
+def loss(built):
+    built.loss = nn.CrossEntropyLoss(label_smoothing=0.1)
+
+
+def transform(built):
+    built.transform = tasks.jitter
+
+
+def fewer(built):
+    built.dataset = TensorDataset(tasks.X[:40], tasks.Y[:40])
+
+
+def schedule(built):
+    built.schedulers = (torch.optim.lr_scheduler.StepLR(built.optimizers[0], 3),)
+
+
+DIFFERENCES = {
+    other_data: "other samples or labels",
+    rate: "optimizers/0/groups/0/lr is 0.2, agreed was 0.1",
+    decay: "weight_decay is 0.1, agreed was 0",
+    initial: "initial state",
+    grad_clip: "grad_clip is 1.0, agreed was None",
+    flag: "model/structure",
+    steps: "epochs is 2, agreed was 3",
+    batch_size: "batch_size is 6, agreed was 12",
+    accumulate: "accumulate is 2, agreed was 1",
+    precision: "autocast is torch.bfloat16, agreed was None",
+    loss: "loss",
+    transform: "transform is jitter, agreed was None",
+    fewer: "40 samples, agreed were 48",
+    schedule: "schedulers/0/class is StepLR, agreed was CosineAnnealingLR",
+}
+
+
+@pytest.mark.parametrize("edit", DIFFERENCES, ids=lambda edit: edit.__name__)
+def test_what_differs_from_the_job_is_named(edit, monkeypatch):
+    job = create(edited)
+    with Session.open(edited, seed=7, job=job) as session:
+        assert job.differences(session) == []
+    monkeypatch.setitem(globals(), "_edit", lambda built: edit(built))
+    with Session.open(edited, seed=7, job=job) as session:
+        assert any(DIFFERENCES[edit] in text for text in job.differences(session))
+
+
+def test_a_task_with_other_numbers_of_optimizers_can_be_opened_and_is_named():
+    job = create(tasks.several)
+    with Session.open(tasks.plain, seed=7, job=job) as session:
+        assert any("optimizers" in text for text in job.differences(session))
+
+
+def test_another_environment_is_no_difference():
+    job = create()
+    other = job.replace(environment={"torch": "9.9"})
+    assert other != job
+    with Session.open(tasks.plain, seed=7, job=other) as session:
+        assert other.differences(session) == []
+
+
+SOURCE = """
+def helper(output, target):
+    return {body}
+
+def loss(output, target):
+    return helper(output, target)
+
+def build():
+    return tasks.task(tasks.mlp(), loss=loss)
+"""
+
+
+def test_the_source_code_that_build_refers_to_is_part_of_the_job():
+    def variant(body):
+        source, path = SOURCE.format(body=body), f"<variant {len(body)}>"
+        scope = {"F": F, "tasks": tasks}
+        exec(compile(source, path, "exec"), scope)
+        linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+        return scope["build"]
+
+    job = create(variant("F.cross_entropy(output, target)"))
+    with Session.open(variant("F.cross_entropy(output, target) * 1.5"), seed=7, job=job) as session:
+        assert job.differences(session) == [
+            "the source code of build, or of something that it uses, is another"
+        ]
+
+
+def test_a_session_refuses_another_seed():
+    with pytest.raises(UsageError, match="the job's seed is 7"):
+        Session.open(tasks.plain, seed=8, job=create())
+
+
+# ---------------------------------------------------------------------- initial state from a file
+
+
+def orthogonal():
+    built = tasks.plain()
+    nn.init.orthogonal_(built.model[0].weight)
+    return built
+
+
+def test_weights_that_depend_on_the_machine_are_agreed_as_a_file(tmp_path):
+    job = create(orthogonal)
+    assert job.core.fields()["initial_state"]["source"] == "file"
+    assert job.core.fields()["task"]["initialisers"] == ["linalg_qr"]
+    assert create().core.fields()["initial_state"]["source"] == "seed"
+    job.write(tmp_path / "job.json")
+    read = Job.read(tmp_path / "job.json")
+
+    def elsewhere():
+        built = orthogonal()
+        with torch.no_grad():
+            built.model[0].weight += 1e-7  # another LAPACK
+        return built
+
+    with Session.open(elsewhere, seed=7, job=read) as session:
+        assert session.capture().digest() == job.core.initial_state
+    (tmp_path / "job.initial.safetensors").write_bytes(b"")
+    with pytest.raises((MismatchError, _core.MalformedError)):
+        Job.read(tmp_path / "job.json")
+
+
+def test_weights_from_a_file_replace_those_of_the_same_name(tmp_path):
+    from safetensors.torch import save_file
+
+    path = tmp_path / "pretrained.safetensors"
+    save_file({"0.weight": torch.ones(6, 8)}, str(path))
+
+    def build():
+        return tasks.task(tasks.mlp(), init=path)
+
+    job = create(build)
+    assert job.core.fields()["initial_state"]["source"] == "seed"
+    with Session.open(build, seed=7, job=job) as session:
+        assert torch.equal(session.task.model[0].weight, torch.ones(6, 8))
+        assert job.differences(session) == []
+    state = tmp_path / "step-3.safetensors"
+    with Session.open(tasks.plain, seed=1) as other:
+        weights = other.task.model[2].weight.detach().clone()
+        other.capture().save(str(state))
+    with Session.open(lambda: tasks.task(tasks.mlp(), init=state), seed=7) as session:
+        assert torch.equal(session.task.model[2].weight, weights)
+    save_file({"9.weight": torch.ones(6, 8)}, str(path))
+    with pytest.raises(UsageError, match=r"9\.weight"):
+        create(build)
+    save_file({"0.weight": torch.ones(6, 8, dtype=torch.float64)}, str(path))
+    with pytest.raises(MismatchError, match="float64"):
+        create(build)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/check_layers.py: this repository keeps its rules, and each rule is seen to bite."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from places import ROOT
+
+SPDX = "SPDX-License-Identifier: Apache-2.0\n"
+
+
+@pytest.fixture(scope="module")
+def layers() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("check_layers", ROOT / "scripts/check_layers.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_this_repository_keeps_its_rules(layers: ModuleType) -> None:
+    assert layers.problems(ROOT) == []
+
+
+def test_the_files_of_this_repository_are_looked_at(layers: ModuleType) -> None:
+    seen = set(layers.files(ROOT))
+    assert {"CMakeLists.txt", "scripts/test", "tests/python/repository/test_layers.py"} <= seen
+    assert "include/potl/core/result.hpp" in seen
+
+
+@pytest.mark.parametrize(
+    ("path", "include", "problem"),
+    [
+        ("include/potl/core/a.hpp", "<potl/crypto/b.hpp>", "core must not include crypto"),
+        ("src/crypto/a.cpp", "<potl/numeric/b.hpp>", "crypto must not include numeric"),
+        ("src/numeric/a.cpp", "<potl/transcript/b.hpp>", "numeric must not include transcript"),
+        ("src/transcript/a.cpp", "<potl/checks/b.hpp>", "transcript must not include checks"),
+        ("include/potl/checks/a.hpp", "<potl/verify.hpp>", "checks must not include top"),
+        ("include/potl/checks/pev.hpp", "<potl/checks/replay.hpp>", "do not know each other"),
+        ("src/checks/replay_a.cpp", '"pev.hpp"', "do not know each other"),
+        ("src/verify.cpp", "<potl/libtorch/b.hpp>", "top must not include libtorch"),
+        ("src/report/a.cpp", "<torch/torch.h>", "top must not include <torch/torch.h>"),
+        ("src/numeric/a.cpp", "<openssl/evp.h>", "numeric must not include <openssl/evp.h>"),
+        ("include/potl/crypto/a.hpp", "<openssl/evp.h>", "a public header must not include"),
+        ("include/potl/transcript/a.hpp", "<nlohmann/json.hpp>", "a public header must not"),
+        ("include/potl/numeric/a.hpp", "<Eigen/Dense>", "a public header must not include"),
+        ("include/potl/core/a.hpp", '"../../../src/core/b.hpp"', "must not include a private"),
+        ("src/core/a.cpp", '"crypto/b.hpp"', "core must not include crypto"),
+    ],
+)
+def test_an_include_against_the_arrows_is_named(
+    layers: ModuleType, tmp_path: Path, path: str, include: str, problem: str
+) -> None:
+    for other in ("src/checks/pev.hpp", "src/core/b.hpp", "src/crypto/b.hpp"):
+        (tmp_path / other).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / other).write_text("// " + SPDX)
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"// {SPDX}#  include {include}\n")
+    found = layers.problems(tmp_path)
+    assert len(found) == 1
+    assert found[0].startswith(f"{path}:2: ")
+    assert problem in found[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "include"),
+    [
+        ("src/crypto/a.cpp", "<openssl/evp.h>"),
+        ("src/checks/replay_plan.cpp", "<potl/checks/replay.hpp>"),
+        ("src/checks/exact_replay.cpp", "<potl/checks/exact_replay.hpp>"),
+        ("include/potl/checks/replay.hpp", "<potl/checks/request.hpp>"),
+        ("include/potl/libtorch/a.hpp", "<torch/torch.h>"),
+        ("include/potl/potl.hpp", "<potl/checks/replay.hpp>"),
+        ("src/core/a.cpp", "<fcntl.h>"),
+    ],
+)
+def test_an_include_along_the_arrows_is_fine(
+    layers: ModuleType, tmp_path: Path, path: str, include: str
+) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_text(f"// {SPDX}#include {include}\n")
+    assert layers.problems(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "problem"),
+    [
+        ("src/core/a.cpp", "int a;\n", "src/core/a.cpp: no line 'SPDX"),
+        ("scripts/a", "#!/bin/sh\n", "scripts/a: no line 'SPDX"),
+        ("a.py", f"# {SPDX}\n# \u00e4\n", "a.py:3: sources are ASCII"),
+        ("a.py", f"# {SPDX}\tx = 1\n", "a.py:2: tab"),
+        ("docs/a.md", "x" * 25601, "docs/a.md: 25601 bytes"),
+        ("docs/a.md", "cd /ro" + "ot/potl\n", "docs/a.md:1: names a path of one machine"),
+        ("python/potl/_task/stem.py", f"# {SPDX}", "call it _stem.py"),
+        ("python/potl/_stem.py", f"# {SPDX}", "it lies in no package"),
+        ("python/potl/_part/_a.py", f"# {SPDX}", "_part is not among PACKAGES"),
+    ],
+)
+def test_a_file_against_the_rules_is_named(
+    layers: ModuleType, tmp_path: Path, path: str, text: str, problem: str
+) -> None:
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text(text, encoding="utf-8")
+    found = layers.problems(tmp_path)
+    assert len(found) == 1
+    assert problem in found[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from .._verify import _b\n",
+        "from .._verify._b import what\n",
+        "def late() -> None:\n    from .._verify._b import what\n",
+        "if TYPE_CHECKING:\n    from .._verify._b import What\n",
+    ],
+)
+def test_an_import_that_points_up_is_named(layers: ModuleType, tmp_path: Path, text: str) -> None:
+    below = module(tmp_path, "_task/_a", text)
+    module(tmp_path, "_verify/_b", "from .. import _core\nfrom .._task import _c\n")
+    module(tmp_path, "_task/_c", "")
+    line = text.count("\n") + 1
+    assert layers.problems(tmp_path) == [
+        f"{below}:{line}: _task must not import _verify (_verify._b)"
+    ]
+
+
+@pytest.mark.parametrize("text", ["from .._attacks import Scene\n", "from .._attacks import _b\n"])
+def test_attacks_are_played_by_the_demo_alone(
+    layers: ModuleType, tmp_path: Path, text: str
+) -> None:
+    module(tmp_path, "_attacks/__init__", "from ._b import Scene\n")
+    module(tmp_path, "_attacks/_b", "x = _core.rule_enabled('a.b')\n")
+    module(tmp_path, "_cli/_demo", text)
+    assert layers.problems(tmp_path) == []
+    other = module(tmp_path, "_cli/_a", text)
+    assert layers.problems(tmp_path) == [f"{other}:2: only _cli._demo imports _attacks"]
+
+
+@pytest.mark.parametrize(
+    "text", ["rule_enabled('a.b')\n", "_core.set_rule_enabled('a.b', False)\n", "_core_hooks\n"]
+)
+def test_a_look_at_the_switches_of_rules_is_named(
+    layers: ModuleType, tmp_path: Path, text: str
+) -> None:
+    path = module(tmp_path, "_job/_a", f"\n{text}")
+    [found] = layers.problems(tmp_path)
+    assert found.startswith(f"{path}:3: ")
+    assert found.endswith(" is for tests and attacks")
+
+
+def test_modules_in_a_circle_are_named(layers: ModuleType, tmp_path: Path) -> None:
+    module(tmp_path, "_task/_a", "from ._b import what\n")
+    module(tmp_path, "_task/_b", "def late() -> None:\n    from . import _a\n")
+    [found] = layers.problems(tmp_path)
+    assert "modules in a circle" in found
+    assert "_task._a" in found
+    assert "_task._b" in found
+
+
+def module(root: Path, name: str, text: str) -> str:
+    """Writes a module of potl; its path."""
+    file = root / f"python/potl/{name}.py"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"# {SPDX}{text}")
+    return file.relative_to(root).as_posix()
+
+
+def test_build_folders_and_seeds_are_not_looked_at(layers: ModuleType, tmp_path: Path) -> None:
+    for folder in ("build", "build-asan", ".venv", "tests/fuzz/corpus", ".mypy_cache"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "a.py").write_text("no licence")
+    assert layers.problems(tmp_path) == []

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recorded state is restored whole, and only into the task that it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tasks
+import torch
+from trainings import change, run, state_of, untied
+
+import potl
+from potl import _core
+from potl._job._session import Session
+
+
+def scaled() -> potl.Task:
+    """With a scale that float32 holds, as torch does once the scaler has been used."""
+    return tasks.task(tasks.mlp(), scaler=torch.amp.GradScaler("cpu", init_scale=2.0**10))
+
+
+RESTORED = [
+    tasks.plain, tasks.adam, tasks.averaged, tasks.own_state, scaled, tasks.plateau,
+    tasks.extra_state, tasks.batch_norm,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("build", RESTORED, ids=lambda build: build.__name__)
+def test_nothing_of_what_was_there_is_left(build: Callable[[], potl.Task]) -> None:
+    with Session.open(build, seed=7) as session:
+        initial = session.capture()
+        run(session, 1, 4)
+        later = session.capture()
+        for state in (initial, later, initial):
+            session.restore(state)
+            assert session.capture().digest() == state.digest()
+
+
+def test_options_of_the_optimizer_that_the_state_does_not_have_are_gone() -> None:
+    state = state_of(tasks.plain)
+    with Session.open(tasks.plain, seed=7) as session:
+        session.task.optimizers[0].param_groups[0]["mine"] = 1
+        session.restore(state)
+        assert "mine" not in session.task.optimizers[0].param_groups[0]
+
+
+def first(tree: dict[str, Any]) -> dict[str, Any]:
+    return tree["optimizers"][0]["param_groups"][0]
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda t: t["model"]["parameters"].pop("0.weight"), "parameters/0.weight: the state does"),
+        (lambda t: t.update(more=None), "state/more: the task does not have it"),
+        (lambda t: t["model"]["buffers"].update(more=None), "model/buffers/more"),
+        (lambda t: t["model"]["parameters"].update(more=None), "model/parameters/more"),
+        (lambda t: t["model"]["training"].update(more=True), "model/training/more"),
+        (lambda t: t["state"].update(more=1), "state/more"),
+        (lambda t: t["optimizers"].append(t["optimizers"][0]), "optimizers: the state has 2"),
+        (lambda t: t["schedulers"].append({}), "schedulers: the state has 1, the task 0"),
+        (lambda t: t["optimizers"][0]["param_groups"].clear(), "param_groups: the state has 0"),
+        (lambda t: first(t)["params"].reverse(), "param_groups/0: it steps other parameters"),
+        (lambda t: first(t).pop("momentum"), "param_groups/0/momentum: the state does not have it"),
+        (
+            lambda t: t["optimizers"][0]["state"].update({99: {}}),
+            "state/99: the optimizer does not",
+        ),
+        (lambda t: t.update(scaler={}), "scaler: only one"),
+        (lambda t: t.update(ema={}), "ema: only one"),
+        (lambda t: t["model"]["parameters"].update({"0.weight": None}), "only one of state"),
+    ],
+)
+def test_what_does_not_fit_is_named(edit: Callable[[dict[str, Any]], None], message: str) -> None:
+    forged = change(state_of(tasks.plain), edit)
+    with (
+        Session.open(tasks.plain, seed=7) as session,
+        pytest.raises(potl.MismatchError, match=message),
+    ):
+        session.restore(forged)
+
+
+def test_an_untied_state_restores_into_no_tied_model() -> None:
+    with (
+        Session.open(tasks.tied, seed=7) as session,
+        pytest.raises(potl.MismatchError, match="tied to another tensor in the task"),
+    ):
+        session.restore(state_of(untied, 0))
+
+
+def test_a_tie_is_to_the_tensor_that_the_state_names() -> None:
+    """Both are tied in the task, but to each other and not to a third."""
+    state = state_of(tasks.tied)
+    ties = [
+        (name, value.path)
+        for name, value in state.tree()["model"]["parameters"].items()
+        if isinstance(value, _core.Alias)
+    ]
+    assert len(ties) == 1
+    with Session.open(tasks.tied, seed=7) as session:
+        ((name, _),) = ties
+        owner, _, short = name.rpartition(".")
+        module = session.task.model.get_submodule(owner)
+        setattr(module, short, torch.nn.Parameter(getattr(module, short).detach().clone()))
+        with pytest.raises(potl.MismatchError, match="tied to"):
+            session.restore(state)

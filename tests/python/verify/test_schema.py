@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""States that no agreed step leaves behind are named, with their path and rule."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from lawful import SCHEDULERS, Steps, net, task
+from torch.optim import swa_utils
+
+import potl
+from potl import Task, _core
+from potl._job._session import Session
+from potl._verify._schema import Schema
+
+AT = 5
+
+
+def build() -> Task:
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    return task(
+        model,
+        optimizer,
+        scheduler=[SCHEDULERS["OneCycleLR"](optimizer), SCHEDULERS["ReduceLROnPlateau"](optimizer)],
+        scaler=torch.amp.GradScaler("cpu", init_scale=4.0),
+        ema=swa_utils.AveragedModel(model),
+    )
+
+
+def plain(value: Any) -> Any:
+    """A tree that can be edited and captured again."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(plain(item) for item in value)
+    if isinstance(value, _core.TensorView):
+        return tensor(value.dtype, value.shape, bytes(value.data))
+    return value
+
+
+def tensor(dtype: str, shape: Any, data: bytes) -> Any:
+    memory = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)
+    return _core.Tensor(dtype, tuple(shape), "contiguous", memory.data_ptr(), len(data), memory)
+
+
+def floats(*values: float) -> Any:
+    data = torch.tensor(values, dtype=torch.float32).numpy().tobytes()
+    return tensor("float32", (len(values),), data)
+
+
+Judge = Callable[[Callable[[Any], None]], Any]
+
+
+@pytest.fixture(scope="module")
+def judge() -> Any:
+    """Judges the honest state after step `AT`, edited."""
+    job = potl.Job.create(build, seed=7, checkpoint_every=3, check=False)
+    evidence = Steps()
+    with Session.open(build, seed=7, job=job) as session:
+        for step in range(1, AT + 1):
+            result = session.run_step(step, session.sample_ids(step))
+            evidence.columns["loss"].append(result.loss)
+            evidence.columns["flags"].append(int(result.skipped))
+        honest = session.capture()
+    with Session.open(build, seed=7, job=job) as session, session.active():
+        schema = Schema(session, evidence)  # type: ignore[arg-type]
+
+        def edited(edit: Callable[[Any], None]) -> Any:
+            tree = copy.copy(plain(honest.tree()))
+            edit(tree)
+            return schema.problem(_core.State.capture(tree), AT)
+
+        yield edited
+
+
+def test_the_honest_state_is_lawful(judge: Judge) -> None:
+    assert judge(lambda tree: None) is None
+
+
+def at(tree: Any, *path: Any) -> Any:
+    for key in path:
+        tree = tree[key]
+    return tree
+
+
+def put(*path: Any) -> Callable[[Any], None]:
+    *way, key, value = path
+
+    def edit(tree: Any) -> None:
+        at(tree, *way)[key] = value
+
+    return edit
+
+
+FORMS = {
+    "optimizers/0/state/0/stash": put("optimizers", 0, "state", 0, "stash", floats(1e20)),
+    "optimizers/0/state/99": put("optimizers", 0, "state", 99, {}),
+    "optimizers/0/param_groups/0/extra": put("optimizers", 0, "param_groups", 0, "extra", 1.0),
+    "optimizers/0/state/0/exp_avg": put("optimizers", 0, "state", 0, "exp_avg", floats(1.0)),
+    "schedulers/0/extra": put("schedulers", 0, "extra", 1),
+    "schedulers/0/_schedule_phases/0/extra": put(
+        "schedulers", 0, "_schedule_phases", 0, "extra", 1
+    ),
+    "schedulers/0/_schedule_phases": put("schedulers", 0, "_schedule_phases", []),
+    "model/extra": put("model", "extra", {}),
+    "model/parameters/new": put("model", "parameters", "new", floats(1.0)),
+    "model/buffers/1.running_mean": put("model", "buffers", "1.running_mean", None),
+    "model/training/new": put("model", "training", "new", True),
+    "scaler/extra": put("scaler", "extra", 1.0),
+    "ema/buffers/extra": put("ema", "buffers", "extra", floats(1.0)),
+    "state/extra": put("state", "extra", {}),
+    "counters/extra": put("counters", "extra", 1),
+    "more": put("more", 1),
+}
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_what_the_task_does_not_have_is_named(judge: Judge, path: str) -> None:
+    rule, what = judge(FORMS[path])
+    assert rule == "agreed.schema" and what.startswith(f"{path}: ")
+
+
+def test_what_is_missing_is_named(judge: Judge) -> None:
+    for *way, key in (
+        ["optimizers", 0, "state", 0, "exp_avg"],
+        ["optimizers", 0, "param_groups", 0, "betas"],
+        ["schedulers", 1, "best"],
+        ["model", "buffers", "1.running_var"],
+        ["scaler", "scale"],
+        ["counters", "step"],
+    ):
+        rule, what = judge(lambda tree, way=way, key=key: at(tree, *way).pop(key))  # type: ignore[misc]
+        assert (rule, what.split(": ")[0]) == ("agreed.schema", "/".join(map(str, [*way, key])))
+
+
+RECIPES = {
+    "scaler/scale": put("scaler", "scale", math.inf),
+    "scaler/_growth_tracker": put("scaler", "_growth_tracker", 0),
+    "scaler/growth_factor": put("scaler", "growth_factor", 1.0),
+    "schedulers/1/best": put("schedulers", 1, "best", -1.0),
+    "schedulers/1/num_bad_epochs": put("schedulers", 1, "num_bad_epochs", -1000),
+    "schedulers/1/_last_lr/0": put("schedulers", 1, "_last_lr", 0, 1e-30),
+    "schedulers/0/_schedule_phases/0/end_step": put(
+        "schedulers", 0, "_schedule_phases", 0, "end_step", 1e9
+    ),
+    "schedulers/0/total_steps": put("schedulers", 0, "total_steps", 10**9),
+    "schedulers/0/last_epoch": put("schedulers", 0, "last_epoch", 2),
+    "optimizers/0/param_groups/0/lr": put("optimizers", 0, "param_groups", 0, "lr", 1e-30),
+    "optimizers/0/param_groups/0/weight_decay": put(
+        "optimizers", 0, "param_groups", 0, "weight_decay", 1.0
+    ),
+    "optimizers/0/param_groups/0/betas/0": put(
+        "optimizers", 0, "param_groups", 0, "betas", (0.0, 0.999)
+    ),
+    "optimizers/0/param_groups/0/params": put(
+        "optimizers", 0, "param_groups", 0, "params", [1, 0, 2, 3, 4, 5]
+    ),
+    "optimizers/0/state/0/step": put(
+        "optimizers", 0, "state", 0, "step", tensor("float32", (), b"\0\0\x80\x7f")
+    ),
+    "optimizers/0/state/1/exp_avg_sq": put(
+        "optimizers", 0, "state", 1, "exp_avg_sq", floats(1, 1, 1, 1, -1)
+    ),
+    "model/requires_grad/0.weight": put("model", "requires_grad", "0.weight", False),
+    "model/training/1": put("model", "training", "1", False),
+    "ema/buffers/n_averaged": put("ema", "buffers", "n_averaged", tensor("int64", (), bytes(8))),
+    "counters/step": put("counters", "step", 4),
+    "counters/epoch": put("counters", "epoch", 0),
+}
+
+
+@pytest.mark.parametrize("path", RECIPES)
+def test_what_the_agreed_steps_do_not_make_is_named(judge: Judge, path: str) -> None:
+    rule, what = judge(RECIPES[path])
+    assert rule == "agreed.recipe_state" and what.startswith(f"{path}: ")

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every state of an honest training is lawful, whatever it trains with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lawful import EPOCHS, SCHEDULERS, STEPS, Steps, data, net, sgd, task
+from torch import nn
+from torch.optim import lr_scheduler as schedules, swa_utils
+
+import potl
+from potl import Task
+from potl._job._session import Session
+from potl._verify._ahead import Ahead, Log, ScalerAhead
+from potl._verify._schema import Schema
+
+
+def violations(build: Callable[[], Task], *, resume_at: int | None = None) -> list[Any]:
+    """Trains honestly, and judges every state by another build's laws."""
+    job = potl.Job.create(build, seed=7, checkpoint_every=3, check=False)
+    evidence, states = Steps(), []
+    with Session.open(build, seed=7, job=job) as session:
+        states.append(session.capture())
+        for step in range(1, job.steps + 1):
+            if step == resume_at:
+                session.close()
+                session = Session.open(build, seed=7, job=job)
+                session.restore(states[-1])
+            result = session.run_step(step, session.sample_ids(step))
+            evidence.columns["loss"].append(result.loss)
+            evidence.columns["flags"].append(int(result.skipped))
+            states.append(session.capture())
+    with Session.open(build, seed=7, job=job) as session, session.active():
+        schema = Schema(session, evidence)  # type: ignore[arg-type]
+        found: list[Any] = []
+        # Not in order: segments are drawn.
+        for step in [*range(0, len(states), 2), *range(1, len(states), 2)]:
+            found += [schema.problem(states[step], step), schema.not_finite(states[step]) or None]
+            found.append(schema.problem(states[step], step, logged=False))
+    return [one for one in found if one is not None]
+
+
+# ---------------------------------------------------------------------- optimizers
+
+OPTIMIZERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    name: (getattr(torch.optim, name), options)
+    for name, options in {
+        "SGD": {"lr": 0.1},
+        "Adadelta": {},
+        "Adafactor": {},
+        "Adagrad": {},
+        "Adam": {},
+        "AdamW": {},
+        "Adamax": {},
+        "ASGD": {},
+        "NAdam": {},
+        "RAdam": {},
+        "RMSprop": {},
+        "Rprop": {},
+    }.items()
+} | {
+    "momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    "amsgrad": (torch.optim.Adam, {"amsgrad": True}),
+    "foreach": (torch.optim.Adam, {"foreach": True}),
+    "fused": (torch.optim.AdamW, {"fused": True}),
+    "capturable": (torch.optim.NAdam, {"foreach": False, "lr": 1e-3}),
+    "tensor lr": (torch.optim.Adam, {"lr": torch.tensor(1e-3), "foreach": False}),
+    "centered": (torch.optim.RMSprop, {"centered": True, "momentum": 0.9}),
+    "accumulator": (torch.optim.Adagrad, {"initial_accumulator_value": 0.1}),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_states_of_torchs_optimizers_are_lawful(name: str) -> None:
+    kind, options = OPTIMIZERS[name]
+
+    def build() -> Task:
+        model = net()
+        return task(model, kind(model.parameters(), **options))
+
+    assert violations(build) == []
+
+
+def test_states_of_muon_are_lawful() -> None:
+    def build() -> Task:
+        model = nn.Sequential(nn.Linear(6, 5, bias=False), nn.ReLU(), nn.Linear(5, 2, bias=False))
+        return task(model, torch.optim.Muon(model.parameters(), lr=1e-2))
+
+    assert violations(build) == []
+
+
+def test_states_with_sparse_gradients_are_lawful() -> None:
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.head = nn.Embedding(9, 4, sparse=True), nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.words((x.abs() * 3).long().clamp(max=8)).mean(1))
+
+    def build() -> Task:
+        model = Words()
+        sparse = torch.optim.SparseAdam(list(model.words.parameters()))
+        return task(model, [sparse, torch.optim.Adam(model.head.parameters())])
+
+    assert violations(build) == []
+
+
+# ---------------------------------------------------------------------- schedulers
+
+
+@pytest.mark.parametrize("interval", ["step", "epoch"])
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_states_of_torchs_schedulers_are_lawful(name: str, interval: str) -> None:
+    def build() -> Task:
+        model = net()
+        kind = torch.optim.AdamW if name == "OneCycleLR" and interval == "step" else None
+        optimizer = kind(model.parameters()) if kind else sgd(model)
+        scheduler = SCHEDULERS[name](optimizer)
+        return task(model, optimizer, scheduler=scheduler, scheduler_interval=interval)
+
+    assert violations(build) == []
+
+
+def test_states_of_a_scheduler_of_the_users_own_are_lawful() -> None:
+    class Halving:
+        def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+            self.optimizer, self.seen = optimizer, []  # type: ignore[var-annotated]
+
+        def step(self) -> None:
+            self.seen.append(self.optimizer.param_groups[0]["lr"])
+            self.optimizer.param_groups[0]["lr"] /= 2
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"seen": self.seen}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            self.seen = state["seen"]
+
+    def build() -> Task:
+        model = net()
+        optimizer = sgd(model)
+        return task(model, optimizer, scheduler=Halving(optimizer))
+
+    assert violations(build) == []
+
+
+# ---------------------------------------------------------------------- the rest of a recipe
+
+
+def test_states_with_scaler_and_average_are_lawful() -> None:
+    def build() -> Task:
+        model = net()
+        return task(
+            model,
+            scaler=torch.amp.GradScaler("cpu", init_scale=2.0**127, growth_interval=2),
+            ema=swa_utils.AveragedModel(model, use_buffers=True),
+        )
+
+    assert violations(build) == []
+
+
+def test_states_with_frozen_and_tied_weights_are_lawful() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+            self.second.weight = self.first.weight
+            self.frozen, self.head = nn.Linear(6, 6), nn.Linear(6, 2)
+            self.frozen.requires_grad_(False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.head(self.frozen(self.second(self.first(x))))
+            return out
+
+    assert violations(lambda: task(Tied())) == []
+
+
+class Experts(nn.Module):
+    """Each batch trains one of three experts; a mask comes with the first batch, another moves."""
+
+    mask: torch.Tensor | None
+    moving: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(6, 2) for _ in range(3))
+        self.register_buffer("mask", None)
+        self.register_buffer("late", None)
+        self.register_buffer("moving", torch.zeros(24))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.mask is None:
+            self.mask = torch.full((2, 2), -torch.inf).triu(1)
+        self.moving.zero_()[int(self.calls)] = -torch.inf
+        self.calls += 1
+        if self.calls == 5:
+            self.late = torch.ones(3)
+        out: torch.Tensor = self.experts[min(2, int(self.calls) // 3)](x)
+        return out
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad])
+def test_states_of_parameters_without_gradients_are_lawful(kind: Any) -> None:
+    def build() -> Task:
+        model = Experts()
+        return task(model, kind(model.parameters(), lr=0.1))
+
+    assert violations(build) == []
+
+
+def test_states_of_the_users_own_objects_are_lawful() -> None:
+    class History:
+        def __init__(self) -> None:
+            self.best: float | None = None
+            self.losses: list[float] = []
+            self.by_epoch: dict[int, float] = {}
+
+        def __call__(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            loss = F.cross_entropy(output, target)
+            self.losses.append(float(loss.detach()))
+            if len(self.losses) % 4 == 0:
+                self.best = min(self.losses)
+                self.by_epoch[len(self.losses)] = self.best
+            return loss
+
+        def state_dict(self) -> dict[str, Any]:
+            return dict(vars(self))
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            vars(self).update(state)
+
+    def build() -> Task:
+        history = History()
+        return task(net(), loss=history, state={"history": history})
+
+    assert violations(build) == []
+
+
+def test_states_of_an_own_step_are_lawful() -> None:
+    class Own(Task):
+        def step(self, batch: Any) -> torch.Tensor:
+            x, y = batch
+
+            def closure() -> torch.Tensor:
+                self.optimizers[0].zero_grad()
+                loss = F.cross_entropy(self.model(x), y)
+                loss.backward()  # type: ignore[no-untyped-call]
+                return loss
+
+            loss: torch.Tensor = self.optimizers[0].step(closure)  # type: ignore[assignment]
+            self.optimizers[0].param_groups[0]["lr"] *= 0.9
+            self.model.train(not self.model.training)
+            return loss
+
+    def build() -> Task:
+        model = net()
+        optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, history_size=2, max_iter=2)
+        return Own(
+            model=model,
+            optimizer=optimizer,
+            dataset=data(),
+            loss=F.cross_entropy,
+            batch_size=8,
+            epochs=EPOCHS,
+        )
+
+    assert violations(build) == []
+
+
+def test_states_of_a_resumed_training_are_lawful() -> None:
+    def build() -> Task:
+        model = net()
+        optimizer = sgd(model)
+        plateau = schedules.ReduceLROnPlateau(optimizer, patience=0, threshold=0.5)
+        return task(model, optimizer, scheduler=plateau, scheduler_interval="epoch")
+
+    assert violations(build, resume_at=5) == []
+
+
+def test_a_training_of_one_step_is_lawful() -> None:
+    assert violations(lambda: task(net(), batch_size=24, epochs=1)) == []
+
+
+def test_what_one_log_makes_is_not_taken_for_anothers() -> None:
+    """The verifier's own first steps are judged by the same laws as the trainer's."""
+
+    def build() -> Task:
+        model = net()
+        optimizer = sgd(model)
+        follows = schedules.ReduceLROnPlateau(optimizer)
+        return task(model, optimizer, scheduler=follows, scheduler_interval="epoch")
+
+    own, other = (Log([loss] * STEPS, [flag] * STEPS) for loss, flag in ((1.0, 0), (2.0, 1)))
+    with Session.open(build, seed=7) as session:
+        ahead = Ahead(session.task, session.schedule)
+        for log, total in ((own, 2.0), (other, 4.0), (own, 2.0)):
+            assert ahead.at(2, log)[2] == ("near", total, 0.0)
+    scaler = ScalerAhead(torch.amp.GradScaler("cpu", init_scale=8.0).state_dict())
+    for log, scale in ((own, 8.0), (other, 2.0), (own, 8.0)):
+        assert scaler.at(2, log)[1]["scale"] == ("near", scale, 0.0)

@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verification end to end: honest runs are accepted, the verifier's own mistakes and troubles are
+not verdicts.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import driver_tasks as tasks
+import pytest
+import torch
+from places import HELPERS
+
+import potl
+from potl._job import _session
+from potl._verify import _worker, _workload
+
+CHECKS = [potl.Telemetry(), potl.PEV(fraction=0.25), potl.Replay(samples=4)]
+
+
+class Delivery:
+    """A job, its recorded run, the commitment and the model."""
+
+    def __init__(
+        self, folder: Path, build: Any = tasks.build, seed: int = 7, **options: Any
+    ) -> None:
+        self.folder = folder
+        self.build = build
+        self.job = potl.Job.create(build, seed=seed, **{"checkpoint_every": 4, **options})
+        self.key = folder / "trainer.pem"
+        self.run = potl.record(build, folder / "run", job=self.job, key=self.key)
+        self.commitment = self.run.commit()
+        self.model = folder / "model.safetensors"
+        self.run.export(self.model)
+
+    def verify(self, **changes: Any) -> potl.Report:
+        arguments: dict[str, Any] = {
+            "job": self.job,
+            "commitment": self.commitment,
+            "task": self.build,
+            "checks": CHECKS,
+            "model": self.model,
+            "ledger": None,
+        }
+        return potl.verify(self.run, **{**arguments, **changes})
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Delivery:
+    return Delivery(tmp_path_factory.mktemp("honest"))
+
+
+# ---------------------------------------------------------------------- honest runs
+
+
+def test_an_honest_run_is_accepted(honest: Delivery) -> None:
+    report = honest.verify()
+    assert report.verdict == "accepted", report.json()
+    assert report.exit_code == 0
+    report.raise_for_verdict()
+
+
+def test_a_larger_draw_sees_what_the_report_before_it_said(honest: Delivery) -> None:
+    first = honest.verify(checks=[potl.Replay(samples=2)], policy=potl.Policy(probability=0))
+    row = first.document["next"]["stronger"][0]
+    assert row["seconds"] > row["more_seconds"] > 0
+    more = honest.verify(checks=[potl.Replay(samples=row["samples"])])
+    assert more.strength["sampled"] == row["samples"]
+    seen = {one["cheat_fraction"]: one["probability"] for one in more.strength["table"]}
+    assert all(seen[one["cheat_fraction"]] == one["probability"] for one in row["table"])
+
+
+@pytest.mark.parametrize("seed", range(20 if os.environ.get("POTL_FULL") else 5))
+def test_honest_runs_with_other_seeds_are_accepted(tmp_path: Path, seed: int) -> None:
+    report = Delivery(tmp_path, seed=seed).verify()
+    assert report.verdict == "accepted", report.json()
+
+
+@pytest.mark.parametrize("arithmetic", ["auto", "stock"])
+@pytest.mark.parametrize(("recorded", "verified"), [(1, 2), (2, 1), (2, 2)])
+def test_an_honest_run_is_accepted_with_other_numbers_of_threads(
+    tmp_path: Path, recorded: int, verified: int, arithmetic: str
+) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(recorded)
+        delivery = Delivery(tmp_path, tasks.build_wide, arithmetic=arithmetic)
+        torch.set_num_threads(verified)
+        report = delivery.verify()
+    finally:
+        torch.set_num_threads(before)
+    assert report.verdict == "accepted", report.json()
+
+
+def test_an_honest_run_is_accepted_in_a_new_process(honest: Delivery) -> None:
+    honest.job.write(honest.folder / "job.json")
+    honest.commitment.write(honest.folder / "commitment")
+    program = (
+        "import potl, driver_tasks\n"
+        "report = potl.verify('run', job='job.json', commitment='commitment',\n"
+        "                     task='driver_tasks:build', checks=[potl.Replay(samples=4)],\n"
+        "                     ledger=None)\n"
+        "print(report.verdict)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=honest.folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "accepted\n", done.stderr
+
+
+def test_the_defaults_choose_checks_that_accept(honest: Delivery) -> None:
+    report = honest.verify(checks=None)
+    assert report.verdict == "accepted", report.json()
+    assert {finding.check for finding in report.findings} >= {"pev", "replay", "telemetry"}
+
+
+def test_the_same_nonce_gives_the_same_findings(honest: Delivery) -> None:
+    nonce = bytes(range(32))
+    first = honest.verify(nonce=nonce)
+    second = honest.verify(nonce=nonce.hex())
+    assert [f.reason for f in first.findings if f.check == "replay"] == [
+        f.reason for f in second.findings if f.check == "replay"
+    ]
+
+
+def test_every_verification_draws_a_nonce_of_its_own(honest: Delivery) -> None:
+    nonces = {honest.verify().document["nonce"] for _ in range(3)}
+    assert len(nonces) == 3
+    assert all(len(set(bytes.fromhex(nonce))) > 8 for nonce in nonces)
+
+
+@pytest.mark.parametrize("nonce", [b"short", "zz" * 32, bytes(33)])
+def test_a_nonce_of_another_length_is_a_usage_error(honest: Delivery, nonce: "bytes | str") -> None:
+    with pytest.raises(potl.UsageError, match="nonce"):
+        honest.verify(nonce=nonce)
+
+
+# ---------------------------------------------------------------------- what the verifier brings
+
+
+def test_without_a_job_of_its_own_a_run_is_never_accepted(honest: Delivery) -> None:
+    assert honest.verify(job=None).verdict == "inconclusive"
+
+
+def test_without_a_commitment_a_run_is_never_accepted(honest: Delivery) -> None:
+    assert honest.verify(commitment=None).verdict == "inconclusive"
+
+
+def test_without_a_task_a_run_is_never_accepted(honest: Delivery) -> None:
+    assert honest.verify(task=None).verdict == "inconclusive"
+
+
+def test_without_a_model_the_report_names_the_one_it_vouches_for(honest: Delivery) -> None:
+    report = honest.verify(model=None)
+    assert report.verdict == "accepted", report.json()
+    digest = report.document["model"]["digest"]
+    assert any(f.check == "model" and digest[:16] in f.reason for f in report.findings)
+
+
+@pytest.mark.parametrize(
+    "build", [tasks.build_less_momentum, tasks.build_other_data, tasks.build_wider]
+)
+def test_a_task_that_is_not_the_jobs_is_a_usage_error_and_no_verdict(
+    honest: Delivery, build: Any
+) -> None:
+    with pytest.raises(potl.JobMismatch):
+        honest.verify(task=build)
+
+
+def test_arguments_may_be_files(honest: Delivery) -> None:
+    honest.job.write(honest.folder / "job.json")
+    honest.commitment.write(honest.folder / "commitment")
+    report = honest.verify(job=honest.folder / "job.json", commitment=honest.folder / "commitment")
+    assert report.verdict == "accepted", report.json()
+
+
+@pytest.mark.parametrize("name", ["job", "commitment"])
+def test_a_missing_file_is_a_usage_error(honest: Delivery, name: str) -> None:
+    with pytest.raises(potl.UsageError, match=f"no {name} file"):
+        honest.verify(**{name: honest.folder / "nothing"})
+
+
+def test_a_commitment_that_is_no_note_is_malformed(honest: Delivery) -> None:
+    with pytest.raises(potl.MalformedError):
+        honest.verify(commitment="not\na note\n")
+
+
+def test_a_missing_run_directory_is_a_usage_error(honest: Delivery) -> None:
+    with pytest.raises(potl.UsageError, match="no run directory"):
+        potl.verify(honest.folder / "nothing", job=honest.job)
+
+
+# ---------------------------------------------------------------------- the verifier's own troubles
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), OSError("disk"), TimeoutError(), RuntimeError("no operator"), KeyError(3)],
+)
+def test_an_error_in_the_verifiers_step_is_inconclusive(
+    honest: Delivery, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(_session.Session, "run_step", fail)
+    report = honest.verify()
+    assert report.verdict == "inconclusive", report.json()
+    assert report.exit_code == 3
+    assert type(error).__name__ in report.json()
+    with pytest.raises(potl.Inconclusive):
+        report.raise_for_verdict()
+
+
+def test_a_replay_that_takes_too_long_is_inconclusive(honest: Delivery) -> None:
+    report = honest.verify(timeout=1e-9)
+    assert report.verdict == "inconclusive"
+    assert "time limit" in report.json()
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan")])
+def test_a_time_limit_that_is_none_is_a_usage_error(honest: Delivery, timeout: float) -> None:
+    with pytest.raises(potl.UsageError, match="timeout"):
+        honest.verify(timeout=timeout)
+
+
+def test_no_policy_accepts_without_a_random_segment(honest: Delivery) -> None:
+    with pytest.raises(potl.UsageError, match="min_random_segments"):
+        honest.verify(checks=[potl.Replay(samples=0)], policy=potl.Policy(min_random_segments=0))
+
+
+def test_a_commitment_far_longer_than_a_note_is_not_read_whole(
+    honest: Delivery, tmp_path: Path
+) -> None:
+    long = tmp_path / "note"
+    with long.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(potl.LimitError, match="longer"):
+        honest.verify(commitment=long)
+
+
+def test_a_second_commitment_with_another_key_is_inconclusive_where_no_key_is_pinned(
+    honest: Delivery, tmp_path: Path
+) -> None:
+    again = potl.record(honest.build, tmp_path / "again", job=honest.job, key=tmp_path / "k.pem")
+    report = honest.verify(other_commitments=[str(again.commit())])
+    assert report.verdict == "inconclusive", report.json()
+    assert "pins no key" in report.sentence
+
+
+def test_a_read_error_is_inconclusive(honest: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Any, state: Any, step: int) -> None:
+        raise potl.StorageError("Input/output error")
+
+    monkeypatch.setattr(_workload.Workload, "load_state", fail)
+    assert honest.verify().verdict == "inconclusive"
+
+
+def test_a_checkpoint_beyond_the_limit_is_inconclusive(honest: Delivery) -> None:
+    report = honest.verify(max_checkpoint_bytes=64)
+    assert report.verdict == "inconclusive", report.json()
+    assert "max_checkpoint_bytes" in report.json()
+    with pytest.raises(potl.UsageError, match="max_checkpoint_bytes"):
+        honest.verify(max_checkpoint_bytes=-1)
+
+
+def test_workers_keep_to_the_limit_too(honest: Delivery) -> None:
+    note = str(honest.commitment)
+    evidence = potl._core.Evidence.open(str(honest.run.path), job=honest.job.core, commitment=note)
+    setup = _worker.Setup.of(
+        honest.run.path,
+        evidence,
+        note=note,
+        task="driver_tasks:build",
+        timeout=None,
+        max_checkpoint_bytes=64,
+        derive=False,
+    )
+    answer = _worker.fulfil(setup, potl._core.SegmentRequest(start=0, end=4))
+    assert answer.status == "verifier_error"
+    assert "at most 64 are accepted" in answer.message
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_interrupts_propagate_and_are_no_findings(
+    honest: Delivery, monkeypatch: pytest.MonkeyPatch, interrupt: type[BaseException]
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> Any:
+        raise interrupt
+
+    monkeypatch.setattr(_session.Session, "run_step", fail)
+    with pytest.raises(interrupt):
+        honest.verify()
+
+
+# ---------------------------------------------------------------------- what the prover did
+
+
+def test_a_withheld_checkpoint_is_rejected(honest: Delivery, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(honest.run.path, copy)
+    for step in range(4, 24, 4):
+        (copy / "checkpoints" / f"step-{step}.safetensors").unlink()
+    report = potl.verify(
+        copy,
+        job=honest.job,
+        commitment=honest.commitment,
+        task=tasks.build,
+        checks=CHECKS,
+        ledger=None,
+    )
+    assert report.verdict == "rejected"
+    assert any(f.rule == "transcript.withheld" and f.result == "reject" for f in report.findings)
+    with pytest.raises(potl.Rejected):
+        report.raise_for_verdict()
+
+
+def test_another_recipe_is_rejected(honest: Delivery, tmp_path: Path) -> None:
+    run = potl.record(tasks.build_less_momentum, tmp_path / "run", job=honest.job, check_job=False)
+    report = potl.verify(
+        run, job=honest.job, commitment=run.commit(), task=tasks.build, checks=CHECKS, ledger=None
+    )
+    assert report.verdict == "rejected"
+    assert report.exit_code == 1
+
+
+# ---------------------------------------------------------------------- memory of a job
+
+
+def test_earlier_challenges_are_repeated(honest: Delivery, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.json"
+    seen: set[tuple[int, int]] = set()
+    for number in range(3):
+        checks = [potl.Replay(samples=1)]
+        report = honest.verify(
+            ledger=ledger,
+            checks=checks,
+            policy=potl.Policy(probability=0),
+            nonce=bytes([number] * 32),
+        )
+        replayed = {(r["start"], r["end"]) for r in report.document["replays"]}
+        assert seen <= replayed
+        seen |= replayed
+        (replay,) = report.document["checks"]
+        assert [draw[:2] for draw in replay["options"]["repeat"]] == ["00", "01"][:number]
+    assert report.verdict == "accepted", report.json()
+    assert len(json.loads(ledger.read_text())["challenges"]) == 3
+
+
+def test_a_second_commitment_for_a_job_is_rejected(honest: Delivery, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.json"
+    assert honest.verify(ledger=ledger).verdict == "accepted"
+    again = potl.record(tasks.build, tmp_path / "run", job=honest.job, key=honest.key)
+    report = potl.verify(
+        again,
+        job=honest.job,
+        commitment=again.commit(),
+        task=tasks.build,
+        checks=CHECKS,
+        ledger=ledger,
+    )
+    assert report.verdict == "rejected"
+    assert any(f.rule == "transcript.history" and f.result == "reject" for f in report.findings)
+
+
+def test_a_published_note_that_the_commitment_does_not_extend_rejects(
+    honest: Delivery, tmp_path: Path
+) -> None:
+    other = potl.record(tasks.build, tmp_path / "run", job=honest.job, key=honest.key)
+    report = honest.verify(published=[str(other.commit())])
+    assert report.verdict == "rejected"
+    assert any(f.rule == "transcript.history" and f.result == "reject" for f in report.findings)
+    assert honest.verify(published=[str(honest.commitment)]).verdict == "accepted"
+
+
+def test_a_ledger_belongs_to_a_job(honest: Delivery, tmp_path: Path) -> None:
+    with pytest.raises(potl.UsageError, match="ledger"):
+        honest.verify(job=None, ledger=tmp_path / "ledger.json")
+
+
+def test_the_command_that_repeats_a_report_asks_what_was_asked_now(
+    honest: Delivery, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger.json"
+    options = {"ledger": ledger, "policy": potl.Policy(probability=0)}
+    honest.verify(checks=[potl.PEV(fraction=0.75)], **options)
+    report = honest.verify(checks=[potl.Replay(samples=1)], **options)
+    assert {one["check"] for one in report.document["checks"]} == {"replay", "pev"}
+    # The ledger brings the earlier ones.
+    assert "pev" not in report.document["reproduce"]
+
+
+def test_the_challenge_is_remembered_even_when_verification_is_aborted(
+    honest: Delivery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_session.Session, "run_step", fail)
+    with pytest.raises(KeyboardInterrupt):
+        honest.verify(ledger=tmp_path / "ledger.json")
+    assert len(json.loads((tmp_path / "ledger.json").read_text())["challenges"]) == 1
+
+
+# ---------------------------------------------------------------------- worker processes
+
+
+def test_worker_processes_find_what_this_process_finds(honest: Delivery) -> None:
+    nonce = bytes([5] * 32)
+    here = honest.verify(nonce=nonce)
+    there = honest.verify(nonce=nonce, workers=2)
+
+    def told(report: potl.Report) -> list[tuple[str, str, str]]:
+        return [(f.check, f.rule, f.result) for f in report.findings]
+
+    assert there.verdict == "accepted", there.json()
+    assert told(there) == told(here)
+
+
+def test_a_task_that_workers_cannot_import_is_refused(honest: Delivery) -> None:
+    with pytest.raises(potl.UsageError, match="module:build"):
+        honest.verify(task=lambda: tasks.build(), workers=2)
+
+
+def test_workers_that_die_make_the_verdict_inconclusive(tmp_path: Path) -> None:
+    delivery = Delivery(tmp_path, tasks.build_in_parent_only)
+    report = delivery.verify(task="driver_tasks:build_in_parent_only", workers=1)
+    assert report.verdict == "inconclusive"
+    assert report.exit_code == 3
