@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """With POTL_HOOKS=1 the tests run against the build in which single rules can be switched off.
 
-That build is `potl._core_hooks`, which only a plain CMake build makes (POTL_BUILD_TEST_HOOKS) and
-no wheel contains. It is put in the place of `potl._core` before anything imports it. POTL_HOOKS_DIR
-names its folder; without it the folders of `make test` and of a plain build are searched. Otherwise
-the module can be imported beside the release build, if it was built.
+That build is `potl._core_hooks`, which only a CMake build makes (POTL_BUILD_TEST_HOOKS) and no
+wheel contains. It is put in the place of `potl._core` before anything imports it. It lies beside
+the package's sources, unless POTL_HOOKS_DIR names another folder. Without POTL_HOOKS the module can
+be imported beside the release build, if it was built.
 
 `--part i/n` runs every n-th of the tests that were asked for, from the i-th on: the parts of a file
 that is too long for one unit of `make test-full`.
@@ -36,13 +36,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def find_hooks() -> Path | None:
-    named = os.environ.get("POTL_HOOKS_DIR")
-    folders = [Path(named)] if named else [ROOT / "build/test/python", ROOT / "python/potl"]
-    for folder in folders:
-        for suffix in EXTENSION_SUFFIXES:
-            module = folder / f"_core_hooks{suffix}"
-            if module.is_file():
-                return module
+    folder = Path(os.environ.get("POTL_HOOKS_DIR", ROOT / "python/potl"))
+    for suffix in EXTENSION_SUFFIXES:
+        module = folder / f"_core_hooks{suffix}"
+        if module.is_file():
+            return module
     return None
 
 

@@ -101,5 +101,16 @@ def test_including_everything_is_bounded_work_and_names_no_library(prefix: Path)
     assert lines < MOST_PREPROCESSED_LINES
 
 
+def test_a_plain_build_has_no_tests_and_forgives_warnings(tmp_path: Path) -> None:
+    for mode in ("OFF", "ON"):
+        out = tmp_path / mode
+        options = ["-DPOTL_BUILD_TORCH=OFF", *([f"-DPOTL_DEVELOPER_MODE={mode}"] * (mode == "ON"))]
+        run("cmake", "-S", ROOT, "-B", out, "-G", "Ninja", *options)
+        commands = (out / "compile_commands.json").read_text()
+        assert "-ffp-contract=off" in commands
+        for developers in ("-Werror", "-Wall", "tests/unit"):
+            assert (developers in commands) == (mode == "ON"), developers
+
+
 def test_the_umbrella_header_names_every_public_header() -> None:
     run("python3", ROOT / "scripts/umbrella.py", "--check")

@@ -101,7 +101,7 @@ def test_python_verifies_the_structure_and_reaches_no_verdict_without_replay(
 ) -> None:
     opened = evidence(honest[1])
     findings = opened.findings()
-    assert {f["result"] for f in findings} == {"pass"}
+    assert {one.result for one in findings} == {"pass"}
     report = json.loads(_core.conclude(opened, findings, policy={}, context={}))
     assert report["verdict"] == "inconclusive"
 
@@ -126,7 +126,7 @@ def test_python_finds_a_changed_byte_in_the_trainers_run(honest: Trained, tmp_pa
     data[len(data) // 2] ^= 1
     log.write_bytes(data)
     try:
-        results = {f["result"] for f in evidence(changed).findings()}
+        results = {one.result for one in evidence(changed).findings()}
     except _core.MalformedError:
         return
     assert "reject" in results

@@ -43,8 +43,9 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(sdist) as archive:
         archive.extractall(folder)
     source = folder / f"potl-{VERSION}"
-    # The compiler cache knows a file when its build folder, and what it includes, lie as in the
-    # checkout: the build two levels below the source, the environment beside it.
+    # The compiler cache knows a file when it is compiled with the flags of the checkout, and its
+    # build folder, and what it includes, lie as there: the build two levels below the source, the
+    # environment beside it.
     python = Path(sys.executable)
     if python.is_relative_to(ROOT):
         (source / ".venv").symlink_to(python.parents[1])
@@ -56,8 +57,9 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             "build",
             "--no-isolation",
             "--wheel",
-            "-C",
-            "build-dir=build/wheel",
+            *("-C", "build-dir=build/wheel"),
+            *("-C", "cmake.define.POTL_DEVELOPER_MODE=ON"),
+            *("-C", "cmake.define.POTL_BUILD_TESTS=OFF"),
         ),
         *("-o", folder, source),
     )
