@@ -84,7 +84,7 @@ def resnet20(seed: int, block: Block) -> float:
 
 def text() -> torch.Tensor:
     """Characters as codes below 96."""
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "python"))
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "python" / "helpers"))
     import zoo
 
     windows: torch.Tensor = zoo.characters(LENGTH, 4096)

@@ -19,7 +19,8 @@ from record_bench import plain_steps
 
 import potl
 from potl import _core
-from potl._verify._fulfil import Replayer
+from potl._verify._schema import Schema
+from potl._verify._workload import replayer_of
 
 SEGMENT = 100
 ROUNDS = 5 if measuring.FULL else 2
@@ -37,19 +38,24 @@ def main() -> None:
         run = potl.record(build, folder / "run", job=job)
         note = str(run.commit())
         evidence = _core.Evidence.open(str(run.path), job=job.core, commitment=note)
-        request = {"kind": "segment", "start": 0, "end": SEGMENT, "why": "first"}
+        request = _core.SegmentRequest(start=0, end=SEGMENT, why="first")
         pairs = []
         with potl.Session.open(build, seed=job.core.seed, job=job) as session:
-            replayer = Replayer(session, evidence)
+            schema = Schema(session, evidence)
+            assert schema.largest_bytes > 0  # taken by the verifier.s own first steps
+            replayer = replayer_of(
+                session, schema, evidence, timeout=None, directory=None, derive=False
+            )
             plain = plain_steps(build(), (ROUNDS + 1) * SEGMENT)
             for step, _, batch in session.batches(1, WARM_UP):
                 session.run_step(step, batch)
                 next(plain)
             for _ in range(ROUNDS):
                 trained = measuring.timed(lambda: sum(itertools.islice(plain, SEGMENT)))
-                answer = replayer.fulfil(request)
-                assert answer["status"] == "ok" and answer["digest_equal"], answer
-                pairs.append((answer["replay_seconds"], trained))
+                with session.active():
+                    answer = replayer.answer(request)
+                assert isinstance(answer, _core.SegmentMeasurement) and answer.digest_equal, answer
+                pairs.append((answer.replay_seconds, trained))
         ratio = measuring.of_pairs(pairs)
         measuring.write(
             "replay",
@@ -62,7 +68,7 @@ def main() -> None:
                     ratio,
                     at_most=1.10,
                     steps=SEGMENT,
-                    load_seconds=answer["load_seconds"],
+                    load_seconds=answer.load_seconds,
                 )
             ],
         )

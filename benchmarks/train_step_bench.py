@@ -51,7 +51,7 @@ AUDITORS_ORDER = 1  # of summation: permuted, with other blocks
 
 
 def gpt() -> nn.Module:
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "python"))
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "python" / "helpers"))
     import zoo
 
     return zoo.GPT(layers=4, width=256, length=64)
