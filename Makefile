@@ -30,7 +30,7 @@ test-bare:
 	@scripts/test-bare
 
 bench:
-	@scripts/bootstrap build bench
+	@scripts/bootstrap build test bench
 	@scripts/bench "$(STEM)" "$(FULL)"
 
 docs:
