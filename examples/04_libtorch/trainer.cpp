@@ -53,6 +53,9 @@ potl::libtorch::task build(const potl::libtorch::tensors& data) {
   out.epochs = 6;
   out.drop_last = true;
   out.rates = [](std::uint64_t step) { return std::vector<double>{step <= 100 ? 0.05 : 0.01}; };
+#ifdef WITH_EXACT_ARITHMETIC  // potl::libtorch_arithmetic is linked
+  out.exact = potl::libtorch::exact_block;
+#endif
   return out;
 }
 

@@ -16,6 +16,7 @@
 #include <potl/checks/replay.hpp>
 #include <potl/checks/replayer.hpp>
 #include <potl/checks/request.hpp>
+#include <potl/checks/rounding_audit.hpp>
 #include <potl/checks/run_view.hpp>
 #include <potl/checks/schema.hpp>
 #include <potl/checks/state_distance.hpp>

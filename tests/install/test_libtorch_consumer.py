@@ -77,10 +77,7 @@ def test_an_honest_run_is_accepted(honest: Trained) -> None:
 def test_training_on_a_quarter_of_each_batch_is_rejected(train: Callable[..., Trained]) -> None:
     status, _, report = train("--cheat", "lazy")
     assert (status, report["verdict"]) == (1, "rejected")
-    # Its repeats run in no other arithmetic, so that no tolerance of replay rejects.
-    assert rejecting(report) == {("pev", "loss.recomputed")}
-    doubted = {f["rule"] for f in report["findings"] if f["result"] == "inconclusive"}
-    assert "replay.parameters" in doubted
+    assert "loss.recomputed" in {rule for _, rule in rejecting(report)}
 
 
 def test_delivering_another_model_is_rejected_by_that_alone(train: Callable[..., Trained]) -> None:

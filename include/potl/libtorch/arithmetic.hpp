@@ -16,6 +16,7 @@
 // Needs the compiled part of the adapter: link potl::libtorch_arithmetic (docs/guide/libtorch.md).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -23,6 +24,10 @@
 #include <vector>
 
 #include <potl/numeric/arithmetic.hpp>
+
+namespace potl::numeric {
+class rounding_session;
+}
 
 namespace potl::libtorch {
 
@@ -70,6 +75,23 @@ class stock_guard {
   int bits_;
   bool foreign_;
 };
+
+/// What the steps of a workload compute in.
+struct block_options {
+  numeric::arithmetic mode = numeric::arithmetic::ord32;
+  /// Runs operators that have no form in the mode as LibTorch does, instead of refusing them: who
+  /// measures noise needs other roundings, not the same bits everywhere.
+  bool lenient = false;
+  /// For log64: the side that logs or follows, in a step that it has begun. It gives the bits.
+  numeric::rounding_session* log = nullptr;
+};
+
+/// Enters a block, which ends with the last copy of what is given, in the same thread.
+using block_maker = std::function<std::shared_ptr<void>(const block_options&)>;
+
+/// A deterministic_guard as a block. A task that names it (libtorch::task::exact) may be trained in
+/// any exact arithmetic. Throws as the guard does.
+std::shared_ptr<void> exact_block(const block_options& options);
 
 /// How an operator runs under a guard.
 struct operator_entry {

@@ -5,9 +5,12 @@
 //   potl::write_file_atomically("job.json", potl::as_bytes_view(job.text)).value();
 #pragma once
 
+#include <c10/util/Exception.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,7 +26,15 @@ struct job_options {
   std::uint64_t seed = 0;
   std::uint64_t checkpoint_every = 1;
   std::uint64_t max_segment = 0;  ///< 0: checkpoint_every
-  double tolerance_cap = 0.1;     ///< see transcript::job
+  /// "ord32", "cr32", "log64", "xint24" or "xint16", in which a replay has the same bits on every
+  /// machine; they need task::exact. "stock": LibTorch's own kernels. "auto" is ord32 where the
+  /// task names task::exact and the steps that make_job tries have a form in it, else stock.
+  std::string arithmetic = "auto";
+  /// Steps between the states that are stored, a multiple of checkpoint_every; verifiers derive
+  /// those between. Needs an exact arithmetic. Absent: all are stored, but in an exact arithmetic
+  /// without max_segment no more than 20 states or 2 GB, whichever is more.
+  std::optional<std::uint64_t> store_every = std::nullopt;
+  double tolerance_cap = 0.1;  ///< see transcript::job
   std::uint64_t max_resumes = 16;
   std::optional<public_key> trainer = std::nullopt;  ///< absent: who trains is left open
 };
@@ -42,38 +53,43 @@ class one_thread {
   int before_ = at::get_num_threads();
 };
 
-inline digest after_two_steps(const builder& build, const transcript::job& job, bool restored) {
+/// The state after the first steps, the last of them from a restored state if wanted.
+inline transcript::state after_steps(const builder& build, const transcript::job& job,
+                                     std::uint64_t steps, bool restored) {
   workload first(build, job, false);
-  first.run_step(1);
+  for (std::uint64_t step = 1; step < steps; ++step) first.run_step(step);
   if (!restored) {
-    first.run_step(2);
-    return first.capture().state_digest();
+    first.run_step(steps);
+    return first.capture();
   }
   workload second(build, job, false);
-  second.load_state(first.capture(), 1);
-  second.run_step(2);
-  return second.capture().state_digest();
+  second.load_state(first.capture(), steps - 1);
+  second.run_step(steps);
+  return second.capture();
 }
 
 }  // namespace detail
 
-/// Trains two steps, without and with a restored state in between, and compares. Throws
-/// potl::exception (unsupported) when the outcome depends on something that is neither in the state
-/// nor in the job.
-inline void require_replayable(const builder& build, const transcript::job& job) {
-  if (job.steps < 2) return;
+/// Trains two steps, without and with a restored state in between, and compares; gives the state
+/// after them. Throws potl::exception (unsupported) when the outcome depends on something that is
+/// neither in the state nor in the job, and not_reproducible when the job's arithmetic has no form
+/// of an operator.
+inline transcript::state require_replayable(const builder& build, const transcript::job& job) {
+  const std::uint64_t steps = std::min<std::uint64_t>(2, job.steps);
   const detail::one_thread scope;
-  const digest straight = detail::after_two_steps(build, job, false);
-  if (detail::after_two_steps(build, job, false) != straight) {
+  transcript::state straight = detail::after_steps(build, job, steps, false);
+  const digest wanted = straight.state_digest();
+  if (detail::after_steps(build, job, steps, false).state_digest() != wanted) {
     throw exception({errc::unsupported, "two builds of the task train differently",
                      "keep nothing outside the task, and draw from LibTorch's CPU generator"});
   }
-  if (detail::after_two_steps(build, job, true) != straight) {
+  if (detail::after_steps(build, job, steps, true).state_digest() != wanted) {
     throw exception(
         {errc::unsupported,
          "a restored state trains on differently: something else changes while training",
          "register it as a buffer"});
   }
+  return straight;
 }
 
 namespace detail {
@@ -98,13 +114,18 @@ inline std::vector<transcript::rate_run> rate_table(const task& of, std::uint64_
   return out;
 }
 
-}  // namespace detail
+/// The shortest multiple of checkpoint_every at which the states of a run stay within what is kept
+/// by default: as Job.create of the Python package chooses it.
+inline std::uint64_t affordable_store_every(const transcript::job& job, std::uint64_t state_bytes) {
+  constexpr std::uint64_t kept_states = 20, kept_bytes = 2'000'000'000;
+  const std::uint64_t states =
+      std::max(kept_states, kept_bytes / std::max<std::uint64_t>(1, state_bytes));
+  const std::uint64_t segments = (job.steps + job.checkpoint_every - 1) / job.checkpoint_every;
+  return job.checkpoint_every * ((segments + states - 2) / (states - 1));
+}
 
-/// The job of a task: data, initial state and learning rates are computed here, by the client, and
-/// six steps are trained to see that they can be replayed. Throws potl::exception: usage for what
-/// makes no job, unsupported for what cannot be captured or replayed.
-inline transcript::job make_job(const builder& build, const job_options& options) {
-  const task made = build_task(build, options.seed);
+/// Everything that the task says of itself: the arithmetic and what is stored are left out.
+inline transcript::job draft_of(const task& made, const job_options& options) {
   transcript::snapshot_memory memory;
   transcript::job out;
   out.seed = options.seed;
@@ -118,18 +139,66 @@ inline transcript::job make_job(const builder& build, const job_options& options
   out.data_root = data_root(made.data);
   out.steps = out.steps_per_epoch() * out.epochs;
   out.initial_state = capture_task(made, 0, 0, memory).state_digest();
-  out.rates = detail::rate_table(made, out.steps);
+  out.rates = rate_table(made, out.steps);
   out.tolerance_cap = options.tolerance_cap;
   out.max_resumes = options.max_resumes;
-  out.max_superseded = options.max_resumes * out.max_segment;
   if (options.trainer) out.trainer = digest{options.trainer->raw()};
+  return out;
+}
+
+inline transcript::job written(transcript::job draft, const task& made) {
   const json_value environment = json_value::of({{"libtorch", TORCH_VERSION}});
-  const std::string text =
-      transcript::format_job(out, canonical_json(describe_task(made)), canonical_json(environment))
-          .value();
-  transcript::job agreed = transcript::parse_job(as_bytes_view(text)).value();
-  require_replayable(build, agreed);
-  return agreed;
+  if (draft.store_every == draft.checkpoint_every) draft.store_every = 0;
+  // A resume repeats what was done since the stored state before it.
+  draft.max_superseded = draft.max_resumes * std::max(draft.store_every, draft.max_segment);
+  const std::string text = transcript::format_job(draft, canonical_json(describe_task(made)),
+                                                  canonical_json(environment))
+                               .value();
+  return transcript::parse_job(as_bytes_view(text)).value();
+}
+
+/// Tries the task in the draft's arithmetic.
+inline transcript::job tried(const builder& build, const task& made, transcript::job draft,
+                             const job_options& options) {
+  draft.store_every = options.store_every.value_or(0);
+  const transcript::job agreed = written(draft, made);
+  const std::uint64_t state_bytes = require_replayable(build, agreed).size_bytes();
+  const bool open = !options.store_every && draft.arithmetic != "stock" &&
+                    draft.max_segment == draft.checkpoint_every;
+  if (!open) return agreed;
+  draft.store_every = affordable_store_every(draft, state_bytes);
+  return written(draft, made);
+}
+
+}  // namespace detail
+
+/// The job of a task: data, initial state and learning rates are computed here, by the client, and
+/// six steps are trained to see that they can be replayed. Throws potl::exception: usage for what
+/// makes no job, unsupported for what cannot be captured or replayed; and not_reproducible when an
+/// arithmetic other than "auto" has no form of an operator. What keeps "auto" from ord32 is a
+/// warning of LibTorch's.
+inline transcript::job make_job(const builder& build, const job_options& options) {
+  const task made = build_task(build, options.seed);
+  transcript::job draft = detail::draft_of(made, options);
+  if (options.arithmetic != "auto") {
+    draft.arithmetic = options.arithmetic;
+    return detail::tried(build, made, std::move(draft), options);
+  }
+  if (made.exact) {
+    try {
+      draft.arithmetic = "ord32";
+      return detail::tried(build, made, draft, options);
+    } catch (const exception&) {
+      throw;
+    } catch (const std::exception& why) {
+      // What fails in any arithmetic is raised by the attempt that follows.
+      TORCH_WARN(
+          "this job is in stock arithmetic, in which replays are compared within a tolerance: ",
+          why.what());
+    }
+  }
+  draft.arithmetic = "stock";
+  return detail::tried(build, made, std::move(draft), options);
 }
 
 }  // namespace potl::libtorch

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording a LibTorch training: every step appends a record, every checkpoint_every steps a
-// checkpoint; hashing and writing happen on background threads (transcript/writer.hpp).
+// Recording a LibTorch training: every step appends a record (in log64 with its rounding log), and
+// agreed ones a checkpoint; hashing and writing happen on background threads
+// (transcript/writer.hpp).
 //
 //   potl::libtorch::workload work(build, job);
 //   potl::libtorch::recorder run("runs/1", work, key);
@@ -40,7 +41,8 @@ class recorder {
     return out;
   }
 
-  /// Records the workload's present state as the outcome of `what`, for loops of one's own.
+  /// Records the workload's present state as the outcome of `what`: the second half of step(), for
+  /// loops of one's own.
   void append(const step_result& what) {
     const transcript::job& job = work_.agreed();
     transcript::step_entry entry;
@@ -53,12 +55,16 @@ class recorder {
                                                              : transcript::step_flag::none);
     entry.duration_ns = what.duration_ns;
     entry.checkpoint = job.is_checkpoint(what.step);
+    entry.rounding_log = what.rounding_log;
     log_.append_step(work_.capture(), entry).value();
     recorded_ = what.step;
   }
 
   /// The last step that is durable.
   std::uint64_t acknowledged() const { return log_.acknowledged(); }
+
+  /// Signs the log as it is now: the commitment will have to extend this note.
+  std::string publish() { return log_.publish().value(); }
 
   /// Ends the run and commits to it: the signed note, to be given to the verifier.
   std::string finish() {

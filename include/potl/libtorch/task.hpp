@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include <potl/libtorch/arithmetic.hpp>
 #include <potl/libtorch/data.hpp>
 #include <potl/libtorch/optimizer_state.hpp>
 #include <potl/libtorch/random.hpp>
@@ -53,6 +54,9 @@ struct task {
   std::function<std::vector<double>(std::uint64_t step)> rates{};
   /// Sets W0 as a function of the seed; empty: potl::libtorch::initialize.
   std::function<void(torch::nn::Module&, std::uint64_t seed)> initialize{};
+  /// How steps enter an exact arithmetic: potl::libtorch::exact_block, where the program links
+  /// potl::libtorch_arithmetic. Empty: they compute as LibTorch does, and so do jobs.
+  block_maker exact{};
   std::string code{};  ///< what identifies this program, e.g. a revision: part of the job
 };
 

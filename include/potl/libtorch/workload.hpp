@@ -3,23 +3,28 @@
 //
 // Satisfies the concept potl::workload of potl/verify.hpp.
 //
-// Claims: losses, updates and states are a function of (job, restored state), up to the rounding of
-// LibTorch's kernels; with the same LibTorch, processor and number of threads, bit for bit.
+// Claims: losses, updates and states are a function of (job, restored state): bit for bit where the
+// job's arithmetic is exact, else up to the rounding of LibTorch's kernels (and bit for bit with
+// the same LibTorch, processor and number of threads).
 // Assumes a task whose state is all in its modules and optimizers, and losses that draw random
 // numbers from LibTorch's default CPU generator alone.
 #pragma once
 
-#include <ATen/Parallel.h>
+#include <torch/nn/utils/clip_grad.h>
 
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <potl/libtorch/step_arithmetic.hpp>
+#include <potl/libtorch/step_rounding.hpp>
 #include <potl/libtorch/task.hpp>
+#include <potl/libtorch/update.hpp>
 #include <potl/transcript/batch_order.hpp>
 #include <potl/verify.hpp>
 
@@ -30,17 +35,21 @@ struct step_result : step_outcome {
   std::uint64_t step = 0;
   bool non_finite = false;  ///< the loss or a gradient was NaN or infinite
   std::uint64_t duration_ns = 0;
+  std::vector<std::uint8_t> rounding_log{};  ///< of a job in log64, unless the step followed one
 };
 
 /// A task under a job: it runs any step, from any state.
 class workload {
  public:
-  /// Builds the task. Throws potl::exception (usage) naming the difference when the task is not the
-  /// job's. With `compare` false it is taken as it is, which a test of a cheat needs.
+  /// Builds the task. Throws potl::exception: usage, naming the difference, when the task is not
+  /// the job's; unsupported when it brings no exact arithmetic for a job in one. With `compare`
+  /// false it is taken as it is, which a test of a cheat needs.
   workload(const builder& build, transcript::job agreed, bool compare = true)
       : agreed_(std::make_unique<transcript::job>(std::move(agreed))),
         order_(std::make_unique<transcript::batch_order>(*agreed_)),
-        task_(build_task(build, agreed_->seed)) {
+        task_(build_task(build, agreed_->seed)),
+        arithmetic_(agreed_->arithmetic, task_.exact),
+        rounding_(agreed_->arithmetic) {
     if (!compare) return;
     const std::vector<std::string> found = differences();
     if (!found.empty()) throw exception({errc::usage, found.front(), "build what was agreed"});
@@ -75,21 +84,21 @@ class workload {
   /// Mean and standard deviation of the per-sample losses of `ids`, in train mode; nothing changes.
   subset_outcome subset_loss(std::span<const std::int64_t> ids);
 
-  /// 0: steps round as usual. Else they round as another honest machine might: with another number
-  /// of threads, and gradients changed by about one rounding error. That shows less than another
-  /// arithmetic would, so that nobody is accused by it.
-  void perturb(std::uint64_t way) {
-    if (noise_ == 0) usual_threads_ = at::get_num_threads();
-    const int others = usual_threads_ == 1 ? 2 : 1;
-    at::set_num_threads(way == 0 ? usual_threads_ : others);
-    noise_ = way;
+  /// Computes otherwise, as another honest machine might: step_arithmetic.
+  bool perturb(std::uint64_t way, bool threads_only = false) {
+    return arithmetic_.perturb(way, threads_only);
   }
+
+  /// In log64: the next step or batch_loss follows this log of the trainer's; null: steps log.
+  void follow(std::uint64_t /*step*/, const checks::logged_rounding* logged) {
+    rounding_.follow(logged);
+  }
+  /// What following showed in the steps since the last call; nothing in other arithmetics.
+  std::optional<checks::rounding_summary> rounding() { return rounding_.take(); }
 
   workload(const workload&) = delete;
   workload& operator=(const workload&) = delete;
-  ~workload() {
-    if (noise_ != 0) at::set_num_threads(usual_threads_);
-  }
+  ~workload() = default;
 
  private:
   struct part {
@@ -99,7 +108,8 @@ class workload {
   std::vector<part> micro_batches(std::span<const std::int64_t> ids) const;
   std::vector<at::Tensor> parameters() const;
   at::Tensor losses_of(std::span<const std::int64_t> ids, const digest& key);
-  void disturb(const at::Tensor& tensor, std::uint64_t number) const;
+  at::Tensor loss_of(const part& one, std::uint64_t step, std::uint64_t number);
+  void forget_gradients();
   double prepare_gradients();
 
   std::unique_ptr<transcript::job> agreed_;
@@ -107,8 +117,8 @@ class workload {
   libtorch::task task_;
   transcript::snapshot_memory memory_;
   std::uint64_t step_ = 0;
-  std::uint64_t noise_ = 0;
-  int usual_threads_ = 1;
+  step_arithmetic arithmetic_;
+  step_rounding rounding_;
 };
 
 inline std::vector<std::string> workload::differences() {
@@ -209,42 +219,28 @@ inline at::Tensor workload::losses_of(std::span<const std::int64_t> ids, const d
   return out;
 }
 
-inline void workload::disturb(const at::Tensor& tensor, std::uint64_t number) const {
-  if (noise_ == 0 || !tensor.defined() || tensor.numel() == 0 || !tensor.is_floating_point())
-    return;
-  const at::NoGradGuard no_grad;
-  const double norm = tensor.to(at::kDouble).norm().item<double>();
-  const double scale = std::ldexp(norm / std::sqrt(static_cast<double>(tensor.numel())), -23);
-  if (!(scale > 0) || !std::isfinite(scale)) return;
-  const at::Tensor noise = at::empty(tensor.sizes(), at::kDouble);
-  const digest key = derive_key(noise_, "noise.jitter", {step_, number});
-  detail::fill_into(noise, [&](auto out) { fill_normal(out, to_random_key(key), 0, 0, scale); });
-  tensor.add_(noise.to(tensor.scalar_type()));
+// Of a micro-batch, weighted with its share of the step.
+inline at::Tensor workload::loss_of(const part& one, std::uint64_t step, std::uint64_t number) {
+  at::Tensor out = losses_of(one.ids, derive_key(agreed_->seed, "step", {step, number})).mean();
+  return one.share == 1 ? out : out * one.share;
+}
+
+inline void workload::forget_gradients() {
+  for (const auto& optimizer : task_.optimizers) optimizer->zero_grad();
 }
 
 // Clips, and gives the norm that the optimizers see.
 inline double workload::prepare_gradients() {
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> gradients;
-  for (const at::Tensor& one : parameters()) {
-    if (one.grad().defined()) gradients.push_back(one.grad());
+  const std::vector<at::Tensor> all = parameters();
+  if (task_.grad_clip) torch::nn::utils::clip_grad_norm_(all, *task_.grad_clip);
+  std::vector<at::Tensor> norms;
+  for (const at::Tensor& one : all) {
+    if (!one.grad().defined()) continue;
+    arithmetic_.disturb(one.grad(), step_, norms.size());
+    norms.push_back(at::linalg_vector_norm(one.grad()).to(at::kDouble));
   }
-  const auto norm_of = [&] {
-    double squares = 0;
-    for (const at::Tensor& one : gradients) {
-      const double norm = one.norm().item<double>();
-      squares += norm * norm;
-    }
-    return std::sqrt(squares);
-  };
-  double norm = norm_of();
-  if (task_.grad_clip && norm > *task_.grad_clip) {
-    for (at::Tensor& one : gradients) one.mul_(*task_.grad_clip / (norm + 1e-6));
-    norm = norm_of();
-  }
-  std::uint64_t number = 0;
-  for (const at::Tensor& one : gradients) disturb(one, number++);
-  return norm;
+  return norms.empty() ? 0 : at::linalg_vector_norm(at::stack(norms)).item<double>();
 }
 
 inline step_result workload::run_step(std::uint64_t step, std::span<const std::int64_t> ids) {
@@ -255,17 +251,20 @@ inline step_result workload::run_step(std::uint64_t step, std::span<const std::i
   out.step = step;
   if (const std::vector<double>* rates = agreed_->rates_at(step)) set_rates(task_, *rates);
   out.rates = rates_of(task_);
-  for (const auto& optimizer : task_.optimizers) optimizer->zero_grad();
-  std::uint64_t number = 0;
-  for (const part& one : micro_batches(ids)) {
-    at::Tensor loss =
-        losses_of(one.ids, derive_key(agreed_->seed, "step", {step, number++})).mean();
-    if (one.share != 1) loss = loss * one.share;
-    loss.backward();
-    out.loss += loss.item<double>();
+  forget_gradients();
+  {
+    step_rounding::part rounded(rounding_, step);
+    const auto block = arithmetic_.block(rounded.session());
+    std::uint64_t number = 0;
+    for (const part& one : micro_batches(ids)) {
+      const at::Tensor loss = loss_of(one, step, number++);
+      loss.backward();
+      out.loss += loss.item<double>();
+    }
+    out.gradient_norm = prepare_gradients();
+    for (const auto& optimizer : task_.optimizers) update(*optimizer, arithmetic_.is_exact());
+    out.rounding_log = rounded.end();
   }
-  out.gradient_norm = prepare_gradients();
-  for (const auto& optimizer : task_.optimizers) optimizer->step();
   out.non_finite = !std::isfinite(out.loss) || !std::isfinite(out.gradient_norm);
   step_ = step;
   out.duration_ns = static_cast<std::uint64_t>(
@@ -296,20 +295,23 @@ class unchanged {
 
 inline double workload::batch_loss(std::uint64_t step, std::span<const std::int64_t> ids) {
   const generator_scope scope;
-  const at::NoGradGuard no_grad;
+  const at::AutoGradMode with_gradients(true);  // as in the step: operators may look at that
   std::vector<at::Tensor> kept = task_.model->buffers();
   const std::vector<at::Tensor> weights = parameters();
-  if (noise_ != 0) kept.insert(kept.end(), weights.begin(), weights.end());
+  if (arithmetic_.jitters()) kept.insert(kept.end(), weights.begin(), weights.end());
   const detail::unchanged guard(std::move(kept));
-  for (std::size_t i = 0; i < weights.size(); ++i) disturb(weights[i], i);
+  for (std::size_t i = 0; i < weights.size(); ++i) arithmetic_.disturb(weights[i], step_, i);
   double out = 0;
-  std::uint64_t number = 0;
-  for (const part& one : micro_batches(ids)) {
-    at::Tensor loss =
-        losses_of(one.ids, derive_key(agreed_->seed, "step", {step, number++})).mean();
-    if (one.share != 1) loss = loss * one.share;
+  const std::vector<part> parts = micro_batches(ids);
+  const step_rounding::part rounded(rounding_, step);  // never ended: this is no whole step
+  const auto block = arithmetic_.block(rounded.session());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const at::Tensor loss = loss_of(parts[i], step, i);
     out += loss.item<double>();
+    // The log of the step has backward passes between its losses.
+    if (rounding_.follows() && i + 1 < parts.size()) loss.backward();
   }
+  forget_gradients();
   return out;
 }
 
@@ -318,6 +320,7 @@ inline subset_outcome workload::subset_loss(std::span<const std::int64_t> ids) {
   const generator_scope scope;
   const at::NoGradGuard no_grad;
   const detail::unchanged guard(task_.model->buffers());
+  const auto block = arithmetic_.block();
   tensors parts;
   for (std::size_t first = 0; first < ids.size(); first += task_.batch_size) {
     const auto some =

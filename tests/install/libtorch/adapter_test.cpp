@@ -246,6 +246,38 @@ void hidden_state_is_refused() {
   EXPECT(counts_in([=] { return shared; }) == potl::errc::unsupported);
 }
 
+void an_exact_arithmetic_needs_its_component() {
+  const pl::builder build = builder_of(momentum);
+  EXPECT(job_of(build).arithmetic == "stock");
+  std::string why;
+  try {
+    pl::make_job(build, {.arithmetic = "ord32"});
+  } catch (const potl::exception& e) {
+    EXPECT(e.details().code == potl::errc::unsupported);
+    why = e.details().remedy;
+  }
+  EXPECT(why.find("potl::libtorch::exact_block") != std::string::npos);
+  const auto of = [&](const pl::job_options& options) {
+    return code_of([&] { pl::make_job(build, options); });
+  };
+  EXPECT(of({.arithmetic = "rn53"}) == potl::errc::unsupported);
+  EXPECT(of({.store_every = 10}) == potl::errc::usage);  // nobody could derive the others
+}
+
+void few_states_are_kept_by_default() {
+  // tests/install/test_libtorch_rehearsal.py compares Python with this table.
+  potl::transcript::job job;
+  job.checkpoint_every = 5;
+  const auto kept = [&](std::uint64_t steps, std::uint64_t state_bytes) {
+    job.steps = steps;
+    return pl::detail::affordable_store_every(job, state_bytes);
+  };
+  EXPECT(kept(1000, 1) == 5);
+  EXPECT(kept(1000, 10'000'000) == 10);
+  EXPECT(kept(1000, 500'000'000) == 55);
+  EXPECT(kept(7, 500'000'000) == 5);
+}
+
 void learning_rates_come_from_the_job() {
   const pl::builder plain = builder_of(momentum);
   const pl::builder build = [&] {
@@ -366,6 +398,8 @@ int main(int count, char** words) {
   a_parameter_without_default_needs_an_own_initialiser();
   a_task_that_is_not_the_jobs_is_refused();
   hidden_state_is_refused();
+  an_exact_arithmetic_needs_its_component();
+  few_states_are_kept_by_default();
   learning_rates_come_from_the_job();
   recomputing_a_loss_changes_nothing();
   the_users_generator_is_left_alone();

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include <potl/libtorch/arithmetic.hpp>
@@ -98,6 +99,114 @@ void another_mode_inside_is_misuse() {
   }
 }
 
+potl::libtorch::task small_task(bool refused) {
+  torch::nn::Linear net(300, 4);
+  potl::libtorch::task out;
+  out.model = net.ptr();
+  out.optimizers = {std::make_shared<torch::optim::SGD>(net->parameters(), 0.1)};
+  out.data = {values({32, 300}), at::arange(32, at::kLong).remainder(4)};
+  out.losses = [net, refused](const potl::libtorch::tensors& batch) mutable {
+    const at::Tensor scores = net(batch[0]);
+    const at::Tensor losses = at::cross_entropy_loss(scores, batch[1], {}, at::Reduction::None);
+    if (!refused) return losses;
+    return losses + at::multi_margin_loss(scores, batch[1], 1, 1, {}, at::Reduction::None);
+  };
+  out.batch_size = 8;
+  out.epochs = 2;
+  out.exact = potl::libtorch::exact_block;
+  return out;
+}
+
+void a_job_says_what_its_steps_can_compute_in() {
+  using potl::libtorch::make_job;
+  const auto plain = [] { return small_task(false); };
+  const auto other = [] { return small_task(true); };
+  EXPECT(make_job(plain, {}).arithmetic == "ord32");
+  EXPECT(make_job(plain, {.arithmetic = "stock"}).arithmetic == "stock");
+  EXPECT(make_job(other, {}).arithmetic == "stock");  // with a warning
+  bool refused = false;
+  try {
+    make_job(other, {.arithmetic = "cr32"});
+  } catch (const not_reproducible& error) {
+    refused = error.message().find("multi_margin_loss") != std::string::npos;
+  }
+  EXPECT(refused);
+}
+
+void noise_is_another_arithmetic_where_there_is_one() {
+  const auto build = [] { return small_task(true); };  // lenient: what has no form runs as stock
+  potl::libtorch::workload work(build, potl::libtorch::make_job(build, {.arithmetic = "stock"}));
+  const auto start = work.capture();
+  const auto end_in = [&](std::uint64_t way, bool threads_only, bool other) {
+    work.load_state(start, 0);
+    EXPECT(work.perturb(way, threads_only) == other);
+    work.run_step(1);
+    work.perturb(0);
+    return work.capture().state_digest();
+  };
+  const potl::digest usual = end_in(0, false, false);
+  const potl::digest first = end_in(1, false, true);
+  const potl::digest second = end_in(2, false, true);
+  EXPECT(first != usual && second != usual && first != second);
+  EXPECT(end_in(1, false, true) == first);
+  const int threads = at::get_num_threads();
+  work.perturb(1, true);
+  EXPECT(at::get_num_threads() != threads);
+  work.perturb(0);
+  EXPECT(at::get_num_threads() == threads);
+  EXPECT(refuses(values({8})) == false);  // nothing of it stays
+}
+
+void an_exact_job_has_the_same_bits_in_every_way() {
+  const auto build = [] { return small_task(false); };
+  potl::libtorch::workload work(build, potl::libtorch::make_job(build, {.arithmetic = "xint24"}));
+  const auto start = work.capture();
+  work.run_step(1);
+  const potl::digest usual = work.capture().state_digest();
+  for (std::uint64_t way = 1; way <= 4; ++way) {
+    work.load_state(start, 0);
+    EXPECT(!work.perturb(way, false));
+    work.run_step(1);
+    EXPECT(work.capture().state_digest() == usual);
+  }
+}
+
+void a_recomputed_loss_has_the_bits_of_its_step() {
+  const auto build = [] {
+    potl::libtorch::task out = small_task(false);
+    out.accumulate = 2;
+    return out;
+  };
+  for (const char* mode : {"ord32", "log64"}) {
+    potl::libtorch::workload work(build, potl::libtorch::make_job(build, {.arithmetic = mode}));
+    for (std::uint64_t step = 1; step <= work.agreed().steps; ++step) {
+      const double loss = work.batch_loss(step, work.agreed().sample_ids(step));
+      EXPECT(work.run_step(step).loss == loss);
+    }
+  }
+}
+
+void a_verifier_follows_the_log_of_each_step() {
+  const auto build = [] { return small_task(false); };
+  const auto job = potl::libtorch::make_job(build, {.arithmetic = "log64"});
+  potl::libtorch::workload trainer(build, job), verifier(build, job);
+  const auto bytes = trainer.run_step(1).rounding_log;
+  const auto follow = [&](std::optional<potl::digest> committed) {
+    const potl::checks::logged_rounding logged{bytes, committed};
+    verifier.follow(1, &logged);
+    EXPECT(verifier.run_step(1).rounding_log.empty());
+    return verifier.rounding().value();
+  };
+  const auto seen = follow(potl::numeric::rounding_log_digest(bytes));
+  EXPECT(seen.values > 0 && seen.rejected == 0);
+  EXPECT(verifier.capture().state_digest() == trainer.capture().state_digest());
+  EXPECT(follow(std::nullopt).rejections.at(0).fault == "not_committed");
+  EXPECT(follow(potl::digest{}).rejections.at(0).fault == "other_log");
+  verifier.follow(0, nullptr);
+  EXPECT(verifier.run_step(2).rounding_log.size() > 0);
+  EXPECT(verifier.rounding()->values == 0);
+}
+
 void the_table_is_there() {
   std::size_t kernels = 0;
   for (const auto& entry : potl::libtorch::operators()) kernels += entry.runs == "kernel";
@@ -111,6 +220,11 @@ int main() {
   the_guard_ends_with_its_scope_and_nests();
   a_refusal_names_operator_and_remedy();
   another_mode_inside_is_misuse();
+  a_job_says_what_its_steps_can_compute_in();
+  noise_is_another_arithmetic_where_there_is_one();
+  an_exact_job_has_the_same_bits_in_every_way();
+  a_recomputed_loss_has_the_bits_of_its_step();
+  a_verifier_follows_the_log_of_each_step();
   the_table_is_there();
   return failures == 0 ? 0 : 1;
 }
