@@ -349,6 +349,7 @@ void an_interrupted_recording_goes_on_where_it_stopped(const std::string& path) 
   pl::workload work(build, job);
   pl::recorder run(path, work, key);
   EXPECT(work.step() == 5);  // the last checkpoint
+  const std::string published = run.publish();
   while (!run.done()) run.step();
   const std::string commitment = run.finish();
   pl::workload whole(build, job);
@@ -357,7 +358,7 @@ void an_interrupted_recording_goes_on_where_it_stopped(const std::string& path) 
   const auto evidence = potl::transcript::evidence::open({.directory = path,
                                                           .client_job = job,
                                                           .commitment = commitment,
-                                                          .published = {},
+                                                          .published = {published},
                                                           .other_commitments = {}})
                             .value();
   for (const potl::finding& one : evidence.findings()) {

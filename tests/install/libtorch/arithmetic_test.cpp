@@ -99,12 +99,12 @@ void another_mode_inside_is_misuse() {
   }
 }
 
-potl::libtorch::task small_task(bool refused) {
-  torch::nn::Linear net(300, 4);
+potl::libtorch::task small_task(bool refused, std::int64_t features = 300, int classes = 4) {
+  torch::nn::Linear net(features, classes);
   potl::libtorch::task out;
   out.model = net.ptr();
   out.optimizers = {std::make_shared<torch::optim::SGD>(net->parameters(), 0.1)};
-  out.data = {values({32, 300}), at::arange(32, at::kLong).remainder(4)};
+  out.data = {values({32, features}), at::arange(32, at::kLong).remainder(4)};
   out.losses = [net, refused](const potl::libtorch::tensors& batch) mutable {
     const at::Tensor scores = net(batch[0]);
     const at::Tensor losses = at::cross_entropy_loss(scores, batch[1], {}, at::Reduction::None);
@@ -187,12 +187,14 @@ void a_recomputed_loss_has_the_bits_of_its_step() {
 }
 
 void a_verifier_follows_the_log_of_each_step() {
-  const auto build = [] { return small_task(false); };
+  const auto build = [] { return small_task(false, 20000, 256); };  // long sums have near ties
   const auto job = potl::libtorch::make_job(build, {.arithmetic = "log64"});
   potl::libtorch::workload trainer(build, job), verifier(build, job);
-  const auto bytes = trainer.run_step(1).rounding_log;
+  const auto start = trainer.capture();
+  std::vector<std::uint8_t> bytes = trainer.run_step(1).rounding_log;
   const auto follow = [&](std::optional<potl::digest> committed) {
     const potl::checks::logged_rounding logged{bytes, committed};
+    verifier.load_state(start, 0);
     verifier.follow(1, &logged);
     EXPECT(verifier.run_step(1).rounding_log.empty());
     return verifier.rounding().value();
@@ -200,8 +202,14 @@ void a_verifier_follows_the_log_of_each_step() {
   const auto seen = follow(potl::numeric::rounding_log_digest(bytes));
   EXPECT(seen.values > 0 && seen.rejected == 0);
   EXPECT(verifier.capture().state_digest() == trainer.capture().state_digest());
+  potl::numeric::rounding_log turned = potl::numeric::decode_rounding_log(bytes).value();
+  EXPECT(turned.entries.size() == seen.entries && seen.entries > 0);
   EXPECT(follow(std::nullopt).rejections.at(0).fault == "not_committed");
   EXPECT(follow(potl::digest{}).rejections.at(0).fault == "other_log");
+  for (auto& one : turned.entries) one.up = !one.up;
+  bytes = potl::numeric::encode_rounding_log(turned);
+  const auto other = follow(potl::numeric::rounding_log_digest(bytes));
+  EXPECT(other.corrections > 0 && other.corrections + other.rejected == seen.entries);
   verifier.follow(0, nullptr);
   EXPECT(verifier.run_step(2).rounding_log.size() > 0);
   EXPECT(verifier.rounding()->values == 0);
