@@ -9,9 +9,8 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from .._base._errors import NotReplayable
 from .._base._progress import Progress, track
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from . import Attack, Scene
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(TypedDict):
     """One line of the demo's table."""
 
     who: str
@@ -37,6 +35,22 @@ class Row:
     """Verification time as a fraction of training time."""
     expected_rule: str
     as_expected: bool
+
+
+class Played(TypedDict):
+    """What came of the demo.
+
+    Attributes:
+        rows: The table.
+        report: Path of the page.
+        seconds: How long it took.
+        ok: Whether the honest run was accepted and every cheat rejected for its expected reason.
+    """
+
+    rows: list[Row]
+    report: str
+    seconds: float
+    ok: bool
 
 
 def _decisive(report: Report) -> tuple[str, str]:
@@ -76,7 +90,7 @@ def play(scene: Scene, item: Attack) -> tuple[Row, Report | None]:
             verdict=report.verdict,
             decided_by=rule or "all checks passed",
             reason=reason,
-            cost=report.cost["fraction"],
+            cost=report.cost["fraction"] or 0.0,
             expected_rule=" or ".join(item.found_by),
             as_expected=report.verdict == "rejected"
             and bool(rejecting)
@@ -86,16 +100,12 @@ def play(scene: Scene, item: Attack) -> tuple[Row, Report | None]:
     )
 
 
-def run_demo(out: Path, *, progress: Progress = None) -> dict[str, Any]:
+def run_demo(out: Path, *, progress: Progress = None) -> Played:
     """Plays the demo.
 
     Args:
         out: Directory for runs, report.html and demo.json; what it holds of these is replaced.
         progress: As in `potl.verify`: one unit per row of the table.
-
-    Returns:
-        "rows", "report" (path of the page), "seconds", and "ok": whether the honest run was
-        accepted and every cheat rejected for its expected reason.
     """
     from .._report._report import render_demo_html
     from . import Scene, _tasks as tasks, catalogue
@@ -119,15 +129,14 @@ def run_demo(out: Path, *, progress: Progress = None) -> dict[str, Any]:
             rows.append(row)
             reports.append(judged)
 
-    values = [asdict(row) for row in rows]
     page = out / "report.html"
     documents = [one.json() if one is not None else None for one in reports]
-    page.write_text(render_demo_html(values, documents), encoding="utf-8")
-    result: dict[str, Any] = {
-        "rows": values,
+    page.write_text(render_demo_html(rows, documents), encoding="utf-8")
+    result: Played = {
+        "rows": rows,
         "report": str(page),
         "seconds": time.perf_counter() - began,
-        "ok": all(row.as_expected for row in rows),
+        "ok": all(row["as_expected"] for row in rows),
     }
     (out / "demo.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result
@@ -154,13 +163,13 @@ def _honest_row(report: Report) -> Row:
         verdict=report.verdict,
         decided_by=rule or "all checks passed",
         reason=reason,
-        cost=report.cost["fraction"],
+        cost=report.cost["fraction"] or 0.0,
         expected_rule="none",
         as_expected=report.verdict == "accepted",
     )
 
 
-def show(result: dict[str, Any], console: Console) -> None:
+def show(result: Played, console: Console) -> None:
     """Prints the table and where the page is."""
     from rich.table import Table
 

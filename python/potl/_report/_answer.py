@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from .._base._printable import as_float, duration, number, percent, printable
 from ._model import VERDICT_MEANINGS, StrengthRow, rows_of, section_of, strength_of
@@ -43,7 +42,7 @@ class StrongerRow:
         )
 
 
-def answer_of(document: Mapping[str, Any]) -> str:
+def answer_of(document: Mapping[str, object]) -> str:
     """May the trainer be paid? Older reports say only what their verdict means."""
     answer = document.get("answer")
     if isinstance(answer, str) and answer:
@@ -51,17 +50,17 @@ def answer_of(document: Mapping[str, Any]) -> str:
     return VERDICT_MEANINGS.get(str(document.get("verdict")), VERDICT_MEANINGS["inconclusive"])
 
 
-def looked_at_of(document: Mapping[str, Any]) -> list[str]:
+def looked_at_of(document: Mapping[str, object]) -> list[str]:
     """What the verdict rests on."""
-    return _texts(document.get("looked_at"))
+    return texts_of(document.get("looked_at"))
 
 
-def next_steps_of(document: Mapping[str, Any]) -> list[str]:
+def next_steps_of(document: Mapping[str, object]) -> list[str]:
     """What the reader can do now."""
-    return _texts(section_of(document, "next").get("steps"))
+    return texts_of(section_of(document, "next").get("steps"))
 
 
-def stronger_of(document: Mapping[str, Any]) -> list[StrongerRow]:
+def stronger_of(document: Mapping[str, object]) -> list[StrongerRow]:
     """Larger draws, the smallest first."""
     out = []
     for entry in rows_of(section_of(document, "next"), "stronger"):
@@ -82,7 +81,7 @@ def stronger_of(document: Mapping[str, Any]) -> list[StrongerRow]:
     return out
 
 
-def shown_strength(document: Mapping[str, Any]) -> list[StrengthRow]:
+def shown_strength(document: Mapping[str, object]) -> list[StrengthRow]:
     """The rows for the first page; none where nothing was judged at random."""
     if not as_float(section_of(document, "strength").get("sampled")):
         return []
@@ -93,7 +92,7 @@ def shown_strength(document: Mapping[str, Any]) -> list[StrengthRow]:
     ]
 
 
-def why_no_strength(document: Mapping[str, Any]) -> str:
+def why_no_strength(document: Mapping[str, object]) -> str:
     """What to say where there are no such rows."""
     strength = section_of(document, "strength")
     if as_float(strength.get("segments")) and as_float(strength.get("drawn_from")) == 0:
@@ -101,7 +100,8 @@ def why_no_strength(document: Mapping[str, Any]) -> str:
     return "No segment that was drawn at random was judged, so there is no probability."
 
 
-def _texts(value: object) -> list[str]:
+def texts_of(value: object) -> list[str]:
+    """The sentences of a list field."""
     return (
         [printable(one) for one in value if isinstance(one, str)] if isinstance(value, list) else []
     )

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from markupsafe import Markup
 
@@ -33,7 +32,7 @@ _LANES: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-def timeline(document: Mapping[str, Any], *, width: int, name: str) -> Markup:
+def timeline(document: Mapping[str, object], *, width: int, name: str) -> Markup:
     """Loss over the run, which segments were replayed and why, and how far each was from its
     tolerance."""
     points = _losses(document)
@@ -128,7 +127,7 @@ def answer(rows: Sequence[StrengthRow], *, segments: object, name: str) -> Marku
     return _picture(name, title, text, _SMALL, top, parts, class_="small")
 
 
-def _losses(document: Mapping[str, Any]) -> list[tuple[float, float | None]]:
+def _losses(document: Mapping[str, object]) -> list[tuple[float, float | None]]:
     series = section_of(document, "timeline")
     numbers, losses = series.get("step"), series.get("loss")
     if not isinstance(numbers, list) or not isinstance(losses, list):
@@ -142,7 +141,7 @@ def _losses(document: Mapping[str, Any]) -> list[tuple[float, float | None]]:
 
 
 def _last_step(
-    document: Mapping[str, Any],
+    document: Mapping[str, object],
     points: Sequence[tuple[float, float | None]],
     replays: Sequence[ReplayRow],
 ) -> float:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -34,14 +33,14 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def render_report(document: Mapping[str, Any]) -> str:
+def render_report(document: Mapping[str, object]) -> str:
     """The page of one report."""
     page = _environment().get_template("report.html.j2")
     return page.render(view=view_of(document, prefix="r"))
 
 
 def render_demo(
-    rows: Sequence[Mapping[str, Any]], documents: Sequence[Mapping[str, Any] | None]
+    rows: Sequence[Mapping[str, object]], documents: Sequence[Mapping[str, object] | None]
 ) -> str:
     """One table over several verifications, and each report below it."""
     entries = []
@@ -53,7 +52,7 @@ def render_demo(
     return page.render(entries=entries, unexpected=unexpected)
 
 
-def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
+def view_of(document: Mapping[str, object], *, prefix: str) -> dict[str, object]:
     """What the templates show of one report; element ids start with `prefix`."""
     verdict = str(document["verdict"])
     if verdict not in model.VERDICT_WORDS:
@@ -62,7 +61,7 @@ def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
     replays = model.replays_of(document)
     strength = model.strength_of(document) if first.shown_strength(document) else []
     quoted = model.usual_strength(strength)
-    reasons = [printable(reason) for reason in document.get("reasons") or []]
+    reasons = first.texts_of(document.get("reasons"))
     segments, sampled = (
         model.section_of(document, "strength").get(name) for name in ("segments", "sampled")
     )
@@ -109,7 +108,7 @@ def view_of(document: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
     }
 
 
-def _at_every_width(draw: Callable[..., Markup], what: Any, name: str) -> Markup:
+def _at_every_width(draw: Callable[..., Markup], what: object, name: str) -> Markup:
     drawn = [
         draw(what, width=width, name=f"{name}-{size}") for size, width in charts.WIDTHS.items()
     ]
@@ -139,7 +138,7 @@ def _short(digest: object) -> str:
 
 
 def _glance(
-    document: Mapping[str, Any], replays: Sequence[model.ReplayRow]
+    document: Mapping[str, object], replays: Sequence[model.ReplayRow]
 ) -> list[tuple[str, str]]:
     """What came out of the replays, and what all of it cost."""
     out = []
@@ -152,7 +151,7 @@ def _glance(
     return out
 
 
-def _limits(document: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+def _limits(document: Mapping[str, object]) -> list[tuple[str, list[str]]]:
     groups: dict[str, list[str]] = {}
     for entry in model.rows_of(document, "limits"):
         groups.setdefault(printable(entry.get("check", "")), []).append(
@@ -161,7 +160,7 @@ def _limits(document: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     return list(groups.items())
 
 
-def _facts(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _facts(document: Mapping[str, object]) -> list[tuple[str, str, str]]:
     """(name, value, explanation) of what the verdict speaks about."""
     job = model.section_of(document, "job")
     commitment = model.section_of(document, "commitment")
@@ -207,7 +206,7 @@ def _facts(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return facts
 
 
-def _demo_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _demo_row(row: Mapping[str, object]) -> dict[str, object]:
     verdict = str(row.get("verdict", ""))
     return {
         "who": printable(row.get("who", "")),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 from xml.etree import ElementTree
 
 from .._base._printable import as_float, printable
@@ -12,7 +11,7 @@ from ._answer import answer_of, looked_at_of, next_steps_of, shown_strength, str
 from ._model import FindingRow, costs_of, findings_of, section_of
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render(document: Mapping[str, object]) -> str:
     """One suite; one case per finding, and one for the verdict, which alone says whether the run
     was accepted."""
     findings = findings_of(document)

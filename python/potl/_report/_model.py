@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .._base._printable import as_float, duration, number, percent, printable, steps
 
@@ -52,7 +51,7 @@ _FAILED = {
 _UNJUDGED = ("verifier_error", "skipped")
 
 
-def rows_of(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+def rows_of(document: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
     """The objects in a list field."""
     value = document.get(name)
     return (
@@ -60,7 +59,7 @@ def rows_of(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     )
 
 
-def section_of(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def section_of(document: Mapping[str, object], name: str) -> Mapping[str, object]:
     """An object field; empty when it is not there."""
     value = document.get(name)
     return value if isinstance(value, Mapping) else {}
@@ -186,7 +185,7 @@ class CostRow:
         return percent(self.fraction)
 
 
-def findings_of(document: Mapping[str, Any]) -> list[FindingRow]:
+def findings_of(document: Mapping[str, object]) -> list[FindingRow]:
     """All findings, those that decided first; the order within a kind is the report's."""
     meanings = rule_meanings()
     found = [_finding(entry, meanings) for entry in rows_of(document, "findings")]
@@ -221,13 +220,13 @@ def grouped(rows: Sequence[FindingRow], *, least: int = 4) -> list[FindingGroup]
     return out
 
 
-def _finding(entry: Mapping[str, Any], meanings: Mapping[str, str]) -> FindingRow:
+def _finding(entry: Mapping[str, object], meanings: Mapping[str, str]) -> FindingRow:
     result = str(entry.get("result"))
     if result not in RESULT_WORDS:
         result = "inconclusive"
     rule = printable(entry.get("rule") or "", limit=200)
     details = entry.get("details")
-    pairs: Sequence[tuple[Any, Any]] = list(details.items()) if isinstance(details, Mapping) else []
+    pairs = list(details.items()) if isinstance(details, Mapping) else []
     return FindingRow(
         check=printable(entry.get("check") or "", limit=200),
         rule=rule,
@@ -244,7 +243,7 @@ def _finding(entry: Mapping[str, Any], meanings: Mapping[str, str]) -> FindingRo
     )
 
 
-def replays_of(document: Mapping[str, Any]) -> list[ReplayRow]:
+def replays_of(document: Mapping[str, object]) -> list[ReplayRow]:
     """All replayed segments in the order of the run."""
     out = []
     for entry in rows_of(document, "replays"):
@@ -280,7 +279,7 @@ def outcome_of(replays: Sequence[ReplayRow]) -> str:
     return ", ".join(parts)
 
 
-def extra_of(document: Mapping[str, Any]) -> list[ExtraRow]:
+def extra_of(document: Mapping[str, object]) -> list[ExtraRow]:
     """What the extra task found, in the report's order."""
     return [
         _extra_row(entry)
@@ -289,7 +288,7 @@ def extra_of(document: Mapping[str, Any]) -> list[ExtraRow]:
     ]
 
 
-def _extra_row(entry: Mapping[str, Any]) -> ExtraRow:
+def _extra_row(entry: Mapping[str, object]) -> ExtraRow:
     row = _finding(entry, {})
     details = dict(row.details)
     name, measured, needed, meter = "", "-", "-", None
@@ -310,7 +309,7 @@ def _extra_row(entry: Mapping[str, Any]) -> ExtraRow:
     return ExtraRow(name, measured, needed, row.reason, row.result, row.word, row.sign, meter)
 
 
-def strength_of(document: Mapping[str, Any]) -> list[StrengthRow]:
+def strength_of(document: Mapping[str, object]) -> list[StrengthRow]:
     """The strength table, fewest false transitions first."""
     out = []
     for entry in rows_of(section_of(document, "strength"), "table"):
@@ -329,7 +328,7 @@ def usual_strength(rows: Sequence[StrengthRow]) -> StrengthRow | None:
     return min(rows, key=lambda row: abs(row.fraction - 0.05), default=None)
 
 
-def reach_of(document: Mapping[str, Any]) -> str:
+def reach_of(document: Mapping[str, object]) -> str:
     """How far what was not seen can have carried the weights; empty without random replays."""
     strength = section_of(document, "strength")
     if not rows_of(strength, "table"):
@@ -347,7 +346,7 @@ def reach_of(document: Mapping[str, Any]) -> str:
     )
 
 
-def costs_of(document: Mapping[str, Any]) -> list[CostRow]:
+def costs_of(document: Mapping[str, object]) -> list[CostRow]:
     """Time per check, the largest first."""
     out = []
     for entry in rows_of(section_of(document, "cost"), "checks"):

@@ -4,9 +4,8 @@ anything."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["render_demo_html", "render_html", "render_junit", "render_terminal"]
 
 
-def render_html(report: Mapping[str, Any]) -> str:
+def render_html(report: Mapping[str, object]) -> str:
     """One self-contained HTML page.
 
     Args:
@@ -25,7 +24,7 @@ def render_html(report: Mapping[str, Any]) -> str:
     return render_report(report)
 
 
-def render_junit(report: Mapping[str, Any]) -> str:
+def render_junit(report: Mapping[str, object]) -> str:
     """JUnit XML: one test case per finding; a rejecting finding is a failure, one that could not be
     judged an error."""
     from ._junit import render
@@ -33,7 +32,7 @@ def render_junit(report: Mapping[str, Any]) -> str:
     return render(report)
 
 
-def render_terminal(report: Mapping[str, Any], console: Console) -> None:
+def render_terminal(report: Mapping[str, object], console: Console) -> None:
     """Prints the report for people."""
     from ._terminal import render
 
@@ -41,7 +40,8 @@ def render_terminal(report: Mapping[str, Any], console: Console) -> None:
 
 
 def render_demo_html(
-    rows: Sequence[Mapping[str, Any]], reports: Sequence[Mapping[str, Any] | str | bytes | None]
+    rows: Sequence[Mapping[str, object]],
+    reports: Sequence[Mapping[str, object] | str | bytes | None],
 ) -> str:
     """One page over several verifications: a table, and each report below it.
 
@@ -50,8 +50,12 @@ def render_demo_html(
             expected_rule, as_expected.
         reports: The document of each row, or its JSON text, or None where there was nothing to
             verify.
+
+    Raises:
+        MalformedError: A text is no report.
     """
+    from ._document import parse
     from ._html import render_demo
 
-    documents = [json.loads(one) if isinstance(one, (str, bytes)) else one for one in reports]
+    documents = [parse(one) if isinstance(one, (str, bytes)) else one for one in reports]
     return render_demo(rows, documents)

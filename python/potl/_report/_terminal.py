@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -37,7 +36,7 @@ _STYLES = {"accepted": "bold green", "rejected": "bold red", "inconclusive": "bo
 _RESULT_STYLES = {"reject": "red", "inconclusive": "yellow", "pass": "green", "note": "dim"}
 
 
-def render(document: Mapping[str, Any], console: Console) -> None:
+def render(document: Mapping[str, object], console: Console) -> None:
     """Prints the verdict, the findings, what was looked at, strength, cost, what to do next and
     limits."""
     verdict = str(document["verdict"])
@@ -72,7 +71,7 @@ def _findings(rows: list[FindingRow]) -> Table:
     return table
 
 
-def _summary(document: Mapping[str, Any], console: Console) -> None:
+def _summary(document: Mapping[str, object], console: Console) -> None:
     def line(name: str, text: str) -> None:
         console.print(Text.assemble((f"{name:<10}", "dim"), text))
 

@@ -5,15 +5,15 @@ to it.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import cast
 
 from .._base._errors import Inconclusive, Rejected, UsageError
+from ._document import Cost, FindingEntry, ReportDocument, Strength, Verdict, parse
 
 _EXIT_CODES = {"accepted": 0, "rejected": 1, "inconclusive": 3}
 
@@ -48,7 +48,7 @@ class Finding:
     details: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @staticmethod
-    def _of(entry: Mapping[str, Any]) -> Finding:
+    def _of(entry: FindingEntry) -> Finding:
         details = entry.get("details") or {}
         return Finding(
             check=entry["check"],
@@ -75,22 +75,26 @@ class Report:
 
     def __init__(self, text: bytes) -> None:
         self._text = bytes(text)
-        self._document: dict[str, Any] = json.loads(self._text)
+        self._document = parse(self._text)
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Report:
-        """Reads what `write("report.json")` wrote."""
+        """Reads what `write("report.json")` wrote.
+
+        Raises:
+            MalformedError: It is not a report.
+        """
         return Report(Path(path).read_bytes())
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """ "accepted", "rejected" or "inconclusive"."""
-        return str(self._document["verdict"])
+        return self._document["verdict"]
 
     @property
     def sentence(self) -> str:
         """The verdict and why, in one sentence."""
-        return str(self._document["sentence"])
+        return self._document["sentence"]
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -98,16 +102,17 @@ class Report:
         return tuple(Finding._of(entry) for entry in self._document["findings"])
 
     @property
-    def strength(self) -> Mapping[str, Any]:
+    def strength(self) -> Strength:
         """How likely a cheat was to be seen: segments, samples, probability for the worst
-        placement.
+        placement. It cannot be changed.
         """
-        return MappingProxyType(self._document["strength"])
+        # No type says "TypedDict, read only" before Python 3.13.
+        return cast(Strength, MappingProxyType(self._document["strength"]))
 
     @property
-    def cost(self) -> Mapping[str, Any]:
-        """Seconds that verification and training took, and their ratio."""
-        return MappingProxyType(self._document["cost"])
+    def cost(self) -> Cost:
+        """Seconds that verification and training took, and their ratio. It cannot be changed."""
+        return cast(Cost, MappingProxyType(self._document["cost"]))
 
     @property
     def exit_code(self) -> int:
@@ -115,10 +120,9 @@ class Report:
         return _EXIT_CODES[self.verdict]
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> ReportDocument:
         """A copy of the whole document (schema: docs/format/report.schema.json)."""
-        copy: dict[str, Any] = json.loads(self._text)
-        return copy
+        return parse(self._text)
 
     def json(self) -> str:
         """The document as canonical JSON."""

@@ -3,10 +3,13 @@
 
 import json
 from pathlib import Path
+from typing import Any, get_args, get_type_hints, is_typeddict
 
 import pytest
+from places import ROOT
 
 import potl
+from potl._report._document import ReportDocument
 
 
 def report(verdict: str) -> potl.Report:
@@ -70,6 +73,67 @@ def test_a_report_cannot_be_changed() -> None:
     assert value.verdict == "rejected"
     with pytest.raises(TypeError):
         value.strength["segments"] = 0  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"verdict": "paid"}, "it has no verdict"),
+        ({"verdict": ["accepted"]}, "it has no verdict"),
+        ({"sentence": None}, "it has no sentence"),
+        ({"strength": []}, "it has no strength"),
+        ({"cost": 1}, "it has no cost"),
+        ({"findings": {}}, "it has no findings"),
+        ({"findings": [1]}, "finding 0 does not say what was found"),
+        ({"findings": [{"check": "pev", "result": "pass"}]}, "finding 0 does not say"),
+        (
+            {"findings": [{"check": "a", "result": "pass", "reason": "b", "details": [1]}]},
+            "finding 0 has details that are no names and values",
+        ),
+    ],
+)
+def test_another_document_is_no_report(
+    tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({**report("accepted").document, **change}))
+    with pytest.raises(potl.MalformedError, match=said):
+        potl.Report.read(path)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
+def test_what_is_no_json_object_is_no_report(text: bytes) -> None:
+    with pytest.raises(potl.MalformedError, match="this is not a report"):
+        potl.Report(text)
+
+
+def test_the_types_say_what_the_schema_says() -> None:
+    schema = json.loads((ROOT / "docs/format/report.schema.json").read_text())
+    assert compared(ReportDocument, schema, "") >= {"", "findings", "strength/reach", "cost/checks"}
+
+
+def compared(hint: Any, schema: dict[str, Any], place: str) -> set[str]:
+    """The places of objects whose members were compared."""
+    kinds = [one for one in flat(hint) if is_typeddict(one)]
+    inner = {**schema, **schema.get("items", {})}
+    if "properties" not in inner:
+        assert kinds == [], place
+        return set()
+    (kind,) = kinds
+    members = get_type_hints(kind)
+    assert set(members) == set(inner["properties"]), place
+    assert kind.__required_keys__ == set(inner["required"]), place
+    return {place}.union(
+        *(
+            compared(members[name], one, f"{place}/{name}".lstrip("/"))
+            for name, one in inner["properties"].items()
+        )
+    )
+
+
+def flat(hint: Any) -> list[Any]:
+    """A type and those that it is made of."""
+    return [hint, *(one for part in get_args(hint) for one in flat(part))]
 
 
 def test_json_survives_a_file(tmp_path: Path) -> None:
