@@ -6,7 +6,7 @@ report.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias  # Any: a caller's buffers, and trees of states
 
 from ._core_arithmetic import (
     Convolver as Convolver,
@@ -65,6 +65,33 @@ from ._core_checks import (
     screen_reach as screen_reach,
     unanswered as unanswered,
 )
+from ._core_documents import (
+    AskedCheck as AskedCheck,
+    BuildInfo as BuildInfo,
+    CheckField as CheckField,
+    DecodedLog as DecodedLog,
+    JobDocument as JobDocument,
+    JobOrder as JobOrder,
+    Json as Json,
+    JsonValue as JsonValue,
+    LogRejection as LogRejection,
+    NewCheckField as NewCheckField,
+    Options as Options,
+    PrunePlan as PrunePlan,
+    RegisteredCheck as RegisteredCheck,
+    ReportContext as ReportContext,
+    ResumeRange as ResumeRange,
+    RunFacts as RunFacts,
+    ScreenedSegment as ScreenedSegment,
+    StepAudit as StepAudit,
+    StepColumns as StepColumns,
+    StepGap as StepGap,
+    StepLog as StepLog,
+    StoragePlan as StoragePlan,
+    StoredCheckpoint as StoredCheckpoint,
+    SupersededRange as SupersededRange,
+    Threshold as Threshold,
+)
 from ._core_extra_task import (
     ExtraContent as ExtraContent,
     ExtraJudged as ExtraJudged,
@@ -85,8 +112,6 @@ from ._core_extra_task import (
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 # ---------------------------------------------------------------------------- parsing
-
-JsonValue: TypeAlias = bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None
 
 def canonical_json(obj: object) -> bytes:
     """RFC 8785. Takes None, bool, int, float, str, list, tuple and dict with str keys; TypeError
@@ -228,7 +253,7 @@ class Job:
     def text(self) -> bytes: ...
     @property
     def id(self) -> bytes: ...
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> JobDocument:
         """The whole document as Python values."""
     @property
     def seed(self) -> int: ...
@@ -339,17 +364,17 @@ def commit_run(directory: str, key: SigningKey) -> str:
     different one.
     """
 
-def inspect_run(directory: str) -> dict[str, Any]:
+def inspect_run(directory: str) -> RunFacts:
     """What a run directory holds, for people; a JSON document. Damage is shown, not refused."""
 
-def prune_plan(directory: str, *, max_bytes: int, archive: bool = False) -> dict[str, Any]:
+def prune_plan(directory: str, *, max_bytes: int, archive: bool = False) -> PrunePlan:
     """Which checkpoints can go so that the run stays verifiable (job.max_segment), or can at least
-    be derived again: "remove", "keep", "bytes", "segment".
+    be derived again.
     """
 
 # ---------------------------------------------------------------------------- evidence
 
-def unlawful(state: State, laws: Any) -> tuple[str, str] | None: ...
+def unlawful(state: State, laws: object) -> tuple[str, str] | None: ...
 def not_finite(recorded: State, initial: State, masks: list[str] | None = None) -> str:
     """What `recorded` holds that no honest state does, such as "model/parameters/w holds NaN", or
     "". An infinity that `initial` has in the same place is a mask.
@@ -387,20 +412,13 @@ class Evidence:
         """The fields of include/potl/core/finding.hpp: "check", "rule", "result" ("pass", "reject",
         ...), "reason", ...
         """
-    def steps(self) -> dict[str, list[Any]]:
-        """Columns of the effective history: step, epoch, loss, rates, flags, duration_ns,
-        random_draws, state (bytes).
-        """
-    def superseded_steps(self) -> dict[str, list[Any]]: ...
-    def superseded(self) -> list[dict[str, Any]]:
-        """Ranges of superseded steps: "branch", "from_step", "last_step", "start_branch" (of
-        from_step's state).
-        """
-    def checkpoints(self) -> list[dict[str, Any]]:
-        """Of the effective history, by step, only files that exist: "step", "branch", "state",
-        "file_bytes".
-        """
-    def missing_checkpoints(self) -> list[dict[str, Any]]:
+    def steps(self) -> StepColumns:
+        """The effective history."""
+    def superseded_steps(self) -> StepColumns: ...
+    def superseded(self) -> list[SupersededRange]: ...
+    def checkpoints(self) -> list[StoredCheckpoint]:
+        """Of the effective history, by step, only files that exist."""
+    def missing_checkpoints(self) -> list[StoredCheckpoint]:
         """The same of those that a segment begins or ends with, and that are not stored."""
     def telemetry(self) -> bytes: ...
     @property
@@ -446,11 +464,8 @@ def storage_plan(
     cheat_fraction: float = 0.05,
     read_bytes_per_second: float = 5e8,
     rederive: bool = False,
-) -> dict[str, Any]:
-    """The checkpoint interval that makes verification cheapest within a disk budget:
-    "checkpoint_every", "store_every", "segments", "samples", "bytes", "verification_fraction",
-    "rederivation_fraction".
-    """
+) -> StoragePlan:
+    """The checkpoint interval that makes verification cheapest within a disk budget."""
 
 class TelemetrySampler:
     """A thread that appends one line per interval to telemetry.log: NVML when there is a GPU, /proc
@@ -655,6 +670,6 @@ def fp_environment() -> dict[str, tuple[bool, str]]:
     include/potl/numeric/fp_environment.hpp.
     """
 
-def build_info() -> dict[str, str | bool]: ...
+def build_info() -> BuildInfo: ...
 def processor_name() -> str:
     """As the processor calls itself; "unknown" if it does not."""

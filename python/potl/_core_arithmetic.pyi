@@ -6,6 +6,8 @@ logs. No module of its own: everything here is in potl._core.
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
+from ._core_documents import DecodedLog, StepAudit, StepLog, Threshold
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 WritableBuffer: TypeAlias = Any  # contiguous float32, float64, int64 or uint8
 Matrix: TypeAlias = Any  # two-dimensional float32 (float64 for gemm_ord64), any strides
@@ -94,11 +96,11 @@ class RoundingSession:
     def multiply(self, kind: str, a: Matrix, b: Matrix, out: Matrix) -> None:
         """out = a b for contiguous float32 matrices; an auditor's result is what the log says."""
 
-    def end_step(self) -> dict[str, Any]:
-        """The trainer's log: step, bytes, digest, values, entries."""
+    def end_step(self) -> StepLog:
+        """The trainer's log."""
 
-    def end_audit(self) -> dict[str, Any]:
-        """The auditor's findings; "rejections" have a fault, a message and a proof or None."""
+    def end_audit(self) -> StepAudit:
+        """The auditor's findings."""
 
     def cancel_step(self) -> None: ...
 
@@ -108,8 +110,8 @@ def round_to_bits(values: Any, out: WritableBuffer, *, bits: int) -> None:
 def encode_rounding_log(
     *, bits: int, values: int, entries: Iterable[tuple[int, bool]]
 ) -> bytes: ...
-def decode_rounding_log(log: Buffer, /) -> dict[str, Any]:
-    """bits, values, entries; MalformedError unless it is the one encoding of a log."""
+def decode_rounding_log(log: Buffer, /) -> DecodedLog:
+    """MalformedError unless it is the one encoding of a log."""
 
 def rounding_log_digest(log: Buffer, /) -> bytes: ...
 def referee_rounding(
@@ -129,8 +131,8 @@ def pack_rounding_log(*, bits: int, values: int, entries: Iterable[tuple[int, bo
     """The published form: five ternary symbols per byte."""
 
 def unpack_rounding_log(packed: Buffer, *, bits: int, values: int) -> list[tuple[int, bool]]: ...
-def search_threshold(trainer: Any, auditor: Any, *, bits: int) -> dict[str, Any]:
-    """The published threshold for float64 values of both: tau, mismatches, uncovered, logged."""
+def search_threshold(trainer: Any, auditor: Any, *, bits: int) -> Threshold:
+    """The published threshold for float64 values of both."""
 
 def fill_uniform(
     buffer: WritableBuffer, key: Buffer, counter: int, low: float, high: float

@@ -1,30 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types of potl._core: the registry, requests, measurements, findings, the replayer, the report."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 from ._core import Evidence, State
+from ._core_documents import (
+    CheckField,
+    NewCheckField,
+    Options,
+    RegisteredCheck,
+    ReportContext,
+    ScreenedSegment,
+)
 
-def check_fields(check: str) -> list[dict[str, Any]]:
-    """The field table of a check, or of "policy": rows of "name", "type" ("boolean", "integer",
-    "number", "optional number", "string", "strings"), "default", "low", "high", "choices", "doc".
-    """
+def check_fields(check: str) -> list[CheckField]:
+    """The field table of a check, or of "policy"."""
 
-def registered_checks() -> list[dict[str, Any]]:
-    """What is known of each check (include/potl/checks/check.hpp): "name", "may_reject",
-    "is_needed", "looks_at", "cannot_see", "cost", and "is_chosen": whether a client names it.
-    """
+def registered_checks() -> list[RegisteredCheck]:
+    """What is known of each check (include/potl/checks/check.hpp)."""
 
 def register_check(
     name: str,
     *,
-    make: Callable[[Mapping[str, Any]], object],
+    make: Callable[[Options], object],
     may_reject: bool,
     is_needed: bool,
     looks_at: str,
     cannot_see: Sequence[str],
-    fields: Sequence[Mapping[str, Any]],
+    fields: Sequence[NewCheckField],
     cost: str,
 ) -> None:
     """Makes a check of Python's known; `make` gives it, from its options."""
@@ -247,7 +251,7 @@ class SegmentMeasurement:
     load_seconds: float
     replay_seconds: float
     noise_seconds: float
-    def __init__(self, **fields: Any) -> None: ...
+    def __init__(self, **fields: object) -> None: ...
     @property
     def spent(self) -> float: ...
 
@@ -261,7 +265,7 @@ class LossMeasurement:
     loss: float
     noise: list[float]
     seconds: float
-    def __init__(self, **fields: Any) -> None: ...
+    def __init__(self, **fields: object) -> None: ...
     @property
     def spent(self) -> float: ...
 
@@ -275,7 +279,7 @@ class SubsetLossMeasurement:
     mean: float
     standard_deviation: float
     seconds: float
-    def __init__(self, **fields: Any) -> None: ...
+    def __init__(self, **fields: object) -> None: ...
     @property
     def spent(self) -> float: ...
 
@@ -349,7 +353,7 @@ class Replayer:
 def plan_check(
     check: str,
     evidence: Evidence,
-    options: dict[str, Any],
+    options: Options,
     nonce: bytes,
     *,
     screen: bool = True,
@@ -361,7 +365,7 @@ def plan_check(
 def judge_check(
     check: str,
     evidence: Evidence,
-    options: dict[str, Any],
+    options: Options,
     nonce: bytes,
     answers: Sequence[AnyMeasurement],
 ) -> list[Finding]:
@@ -375,12 +379,12 @@ class Questions:
     def __init__(
         self,
         evidence: Evidence,
-        asked: Sequence[tuple[str, dict[str, Any], bytes]],
-        earlier: Sequence[tuple[bytes, list[tuple[str, dict[str, Any]]]]],
+        asked: Sequence[tuple[str, Options, bytes]],
+        earlier: Sequence[tuple[bytes, list[tuple[str, Options]]]],
         *,
         screen: bool = True,
     ) -> None: ...
-    def listed(self) -> list[tuple[str, dict[str, Any], bytes, bool, list[Request]]]:
+    def listed(self) -> list[tuple[str, Options, bytes, bool, list[Request]]]:
         """Name, options, nonce, whether it was asked before, requests."""
 
     def requests(self) -> list[Request]:
@@ -404,8 +408,8 @@ class Questions:
 def compare_states(start: State, recorded: State, replayed: State) -> list[GroupDistance]:
     """Of "parameters", "buffers", "optimizer" and "other"."""
 
-def screen_reach(evidence: Evidence) -> list[dict[str, Any]]:
-    """`screened` of reach.hpp: start, end, ratio, tensor."""
+def screen_reach(evidence: Evidence) -> list[ScreenedSegment]:
+    """Segments whose stored states moved further than is usual."""
 
 def judge_model(
     evidence: Evidence, path: str | None, may_lack: list[str] | None = None
@@ -418,12 +422,10 @@ def conclude(
     evidence: Evidence | None,
     findings: Sequence[Finding],
     *,
-    policy: dict[str, Any],
-    context: dict[str, Any],
+    policy: Options,
+    context: ReportContext,
 ) -> bytes:
     """The report as canonical JSON (docs/format/report.schema.json).
 
-    `policy`: check_fields("policy"). `context` (all optional): "nonce" (hexadecimal), "reproduce"
-    (the command line), "software", "seconds" (in all), "costs" ({check: seconds}), "checks"
-    ([{"check", "options"}]).
+    `policy`: check_fields("policy").
     """

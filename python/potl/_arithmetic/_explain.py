@@ -67,7 +67,7 @@ class Explanation:
         """What would raise `NotReproducible`."""
         return tuple(one for one in self.operators if one.runs == "refused")
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """For JSON."""
         rows = [{**vars(one), "types": list(one.types)} for one in self.operators]
         return {"arithmetic": self.mode, "reproducible": not self.refused, "operators": rows}
@@ -172,7 +172,7 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         func: Any,
         types: Sequence[type],
         args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.removeprefix("aten::")

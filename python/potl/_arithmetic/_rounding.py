@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._library import module
+
+if TYPE_CHECKING:
+    from .. import _core
 
 
 @dataclass(frozen=True)
@@ -96,10 +99,10 @@ class RoundingAuditor(_Side):
         self.session.begin_step(step, log=log, committed=committed)
         self.is_open = True
 
-    def end_step(self) -> dict[str, Any]:
+    def end_step(self) -> _core.StepAudit:
         """What was found: "rejections" is empty for an honest trainer, else each has a fault, a
         message and a proof.
         """
-        audit: dict[str, Any] = self.session.end_audit()
+        audit: _core.StepAudit = self.session.end_audit()
         self.is_open = False
         return audit

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from .. import _core
 
@@ -19,7 +18,9 @@ def flag(table: str, field: str) -> str:
     return f"--{prefix}{field}".replace("_", "-")
 
 
-def words(checks: Iterable[tuple[str, Mapping[str, Any]]], policy: Mapping[str, Any]) -> list[str]:
+def words(
+    checks: Iterable[tuple[str, Mapping[str, object]]], policy: Mapping[str, object]
+) -> list[str]:
     """The words of a command line that ask for these checks under this policy."""
     out: list[str] = []
     for check, options in checks:
@@ -27,7 +28,7 @@ def words(checks: Iterable[tuple[str, Mapping[str, Any]]], policy: Mapping[str, 
     return out + _given(_POLICY, policy)
 
 
-def _given(table: str, options: Mapping[str, Any]) -> list[str]:
+def _given(table: str, options: Mapping[str, object]) -> list[str]:
     out: list[str] = []
     for field in _core.check_fields(table):
         value = options.get(field["name"], field["default"])

@@ -18,7 +18,7 @@ class AnyCheck:
 
     name: ClassVar[str] = ""
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """All options that are not None, by name."""
         raise NotImplementedError
 
@@ -58,7 +58,7 @@ class Check(AnyCheck):
         """What the answers amount to: values of `potl.Finding`."""
         raise NotImplementedError(f"{type(self).__name__} does not judge")
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """All options, as the planner takes them."""
         return {
             key: list(value) if isinstance(value, tuple) else value
@@ -253,6 +253,6 @@ class Policy:
         samples = max(self.min_random_segments, needed, Replay.samples)
         return Telemetry(), PEV(), Replay(samples=samples)
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """All fields, as the verdict takes them."""
         return asdict(self)

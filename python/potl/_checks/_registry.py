@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from .. import _core
 from .._base._errors import UsageError
@@ -26,7 +26,7 @@ GROUP = "potl.checks"
 _OWN: tuple[type[Check], ...] = (Telemetry, PEV, Replay)
 _classes: dict[str, type[Check]] = {one.name: one for one in _OWN}
 
-_TYPES: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 def classes() -> dict[str, type[Check]]:
@@ -79,7 +79,7 @@ def add(check: type[Check]) -> None:
     _classes[check.name] = check
 
 
-def _made(check: type[Check], options: Mapping[str, Any]) -> Check:
+def _made(check: type[Check], options: Mapping[str, object]) -> Check:
     known = {field.name for field in dataclasses.fields(check)}
     wrong = sorted(set(options) - known)
     if wrong:
@@ -89,13 +89,13 @@ def _made(check: type[Check], options: Mapping[str, Any]) -> Check:
     return check(**options)
 
 
-def _fields(check: type[Check]) -> list[dict[str, Any]]:
+def _fields(check: type[Check]) -> list[_core.NewCheckField]:
     """The field table of a check: its dataclass fields and what its docstring says of them."""
     meanings = dict(
         re.findall(r"^\s+(\w+): (.+?)(?=\n\s+\w+: |\n\s*\n|\Z)", check.__doc__ or "", re.M | re.S)
     )
     hints = get_type_hints(check)
-    rows = []
+    rows: list[_core.NewCheckField] = []
     for field in dataclasses.fields(check):
         kind = _TYPES.get(hints[field.name])
         if kind is None or field.default is dataclasses.MISSING:

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base._errors import JobMismatch
@@ -49,8 +49,7 @@ def job_of(core: _core.Job, evidence: _core.Evidence) -> Job:
     """A job with the state at step 0, if the seed does not determine that on every machine."""
     from ._job import Job
 
-    source: Mapping[str, Any] = core.fields()["initial_state"]
-    if source["source"] != "file":
+    if core.fields()["initial_state"]["source"] != "file":
         return Job(core)
     try:
         initial = evidence.load_state(0)

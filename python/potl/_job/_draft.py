@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from .. import _core
 from .._task import _random
@@ -36,15 +35,15 @@ class Draft:
     epochs: int
     steps_per_epoch: int
     steps: int
-    order: dict[str, Any] | None
+    order: _core.JobOrder | None
     """What binds an order that the task brings."""
     data: DataFacts
     initial: _core.State
     unportable: tuple[str, ...]
     """Operators of `build` whose bits may depend on the machine."""
     rates: RateRuns | None
-    task: dict[str, Any]
-    environment: dict[str, Any]
+    task: Description
+    environment: Description
 
 
 def head_of(task: Task, build: Build) -> Head:
@@ -54,7 +53,7 @@ def head_of(task: Task, build: Build) -> Head:
     return Head(description=describe(task, build), rates=rates)
 
 
-def order_of(task: Task, seed: int) -> dict[str, Any] | None:
+def order_of(task: Task, seed: int) -> _core.JobOrder | None:
     """What a job says about the order of samples that a task brings; None for the seed's."""
     order = own_order(task, seed)
     if order is None:

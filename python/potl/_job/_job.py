@@ -132,7 +132,7 @@ class Job:
             store_every = None  # which is how a job says it
         # A resume repeats what was done since the stored state before it.
         repeated = longest if store_every is None else store_every
-        document: dict[str, Any] = {
+        document: _core.JobDocument = {
             "format": "potl-job-v1",
             "seed": seed,
             "steps": found.steps,
@@ -203,7 +203,7 @@ class Job:
             self.initial.save(str(_beside(path)))
         _core.write_file(os.fspath(path), self.core.text)
 
-    def replace(self, **fields: Any) -> Job:
+    def replace(self, **fields: _core.Json) -> Job:
         """Another job that differs in these fields of the document."""
         document = {**self.core.fields(), **fields}
         core = _core.Job.parse(_core.canonical_json(document))

@@ -12,7 +12,7 @@ import hashlib
 import platform
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from .._task._schedule import rates_of
 from .._task._task import Scheduler, Task, is_metric_driven, overrides_step
 from .._task._values import DTYPES
 
-Description = dict[str, Any]
+Description: TypeAlias = "dict[str, _core.Json]"
 RateRuns = list[tuple[int, list[float]]]
 
 # A job is read into memory by everybody: more different rates than this are left to the state.
@@ -69,7 +69,7 @@ def environment() -> Description:
     }
 
 
-def differences(agreed: Any, own: Any, path: str = "") -> Iterator[str]:
+def differences(agreed: object, own: object, path: str = "") -> Iterator[str]:
     """One sentence for every value in which two descriptions differ."""
     if isinstance(agreed, Mapping) and isinstance(own, Mapping):
         for key in sorted({*agreed, *own}):
@@ -135,7 +135,7 @@ def dry_run(task: Task) -> tuple[RateRuns | None, Description | None]:
                 }
                 if key_set := _PLATEAU_CHANGES if is_metric_driven(scheduler) else None:
                     changing_values[s] |= key_set
-    varying = {
+    varying: Description = {
         "optimizers": [sorted(keys) for keys in changing_options],
         "schedulers": [sorted(keys) for keys in changing_values],
     }
@@ -188,7 +188,7 @@ def _autocast(task: Task) -> str | None:
     return f"{task.autocast.device}:{task.autocast.fast_dtype}:{task.autocast._enabled}"
 
 
-def _callable(function: Any) -> Any:
+def _callable(function: Any) -> _core.Json:
     """A name and what is visible of the options."""
     if function is None:
         return None
@@ -210,11 +210,11 @@ def callable_name(function: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> _core.Json:
     """JSON of a value: exact for what is simple, the name of the type otherwise."""
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -229,12 +229,12 @@ def _plain(value: Any) -> Any:
     return type(value).__qualname__
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: object, b: object) -> bool:
     if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
         return isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and torch.equal(a, b)
     return bool(a == b)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= 100 else text[:97] + "..."

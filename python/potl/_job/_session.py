@@ -16,6 +16,7 @@ from .._base._errors import UsageError
 from .._task import _random
 from .._task._schedule import Schedule, rates_of
 from .._task._task import Task
+from .._task._values import Tree
 from ._batches import Batches
 from ._build import Build, build_task
 from ._course import Course
@@ -136,7 +137,7 @@ class Session:
         """
         return self._state.capture(keep=keep, whole=whole)
 
-    def tree(self, *, keep: bool = False) -> dict[str, Any]:
+    def tree(self, *, keep: bool = False) -> Tree:
         """The training state, described but not copied."""
         return self._state.tree(keep=keep)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 from .. import _core
 from .._base import _repeated
@@ -14,7 +13,8 @@ from .._task._capture import TreeBuilder
 from .._task._restore import restore_task
 from .._task._schedule import Schedule, end_epoch_metric
 from .._task._task import Task
-from .._task._trees import first_difference, fixed_part
+from .._task._trees import Varying, first_difference, fixed_part
+from .._task._values import Tree
 
 
 class TrainingState:
@@ -35,7 +35,7 @@ class TrainingState:
         self._task = task
         self._schedule = schedule
         self._builder = TreeBuilder(task)
-        self._fixed: dict[str, Any] | None = None
+        self._fixed: Tree | None = None
         if schedule.varying is not None and _fits(schedule.varying, task):
             self._fixed = fixed_part(self.tree(), schedule.varying)
 
@@ -44,7 +44,7 @@ class TrainingState:
         """Epochs done so far."""
         return self.step // self._schedule.steps_per_epoch
 
-    def tree(self, *, keep: bool = False) -> dict[str, Any]:
+    def tree(self, *, keep: bool = False) -> Tree:
         """The state, described but not copied."""
         counters: dict[str, int | float] = {"step": self.step, "epoch": self.epoch}
         if end_epoch_metric(self._task):
@@ -89,14 +89,14 @@ class TrainingState:
         finally:
             self.restore(before)
 
-    def _require_recipe(self, tree: dict[str, Any]) -> None:
+    def _require_recipe(self, tree: Tree) -> None:
         if self._fixed is None or self._schedule.varying is None:
             return
         place = first_difference(self._fixed, fixed_part(tree, self._schedule.varying))
         if place is not None:
             raise MismatchError(f"{place}: the state has another value than the agreed task")
 
-    def _require_flags(self, tree: dict[str, Any]) -> None:
+    def _require_flags(self, tree: Tree) -> None:
         assert self._fixed is not None
         for name in ("training", "requires_grad"):
             if tree["model"][name] != self._fixed["model"][name]:
@@ -111,7 +111,7 @@ class TrainingState:
                 )
 
 
-def _fits(varying: dict[str, list[list[str]]], task: Task) -> bool:
+def _fits(varying: Varying, task: Task) -> bool:
     """Whether the job speaks of as many optimizers and schedulers as the task has."""
     return len(varying["optimizers"]) == len(task.optimizers) and (
         len(varying["schedulers"]) == len(task.schedulers)

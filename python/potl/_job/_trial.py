@@ -295,7 +295,7 @@ def _refused(
 
 
 def _dormant(
-    untouched: list[dict[str, Any]],
+    untouched: list[dict[str, object]],
     first: Session,
     second: Session,
     middle: _core.State,

@@ -14,10 +14,10 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from .._base._printable import printable
 from ._disk import clock, disk
@@ -25,6 +25,8 @@ from ._item import Item, problem, warning, well
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from .._core import BuildInfo
 
 _LEAST_PYTHON = (3, 10)
 _LEAST_TORCH = (2, 11)
@@ -50,6 +52,22 @@ _FP_REMEDY = (
 )
 
 
+class ItemDocument(TypedDict):
+    """An `Item` as JSON values."""
+
+    name: str
+    state: str
+    seen: str
+    remedy: str
+
+
+class DiagnosisDocument(TypedDict):
+    """A `Diagnosis` as JSON values."""
+
+    fine: bool
+    items: list[ItemDocument]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
     """Everything that was looked at.
@@ -65,9 +83,13 @@ class Diagnosis:
         """Whether nothing keeps potl from working. Warnings do not."""
         return all(item.state != "problem" for item in self.items)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> DiagnosisDocument:
         """The diagnosis as JSON values."""
-        return {"fine": self.fine, "items": [asdict(item) for item in self.items]}
+        items = [
+            ItemDocument(name=one.name, state=one.state, seen=one.seen, remedy=one.remedy)
+            for one in self.items
+        ]
+        return {"fine": self.fine, "items": items}
 
 
 def examine(directory: Path) -> Diagnosis:
@@ -138,7 +160,7 @@ def _load_remedy(error: Exception) -> str:
 
 def build(core: ModuleType) -> Iterable[Item]:
     """What the module was made with, and the OpenSSL that it runs with."""
-    facts: Mapping[str, Any] = core.build_info()
+    facts: BuildInfo = core.build_info()
     openssl = str(facts["openssl"])
     if _numbers(openssl)[:2] < _LEAST_OPENSSL:
         yield problem("OpenSSL", openssl, "install OpenSSL 3.0 or newer")

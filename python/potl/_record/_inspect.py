@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from .._base._printable import as_float, duration, number, printable, size, steps
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from .. import _core
+
+T = TypeVar("T")
 
 _BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 _SPARK_WIDTH = 60
@@ -40,7 +44,7 @@ def sparkline(values: Sequence[object], *, width: int = _SPARK_WIDTH) -> str:
     return "".join(out)
 
 
-def show(facts: Mapping[str, Any], console: Console) -> None:
+def show(facts: _core.RunFacts, console: Console) -> None:
     """Prints the facts of a run."""
     from rich.text import Text
 
@@ -78,18 +82,18 @@ def show(facts: Mapping[str, Any], console: Console) -> None:
         line("damage", "none seen (potl verify looks closer)")
 
 
-def _first(entries: Sequence[Any], describe: Callable[[Any], str]) -> list[str]:
+def _first(entries: Sequence[T], describe: Callable[[T], str]) -> list[str]:
     listed = [describe(entry) for entry in entries[:_SHOWN]]
     if len(entries) > _SHOWN:
         listed.append(f"and {number(len(entries) - _SHOWN)} more")
     return listed
 
 
-def _resume(entry: Mapping[str, Any]) -> str:
+def _resume(entry: _core.ResumeRange) -> str:
     replaced = entry["last_step"] - entry["from_step"]
     return f"went on from step {number(entry['from_step'])}, {number(replaced)} steps done again"
 
 
-def _gap(entry: Mapping[str, Any]) -> str:
+def _gap(entry: _core.StepGap) -> str:
     where = steps(entry["first_step"], entry["last_step"])
     return f"no checkpoint is stored within {where}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import _core
 from . import _keys
@@ -13,6 +13,7 @@ from ._inputs import read_note, run_directory
 
 if TYPE_CHECKING:
     from .._job._job import Job
+    from .._task._values import Tree
 
 
 class Commitment:
@@ -102,14 +103,14 @@ class Run:
     @property
     def losses(self) -> list[float]:
         """Mean batch loss of every step."""
-        return [float(loss) for loss in self._history()["loss"]]
+        return self._history()["loss"]
 
     @property
     def final_digest(self) -> bytes:
         """Digest of the state after the last recorded step."""
-        return bytes(self._history()["state"][-1])
+        return self._history()["state"][-1]
 
-    def inspect(self) -> dict[str, Any]:
+    def inspect(self) -> _core.RunFacts:
         """What the directory holds: steps, checkpoints, sizes, losses, gaps, resumes, damage."""
         return _core.inspect_run(str(self._path))
 
@@ -133,14 +134,14 @@ class Run:
         evidence = _core.Evidence.open(str(self._path), job=None, commitment=None)
         _write_model(evidence.load_state(evidence.job.steps).tree()["model"], path)
 
-    def _history(self) -> dict[str, list[Any]]:
+    def _history(self) -> _core.StepColumns:
         return _core.Evidence.open(str(self._path), job=None, commitment=None).steps()
 
     def __repr__(self) -> str:
         return f"Run({str(self._path)!r})"
 
 
-def _write_model(model: dict[str, Any], path: str | os.PathLike[str]) -> None:
+def _write_model(model: Tree, path: str | os.PathLike[str]) -> None:
     tensors = [
         (name, _safetensors_dtype(value.dtype), value.shape, value.data)
         for group in ("parameters", "buffers")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -181,7 +181,7 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         func: Any,
         types: Sequence[type],
         args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         out = func(*args, **(kwargs or {}))
         if func.namespace != "profiler":  # marks for profilers compute nothing
@@ -190,7 +190,7 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
 
-def _digest(out: Any, *, contents: bool) -> str:
+def _digest(out: object, *, contents: bool) -> str:
     hasher = hashlib.sha256()
     for leaf in tree_flatten(out)[0]:
         if isinstance(leaf, torch.Tensor):
@@ -205,7 +205,7 @@ def _digest(out: Any, *, contents: bool) -> str:
     return hasher.hexdigest()
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str) or len(value) > 256:
         raise ValueError(f"{value!r} is not a short text")
     return value

@@ -20,9 +20,7 @@ from torch.optim import Optimizer
 from .. import _core
 from .._base._errors import NotReplayable, Problem
 from ._task import Task
-from ._values import DTYPES, refusal, to_tree
-
-Tree = dict[str, Any]
+from ._values import DTYPES, Tree, refusal, to_tree
 
 # Smaller tensors are copied and hashed in the time that it takes to ask whether they changed.
 _LEAST_KEPT = 1 << 16

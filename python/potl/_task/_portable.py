@@ -9,7 +9,7 @@ products of matrices) is assumed to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -50,7 +50,7 @@ class Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         func: Any,
         types: Any,
         args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
@@ -59,7 +59,7 @@ class Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def _is_exact(name: str, named: dict[str, Any]) -> bool:
+def _is_exact(name: str, named: Mapping[str, object]) -> bool:
     # add(a, b, alpha=c) may or may not be fused to one rounding.
     return name.rstrip("_").removesuffix("_copy") in _EXACT and named.get("alpha", 1) == 1
 

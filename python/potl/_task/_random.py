@@ -23,7 +23,7 @@ import random
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.random  # NumPy loads it late, and then seeds it itself
@@ -44,6 +44,16 @@ _STATE_WORDS = 632
 _FRESH = 1 << 32 | 1
 
 
+class _Saved(NamedTuple):
+    """Generators that are set aside."""
+
+    torch: torch.Tensor
+    random: tuple[Any, ...]
+    numpy: _numpy_random.Kept
+    cuda: list[torch.Tensor] | None
+    """None where CUDA is not in use."""
+
+
 class _Randomness:
     """What is installed in this process. torch's dispatcher is global, so this is too."""
 
@@ -51,7 +61,7 @@ class _Randomness:
         self.library: torch.library.Library | None = None
         self.users = 0
         self.thread: int | None = None
-        self.saved: dict[str, Any] = {}
+        self.saved: _Saved  # while a scope is open
         self.draws = 0
         self.lock = threading.Lock()
 
@@ -152,24 +162,24 @@ def draws() -> int:
     return _it.draws
 
 
-def _save(known: dict[str, Any] | None = None) -> dict[str, Any]:
+def _save(known: _Saved | None = None) -> _Saved:
     """The user's generators, or the scope's; `known` is what they were restored from last."""
-    saved: dict[str, Any] = {
-        "torch": torch.default_generator.get_state(),
-        "random": random.getstate(),
-        "numpy": _numpy_random.take(None if known is None else known["numpy"]),
-    }
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        saved["cuda"] = torch.cuda.get_rng_state_all()
-    return saved
+    return _Saved(
+        torch=torch.default_generator.get_state(),
+        random=random.getstate(),
+        numpy=_numpy_random.take(None if known is None else known.numpy),
+        cuda=torch.cuda.get_rng_state_all()
+        if torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        else None,
+    )
 
 
-def _restore(saved: dict[str, Any]) -> None:
-    torch.default_generator.set_state(saved["torch"])
-    random.setstate(saved["random"])
-    _numpy_random.put(saved["numpy"])
-    if "cuda" in saved:
-        torch.cuda.set_rng_state_all(saved["cuda"])
+def _restore(saved: _Saved) -> None:
+    torch.default_generator.set_state(saved.torch)
+    random.setstate(saved.random)
+    _numpy_random.put(saved.numpy)
+    if saved.cuda is not None:
+        torch.cuda.set_rng_state_all(saved.cuda)
 
 
 # ---------------------------------------------------------------------- seeding

@@ -15,9 +15,9 @@ from torch.optim import Optimizer
 
 from .. import _core
 from .._base._errors import MismatchError
-from ._capture import Tree, is_standard, modules_of
+from ._capture import is_standard, modules_of
 from ._task import Task
-from ._values import Placed, copy_into, from_tree, tensor_of
+from ._values import Placed, Tree, copy_into, from_tree, tensor_of
 
 
 def restore_task(task: Task, tree: Tree) -> None:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 
 from .. import _core
+from .._base._errors import MalformedError
 from ._order import OwnOrder
 from ._task import Task, is_metric_driven
+from ._trees import Varying
 
 # Relative: some hundred thousand units in the last place, far below any rate that somebody would
 # choose.
@@ -36,7 +38,7 @@ class Schedule:
     job: _core.Job | None = None
     own_order: OwnOrder | None = None
     """The task's order, if it brings one."""
-    varying: dict[str, list[list[str]]] | None = None
+    varying: Varying | None = None
     """What of the recipe schedulers change; None where only the training can tell."""
     _order: dict[int, Any] = field(default_factory=dict, repr=False)
 
@@ -70,7 +72,7 @@ class Schedule:
             seeded_reads=bool(fields["task"].get("seeded_reads", True)),
             job=job,
             own_order=own_order(task, job.seed) if "order" in fields else None,
-            varying=fields["task"].get("varying"),
+            varying=_varying(fields["task"].get("varying")),
         )
 
     def epoch_of(self, step: int) -> int:
@@ -99,6 +101,23 @@ class Schedule:
     def rates_at(self, step: int) -> list[float] | None:
         """Agreed learning rates of a step; None where they are part of the state."""
         return None if self.job is None else self.job.rates_at(step)
+
+
+def _varying(value: object) -> Varying | None:
+    """What a job says of it: the core takes any JSON object as a job's "task"."""
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        optimizers, schedulers = value.get("optimizers"), value.get("schedulers")
+        if _are_names(optimizers) and _are_names(schedulers):
+            return Varying(optimizers=optimizers, schedulers=schedulers)
+    raise MalformedError("job: task/varying does not name what schedulers change", "")
+
+
+def _are_names(value: object) -> TypeGuard[list[list[str]]]:
+    return isinstance(value, list) and all(
+        isinstance(names, list) and all(isinstance(name, str) for name in names) for names in value
+    )
 
 
 def own_order(task: Task, seed: int) -> OwnOrder | None:

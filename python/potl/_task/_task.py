@@ -7,7 +7,7 @@ import contextlib
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -16,6 +16,16 @@ from .._base._errors import UsageError
 
 Scheduler = Any
 """A torch learning-rate scheduler, ReduceLROnPlateau included."""
+
+
+class Stateful(Protocol):
+    """What has a state of its own."""
+
+    def state_dict(self) -> Any:
+        """The state: numbers, text, tensors, and lists, tuples and dicts of them."""
+
+    def load_state_dict(self, state_dict: Any, /) -> object:
+        """Makes the object hold what `state_dict` gave."""
 
 
 class Task:
@@ -96,7 +106,7 @@ class Task:
         autocast: torch.dtype | torch.autocast | None = None,
         scaler: torch.amp.GradScaler | None = None,
         ema: Any = None,
-        state: Mapping[str, Any] | None = None,
+        state: Mapping[str, Stateful] | None = None,
         init: str | os.PathLike[str] | None = None,
         scheduler_interval: str = "step",
         shuffle: bool = True,

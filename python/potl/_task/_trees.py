@@ -4,13 +4,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypedDict
 
 from .. import _core
+from ._values import Tree
 
 # What a gradient scaler changes; the rest are its options.
 _SCALER_CHANGES = frozenset(("scale", "_growth_tracker"))
+
+
+class Varying(TypedDict):
+    """Names of what schedulers change: options of each optimizer, values of each scheduler."""
+
+    optimizers: list[list[str]]
+    schedulers: list[list[str]]
 
 
 def first_difference(a: Any, b: Any) -> str | None:
@@ -60,7 +68,7 @@ def same_float(a: float, b: float) -> bool:
     return a.hex() == b.hex() or (math.isnan(a) and math.isnan(b))
 
 
-def fixed_part(tree: Mapping[str, Any], varying: Mapping[str, Any]) -> dict[str, Any]:
+def fixed_part(tree: Tree, varying: Varying) -> Tree:
     """The values of a state that belong to the recipe: flags, options of optimizers, schedulers and
     scaler.
 
@@ -72,7 +80,7 @@ def fixed_part(tree: Mapping[str, Any], varying: Mapping[str, Any]) -> dict[str,
         tree: A state.
         varying: Names of what the schedulers change, from the job.
     """
-    fixed: dict[str, Any] = {
+    fixed: Tree = {
         "optimizers": [
             [
                 {k: v for k, v in group.items() if k not in names and is_option(v)}

@@ -21,6 +21,10 @@ _NAMES = """
 DTYPES: dict[torch.dtype, str] = {getattr(torch, name): name for name in _NAMES.split()}
 DTYPE_OF: dict[str, torch.dtype] = {name: dtype for dtype, name in DTYPES.items()}
 
+# A state as it is captured or read: maps by name, down to descriptions or views of tensors and to
+# whatever the user's own optimizers, schedulers and modules keep. Readers ask a value for its type.
+Tree = dict[str, Any]
+
 _PLAIN = frozenset((bool, int, float, str, bytes, type(None)))
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from potl import Job, MismatchError, Session, UsageError, _core
+from potl import Job, MalformedError, MismatchError, Session, UsageError, _core
 
 
 def create(build=tasks.plain, **options):
@@ -211,6 +211,16 @@ def test_a_task_with_other_numbers_of_optimizers_can_be_opened_and_is_named():
     job = create(tasks.several)
     with Session.open(tasks.plain, seed=7, job=job) as session:
         assert any("optimizers" in text for text in job.differences(session))
+
+
+@pytest.mark.parametrize("varying", [
+    3, [], {}, {"optimizers": [["lr"]]}, {"optimizers": [["lr"]], "schedulers": [[1]]},
+    {"optimizers": ["lr"], "schedulers": []}])  # fmt: skip
+def test_a_job_that_names_no_options_where_it_should_is_refused(varying):
+    job = create()
+    task = {**job.core.fields()["task"], "varying": varying}
+    with pytest.raises(MalformedError, match="task/varying"):
+        Session.open(tasks.plain, seed=7, job=job.replace(task=task))
 
 
 def test_another_environment_is_no_difference():

@@ -24,14 +24,15 @@ IMPORTED = {"described elsewhere"}
 def declared(stub: str) -> dict[str, set[str]]:
     """Names of a stub, with those of the members of classes; names of types alone are left out."""
     out: dict[str, set[str]] = {}
+    types = {"Protocol", "TypedDict"}
     for node in ast.parse((FOLDER / stub).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef):
             out[node.name] = set()
         elif isinstance(node, ast.ImportFrom) and not stub.startswith("_core"):
             out.update({one.asname: IMPORTED for one in node.names if one.asname})
-        elif isinstance(node, ast.ClassDef) and not {"Protocol", "TypedDict"} & set(
-            map(ast.unparse, node.bases)
-        ):
+        elif isinstance(node, ast.ClassDef) and types & set(map(ast.unparse, node.bases)):
+            types.add(node.name)
+        elif isinstance(node, ast.ClassDef):
             members = set()
             for member in node.body:
                 if isinstance(member, ast.FunctionDef):
@@ -53,7 +54,13 @@ def declared(stub: str) -> dict[str, set[str]]:
     [
         (
             "_core",
-            ["_core.pyi", "_core_arithmetic.pyi", "_core_checks.pyi", "_core_extra_task.pyi"],
+            [
+                "_core.pyi",
+                "_core_arithmetic.pyi",
+                "_core_checks.pyi",
+                "_core_documents.pyi",
+                "_core_extra_task.pyi",
+            ],
         ),
         ("_torch", ["_torch.pyi"]),
     ],
