@@ -12,17 +12,21 @@ import bisect
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from .._task._schedule import end_epoch_metric, set_rates
 from .._task._task import Task, is_metric_driven
-from .._task._values import DTYPES, Placed, from_tree, to_tree
+from .._task._values import DTYPES, Placed, Tree, from_tree, to_tree
 from ._forms import Law
 
 if TYPE_CHECKING:
+    from .. import _core
     from .._task._schedule import Schedule
+
+# Options of the groups of every optimizer, and the state of every scheduler.
+_Snapshot = tuple[list[list[dict[str, object]]], list[object]]
 
 _SKIPPED = 1  # flag of a step record, docs/format/transcript.md
 
@@ -53,7 +57,7 @@ class Ahead:
     def __init__(self, task: Task, schedule: Schedule) -> None:
         self._task = task
         self._schedule = schedule
-        self._known: list[tuple[int, float, Any]] = [(0, 0.0, _snapshot(task))]
+        self._known: list[tuple[int, float, _Snapshot]] = [(0, 0.0, _snapshot(task))]
         self._log: Log | None = None  # of which that is known
         self._slack = _SLACK * max(
             (
@@ -87,7 +91,7 @@ class Ahead:
             ("near", epoch_loss, 0.0),
         )
 
-    def _run_to(self, step: int, losses: Sequence[float] | None) -> tuple[int, float, Any]:
+    def _run_to(self, step: int, losses: Sequence[float] | None) -> tuple[int, float, _Snapshot]:
         task, schedule = self._task, self._schedule
         index = bisect.bisect_right(self._known, step, key=lambda known: known[0]) - 1
         done, epoch_loss, snapshot = self._known[index]
@@ -120,7 +124,7 @@ class Ahead:
         self._known.insert(index + 1, found)
         return found
 
-    def _law(self, value: Any) -> Law:
+    def _law(self, value: object) -> Law:
         if isinstance(value, dict):
             return ("map", {key: self._law(item) for key, item in value.items()}, [])
         if isinstance(value, (list, tuple)):
@@ -134,7 +138,7 @@ class Ahead:
         return ("near", value, self._slack) if isinstance(value, float) else ("is", value)
 
 
-def _snapshot(task: Task) -> Any:
+def _snapshot(task: Task) -> _Snapshot:
     def copy(tensor: torch.Tensor, path: str) -> torch.Tensor:
         return tensor.detach().clone()
 
@@ -148,8 +152,8 @@ def _snapshot(task: Task) -> Any:
     return groups, [to_tree(s.state_dict(), copy, "schedulers") for s in task.schedulers]
 
 
-def _load(task: Task, snapshot: Any) -> None:
-    def own(value: Any) -> Any:
+def _load(task: Task, snapshot: _Snapshot) -> None:
+    def own(value: object) -> object:
         return value.clone() if isinstance(value, torch.Tensor) else value
 
     groups, schedulers = snapshot
@@ -157,8 +161,8 @@ def _load(task: Task, snapshot: Any) -> None:
         for group, values in zip(optimizer.param_groups, saved, strict=True):
             for key, value in values.items():
                 group[key] = own(from_tree(value, group.get(key), Placed(), key))
-    for scheduler, values in zip(task.schedulers, schedulers, strict=True):
-        scheduler.load_state_dict(from_tree(values, scheduler.state_dict(), Placed(), "schedulers"))
+    for scheduler, state in zip(task.schedulers, schedulers, strict=True):
+        scheduler.load_state_dict(from_tree(state, scheduler.state_dict(), Placed(), "schedulers"))
 
 
 class ScalerAhead:
@@ -168,7 +172,7 @@ class ScalerAhead:
         tree: Its initial state.
     """
 
-    def __init__(self, tree: dict[str, Any]) -> None:
+    def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._known = [(0, float(tree["scale"]), int(tree["_growth_tracker"]))] if tree else []
         self._log: Log | None = None  # of which that is known
@@ -205,6 +209,6 @@ class ScalerAhead:
         return self._known[index + 1]
 
 
-def log_of(steps: dict[str, list[Any]]) -> Log:
+def log_of(steps: _core.StepColumns) -> Log:
     """The log of an `Evidence.steps()`."""
     return Log(steps["loss"], steps["flags"])

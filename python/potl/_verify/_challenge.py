@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from .. import _core
 from .._base import _imports
 from .._base._errors import MalformedError, UsageError
 from .._record._inputs import as_job, as_note, require_file, run_directory
 from . import _ledger
-from ._questions import Question, Questions, given
+from ._questions import Asked, Question, Questions, given
 
 if TYPE_CHECKING:
     from .._checks._checks import AnyCheck, Policy
@@ -29,6 +29,17 @@ if TYPE_CHECKING:
 
 _FORMAT = "potl-challenge-v1"
 _MAX_BYTES = 8 << 20  # as parse_json allows by default: hostile text costs less than 64 MB
+
+
+class ChallengeDocument(TypedDict):
+    """A challenge as JSON values: docs/format/transcript.md."""
+
+    format: str
+    job: str
+    root: str
+    nonce: str
+    checks: list[_core.AskedCheck]
+    states: list[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +59,7 @@ class Challenge:
     job: bytes
     root: bytes
     nonce: bytes
-    checks: tuple[tuple[str, Mapping[str, Any]], ...]
+    checks: tuple[Asked, ...]
     states: tuple[int, ...]
     own: bool = field(default=False, compare=False, repr=False)
 
@@ -56,7 +67,7 @@ class Challenge:
         """Writes the document, for the trainer and for `verify(challenge=...)`."""
         _core.write_file(os.fspath(path), _core.canonical_json(self.document()))
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> ChallengeDocument:
         """The challenge as JSON values: docs/format/transcript.md."""
         return {
             "format": _FORMAT,
@@ -85,6 +96,7 @@ class Challenge:
             raise MalformedError(f"{os.fspath(path)} is not a challenge: {error}", "") from error
 
 
+# Any: it comes from a file. What is not as it should be raises here, and `read` says so.
 def _parsed(document: Any) -> Challenge:
     if document["format"] != _FORMAT:
         raise ValueError(f'the format is not "{_FORMAT}"')

@@ -17,7 +17,7 @@ OPEN: Law = ("open",)
 _KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "str", bytes: "bytes"}
 
 
-def form(value: Any) -> Law:
+def form(value: object) -> Law:
     """The form of a value of `State.tree()`."""
     if value is None:
         return ("kind", "none")

@@ -40,7 +40,7 @@ class Challenge:
     """
 
     nonce: str
-    checks: tuple[tuple[str, Mapping[str, Any]], ...]
+    checks: tuple[tuple[str, Mapping[str, object]], ...]
     time: float
     document: str | None = None
 
@@ -124,14 +124,17 @@ def _read(path: Path, job_id: bytes) -> Memory:
         ) from error
 
 
-def _challenge(entry: Mapping[str, Any]) -> Challenge:
+# Any: it comes from a file. What is not as it should be raises here, and `_read` says so.
+def _challenge(entry: Any) -> Challenge:
     bytes.fromhex(entry["nonce"])
-    checks: Sequence[Any] = entry["checks"]
+    document = entry.get("document")
+    if document is not None:
+        bytes.fromhex(document)
     return Challenge(
         entry["nonce"],
-        tuple((str(name), dict(o)) for name, o in checks),
+        tuple((str(name), dict(o)) for name, o in entry["checks"]),
         float(entry["time"]),
-        entry.get("document"),
+        document,
     )
 
 
@@ -162,7 +165,7 @@ def recall(path: Path, *, job_id: bytes) -> Memory:
 
 
 def new_challenge(
-    nonce: bytes, checks: Sequence[tuple[str, Mapping[str, Any]]], document: str | None = None
+    nonce: bytes, checks: Sequence[tuple[str, Mapping[str, object]]], document: str | None = None
 ) -> Challenge:
     """A challenge of now."""
     asked = tuple((name, dict(o)) for name, o in checks)

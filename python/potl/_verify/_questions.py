@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .. import _core
 from ._ledger import Memory
 
-Asked = tuple[str, Mapping[str, Any]]
+Asked = tuple[str, Mapping[str, object]]
 """A check's name and its options."""
 
 
@@ -30,7 +29,7 @@ class Question:
     """
 
     check: str
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     nonce: bytes
     earlier: bool
     plan: Sequence[_core.Request]
@@ -98,6 +97,6 @@ class Questions:
         return self._core.judge(answers)
 
 
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
+def given(options: Mapping[str, object]) -> dict[str, object]:
     """Options without those that are None."""
     return {name: value for name, value in options.items() if value is not None}

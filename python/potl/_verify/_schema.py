@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.optim.swa_utils import AveragedModel
@@ -20,14 +20,12 @@ from .. import _core
 from .._task._capture import is_standard
 from .._task._task import Task, overrides_step
 from .._task._trees import is_option
-from .._task._values import tensor_of
+from .._task._values import Tree, tensor_of
 from ._ahead import Ahead, Log, ScalerAhead, log_of
 from ._forms import OPEN, Law, form, loosely, merged
 
 if TYPE_CHECKING:
     from .._job._session import Session
-
-Tree = dict[str, Any]
 
 # Values of torch's own optimizers that start at zero or above and are only squared into, multiplied
 # or maximised.
@@ -206,7 +204,9 @@ class _Laws:
             for law, group in zip(form_of_groups, groups, strict=True)
         ]
 
-    def _known_options(self, law: Law, tree: Tree, kind: str, index: int) -> Law:
+    def _known_options(
+        self, law: Law, tree: Tree, kind: Literal["optimizers", "schedulers"], index: int
+    ) -> Law:
         """The form of a scheduler or a group, with the values that no step changes."""
         if self._varying is None or law[0] != "map":
             return law
@@ -326,7 +326,7 @@ def _with_signs(law: Law, positive: Collection[str]) -> Law:
     return ("map", laws, law[2])
 
 
-def _counts(kept: Any, step: int) -> bool:
+def _counts(kept: object, step: int) -> bool:
     """Whether a parameter's state has a counter of its steps."""
     count = kept.get("step") if isinstance(kept, dict) else None
     if isinstance(count, _core.TensorView):

@@ -184,7 +184,11 @@ def verify(
     findings += _core.judge_model(
         evidence, None if model is None else os.fspath(model), answers.non_persistent_buffers()
     )
-    context = {
+    asked: list[_core.AskedCheck] = [
+        {"check": one.check, "options": dict(one.options)} for one in questions.all
+    ]
+    asked += [{"check": one.name, "options": one.options()} for one in extra]
+    context: _core.ReportContext = {
         "nonce": drawn.hex(),
         "reproduce": _reproduce(
             directory,
@@ -214,8 +218,7 @@ def verify(
         "software": f"potl {_core.version()}",
         "seconds": time.perf_counter() - began,
         "costs": _costs(questions.all, answered_all) | _extra_verify.costs(judged),
-        "checks": [{"check": one.check, "options": dict(one.options)} for one in questions.all]
-        + [{"check": one.name, "options": one.options()} for one in extra],
+        "checks": asked,
     }
     return Report(_core.conclude(evidence, findings, policy=policy.options(), context=context))
 

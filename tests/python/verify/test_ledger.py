@@ -62,11 +62,24 @@ def test_a_damaged_ledger_is_an_error_and_not_an_empty_memory(tmp_path: Path, te
         _ledger.recall(path, job_id=JOB)
 
 
-def test_a_ledger_with_a_nonce_that_is_no_number_is_damaged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("nonce", "xyz"),
+        ("document", "xyz"),
+        ("document", 3),
+        ("time", "now"),
+        ("checks", 1),
+        ("checks", [["replay", 1]]),
+    ],
+)
+def test_a_ledger_with_a_challenge_that_is_none_is_damaged(
+    tmp_path: Path, name: str, value: object
+) -> None:
     path = tmp_path / "ledger.json"
     add(path)
     document = json.loads(path.read_text())
-    document["challenges"][0]["nonce"] = "xyz"
+    document["challenges"][0][name] = value
     path.write_text(json.dumps(document))
     with pytest.raises(UsageError, match="not a ledger"):
         _ledger.recall(path, job_id=JOB)
