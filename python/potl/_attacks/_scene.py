@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
 from .. import _core
 from .._arithmetic import _rounded_steps
-from .._checks._checks import PEV, Policy, Replay, Telemetry
+from .._checks._checks import PEV, AnyCheck, Check, Policy, Replay, Telemetry
 from .._job._job import Job
 from .._job._session import Session, StepResult
 from .._record._record import record
@@ -30,7 +32,31 @@ from .._verify._verify import verify
 from ._frames import Frames
 from ._story import Build, Story
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .._task._task import Task
+
 Weights = dict[str, torch.Tensor]
+
+
+class Arguments(TypedDict, total=False):
+    """Those of `verify`."""
+
+    job: Job | None
+    commitment: str | None
+    task: Callable[[], Task] | str | None
+    model: str | None
+    checks: Sequence[AnyCheck] | None
+    policy: Policy | None
+    nonce: bytes | str | None
+    published: Sequence[str]
+    other_commitments: Sequence[str]
+    ledger: str | os.PathLike[str] | bool | None
+    workers: int
+    executor: Executor | None
+    timeout: float | None
+    max_checkpoint_bytes: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +77,7 @@ class Forgery:
     """Random segments the verifier draws; None: the scene's."""
     nonce: bytes | None = None
     """The draw under which this forgery has its best chance; None: fresh."""
-    options: dict[str, Any] = field(default_factory=dict)
-    """More arguments of `verify`."""
+    options: Arguments = field(default_factory=Arguments)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,14 +238,14 @@ class Scene:
                 session.run_step(step, batch)
             return parameters(session)
 
-    def checks(self, samples: int | None = None) -> list[Any]:
+    def checks(self, samples: int | None = None) -> list[Check]:
         return [Telemetry(), PEV(fraction=0.25), drawn(samples or self.samples)]
 
-    def verify(self, forgery: Forgery, **options: Any) -> Report:
+    def verify(self, forgery: Forgery, **options: Unpack[Arguments]) -> Report:
         """The client's verification, with the client's own job, task and data."""
         story = forgery.story or Story()
         job, build = story.believed(forgery.job or self.job, self.build)
-        arguments: dict[str, Any] = {
+        arguments: Arguments = {
             "job": job,
             "commitment": forgery.commitment,
             "task": build,

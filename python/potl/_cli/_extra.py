@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -109,7 +110,7 @@ def _plan(
     ] = None,
     json: Json = False,
     debug: Debug = False,
-    **given: Any,
+    **given: object,
 ) -> Result:
     """Say how many extra samples there would be, what each verdict takes, and what they cost.
 
@@ -177,7 +178,7 @@ def _mix(
     key: KeyPath,
     json: Json = False,
     debug: Debug = False,
-    **given: Any,
+    **given: object,
 ) -> Result:
     """Write the training data with the extra samples among them, for upload.
 
@@ -201,7 +202,7 @@ def _make(
     key: KeyPath,
     json: Json = False,
     debug: Debug = False,
-    **given: Any,
+    **given: object,
 ) -> Result:
     """Write the extra samples alone, to look at them or to mix them by other means.
 
@@ -218,7 +219,9 @@ def _make(
     return _written(task, out, len(extras))
 
 
-def _task(data: Path, out: Path, key: Path, given: dict[str, Any]) -> tuple[SampleFile, ExtraTask]:
+def _task(
+    data: Path, out: Path, key: Path, given: Mapping[str, object]
+) -> tuple[SampleFile, ExtraTask]:
     from .._extra_task._extra_task import ExtraTask
     from .._extra_task._files import require_fitting
 

@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, overload
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast, overload
 
 import typer
 
@@ -21,6 +21,8 @@ from ._options import parameters_of
 from ._task import make_importable
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .._extra_task._files import SampleFile
 
 TABLE = "extra_task"
@@ -77,9 +79,6 @@ _MAKING = {
 }
 
 
-_READING = ("inputs", "labels", "unlabelled", "kind")
-
-
 def making(*without: str) -> list[inspect.Parameter]:
     """The flags of a command that looks at data, and the options of the extra task."""
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -93,15 +92,35 @@ def making(*without: str) -> list[inspect.Parameter]:
     ]
 
 
-def split(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+class Reading(TypedDict):
+    """Arguments of `read`."""
+
+    inputs: str | None
+    labels: str | None
+    unlabelled: bool
+    kind: str | None
+
+
+class Described(TypedDict):
+    """What data may not say of themselves: arguments of `ExtraTask`."""
+
+    classes: int | None
+    kind: str | None
+    length: int | None
+    padding: int | None
+    axes: str | None
+
+
+def split(given: Mapping[str, object]) -> tuple[Reading, Described, dict[str, object]]:
     """What `making` added: arguments of `read`, those of `ExtraTask`, and its options."""
-    reading = {name: given.get(name) for name in _READING}
-    form = {name: given[name] for name in _MAKING if name not in _READING or name == "kind"}
-    rest = {name: value for name, value in given.items() if name not in _MAKING}
-    return reading, form, rest
+    # typer has parsed each value by the annotation in _MAKING.
+    said = {name: given.get(name, default) for name, (_, default) in _MAKING.items()}
+    reading = cast(Reading, {name: said[name] for name in Reading.__annotations__})
+    form = cast(Described, {name: said[name] for name in Described.__annotations__})
+    return reading, form, {name: value for name, value in given.items() if name not in _MAKING}
 
 
-def read(path: Path, **names: Any) -> SampleFile:
+def read(path: Path, **names: Unpack[Reading]) -> SampleFile:
     """Reads training data."""
     from .._extra_task._files import read
 

@@ -141,7 +141,7 @@ def audit(
     seed: Annotated[int, typer.Option(help="Seed of keys, initial weights and order.")] = 0,
     json: Json = False,
     debug: Debug = False,
-    **given: Any,
+    **given: object,
 ) -> Result:
     """Play a cheating cloud against extra samples in these data, with both layouts or --layout.
 

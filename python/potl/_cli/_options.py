@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -14,10 +14,11 @@ from .._base._printable import number
 
 if TYPE_CHECKING:
     from .._checks._checks import Check, Policy
+    from .._core import CheckField
 
 _POLICY = "policy"
 
-_TYPES: dict[str, Any] = {
+_TYPES: dict[str, object] = {
     "boolean": bool | None,
     "integer": int | None,
     "number": float | None,
@@ -72,7 +73,7 @@ def parameters_of(table: str) -> list[inspect.Parameter]:
     ]
 
 
-def _parameter(table: str, field: Mapping[str, Any], flag: str) -> inspect.Parameter:
+def _parameter(table: str, field: CheckField, flag: str) -> inspect.Parameter:
     names = f"{flag}/--no-{flag[2:]}" if field["type"] == "boolean" else flag
     option = typer.Option(names, help=help_of(field), show_default=_default_of(field))
     return inspect.Parameter(
@@ -83,7 +84,7 @@ def _parameter(table: str, field: Mapping[str, Any], flag: str) -> inspect.Param
     )
 
 
-def help_of(field: Mapping[str, Any]) -> str:
+def help_of(field: CheckField) -> str:
     """What an option means and which values it takes."""
     text = str(field["doc"])
     text = text[:1].upper() + text[1:] + "."
@@ -97,14 +98,14 @@ def help_of(field: Mapping[str, Any]) -> str:
     return text
 
 
-def _default_of(field: Mapping[str, Any]) -> str | bool:
+def _default_of(field: CheckField) -> str | bool:
     default = field["default"]
     if default is None or default in ("", []):
         return False
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
-def chosen(given: Mapping[str, Any]) -> list[Check]:
+def chosen(given: Mapping[str, object]) -> list[Check]:
     """The checks that were named by `check` or have a flag.
 
     Raises:
@@ -113,7 +114,7 @@ def chosen(given: Mapping[str, Any]) -> list[Check]:
     from .._checks import _registry
 
     classes = _registry.classes()
-    wanted = given.get("check") or []
+    wanted = cast("list[str]", given.get("check") or [])
     for name in wanted:
         if name not in classes:
             raise typer.BadParameter(f'there is no check "{name}", only {", ".join(classes)}')
@@ -122,7 +123,7 @@ def chosen(given: Mapping[str, Any]) -> list[Check]:
     return [classes[name](**options[name]) for name in chosen]
 
 
-def policy_of(given: Mapping[str, Any]) -> Policy | None:
+def policy_of(given: Mapping[str, object]) -> Policy | None:
     """The policy whose flags were given; None when there are none."""
     options = given_of(_POLICY, given)
     if not options:
@@ -132,7 +133,8 @@ def policy_of(given: Mapping[str, Any]) -> Policy | None:
     return _checks.Policy(**options)
 
 
-def given_of(table: str, given: Mapping[str, Any]) -> dict[str, Any]:
+# Any: an option has the type of its flag, which the field table in C++ says.
+def given_of(table: str, given: Mapping[str, object]) -> dict[str, Any]:
     """The options of a check among parsed parameters."""
     prefix = f"{table}_"
     return {

@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TextIO, get_type_hints
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TextIO, get_type_hints
 
 import typer
 
@@ -46,7 +46,7 @@ class Result:
         exit_code: Of the process.
     """
 
-    document: Mapping[str, Any] | bytes
+    document: Mapping[str, object] | bytes
     show: Callable[[Console], None]
     exit_code: int = 0
 
@@ -168,7 +168,7 @@ def failed(error: BaseException, machine: TextIO | None, *, debug: bool = False)
     return code
 
 
-def _text_of(document: Mapping[str, Any] | bytes) -> str:
+def _text_of(document: Mapping[str, object] | bytes) -> str:
     if isinstance(document, bytes):
         return document.decode("utf-8")
     return json_module.dumps(document, indent=1, default=_plain)

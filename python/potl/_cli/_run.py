@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json as json_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,8 @@ from ._task import TaskArgument, load
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from .._core import Job as CoreJob
 
 KeyPath = Annotated[
     Path | None,
@@ -161,7 +163,7 @@ def _job_show(
     return _job_result(as_job(path).core, str(path))
 
 
-def _job_result(job: Any, path: str) -> Result:
+def _job_result(job: CoreJob, path: str) -> Result:
     document = {"path": path, "id": job.id.hex(), "job": job.fields()}
     kept = f", stored every {number(job.store_every)}" if job.store_every else ""
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -109,7 +109,7 @@ def _verify(
     junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit XML.")] = None,
     json: Json = False,
     debug: Debug = False,
-    **options: Any,
+    **options: object,
 ) -> Result:
     """Check that a run was trained as agreed.
 
@@ -179,7 +179,7 @@ def _challenge(
     ledger: Ledger = None,
     json: Json = False,
     debug: Debug = False,
-    **options: Any,
+    **options: object,
 ) -> Result:
     """Draw what you will verify, so that the trainer can derive the states for it.
 

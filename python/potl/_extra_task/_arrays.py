@@ -76,6 +76,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     if suffix == ".safetensors":
         _safetensors().save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, path)
     elif suffix == ".npz":
+        # Any: NumPy's options have names too, which is all that a type checker sees.
         plain: dict[str, Any] = dict(arrays)
         with path.open("xb") as file:  # by its name NumPy would add to it
             np.savez_compressed(file, **plain)

@@ -15,12 +15,12 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict, cast
+from typing import TypedDict, cast
 
 from .. import _core
 from .._base._errors import UsageError
 from ._form import Form, Hints
-from ._key import ExtraKey, Known, Task
+from ._key import ExtraKey, FormDocument, Known, Task
 from ._result import ExtraPlan
 
 
@@ -73,12 +73,15 @@ class ExtraOptions(TypedDict, total=False):
 
 def with_defaults(given: Mapping[str, object]) -> ExtraOptions:
     """All options: those that are given, and the others as the field table in C++ has them."""
-    usual = {
-        row["name"]: float(row["default"]) if row["type"] == "number" else row["default"]
-        for row in _core.check_fields("extra_task")
-    }
+    usual = {row["name"]: _default(row) for row in _core.check_fields("extra_task")}
     grades = list(cast(Sequence[str], given.get("grades", ())))
     return cast(ExtraOptions, {**usual, **given, "grades": grades})
+
+
+def _default(row: _core.CheckField) -> object:
+    # JSON has no 1.0: a whole number is read back as an integer.
+    default = row["default"]
+    return float(default) if row["type"] == "number" and isinstance(default, int) else default
 
 
 def plan_of(
@@ -146,7 +149,7 @@ class Design:
     def plain(self) -> Task:
         """What the file beside the key keeps, as it is read from there."""
         return {
-            "form": _as_read(self.form.plain()),
+            "form": cast(FormDocument, _as_read(self.form.plain())),
             "training_samples": self.training_samples,
             "through_pillow": self.through_pillow,
             "options": self.options,
@@ -228,9 +231,9 @@ class Uses:
         self._recorded = recorded
 
 
-def _as_read(document: Mapping[str, object]) -> Mapping[str, Any]:
+def _as_read(document: Mapping[str, object]) -> Mapping[str, object]:
     """A document as it is read from a file."""
-    read: Mapping[str, Any] = json.loads(json.dumps(document))
+    read: Mapping[str, object] = json.loads(json.dumps(document))
     return read
 
 
@@ -243,7 +246,7 @@ def _require_equal(given: Mapping[str, object], own: Mapping[str, object], what:
             )
 
 
-def _differing(own: Any, other: Any, name: str = "") -> Iterator[str]:
+def _differing(own: object, other: object, name: str = "") -> Iterator[str]:
     if isinstance(own, dict) and isinstance(other, dict):
         for key in own.keys() | other.keys():
             yield from _differing(own.get(key), other.get(key), key)

@@ -169,7 +169,7 @@ class ExtraTask(AnyCheck):
         plan = self.planned
         return f"ExtraTask({plan.samples} samples, {plan.classes} classes, {plan.needed} needed)"
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """All options of the field table. The key is none of them."""
         return {**self.design.options, "grades": list(self.design.options["grades"])}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from .._base._errors import UsageError
 from ._data import View, is_fixed
 from ._images import Images
 from ._items import Items, items_of
+from ._key import FormDocument, ItemsDocument
 from ._tables import Tables
 from ._texts import Texts
 from ._values import Array, as_array, carrier_of
@@ -58,10 +59,10 @@ class Content(Protocol):
 _CONTENTS: dict[str, Callable[..., Content]] = {one.kind: one for one in (Images, Texts, Tables)}
 
 
-def content_of(plain: Mapping[str, Any]) -> Content:
+def content_of(plain: Mapping[str, object]) -> Content:
     """The content that `plain` describes."""
     fields = dict(plain)
-    return _CONTENTS[fields.pop("kind")](**fields)
+    return _CONTENTS[str(fields.pop("kind"))](**fields)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +150,10 @@ class Form:
         items, number, absent = _labelled(data, items, classes)
         return Form(items, content, number, "classes", absent=absent)
 
-    def plain(self) -> dict[str, object]:
+    def plain(self) -> FormDocument:
         """JSON values from which `Form.of` makes this again."""
         return {
-            "items": asdict(self.items),
+            "items": cast(ItemsDocument, asdict(self.items)),
             "content": self.content.plain(),
             "classes": self.classes,
             "objective": self.objective,
@@ -161,7 +162,7 @@ class Form:
         }
 
     @staticmethod
-    def of(plain: Mapping[str, Any]) -> Form:
+    def of(plain: FormDocument) -> Form:
         """What `plain` gave."""
         return Form(
             Items(**plain["items"]),

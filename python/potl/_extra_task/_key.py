@@ -19,9 +19,9 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import TypedDict, cast
 
 from .. import _core
 from .._base._errors import MalformedError, StorageError, UsageError
@@ -47,10 +47,34 @@ class Submission(TypedDict, total=False):
     values: str
 
 
+class ItemsDocument(TypedDict):
+    """The fields of `Items`; older files lack `values`."""
+
+    container: str
+    input_key: str | int | None
+    label_key: str | int | None
+    label: str
+    dtype: str
+    names: Sequence[str]
+    masks: Sequence[Sequence[object]]
+    values: Sequence[int]
+
+
+class FormDocument(TypedDict):
+    """A `Form` as JSON values; older files lack `absent`."""
+
+    items: ItemsDocument
+    content: Mapping[str, object]
+    classes: int
+    objective: str
+    pairs: bool
+    absent: Sequence[int]
+
+
 class Task(TypedDict):
     """The samples that were made last, as a `Design` keeps them. `form` is JSON of a `Form`."""
 
-    form: Mapping[str, Any]
+    form: FormDocument
     training_samples: int
     through_pillow: bool
     options: Mapping[str, object]

@@ -40,6 +40,11 @@ class Row(Mapping[str, T]):
         return hash(tuple(self._values.items()))
 
 
+# Any: what C++ gives has a member for each field, of the field's type.
+def _values(found: Mapping[str, object], **changed: object) -> dict[str, Any]:
+    return {**found, **changed}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExtraPlan:
     """What an extra task would be for a data set.
@@ -88,15 +93,15 @@ class ExtraPlan:
 
     @staticmethod
     def _of(plan: _core.ExtraPlanned) -> ExtraPlan:
-        values: dict[str, Any] = {
-            **plan,
-            "grades": tuple(plan["grades"]),
-            "powers": tuple(map(Row, plan["powers"])),
-            "acceptance": tuple(map(Row, plan["acceptance"])),
-            "accuracy": Row(plan["accuracy"]),
-            "warnings": tuple(plan["warnings"]),
-            "cost": plan["uploads"] / (plan["training_samples"] + plan["uploads"]),
-        }
+        values = _values(
+            plan,
+            grades=tuple(plan["grades"]),
+            powers=tuple(map(Row, plan["powers"])),
+            acceptance=tuple(map(Row, plan["acceptance"])),
+            accuracy=Row(plan["accuracy"]),
+            warnings=tuple(plan["warnings"]),
+            cost=plan["uploads"] / (plan["training_samples"] + plan["uploads"]),
+        )
         return ExtraPlan(**values)
 
     def document(self) -> dict[str, object]:
@@ -174,7 +179,7 @@ class ExtraResult:
     acceptance_p_value: float
     level: float
     submission: int
-    grades: tuple[Mapping[str, Any], ...]
+    grades: tuple[Mapping[str, str | int], ...]
     progress: ExtraProgress | None
     limits: tuple[str, ...]
     findings: tuple[_core.Finding, ...] = field(repr=False)
@@ -182,13 +187,13 @@ class ExtraResult:
     @staticmethod
     def _of(found: _core.ExtraJudged) -> ExtraResult:
         progress = found["progress"]
-        values: dict[str, Any] = {
-            **found,
-            "grades": tuple(map(Row, found["grades"])),
-            "progress": None if progress is None else ExtraProgress(**progress),
-            "limits": tuple(found["limits"]),
-            "findings": tuple(found["findings"]),
-        }
+        values = _values(
+            found,
+            grades=tuple(map(Row, found["grades"])),
+            progress=None if progress is None else ExtraProgress(**progress),
+            limits=tuple(found["limits"]),
+            findings=tuple(found["findings"]),
+        )
         del values["hash"]
         return ExtraResult(**values)
 
