@@ -112,6 +112,31 @@ def test_a_file_against_the_rules_is_named(
 
 @pytest.mark.parametrize(
     "text",
+    ["x: dict[str, Any] = {}\n", "def f(x: Mapping[str, Any]) -> MutableMapping[str, Any]: ...\n"],
+)
+def test_a_dictionary_of_anything_is_named(layers: ModuleType, tmp_path: Path, text: str) -> None:
+    path = module(tmp_path, "_task/_a", text)
+    assert layers.problems(tmp_path) == [
+        f"{path}:2: say what the dictionary holds: object, or a TypedDict"
+    ]
+
+
+def test_an_allowance_is_used_up(layers: ModuleType, tmp_path: Path) -> None:
+    line = "Tree = dict[str, Any]\n"
+    path = module(tmp_path, "_task/_values", line)
+    assert layers.problems(tmp_path) == []
+    module(tmp_path, "_task/_values", line + "x = 1\n" + line)
+    assert layers.problems(tmp_path) == [
+        f"{path}:4: say what the dictionary holds: object, or a TypedDict"
+    ]
+    module(tmp_path, "_task/_values", "")
+    assert layers.problems(tmp_path) == [
+        f"{path}: has 0 untyped dictionaries: lower UNTYPED of check_layers.py"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
     [
         "from .._verify import _b\n",
         "from .._verify._b import what\n",
