@@ -16,6 +16,7 @@
 #include <torch/version.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -74,6 +75,11 @@ class recorder {
 
  private:
   transcript::writer open() {
+    const std::optional<digest>& pinned = work_.agreed().trainer;
+    if (pinned && *pinned != digest{key_.verifier().raw()}) {
+      throw exception({errc::mismatch, "the job pins another key of the trainer",
+                       "record with the private key that belongs to the job's trainer"});
+    }
     transcript::writer_options options;
     options.directory = directory_;
     options.software = std::string("potl LibTorch ") + TORCH_VERSION;

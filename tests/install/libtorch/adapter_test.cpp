@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -367,6 +368,16 @@ void an_interrupted_recording_goes_on_where_it_stopped(const std::string& path) 
   EXPECT(evidence.superseded().size() == 1);
 }
 
+void a_key_that_the_job_does_not_pin_records_nothing(const std::string& path) {
+  const pl::builder build = builder_of(momentum);
+  const potl::signing_key key = potl::signing_key::generate();
+  const auto job = pl::make_job(
+      build, {.checkpoint_every = 5, .trainer = potl::signing_key::generate().verifier()});
+  pl::workload work(build, job);
+  EXPECT(code_of([&] { pl::recorder(path, work, key); }) == potl::errc::mismatch);
+  EXPECT(!std::filesystem::exists(path));
+}
+
 void memory_formats_survive() {
   pl::describer describe;
   const at::Tensor image =
@@ -406,6 +417,7 @@ int main(int count, char** words) {
   the_users_generator_is_left_alone();
   dropout_follows_the_step();
   memory_formats_survive();
+  a_key_that_the_job_does_not_pin_records_nothing(words[1]);
   an_interrupted_recording_goes_on_where_it_stopped(words[1]);
   if (failures == 0) {
     const at::Tensor whole = at::arange(12, at::kFloat).reshape({4, 3});
