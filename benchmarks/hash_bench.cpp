@@ -5,8 +5,8 @@
 
 #include <openssl/evp.h>
 
-#include <potl/core/rng.hpp>
-#include <potl/crypto/tensor_digest.hpp>
+#include <potl/core/detail/rng.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
 
 #include "bench.hpp"
 

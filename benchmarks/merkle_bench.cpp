@@ -5,7 +5,7 @@
 
 #include <openssl/evp.h>
 
-#include <potl/core/rng.hpp>
+#include <potl/core/detail/rng.hpp>
 #include <potl/crypto/merkle.hpp>
 
 #include "bench.hpp"

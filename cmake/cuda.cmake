@@ -2,7 +2,7 @@
 # potl's kernels for CUDA and the test that compares them with the CPU. AUTO builds them beside the tests where nvcc is found;
 # nothing else needs them, and without nvcc nothing changes.
 set(POTL_WITH_CUDA OFF)
-set(POTL_CUDA AUTO CACHE STRING "Build potl's kernels for CUDA (potl_gpu): AUTO, ON or OFF")
+set(POTL_CUDA AUTO CACHE STRING "Build potl's kernels for CUDA (potl::cuda): AUTO, ON or OFF")
 if(POTL_CUDA STREQUAL "OFF")
   return()
 endif()

@@ -10,6 +10,10 @@ if(POTL_INSTALL_TORCH)
   install(TARGETS potl_libtorch_arithmetic EXPORT potl-torch-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT potl-torch-targets NAMESPACE potl:: DESTINATION ${POTL_CONFIG_DIR})
 endif()
+if(POTL_WITH_CUDA)
+  install(TARGETS potl_cuda EXPORT potl-cuda-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT potl-cuda-targets NAMESPACE potl:: DESTINATION ${POTL_CONFIG_DIR})
+endif()
 configure_package_config_file(cmake/potl-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/potl-config.cmake
                               INSTALL_DESTINATION ${POTL_CONFIG_DIR})
 # Before 1.0 a minor version may change what is included here.

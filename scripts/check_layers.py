@@ -3,7 +3,8 @@
 """Enforces the layers of docs/reference/architecture.md and the rules every file keeps.
 
 C++: an include may only point to the own layer or one below; checks do not know each other; torch
-is included under libtorch/ alone; OpenSSL, nlohmann-json and Eigen stay out of public headers.
+is included under libtorch/ alone; OpenSSL, nlohmann-json and Eigen stay out of public headers;
+examples, and programs of tests/install, include no header of a folder detail/.
 Python: modules are private and lie in packages. An import points to the own package or one below,
 also inside a function or for types alone, and no modules form a circle. What only demonstrations
 and tests need (attacks, switches of rules) is not looked at by the rest. Every source file has an
@@ -30,30 +31,37 @@ SPDX = "SPDX-License-Identifier: Apache-2.0"
 MACHINE_PATH = re.compile(r"(?<![\w.<}])/(?:work|root|home|Users)/[\w.]")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.MULTILINE)
 
-CORE, CRYPTO, NUMERIC, TRANSCRIPT, CHECKS = "core", "crypto", "numeric", "transcript", "checks"
-BELOW_CHECKS = {CORE, CRYPTO, NUMERIC, TRANSCRIPT}
+CORE, CRYPTO, ENCODING, STATISTICS = "core", "crypto", "encoding", "statistics"
+NUMERIC, TRANSCRIPT, EVIDENCE, CHECKS = "numeric", "transcript", "evidence", "checks"
+BELOW_TRANSCRIPT = {CORE, CRYPTO, ENCODING, STATISTICS, NUMERIC}
+BELOW_CHECKS = BELOW_TRANSCRIPT | {TRANSCRIPT, EVIDENCE}
 # Layer -> layers it may include. "top" is verify, policy, report and the umbrella header.
 ALLOWED = {
     CORE: {CORE},
     CRYPTO: {CORE, CRYPTO},
-    NUMERIC: {CORE, CRYPTO, NUMERIC},
-    TRANSCRIPT: BELOW_CHECKS,
+    ENCODING: {CORE, ENCODING},
+    STATISTICS: {CORE, STATISTICS},
+    NUMERIC: {CORE, CRYPTO, STATISTICS, NUMERIC},
+    TRANSCRIPT: BELOW_TRANSCRIPT | {TRANSCRIPT},
+    EVIDENCE: BELOW_CHECKS,
     CHECKS: BELOW_CHECKS | {CHECKS},
     "dispute": BELOW_CHECKS | {CHECKS, "dispute", "top"},
     "top": BELOW_CHECKS | {CHECKS, "dispute", "top"},
     "libtorch": BELOW_CHECKS | {CHECKS, "dispute", "top", "libtorch"},
-    "gpu": BELOW_CHECKS | {CHECKS, "dispute", "top", "gpu"},
+    "cuda": BELOW_CHECKS | {CHECKS, "dispute", "top", "cuda"},
 }
 CHECK_STEMS = ("telemetry", "pev", "replay", "exact_replay", "spot_check", "extra_task")
 # First part of a library's include path -> layers whose sources may include it.
 LIBRARIES = {
     "openssl": {CRYPTO},
-    "nlohmann": {TRANSCRIPT, CHECKS, "dispute", "top"},
-    "Eigen": {NUMERIC, CHECKS, "dispute", "top"},
+    "nlohmann": {ENCODING},
+    "Eigen": {STATISTICS, NUMERIC, CHECKS, "dispute", "top"},
     "torch": {"libtorch"},
     "ATen": {"libtorch"},
     "c10": {"libtorch"},
 }
+# Programs as users write them.
+USERS = ("examples/", "tests/install/")
 KEPT_OUT_OF_HEADERS = {"openssl", "nlohmann", "Eigen"}
 
 # From the bottom. Any of them may import potl._core and potl._torch.
@@ -89,7 +97,7 @@ def layer_of(path: str) -> str | None:
     """The layer of a file named relative to the repository, None outside the library."""
     parts = path.split("/")
     if parts[0] == "kernels":
-        return "gpu"
+        return "cuda"
     if parts[:2] == ["include", "potl"]:
         inner = parts[2:]
     elif parts[0] == "src":
@@ -102,7 +110,7 @@ def layer_of(path: str) -> str | None:
 def check_of(path: str) -> str | None:
     """The check that a file under checks/ belongs to; None for what all checks share."""
     inner = path.split("/checks/", 1)[1]
-    name = inner.split("/")[0].removesuffix(".hpp").removesuffix(".cpp")
+    name = inner.removeprefix("detail/").split("/")[0].removesuffix(".hpp").removesuffix(".cpp")
     owners = [stem for stem in CHECK_STEMS if name == stem or name.startswith(stem + "_")]
     return max(owners, key=len, default=None)
 
@@ -121,6 +129,11 @@ def included_file(root: Path, path: str, quoted: bool, name: str) -> str | None:
 
 def include_problems(root: Path, path: str, text: str) -> Iterator[str]:
     layer = layer_of(path)
+    if layer is None and path.startswith(USERS):
+        for match in INCLUDE.finditer(text):
+            if match[2].startswith("potl/") and "/detail/" in match[2]:
+                where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
+                yield f"{where}: a program includes no header of potl's detail/ ({match[2]})"
     if layer is None:
         return
     public = path.startswith("include/")

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes include/potl/potl.hpp, which includes every public header that needs no adapter's library.
 
+What lies in a folder detail/ serves other headers and is not public.
+
 With --check it writes nothing and exits 1 when the file is not what it would write.
 """
 
@@ -11,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "include"
 UMBRELLA = INCLUDE / "potl/potl.hpp"
-ADAPTERS = {"libtorch", "gpu"}
+ADAPTERS = {"libtorch", "cuda"}
 HEAD = """// SPDX-License-Identifier: Apache-2.0
 // Everything that a program without PyTorch can use. scripts/umbrella.py writes this file.
 #pragma once
@@ -21,7 +23,7 @@ HEAD = """// SPDX-License-Identifier: Apache-2.0
 
 def umbrella() -> str:
     headers = sorted(path.relative_to(INCLUDE) for path in INCLUDE.rglob("*.hpp"))
-    public = [path for path in headers if path.parts[1] not in ADAPTERS | {"potl.hpp"}]
+    public = [path for path in headers if path.parts[1] not in ADAPTERS | {"potl.hpp"} and "detail" not in path.parts]
     return HEAD + "".join(f"#include <{path.as_posix()}>\n" for path in public)
 
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <potl/checks/run_view.hpp>
+#include <potl/encoding/json.hpp>
 #include <potl/policy.hpp>
-#include <potl/transcript/json.hpp>
 
 namespace potl {
 

@@ -18,9 +18,9 @@
 #include <potl/checks/telemetry.hpp>
 #include <potl/checks/workload.hpp>
 #include <potl/core/digest.hpp>
+#include <potl/evidence/evidence.hpp>
 #include <potl/policy.hpp>
 #include <potl/report.hpp>
-#include <potl/transcript/evidence.hpp>
 
 namespace potl {
 

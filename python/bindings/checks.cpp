@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The registry, questions, verdicts and reports for Python.
 #include <potl/checks/check.hpp>
+#include <potl/checks/detail/question.hpp>
+#include <potl/checks/detail/reach.hpp>
+#include <potl/checks/detail/state_distance.hpp>
+#include <potl/checks/detail/storage_plan.hpp>
 #include <potl/checks/model.hpp>
-#include <potl/checks/question.hpp>
-#include <potl/checks/reach.hpp>
-#include <potl/checks/state_distance.hpp>
-#include <potl/checks/storage_plan.hpp>
 #include <potl/checks/telemetry_sampler.hpp>
-#include <potl/numeric/soundness.hpp>
+#include <potl/evidence/evidence.hpp>
 #include <potl/report.hpp>
-#include <potl/transcript/evidence.hpp>
+#include <potl/statistics/detail/soundness.hpp>
 
 #include "bindings.hpp"
 #include "extra_task.hpp"
@@ -276,12 +276,12 @@ py::bytes conclude(const transcript::evidence* evidence, const std::vector<findi
 }
 
 void bind_statistics(py::module_& module) {
-  module.def("strength", &numeric::strength, py::arg("segments"), py::arg("sampled"),
+  module.def("strength", &statistics::strength, py::arg("segments"), py::arg("sampled"),
              py::arg("cheat_fraction"));
   module.def(
       "samples_for",
       [](std::uint64_t segments, double probability, double cheat_fraction) {
-        return numeric::samples_for(segments, probability, cheat_fraction);
+        return statistics::samples_for(segments, probability, cheat_fraction);
       },
       py::arg("segments"), py::kw_only(), py::arg("probability"), py::arg("cheat_fraction"));
 }

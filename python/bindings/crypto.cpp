@@ -2,8 +2,8 @@
 #include "bindings.hpp"
 
 #include <potl/crypto/hasher.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
 #include <potl/crypto/merkle.hpp>
-#include <potl/crypto/tensor_digest.hpp>
 
 namespace potl::python {
 namespace {

@@ -2,8 +2,8 @@
 // What `potl doctor` asks the C++ side: its arithmetic, its libraries, its compiler.
 #include <openssl/crypto.h>
 
-#include <potl/numeric/fp_environment.hpp>
-#include <potl/numeric/isa.hpp>
+#include <potl/numeric/detail/fp_environment.hpp>
+#include <potl/numeric/detail/isa.hpp>
 
 #include "bindings.hpp"
 

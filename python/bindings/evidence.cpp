@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include <potl/checks/finite.hpp>
-#include <potl/transcript/evidence.hpp>
+#include <potl/checks/detail/finite.hpp>
+#include <potl/evidence/evidence.hpp>
 
 #include "transcript.hpp"
 #include "values.hpp"

@@ -4,10 +4,10 @@
 
 #include <optional>
 
+#include <potl/checks/detail/extra_task_audit.hpp>
 #include <potl/checks/extra_task.hpp>
-#include <potl/checks/extra_task_audit.hpp>
 #include <potl/checks/extra_task_samples.hpp>
-#include <potl/numeric/two_sample.hpp>
+#include <potl/statistics/detail/two_sample.hpp>
 
 #include "values.hpp"
 
@@ -312,8 +312,8 @@ py::tuple shared_regions(const py::buffer& samples, const py::object& window, st
 
 py::tuple mann_whitney(const py::buffer& first, const py::buffer& second) {
   const py::buffer_info first_info = first.request(), second_info = second.request();
-  const auto found = numeric::mann_whitney_less(span_of<const double>(first_info, "float64"),
-                                                span_of<const double>(second_info, "float64"));
+  const auto found = statistics::mann_whitney_less(span_of<const double>(first_info, "float64"),
+                                                   span_of<const double>(second_info, "float64"));
   return py::make_tuple(found.u, found.p_value, found.exact);
 }
 
@@ -367,14 +367,14 @@ void bind_extra_task(py::module_& module) {
         if (hits > samples || control_hits > controls) {
           throw exception({errc::usage, "there are more hits than samples", ""});
         }
-        return numeric::difference_test(samples, controls, margin).p_value(hits, control_hits);
+        return statistics::difference_test(samples, controls, margin).p_value(hits, control_hits);
       },
       py::arg("hits"), py::arg("samples"), py::arg("control_hits"), py::arg("controls"),
       py::arg("margin"));
   module.def(
       "effect_p_value",
       [](std::uint64_t pairs, double share, double observed) {
-        return numeric::effect_test(pairs, share).p_value(observed);
+        return statistics::effect_test(pairs, share).p_value(observed);
       },
       py::arg("pairs"), py::arg("share"), py::arg("observed"));
   module.def("mann_whitney_less", &mann_whitney, py::arg("first"), py::arg("second"));

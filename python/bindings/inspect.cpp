@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <potl/transcript/inspect.hpp>
+#include <potl/evidence/detail/inspect.hpp>
 
 #include "bindings.hpp"
 

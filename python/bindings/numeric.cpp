@@ -4,9 +4,9 @@
 #include <memory>
 #include <span>
 
+#include <potl/numeric/detail/isa.hpp>
 #include <potl/numeric/elementwise.hpp>
 #include <potl/numeric/gemm.hpp>
-#include <potl/numeric/isa.hpp>
 
 #include "bindings.hpp"
 

@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include <potl/core/file.hpp>
-#include <potl/transcript/json.hpp>
-#include <potl/transcript/safetensors.hpp>
+#include <potl/encoding/detail/safetensors.hpp>
+#include <potl/encoding/json.hpp>
 
 #include "bindings.hpp"
 

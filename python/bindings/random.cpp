@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/crypto/challenge.hpp>
-#include <potl/crypto/prf.hpp>
-#include <potl/numeric/random.hpp>
+#include <potl/crypto/detail/prf.hpp>
+#include <potl/numeric/detail/random.hpp>
 
 #include <bit>
 #include <string_view>

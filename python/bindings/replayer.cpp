@@ -6,7 +6,7 @@
 #include <memory>
 
 #include <potl/checks/replayer.hpp>
-#include <potl/transcript/evidence.hpp>
+#include <potl/evidence/evidence.hpp>
 #include <potl/transcript/state.hpp>
 
 namespace potl::python {

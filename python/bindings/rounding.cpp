@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rounding log for Python: sessions, bytes, proofs.
+#include <potl/numeric/detail/rounding_threshold.hpp>
 #include <potl/numeric/gemm.hpp>
-#include <potl/numeric/rounding_threshold.hpp>
 
 #include <cstring>
 

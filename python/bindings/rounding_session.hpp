@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include <potl/numeric/rounding_session.hpp>
+#include <potl/numeric/detail/rounding_session.hpp>
 
 #include "bindings.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <potl/crypto/detail/signed_note.hpp>
 #include <potl/crypto/signature.hpp>
-#include <potl/crypto/signed_note.hpp>
 
 #include "bindings.hpp"
 

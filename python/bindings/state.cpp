@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include <potl/checks/schema.hpp>
-#include <potl/transcript/kept_tensor.hpp>
-#include <potl/transcript/safetensors.hpp>
+#include <potl/checks/detail/schema.hpp>
+#include <potl/encoding/detail/safetensors.hpp>
+#include <potl/transcript/detail/kept_tensor.hpp>
 #include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/state.hpp>
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include <potl/crypto/signature.hpp>
-#include <potl/transcript/batch_order.hpp>
+#include <potl/encoding/json.hpp>
 #include <potl/transcript/commitment.hpp>
+#include <potl/transcript/detail/batch_order.hpp>
 #include <potl/transcript/job.hpp>
-#include <potl/transcript/json.hpp>
 #include <potl/transcript/writer.hpp>
 
 #include "transcript.hpp"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include <potl/transcript/batch_order.hpp>
+#include <potl/transcript/detail/batch_order.hpp>
 #include <potl/transcript/job.hpp>
 
 #include "bindings.hpp"

@@ -667,7 +667,7 @@ def permutation(key: Buffer, count: int) -> bytes:
 
 def fp_environment() -> dict[str, tuple[bool, str]]:
     """What holds in the calling thread: name -> (whether, meaning or cause); see
-    include/potl/numeric/fp_environment.hpp.
+    include/potl/numeric/detail/fp_environment.hpp.
     """
 
 def build_info() -> BuildInfo: ...

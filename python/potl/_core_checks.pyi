@@ -372,7 +372,7 @@ def judge_check(
     """What the answers to a check amount to."""
 
 class Questions:
-    """What one verification asks (include/potl/checks/question.hpp). `asked`: name, options and
+    """What one verification asks (include/potl/checks/detail/question.hpp). `asked`: name, options and
     nonce; `earlier`: nonce, and names with options.
     """
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is looked at without being chosen.
-#include "builtin.hpp"
+#include "checks/builtin.hpp"
 
 namespace potl::checks::builtin {
 

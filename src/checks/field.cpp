@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "text.hpp"
+#include "checks/text.hpp"
 
 namespace potl::checks::detail {
 namespace {

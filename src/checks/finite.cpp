@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/checks/finite.hpp>
+#include <potl/checks/detail/finite.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <variant>
 #include <vector>
 
-#include <potl/numeric/finite.hpp>
+#include <potl/numeric/detail/finite.hpp>
 
-#include "state_walk.hpp"
+#include "checks/state_walk.hpp"
 
 namespace potl::checks {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "judging.hpp"
+#include "checks/judging.hpp"
 
 #include <algorithm>
 #include <cmath>

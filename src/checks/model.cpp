@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/checks/finite.hpp>
+#include <potl/checks/detail/finite.hpp>
 #include <potl/checks/model.hpp>
 
 #include <algorithm>
@@ -7,12 +7,12 @@
 #include <functional>
 #include <map>
 
-#include <potl/core/file.hpp>
 #include <potl/core/rules.hpp>
+#include <potl/core/file.hpp>
 #include <potl/crypto/hasher.hpp>
-#include <potl/crypto/tensor_digest.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
 
-#include "judging.hpp"
+#include "checks/judging.hpp"
 
 namespace potl::checks {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/checks/question.hpp>
+#include <potl/checks/detail/question.hpp>
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/checks/reach.hpp>
+#include <potl/checks/detail/reach.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -8,10 +8,10 @@
 #include <optional>
 
 #include <potl/core/rules.hpp>
-#include <potl/numeric/distance.hpp>
+#include <potl/numeric/detail/distance.hpp>
 
-#include "judging.hpp"
-#include "text.hpp"
+#include "checks/judging.hpp"
+#include "checks/text.hpp"
 
 namespace potl::checks {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <potl/checks/check.hpp>
 
-#include "builtin.hpp"
+#include "checks/builtin.hpp"
 
 namespace potl::checks {
 namespace {

@@ -7,11 +7,11 @@
 #include <system_error>
 #include <typeinfo>
 
-#include <potl/checks/finite.hpp>
-#include <potl/checks/schema.hpp>
+#include <potl/checks/detail/finite.hpp>
+#include <potl/checks/detail/schema.hpp>
 #include <potl/core/error.hpp>
 
-#include "text.hpp"
+#include "checks/text.hpp"
 
 namespace potl::checks {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/checks/request.hpp>
 
-#include "text.hpp"
+#include "checks/text.hpp"
 
 namespace potl::checks {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
-#include <potl/checks/reach.hpp>
+#include <potl/checks/detail/reach.hpp>
+#include <potl/checks/detail/state_distance.hpp>
 #include <potl/checks/run_view.hpp>
-#include <potl/checks/state_distance.hpp>
 
 namespace potl::checks {
 namespace {

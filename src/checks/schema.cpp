@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/checks/schema.hpp>
+#include <potl/checks/detail/schema.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -8,10 +8,10 @@
 #include <vector>
 
 #include <potl/core/rules.hpp>
-#include <potl/numeric/finite.hpp>
+#include <potl/numeric/detail/finite.hpp>
 
-#include "state_walk.hpp"
-#include "text.hpp"
+#include "checks/state_walk.hpp"
+#include "checks/text.hpp"
 
 namespace potl::checks {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/checks/state_distance.hpp>
+#include <potl/checks/detail/state_distance.hpp>
 
 #include <algorithm>
 #include <array>
@@ -9,9 +9,9 @@
 #include <limits>
 #include <string_view>
 
-#include <potl/numeric/distance.hpp>
+#include <potl/numeric/detail/distance.hpp>
 
-#include "state_walk.hpp"
+#include "checks/state_walk.hpp"
 
 namespace potl::checks {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/checks/storage_plan.hpp>
+#include <potl/checks/detail/storage_plan.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
-#include <potl/numeric/soundness.hpp>
+#include <potl/statistics/detail/soundness.hpp>
 #include <potl/transcript/job.hpp>
 
 namespace potl::checks {
@@ -37,7 +37,7 @@ storage_plan cost_of(const storage_goal& goal, std::uint64_t every, std::uint64_
   // The first and the last segment are replayed anyway.
   const std::uint64_t pool = out.segments > 2 ? out.segments - 2 : 0;
   out.samples =
-      std::min(pool, numeric::samples_for(out.segments, goal.probability, goal.cheat_fraction));
+      std::min(pool, statistics::samples_for(out.segments, goal.probability, goal.cheat_fraction));
   out.bytes = stored_bytes(goal, store);
   const double training = static_cast<double>(goal.steps) * goal.step_seconds;
   const auto replayed = static_cast<double>(out.samples + 2);

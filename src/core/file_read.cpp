@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <new>
 
+#include <potl/core/detail/utf8.hpp>
 #include <potl/core/file.hpp>
-#include <potl/core/utf8.hpp>
 
 #include "core/file_system.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/core/utf8.hpp>
+#include <potl/core/detail/utf8.hpp>
 
 #include <cstddef>
 #include <cstdint>

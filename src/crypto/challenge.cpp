@@ -8,7 +8,7 @@
 
 #include <openssl/rand.h>
 
-#include <potl/core/rng.hpp>
+#include <potl/core/detail/rng.hpp>
 
 #include "little_endian.hpp"
 #include "openssl.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/crypto/prf.hpp>
+#include <potl/crypto/detail/prf.hpp>
 
 #include <array>
 #include <utility>

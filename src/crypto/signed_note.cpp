@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/crypto/signed_note.hpp>
+#include <potl/crypto/detail/signed_note.hpp>
 
 #include <algorithm>
 #include <charconv>

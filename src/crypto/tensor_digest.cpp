@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/crypto/tensor_digest.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
 
 #include <algorithm>
 #include <exception>

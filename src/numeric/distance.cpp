@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include <potl/numeric/distance.hpp>
+#include <potl/numeric/detail/distance.hpp>
 
 #include "widen.hpp"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/executor.hpp>
-#include <potl/numeric/task_shares.hpp>
+#include <potl/numeric/detail/executor.hpp>
+#include <potl/numeric/detail/task_shares.hpp>
 
 namespace potl::numeric {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/finite.hpp>
+#include <potl/numeric/detail/finite.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/fp_environment.hpp>
+#include <potl/numeric/detail/fp_environment.hpp>
 
 #include <atomic>
 #include <bit>

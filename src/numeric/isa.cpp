@@ -10,7 +10,7 @@
 #endif
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/isa.hpp>
+#include <potl/numeric/detail/isa.hpp>
 
 namespace potl::numeric {
 namespace {

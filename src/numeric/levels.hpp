@@ -2,7 +2,7 @@
 // Kernels that every instruction set offers for float and for double, and the choice among them.
 #pragma once
 
-#include <potl/numeric/isa.hpp>
+#include <potl/numeric/detail/isa.hpp>
 
 namespace potl::numeric {
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <potl/numeric/executor.hpp>
+#include <potl/numeric/detail/executor.hpp>
 
 namespace potl::numeric {
 

@@ -4,8 +4,8 @@
 #include <map>
 
 #include <potl/core/file.hpp>
-#include <potl/crypto/tensor_digest.hpp>
-#include <potl/transcript/safetensors.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
+#include <potl/encoding/detail/safetensors.hpp>
 #include <potl/transcript/state.hpp>
 
 #include "transcript/state_encoding.hpp"

@@ -13,8 +13,7 @@
 #include <potl/core/digest.hpp>
 #include <potl/core/result.hpp>
 #include <potl/crypto/signature.hpp>
-#include <potl/transcript/evidence.hpp>
-#include <potl/transcript/record.hpp>
+#include <potl/transcript/detail/record.hpp>
 
 #include "transcript/log.hpp"
 

@@ -5,9 +5,9 @@
 #include <bit>
 
 #include <potl/crypto/hasher.hpp>
-#include <potl/crypto/prf.hpp>
+#include <potl/crypto/detail/prf.hpp>
 
-#include <potl/transcript/batch_order.hpp>
+#include <potl/transcript/detail/batch_order.hpp>
 
 namespace potl::transcript {
 

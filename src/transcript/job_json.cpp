@@ -3,9 +3,9 @@
 #include <bit>
 #include <cmath>
 
+#include <potl/encoding/json.hpp>
+#include <potl/transcript/detail/record.hpp>
 #include <potl/transcript/job.hpp>
-#include <potl/transcript/json.hpp>
-#include <potl/transcript/record.hpp>
 
 namespace potl::transcript {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/transcript/kept_tensor.hpp>
+#include <potl/transcript/detail/kept_tensor.hpp>
 
 #include <cstring>
 
-#include <potl/crypto/tensor_digest.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
 
 namespace potl::transcript {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <potl/core/digest.hpp>
 #include <potl/core/result.hpp>
-#include <potl/transcript/record.hpp>
+#include <potl/transcript/detail/record.hpp>
 
 namespace potl::transcript {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/transcript/record.hpp>
+#include <potl/transcript/detail/record.hpp>
 
-#include <potl/core/utf8.hpp>
+#include <potl/core/detail/utf8.hpp>
 
 #include "transcript/little_endian.hpp"
 

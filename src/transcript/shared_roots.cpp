@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include <potl/crypto/tensor_digest.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
 
 namespace potl::transcript {
 namespace {

@@ -7,7 +7,7 @@
 #include <new>
 #include <vector>
 
-#include <potl/transcript/kept_tensor.hpp>
+#include <potl/transcript/detail/kept_tensor.hpp>
 
 #include "transcript/state_index.hpp"
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <optional>
 
-#include <potl/transcript/kept_tensor.hpp>
+#include <potl/transcript/detail/kept_tensor.hpp>
 
 #include "transcript/shared_roots.hpp"
 #include "transcript/state_encoding.hpp"

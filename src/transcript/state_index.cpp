@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include <potl/core/utf8.hpp>
-#include <potl/transcript/safetensors.hpp>
+#include <potl/core/detail/utf8.hpp>
+#include <potl/encoding/detail/safetensors.hpp>
 
 namespace potl::transcript {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/transcript/writer.hpp>
 
-#include <potl/core/utf8.hpp>
+#include <potl/core/detail/utf8.hpp>
 #include <potl/crypto/hasher.hpp>
 #include <potl/transcript/commitment.hpp>
 

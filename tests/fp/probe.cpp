@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include <potl/numeric/fp_environment.hpp>
+#include <potl/numeric/detail/fp_environment.hpp>
 
 namespace {
 

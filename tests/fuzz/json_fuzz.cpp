@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include <potl/transcript/json.hpp>
+#include <potl/encoding/json.hpp>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const potl::bytes_view text(data, size);

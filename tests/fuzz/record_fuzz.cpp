@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include <potl/transcript/record.hpp>
+#include <potl/transcript/detail/record.hpp>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const potl::bytes_view input(data, size);

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include <potl/numeric/rounding_referee.hpp>
-#include <potl/numeric/rounding_threshold.hpp>
+#include <potl/numeric/detail/rounding_referee.hpp>
+#include <potl/numeric/detail/rounding_threshold.hpp>
 
 namespace {
 

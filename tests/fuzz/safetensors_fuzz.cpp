@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include <potl/transcript/safetensors.hpp>
+#include <potl/encoding/detail/safetensors.hpp>
 
 namespace {
 

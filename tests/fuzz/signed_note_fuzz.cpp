@@ -2,7 +2,7 @@
 // Any bytes: parsing ends, and what it accepts formats to the same bytes.
 #include <cstdlib>
 
-#include <potl/crypto/signed_note.hpp>
+#include <potl/crypto/detail/signed_note.hpp>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const potl::bytes_view bytes(data, size);

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include <potl/gpu/elementwise.hpp>
+#include <potl/cuda/elementwise.hpp>
 
 #include "numeric_levels.hpp"
 
@@ -18,7 +18,7 @@ std::size_t differences(unary function, const std::vector<Real>& x) {
   std::vector<Real> here(x.size()), there(x.size());
   apply(function, std::span<const Real>(x), std::span<Real>(here),
         potl::numeric::inline_executor());
-  potl::gpu::apply_from_host(function, x.data(), there.data(), x.size());
+  potl::cuda::apply_from_host(function, x.data(), there.data(), x.size());
   std::size_t count = 0;
   for (std::size_t i = 0; i < x.size(); ++i)
     if (potl::test::bits(here[i]) != potl::test::bits(there[i])) ++count;
@@ -28,7 +28,7 @@ std::size_t differences(unary function, const std::vector<Real>& x) {
 }  // namespace
 
 int main() {
-  if (!potl::gpu::has_device()) {
+  if (!potl::cuda::has_device()) {
     std::puts("skipped: this machine has no CUDA device, or no driver for it");
     return 77;
   }

@@ -49,6 +49,37 @@ def test_find_package_gives_a_library_that_links_and_runs(prefix: Path, tmp_path
     assert printed.strip() == merkle_root([b"\0", b"\1", b"\2"]).hex()
 
 
+CUDA_CONSUMER = """
+#include <cstdio>
+#include <potl/cuda/elementwise.hpp>
+#include <potl/potl.hpp>
+int main() {
+  float x = 1;
+  try {
+    potl::cuda::apply_from_host(potl::numeric::unary::exp, &x, &x, 1);
+    std::printf("device %d\\n", potl::cuda::has_device());
+  } catch (const potl::exception& e) {
+    std::printf("no device %d\\n", potl::cuda::has_device());
+  }
+}
+"""
+
+
+def test_the_component_cuda_links_without_a_cuda_compiler(prefix: Path, tmp_path: Path) -> None:
+    if not list(prefix.rglob("libpotl_cuda.a")):
+        pytest.skip("potl was built without nvcc")
+    (tmp_path / "main.cpp").write_text(CUDA_CONSUMER)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.22)\nproject(c LANGUAGES CXX)\n"
+        "find_package(potl 0.1 REQUIRED COMPONENTS core cuda)\n"
+        "add_executable(c main.cpp)\ntarget_link_libraries(c PRIVATE potl::core potl::cuda)\n"
+    )
+    build = tmp_path / "build"
+    run("cmake", "-S", tmp_path, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", build)
+    assert run(build / "c").strip() in ("device 1", "no device 0")
+
+
 def test_the_extra_task_needs_no_torch(prefix: Path, tmp_path: Path) -> None:
     example = ROOT / "examples/05_extra_task"
     run("cmake", "-S", example, "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
@@ -64,8 +95,8 @@ def test_an_installed_tree_has_every_public_header_and_no_test_hooks(prefix: Pat
     headers = {path.relative_to(source) for path in source.rglob("*.hpp")}
     assert {path.relative_to(prefix / "include") for path in prefix.rglob("*.hpp")} == headers
     archives = {path.name: path for path in prefix.rglob("*.a")}
-    adapter = "libpotl_libtorch_arithmetic.a"  # only where the build found torch
-    built = {adapter} if (BUILD / adapter).is_file() else set()
+    adapters = {"libpotl_libtorch_arithmetic.a", "libpotl_cuda.a"}  # where the build found torch, nvcc
+    built = {path.name for path in BUILD.rglob("libpotl_*.a")} & adapters
     assert archives.keys() == {"libpotl.a"} | built
     symbols = run("nm", "-C", "--defined-only", archives["libpotl.a"])
     assert "potl::rule_enabled" in symbols

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/accumulation.hpp>
+#include <potl/numeric/detail/accumulation.hpp>
 
 #include "catch.hpp"
 #include "guarded_memory.hpp"

@@ -5,7 +5,7 @@
 #include <random>
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/attention.hpp>
+#include <potl/numeric/detail/attention.hpp>
 #include <potl/numeric/elementwise.hpp>
 
 #include "catch.hpp"

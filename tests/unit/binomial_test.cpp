@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include <potl/numeric/binomial.hpp>
+#include <potl/statistics/detail/binomial.hpp>
 
-using namespace potl::numeric;
+using namespace potl::statistics;
 
 TEST_CASE("small binomial tails are exact rationals") {
   REQUIRE(binomial_upper_tail(3, 2, 0.5) == Approx(4.0 / 8).epsilon(1e-14));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 
-#include <potl/transcript/safetensors.hpp>
+#include <potl/encoding/detail/safetensors.hpp>
 
 #include "allocation_counter.hpp"
 #include "run_fixture.hpp"

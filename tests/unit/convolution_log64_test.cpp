@@ -7,9 +7,9 @@
 #include <vector>
 
 #include <potl/numeric/convolution.hpp>
-#include <potl/numeric/convolution_operands.hpp>
-#include <potl/numeric/isa.hpp>
-#include <potl/numeric/rounding_referee.hpp>
+#include <potl/numeric/detail/convolution_operands.hpp>
+#include <potl/numeric/detail/isa.hpp>
+#include <potl/numeric/detail/rounding_referee.hpp>
 
 #include "catch.hpp"
 #include "convolution_inputs.hpp"

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include <potl/numeric/convolution_operands.hpp>
+#include <potl/numeric/detail/convolution_operands.hpp>
 
 #include "catch.hpp"
 #include "convolution_inputs.hpp"

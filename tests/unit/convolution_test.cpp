@@ -8,7 +8,7 @@
 
 #include <potl/core/error.hpp>
 #include <potl/numeric/convolution.hpp>
-#include <potl/numeric/isa.hpp>
+#include <potl/numeric/detail/isa.hpp>
 
 #include "catch.hpp"
 #include "convolution_inputs.hpp"

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include <potl/core/detail/rng.hpp>
 #include <potl/core/error.hpp>
-#include <potl/core/rng.hpp>
-#include <potl/numeric/binomial.hpp>
-#include <potl/numeric/two_sample.hpp>
+#include <potl/statistics/detail/binomial.hpp>
+#include <potl/statistics/detail/two_sample.hpp>
 
-using namespace potl::numeric;
+using namespace potl::statistics;
 using u64 = std::uint64_t;
 
 TEST_CASE("an effect's p-value is the best hinge over a binomial share, by definition") {

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include <potl/numeric/detail/isa.hpp>
 #include <potl/numeric/elementwise.hpp>
-#include <potl/numeric/isa.hpp>
 
 #include "catch.hpp"
 #include "elementwise_digests.hpp"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include <potl/core/error.hpp>
+#include <potl/numeric/detail/random.hpp>
 #include <potl/numeric/elementwise.hpp>
-#include <potl/numeric/random.hpp>
 
 #include "catch.hpp"
 #include "elementwise_reference.hpp"

@@ -6,8 +6,8 @@
 
 #include <potl/core/error.hpp>
 #include <potl/numeric/arithmetic.hpp>
-#include <potl/numeric/executor.hpp>
-#include <potl/numeric/isa.hpp>
+#include <potl/numeric/detail/executor.hpp>
+#include <potl/numeric/detail/isa.hpp>
 
 #include "catch.hpp"
 

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <vector>
 
+#include <potl/checks/detail/extra_task_audit.hpp>
 #include <potl/checks/extra_task.hpp>
-#include <potl/checks/extra_task_audit.hpp>
-#include <potl/core/rng.hpp>
+#include <potl/core/detail/rng.hpp>
 
 #include "fake_run.hpp"
 

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include <potl/checks/detail/extra_task_audit.hpp>
 #include <potl/checks/extra_task.hpp>
-#include <potl/checks/extra_task_audit.hpp>
 #include <potl/checks/extra_task_samples.hpp>
 #include <potl/crypto/hasher.hpp>
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include <potl/checks/reach.hpp>
+#include <potl/checks/detail/reach.hpp>
 #include <potl/checks/replay.hpp>
 #include <potl/core/rules.hpp>
 

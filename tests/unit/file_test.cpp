@@ -12,8 +12,8 @@
 #include "catch.hpp"
 #include "shared_vectors.hpp"
 
+#include <potl/core/detail/utf8.hpp>
 #include <potl/core/file.hpp>
-#include <potl/core/utf8.hpp>
 
 using potl::errc;
 namespace fs = std::filesystem;

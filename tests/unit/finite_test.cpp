@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include <potl/checks/finite.hpp>
+#include <potl/checks/detail/finite.hpp>
 #include <potl/checks/model.hpp>
-#include <potl/numeric/finite.hpp>
+#include <potl/numeric/detail/finite.hpp>
 
 #include "state_tree.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <potl/numeric/fp_environment.hpp>
+#include <potl/numeric/detail/fp_environment.hpp>
 
 #if defined(__SSE2__)
 #include <xmmintrin.h>

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include <potl/core/rng.hpp>
-#include <potl/numeric/matrix.hpp>
+#include <potl/core/detail/rng.hpp>
+#include <potl/numeric/detail/matrix.hpp>
 
 #include "guarded_memory.hpp"
 

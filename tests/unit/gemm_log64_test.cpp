@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include <potl/numeric/exact_sum.hpp>
+#include <potl/numeric/detail/exact_sum.hpp>
+#include <potl/numeric/detail/isa.hpp>
 #include <potl/numeric/gemm.hpp>
-#include <potl/numeric/isa.hpp>
 
 #include "catch.hpp"
 #include "gemm_cases.hpp"

@@ -6,8 +6,8 @@
 
 #include <potl/core/error.hpp>
 #include <potl/crypto/hasher.hpp>
+#include <potl/numeric/detail/isa.hpp>
 #include <potl/numeric/gemm.hpp>
-#include <potl/numeric/isa.hpp>
 
 #include "catch.hpp"
 #include "gemm_cases.hpp"

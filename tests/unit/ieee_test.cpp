@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/ieee.hpp>
+#include <potl/numeric/detail/ieee.hpp>
 
 #include "catch.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <set>
 
-#include <potl/transcript/json.hpp>
+#include <potl/encoding/json.hpp>
 
 #include "run_fixture.hpp"
 

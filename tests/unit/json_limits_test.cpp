@@ -5,7 +5,7 @@
 #include "allocation_counter.hpp"
 #include "catch.hpp"
 
-#include <potl/transcript/json.hpp>
+#include <potl/encoding/json.hpp>
 
 using potl::errc;
 

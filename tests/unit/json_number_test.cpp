@@ -15,7 +15,7 @@
 #include "shared_vectors.hpp"
 
 #include <potl/core/digest.hpp>
-#include <potl/transcript/json.hpp>
+#include <potl/encoding/json.hpp>
 
 namespace {
 

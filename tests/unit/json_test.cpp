@@ -6,7 +6,7 @@
 #include "catch.hpp"
 #include "shared_vectors.hpp"
 
-#include <potl/transcript/json.hpp>
+#include <potl/encoding/json.hpp>
 
 using potl::errc;
 using potl::json_value;

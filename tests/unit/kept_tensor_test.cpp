@@ -4,8 +4,8 @@
 #include <numeric>
 #include <vector>
 
-#include <potl/crypto/tensor_digest.hpp>
-#include <potl/transcript/kept_tensor.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
+#include <potl/transcript/detail/kept_tensor.hpp>
 #include <potl/transcript/snapshot.hpp>
 
 #include "catch.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/transcript/ledger.hpp>
+#include <potl/evidence/detail/ledger.hpp>
 
 #include <fcntl.h>
 #include <sys/file.h>

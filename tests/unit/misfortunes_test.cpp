@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include <potl/checks/replayer.hpp>
-#include <potl/transcript/json.hpp>
+#include <potl/encoding/json.hpp>
 
 #include "run_fixture.hpp"
 #include "shared_vectors.hpp"

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include <potl/core/error.hpp>
+#include <potl/numeric/detail/normalization.hpp>
+#include <potl/numeric/detail/softmax.hpp>
 #include <potl/numeric/elementwise.hpp>
-#include <potl/numeric/normalization.hpp>
-#include <potl/numeric/softmax.hpp>
 
 #include "catch.hpp"
 #include "numeric_levels.hpp"
@@ -30,7 +30,7 @@ struct rows_of {
   std::vector<Real> softmax, log_softmax, logsumexp, softmax_slope, log_slope;
 };
 
-/// A row's results, as numeric/softmax.hpp writes them.
+/// A row's results, as numeric/detail/softmax.hpp writes them.
 template <class Real>
 rows_of<Real> row_results(const std::vector<Real>& x, const std::vector<Real>& dy) {
   rows_of<Real> r;
@@ -110,7 +110,8 @@ void softmax_check() {
   }
 }
 
-/// What a group gives, as numeric/normalization.hpp writes it. weight and bias: one per element.
+/// What a group gives, as numeric/detail/normalization.hpp writes it. weight and bias: one per
+/// element.
 template <class Real>
 struct group {
   std::vector<Real> y, h, dx;

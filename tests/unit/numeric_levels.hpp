@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include <potl/numeric/isa.hpp>
+#include <potl/numeric/detail/isa.hpp>
 
 #include "guarded_memory.hpp"
 

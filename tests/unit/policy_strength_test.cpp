@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <potl/numeric/soundness.hpp>
 #include <potl/policy.hpp>
+#include <potl/statistics/detail/soundness.hpp>
 
 namespace {
 
@@ -29,7 +29,7 @@ TEST_CASE("the samples that a goal needs for all segments satisfy the policy of 
       for (const double probability : {0.5, 0.9, 0.99}) {
         const std::uint64_t pool = segments - 2;
         const std::uint64_t samples =
-            std::min(pool, potl::numeric::samples_for(segments, probability, fraction));
+            std::min(pool, potl::statistics::samples_for(segments, probability, fraction));
         const auto out =
             judged(segments, pool, samples, potl::policy::for_detection(probability, fraction));
         INFO(segments << " segments, fraction " << fraction << ", probability " << probability);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/pooling.hpp>
+#include <potl/numeric/detail/pooling.hpp>
 
 #include "catch.hpp"
 #include "guarded_memory.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include <potl/numeric/random.hpp>
+#include <potl/statistics/detail/quantile.hpp>
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks of a program's own: registered, asked, answered and weighed like the library's.
 #include <potl/checks/check.hpp>
-#include <potl/checks/question.hpp>
+#include <potl/checks/detail/question.hpp>
 #include <potl/checks/replay.hpp>
 #include <potl/checks/replayer.hpp>
 #include <potl/policy.hpp>

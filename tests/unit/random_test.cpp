@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <potl/crypto/hasher.hpp>
-#include <potl/crypto/prf.hpp>
-#include <potl/numeric/random.hpp>
+#include <potl/crypto/detail/prf.hpp>
+#include <potl/numeric/detail/random.hpp>
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include <potl/numeric/distance.hpp>
+#include <potl/numeric/detail/distance.hpp>
 
 #include "fake_run.hpp"
 #include "run_fixture.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/resampling.hpp>
+#include <potl/numeric/detail/resampling.hpp>
 
 #include "catch.hpp"
 #include "guarded_memory.hpp"

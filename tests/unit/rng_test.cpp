@@ -7,9 +7,9 @@
 #include <map>
 #include <vector>
 
-#include <potl/core/rng.hpp>
+#include <potl/core/detail/rng.hpp>
 #include <potl/crypto/hasher.hpp>
-#include <potl/crypto/prf.hpp>
+#include <potl/crypto/detail/prf.hpp>
 
 namespace {
 

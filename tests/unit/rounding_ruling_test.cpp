@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
-#include <potl/crypto/tensor_digest.hpp>
-#include <potl/numeric/rounding_referee.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
+#include <potl/numeric/detail/rounding_referee.hpp>
 
 namespace {
 

@@ -2,8 +2,8 @@
 // Rounding logs in a run: bound by the step's record, kept in a file of their own.
 #include <filesystem>
 
-#include <potl/numeric/rounding_log.hpp>
-#include <potl/transcript/inspect.hpp>
+#include <potl/evidence/detail/inspect.hpp>
+#include <potl/numeric/detail/rounding_log.hpp>
 
 #include "run_fixture.hpp"
 

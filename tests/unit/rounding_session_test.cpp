@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <potl/numeric/rounding_session.hpp>
+#include <potl/numeric/detail/rounding_session.hpp>
 
 #include "rounding_simulation.hpp"
 

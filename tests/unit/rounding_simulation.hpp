@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
-#include <potl/numeric/exact_sum.hpp>
-#include <potl/numeric/matrix.hpp>
-#include <potl/numeric/rounding.hpp>
+#include <potl/numeric/detail/exact_sum.hpp>
+#include <potl/numeric/detail/matrix.hpp>
+#include <potl/numeric/detail/rounding.hpp>
 
 namespace simulation {
 

@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include <potl/numeric/exact_sum.hpp>
-#include <potl/numeric/rounding.hpp>
+#include <potl/numeric/detail/exact_sum.hpp>
+#include <potl/numeric/detail/rounding.hpp>
 
 #include "guarded_memory.hpp"
 

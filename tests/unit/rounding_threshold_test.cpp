@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include <potl/numeric/rounding.hpp>
-#include <potl/numeric/rounding_threshold.hpp>
+#include <potl/numeric/detail/rounding.hpp>
+#include <potl/numeric/detail/rounding_threshold.hpp>
 
 using namespace potl::numeric;
 

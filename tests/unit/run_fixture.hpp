@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include <potl/core/file.hpp>
 #include <potl/core/rules.hpp>
+#include <potl/core/file.hpp>
 #include <potl/crypto/merkle.hpp>
+#include <potl/evidence/evidence.hpp>
 #include <potl/transcript/commitment.hpp>
-#include <potl/transcript/evidence.hpp>
 #include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/writer.hpp>
 

@@ -9,7 +9,7 @@
 #include "shared_vectors.hpp"
 
 #include <nlohmann/json.hpp>
-#include <potl/transcript/safetensors.hpp>
+#include <potl/encoding/detail/safetensors.hpp>
 
 using potl::dtype;
 using potl::errc;

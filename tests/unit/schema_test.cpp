@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <potl/checks/schema.hpp>
+#include <potl/checks/detail/schema.hpp>
 #include <potl/core/error.hpp>
 
 #include "state_tree.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <thread>
 
-#include <potl/crypto/tensor_digest.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
 
 #include "catch.hpp"
 #include "transcript/shared_roots.hpp"

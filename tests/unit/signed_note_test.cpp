@@ -4,7 +4,7 @@
 #include <string>
 
 #include <potl/crypto/hasher.hpp>
-#include <potl/crypto/signed_note.hpp>
+#include <potl/crypto/detail/signed_note.hpp>
 
 namespace {
 

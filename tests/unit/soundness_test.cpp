@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <limits>
 
-#include <potl/numeric/soundness.hpp>
+#include <potl/statistics/detail/soundness.hpp>
 
-using namespace potl::numeric;
+using namespace potl::statistics;
 
 TEST_CASE("one percent of 250 segments is seen by 12 samples with probability .09") {
   REQUIRE(strength(250, 12, 0.01) == Approx(1 - 238.0 * 237.0 / (250.0 * 249.0)).epsilon(1e-12));

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include <potl/checks/state_distance.hpp>
-#include <potl/numeric/distance.hpp>
+#include <potl/checks/detail/state_distance.hpp>
+#include <potl/numeric/detail/distance.hpp>
 
 #include "state_tree.hpp"
 

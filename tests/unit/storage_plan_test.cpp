@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include <potl/checks/storage_plan.hpp>
+#include <potl/checks/detail/storage_plan.hpp>
 #include <potl/crypto/challenge.hpp>
-#include <potl/numeric/soundness.hpp>
+#include <potl/statistics/detail/soundness.hpp>
 #include <potl/transcript/job.hpp>
 
 using namespace potl;
@@ -27,7 +27,7 @@ TEST_CASE("checkpoints fit the budget and the samples reach the goal") {
   const storage_plan plan = plan_storage(goal()).value();
   REQUIRE(plan.bytes <= 100e6);
   REQUIRE(plan.store_every == plan.checkpoint_every);
-  REQUIRE(numeric::strength(plan.segments, plan.samples, 0.05) >= 0.95);
+  REQUIRE(statistics::strength(plan.segments, plan.samples, 0.05) >= 0.95);
 }
 
 TEST_CASE("more steps than a job can have are refused, as many as it can have are planned") {

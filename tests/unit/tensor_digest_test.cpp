@@ -4,8 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include <potl/core/rng.hpp>
-#include <potl/crypto/tensor_digest.hpp>
+#include <potl/core/detail/rng.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
 
 namespace {
 

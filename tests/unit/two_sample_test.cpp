@@ -6,11 +6,11 @@
 #include <cmath>
 #include <vector>
 
+#include <potl/core/detail/rng.hpp>
 #include <potl/core/error.hpp>
-#include <potl/core/rng.hpp>
-#include <potl/numeric/two_sample.hpp>
+#include <potl/statistics/detail/two_sample.hpp>
 
-using namespace potl::numeric;
+using namespace potl::statistics;
 using u64 = std::uint64_t;
 
 namespace {

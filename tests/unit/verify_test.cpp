@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include <potl/transcript/ledger.hpp>
+#include <potl/evidence/detail/ledger.hpp>
 
 #include "fake_run.hpp"
 #include "run_fixture.hpp"

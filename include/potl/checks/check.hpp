@@ -18,7 +18,7 @@
 #include <potl/checks/run_view.hpp>
 #include <potl/core/finding.hpp>
 #include <potl/core/result.hpp>
-#include <potl/transcript/json.hpp>
+#include <potl/encoding/json.hpp>
 
 namespace potl::checks {
 

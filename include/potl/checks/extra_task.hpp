@@ -13,7 +13,7 @@
 // (reconstruction error, loss per token) the extra samples' errors must be smaller than the
 // controls' (Mann-Whitney at level alpha), and for acceptance by a least effect: the probability
 // that an error is smaller on an extra sample than on a control of the same grade is above
-// least_effect (numeric::effect_test at level alpha, conservative).
+// least_effect (statistics::effect_test at level alpha, conservative).
 // Assumes: a secret key, used for one model; that the model's answers to different samples are
 // independent given what it learned; that hits come late in training, which is an observation on
 // tasks (docs/reference/extra_task.md has them), not a theorem.

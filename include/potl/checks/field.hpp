@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <potl/core/result.hpp>
-#include <potl/transcript/json.hpp>
+#include <potl/encoding/json.hpp>
 
 namespace potl::checks {
 

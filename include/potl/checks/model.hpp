@@ -20,8 +20,8 @@
 #include <vector>
 
 #include <potl/core/finding.hpp>
-#include <potl/transcript/evidence.hpp>
-#include <potl/transcript/safetensors.hpp>
+#include <potl/encoding/detail/safetensors.hpp>
+#include <potl/evidence/evidence.hpp>
 #include <potl/transcript/state.hpp>
 
 namespace potl::checks {

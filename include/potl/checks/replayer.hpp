@@ -24,7 +24,7 @@
 #include <potl/checks/request.hpp>
 #include <potl/checks/run_view.hpp>
 #include <potl/checks/workload.hpp>
-#include <potl/transcript/evidence.hpp>
+#include <potl/evidence/evidence.hpp>
 #include <potl/transcript/state.hpp>
 
 namespace potl::checks {

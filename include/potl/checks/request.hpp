@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What checks ask for and what is measured, as plain values. A replayer (replayer.hpp) answers
-// requests; it decides nothing. Every number in a measurement comes from numeric/distance.hpp or
-// from the workload itself.
+// requests; it decides nothing. Every number in a measurement comes from
+// numeric/detail/distance.hpp or from the workload itself.
 //
 // Kinds are open: a check may bring a request of its own, any copyable value with the members of
 // the concept request_kind, and what it is answered with, a value with those of measurement_kind.
@@ -73,7 +73,7 @@ struct subset_loss_request {
 };
 
 /// How far one tensor (or float of the tree) is off: l2 norms over its elements, as
-/// numeric/distance.hpp defines them.
+/// numeric/detail/distance.hpp defines them.
 struct tensor_distance {
   std::string path;
   double count = 0;     ///< elements
@@ -116,7 +116,7 @@ enum class measured {
 /// Names as findings write them, e.g. "verifier_error".
 const char* to_string(measured what) noexcept;
 
-/// A rejection by the auditor of a step's rounding log (numeric/rounding_session.hpp).
+/// A rejection by the auditor of a step's rounding log (numeric/detail/rounding_session.hpp).
 struct rounding_rejection {
   std::uint64_t step = 0;
   std::string fault;    ///< numeric::log_fault as text

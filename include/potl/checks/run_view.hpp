@@ -12,7 +12,7 @@
 
 #include <potl/core/digest.hpp>
 #include <potl/core/result.hpp>
-#include <potl/transcript/evidence.hpp>
+#include <potl/evidence/evidence.hpp>
 
 namespace potl::checks {
 

@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
+#include <potl/checks/detail/telemetry_log.hpp>
 #include <potl/checks/field.hpp>
 #include <potl/checks/run_view.hpp>
-#include <potl/checks/telemetry_log.hpp>
 #include <potl/core/finding.hpp>
 
 namespace potl::checks {

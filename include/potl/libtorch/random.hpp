@@ -2,10 +2,10 @@
 // Randomness as a function of the job under LibTorch: initial weights, the generator that random
 // operators draw from, and dropout.
 //
-// Claims: `initialize` and `dropout` give the same bits on every machine (numeric/random.hpp).
-// LibTorch's own random operators (torch::dropout, normal_, ...) draw from a generator that is
-// seeded for every step, so that they are deterministic on one machine; their bits may differ
-// between instruction sets. Use potl::libtorch::dropout where that matters.
+// Claims: `initialize` and `dropout` give the same bits on every machine
+// (numeric/detail/random.hpp). LibTorch's own random operators (torch::dropout, normal_, ...) draw
+// from a generator that is seeded for every step, so that they are deterministic on one machine;
+// their bits may differ between instruction sets. Use potl::libtorch::dropout where that matters.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -20,9 +20,9 @@
 #include <string>
 #include <vector>
 
-#include <potl/crypto/prf.hpp>
-#include <potl/libtorch/module_state.hpp>
-#include <potl/numeric/random.hpp>
+#include <potl/crypto/detail/prf.hpp>
+#include <potl/libtorch/detail/module_state.hpp>
+#include <potl/numeric/detail/random.hpp>
 
 namespace potl::libtorch {
 
@@ -128,7 +128,7 @@ inline void initialize(torch::nn::Module& model, std::uint64_t seed) {
       tensor.fill_(last == "weight" ? 1.0 : 0.0);
     } else {
       detail::refuse("model/parameters/" + name, "a parameter without a default initialiser",
-                     "set task::initialize, and draw from potl/numeric/random.hpp");
+                     "set task::initialize, and draw from potl/numeric/detail/random.hpp");
     }
   }
   for (const auto& [name, tensor] : all.buffers) {

@@ -25,11 +25,11 @@
 #include <utility>
 #include <vector>
 
+#include <potl/encoding/json.hpp>
 #include <potl/libtorch/arithmetic.hpp>
-#include <potl/libtorch/data.hpp>
-#include <potl/libtorch/optimizer_state.hpp>
+#include <potl/libtorch/detail/data.hpp>
+#include <potl/libtorch/detail/optimizer_state.hpp>
 #include <potl/libtorch/random.hpp>
-#include <potl/transcript/json.hpp>
 #include <potl/transcript/snapshot.hpp>
 
 namespace potl::libtorch {

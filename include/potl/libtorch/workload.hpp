@@ -24,8 +24,8 @@
 #include <potl/libtorch/step_arithmetic.hpp>
 #include <potl/libtorch/step_rounding.hpp>
 #include <potl/libtorch/task.hpp>
-#include <potl/libtorch/update.hpp>
-#include <potl/transcript/batch_order.hpp>
+#include <potl/libtorch/detail/update.hpp>
+#include <potl/transcript/detail/batch_order.hpp>
 #include <potl/verify.hpp>
 
 namespace potl::libtorch {

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <span>
 
-#include <potl/numeric/executor.hpp>
+#include <potl/numeric/detail/executor.hpp>
 
 namespace potl::numeric {
 

@@ -4,7 +4,7 @@
 // Claims: each element of each result is the dot product that docs/reference/convolution.md writes
 // down, in the arithmetic of the mode, where padding takes part as +0. Nothing depends on the
 // processor, on the executor or on how the work is cut. NaN results are 0x7fc00000.
-// Assumes: round-to-nearest without flush-to-zero (numeric/fp_environment.hpp).
+// Assumes: round-to-nearest without flush-to-zero (numeric/detail/fp_environment.hpp).
 // Cost: that of the matrix product of the same size. Workspace is some megabytes per thread; for
 // weight gradients also up to 32 MB of partial sums, or one result when that is larger. Modes other
 // than ord32 need 20 MB, for weight gradients also a copy of one group of dy.
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include <potl/numeric/arithmetic.hpp>
-#include <potl/numeric/executor.hpp>
+#include <potl/numeric/detail/executor.hpp>
 #include <potl/numeric/gemm.hpp>
 
 namespace potl::numeric {

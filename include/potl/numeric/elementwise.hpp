@@ -6,7 +6,7 @@
 // alone, not on its position, alignment, neighbours or thread. float32 results are within 1 ulp and
 // monotone where the function is; float64 results are within the bounds of
 // docs/reference/elementwise.md.
-// Assumes: round-to-nearest, no flush-to-zero (numeric/fp_environment.hpp).
+// Assumes: round-to-nearest, no flush-to-zero (numeric/detail/fp_environment.hpp).
 // NaN: every NaN result is the canonical quiet one (0x7fc00000, 0x7ff8000000000000).
 // Spans of one call have equal lengths (else potl::exception, usage). An output may be the same
 // span as an input; otherwise spans do not overlap.
@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <span>
 
-#include <potl/numeric/executor.hpp>
+#include <potl/numeric/detail/executor.hpp>
 
 namespace potl::numeric {
 
@@ -97,7 +97,7 @@ void apply(binary function, std::span<const double> x, std::span<const double> y
            std::span<double> out, const executor& workers);
 
 // Scalars such as 0.999 ** step or a cosine schedule, where a Python float would ask the platform's
-// library. exact_log is in numeric/random.hpp; all are what `evaluate` gives for double.
+// library. exact_log is in numeric/detail/random.hpp; all are what `evaluate` gives for double.
 double exact_exp(double x);
 double exact_pow(double x, double y);
 double exact_sin(double x);

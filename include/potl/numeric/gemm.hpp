@@ -13,22 +13,20 @@
 //   * log64: float64 sums in any order, then rounded to a coarser grid; elements near a tie are
 //     reported (rounding.hpp).
 // K = 0 gives +0. Every NaN in C is 0x7fc00000 (0x7ff8000000000000 in float64).
-// Assumes round-to-nearest without flush-to-zero (numeric/fp_environment.hpp), C overlaps neither A
-// nor B, and A and B are not written meanwhile. Any strides, zero and negative ones included for A
-// and B; elements of C are distinct.
-// Cost: docs/reference/gemm.md, `make bench STEM=gemm`. Work space of a few MiB per thread is kept
-// until the thread ends.
-// Throws potl::exception (usage) when shapes do not fit.
-// Source: docs/reference/arithmetic.md.
+// Assumes round-to-nearest without flush-to-zero (numeric/detail/fp_environment.hpp), C overlaps
+// neither A nor B, and A and B are not written meanwhile. Any strides, zero and negative ones
+// included for A and B; elements of C are distinct. Cost: docs/reference/gemm.md, `make bench
+// STEM=gemm`. Work space of a few MiB per thread is kept until the thread ends. Throws
+// potl::exception (usage) when shapes do not fit. Source: docs/reference/arithmetic.md.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include <potl/numeric/arithmetic.hpp>
-#include <potl/numeric/executor.hpp>
-#include <potl/numeric/matrix.hpp>
-#include <potl/numeric/rounding.hpp>
+#include <potl/numeric/detail/executor.hpp>
+#include <potl/numeric/detail/matrix.hpp>
+#include <potl/numeric/detail/rounding.hpp>
 
 namespace potl::numeric {
 

@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include <potl/numeric/executor.hpp>
+#include <potl/numeric/detail/executor.hpp>
 
 namespace potl::numeric {
 

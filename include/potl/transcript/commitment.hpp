@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commitments: signed notes (crypto/signed_note.hpp) over a run's log. The origin names the job, so
-// a note cannot be shown for another one; an extension line tells a commitment ("final <state
-// digest>") from the note of a run that is still being recorded ("open").
+// Commitments: signed notes (crypto/detail/signed_note.hpp) over a run's log. The origin names the
+// job, so a note cannot be shown for another one; an extension line tells a commitment ("final
+// <state digest>") from the note of a run that is still being recorded ("open").
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 #include <potl/core/digest.hpp>
 #include <potl/core/result.hpp>
+#include <potl/crypto/detail/signed_note.hpp>
 #include <potl/crypto/signature.hpp>
-#include <potl/crypto/signed_note.hpp>
 
 namespace potl::transcript {
 

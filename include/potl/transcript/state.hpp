@@ -3,7 +3,7 @@
 // tensors are in logical order with their memory format beside them, and tensors that share memory
 // (tied weights) appear once with aliases. The state digest is SHA-256("potl.state.v1" 0x00
 // encoding), where a tensor is encoded as dtype, memory format, dims and the content root of its
-// bytes (crypto/tensor_digest.hpp), so the bytes can be hashed on many threads.
+// bytes (crypto/detail/tensor_digest.hpp), so the bytes can be hashed on many threads.
 // docs/format/transcript.md specifies encoding and checkpoint file.
 //
 // What comes from a file is bounded: nodes, depth, lengths and tensors are checked against what is

@@ -28,8 +28,8 @@
 
 #include <potl/core/result.hpp>
 #include <potl/crypto/signature.hpp>
+#include <potl/transcript/detail/record.hpp>
 #include <potl/transcript/job.hpp>
-#include <potl/transcript/record.hpp>
 #include <potl/transcript/state.hpp>
 
 namespace potl::transcript {

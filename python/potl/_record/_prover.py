@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("potl")
 
-# step_flag in include/potl/transcript/record.hpp; the recorder adds the others.
+# step_flag in include/potl/transcript/detail/record.hpp; the recorder adds the others.
 _SKIPPED, _NON_FINITE = 1, 2
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the agreed steps make of options, schedulers and scaler, without training: laws of
-checks/schema.hpp for the state after a step.
+checks/detail/schema.hpp for the state after a step.
 
 The verifier's own schedulers run ahead, with the logged losses where they follow a metric; the
 scaler's arithmetic runs over the logged skips. Both are functions of job and log alone.

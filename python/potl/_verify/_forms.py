@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forms of states as laws (checks/schema.hpp): keys, types, dtypes and shapes, of what was seen and
+"""Forms of states as laws (checks/detail/schema.hpp): keys, types, dtypes and shapes, of what was seen and
 of what may come.
 """
 

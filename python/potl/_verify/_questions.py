@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one verification asks: the present checks and all earlier challenges of the job.
 
-Who asks what, and what is asked again, is decided in C++ (include/potl/checks/question.hpp).
+Who asks what, and what is asked again, is decided in C++ (include/potl/checks/detail/question.hpp).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the verifier's own build says a recorded state may hold: the laws that
-`checks/schema.hpp` judges by.
+`checks/detail/schema.hpp` judges by.
 
 The verifier takes the agreed first steps itself. What its states hold then is the form of every
 honest state; what is the recipe's and not the training's is computed for the very step.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch's flash attention of the CPU: numeric/attention.hpp on tensors of any strides. bfloat16 and
-// float16 are widened, and the results rounded once.
+// torch's flash attention of the CPU: numeric/detail/attention.hpp on tensors of any strides.
+// bfloat16 and float16 are widened, and the results rounded once.
 #include "attention.hpp"
 
 #include <cmath>
 
-#include <potl/numeric/attention.hpp>
+#include <potl/numeric/detail/attention.hpp>
 
 #include "attention_log.hpp"
 #include "real.hpp"
@@ -165,7 +165,7 @@ attention_gradients flash_backward(const at::Tensor& gradient, const at::Tensor&
 
 void register_attention(registrar& r) {
   r.kernel<flash>("_scaled_dot_product_flash_attention_for_cpu",
-                  "numeric/attention.hpp: products, scale, mask, softmax, products");
+                  "numeric/detail/attention.hpp: products, scale, mask, softmax, products");
   r.kernel<flash_backward>("_scaled_dot_product_flash_attention_for_cpu_backward",
                            "the probabilities again, then the gradients of each step");
   r.exact({"_fused_sdp_choice"}, "chooses a composition by shapes and options");

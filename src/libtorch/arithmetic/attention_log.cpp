@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in log64: the formulas of numeric/attention.hpp as operators of whole tensors, one
-// after the other, so that the rounding log has an order. Heads are taken in groups, so that no
+// Attention in log64: the formulas of numeric/detail/attention.hpp as operators of whole tensors,
+// one after the other, so that the rounding log has an order. Heads are taken in groups, so that no
 // matrix of all scores exists; keys and values that heads share are repeated.
 #include "attention_log.hpp"
 
@@ -12,7 +12,7 @@
 
 #include <ATen/ops/arange.h>
 
-#include <potl/numeric/softmax.hpp>
+#include <potl/numeric/detail/softmax.hpp>
 
 #include "products.hpp"
 #include "real.hpp"

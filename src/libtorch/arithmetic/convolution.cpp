@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include <potl/numeric/convolution.hpp>
-#include <potl/numeric/convolution_operands.hpp>
+#include <potl/numeric/detail/convolution_operands.hpp>
 
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>

@@ -11,7 +11,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
-#include <potl/numeric/accumulation.hpp>
+#include <potl/numeric/detail/accumulation.hpp>
 
 #include "real.hpp"
 #include "registrar.hpp"

@@ -4,8 +4,8 @@
 // The pool is reached through TensorIterator, whose body is compiled in LibTorch: at::parallel_for
 // is a template around OpenMP pragmas, and compiling it here would bring OpenMP, perhaps a second
 // copy of its runtime, and with it a second pool.
-#include <potl/numeric/fp_environment.hpp>
-#include <potl/numeric/task_shares.hpp>
+#include <potl/numeric/detail/fp_environment.hpp>
+#include <potl/numeric/detail/task_shares.hpp>
 
 #include <algorithm>
 #include <mutex>

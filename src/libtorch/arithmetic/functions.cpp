@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of single elements and their gradients (numeric/elementwise.hpp), square roots
-// (numeric/ieee.hpp), powers.
+// (numeric/detail/ieee.hpp), powers.
+#include <potl/numeric/detail/ieee.hpp>
 #include <potl/numeric/elementwise.hpp>
-#include <potl/numeric/ieee.hpp>
 
 #include <string>
 

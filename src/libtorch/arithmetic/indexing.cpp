@@ -9,7 +9,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/WrapDimMinimal.h>
 
-#include <potl/numeric/accumulation.hpp>
+#include <potl/numeric/detail/accumulation.hpp>
 
 #include "real.hpp"
 #include "registrar.hpp"

@@ -12,7 +12,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/softmax.hpp>
+#include <potl/numeric/detail/softmax.hpp>
 
 #include "real.hpp"
 #include "registrar.hpp"

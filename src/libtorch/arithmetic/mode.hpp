@@ -8,7 +8,7 @@
 #include <c10/core/DispatchKeySet.h>
 
 #include <potl/numeric/arithmetic.hpp>
-#include <potl/numeric/executor.hpp>
+#include <potl/numeric/detail/executor.hpp>
 
 namespace potl::libtorch::dispatch {
 

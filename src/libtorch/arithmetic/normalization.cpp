@@ -11,7 +11,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/WrapDimMinimal.h>
 
-#include <potl/numeric/normalization.hpp>
+#include <potl/numeric/detail/normalization.hpp>
 
 #include "real.hpp"
 #include "registrar.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused optimizers: the operations of torch's plain ones in one pass (numeric/combine.hpp), so that
-// plain, foreach and fused forms give the same bits.
+// Fused optimizers: the operations of torch's plain ones in one pass (numeric/combine.hpp),
+// so that plain, foreach and fused forms give the same bits.
 #include <potl/numeric/combine.hpp>
 
 #include <string>

@@ -5,8 +5,8 @@
 
 #include <ATen/ops/zeros.h>
 
-#include <potl/numeric/accumulation.hpp>
-#include <potl/numeric/pooling.hpp>
+#include <potl/numeric/detail/accumulation.hpp>
+#include <potl/numeric/detail/pooling.hpp>
 
 #include "real.hpp"
 #include "registrar.hpp"

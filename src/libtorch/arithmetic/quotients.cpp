@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remainders, rounded quotients, maxima of two, evenly spaced values (numeric/ieee.hpp).
-#include <potl/numeric/ieee.hpp>
+// Remainders, rounded quotients, maxima of two, evenly spaced values (numeric/detail/ieee.hpp).
+#include <potl/numeric/detail/ieee.hpp>
 
 #include <cmath>
 #include <string>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random operators from potl's counter-based generator: an operator draws a 126-bit subkey from the
-// torch generator that it was given, and fills from Philox (numeric/random.hpp). The position in
-// the sequence stays in torch's generator state, so that activation checkpointing works. The values
-// are those of python/potl/_task/_random.py, which does the same outside of blocks.
-#include <potl/crypto/prf.hpp>
-#include <potl/numeric/random.hpp>
+// torch generator that it was given, and fills from Philox (numeric/detail/random.hpp). The
+// position in the sequence stays in torch's generator state, so that activation checkpointing
+// works. The values are those of python/potl/_task/_random.py, which does the same outside of
+// blocks.
+#include <potl/crypto/detail/prf.hpp>
+#include <potl/numeric/detail/random.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // log64 in a block: products and convolutions of float32 are rounded, and hand their near ties to
-// the session of a trainer or an auditor (numeric/rounding_session.hpp) that the thread has
+// the session of a trainer or an auditor (numeric/detail/rounding_session.hpp) that the thread has
 // installed. Without one, results are rounded by default and nothing is logged: then another order
 // of summation gives other bits near ties. All that is no dot product is as in ord32.
 #pragma once
@@ -11,8 +11,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <potl/numeric/detail/rounding_session.hpp>
 #include <potl/numeric/gemm.hpp>
-#include <potl/numeric/rounding_session.hpp>
 
 namespace potl::libtorch::dispatch {
 

@@ -4,7 +4,7 @@
 
 #include <c10/core/WrapDimMinimal.h>
 
-#include <potl/numeric/softmax.hpp>
+#include <potl/numeric/detail/softmax.hpp>
 
 #include "real.hpp"
 #include "registrar.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// add and sub with a factor, lerp, addcmul, addcdiv: numeric/combine.hpp has the formulas. Without
-// a factor, sums are one IEEE operation: torch's own kernel.
+// add and sub with a factor, lerp, addcmul, addcdiv: numeric/combine.hpp has the formulas.
+// Without a factor, sums are one IEEE operation: torch's own kernel.
 #include <potl/numeric/combine.hpp>
 
 #include <ATen/core/Tensor.h>

@@ -6,7 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/WrapDimMinimal.h>
 
-#include <potl/numeric/resampling.hpp>
+#include <potl/numeric/detail/resampling.hpp>
 
 #include "real.hpp"
 #include "registrar.hpp"

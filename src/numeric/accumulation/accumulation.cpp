@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/accumulation.hpp>
+#include <potl/numeric/detail/accumulation.hpp>
 
 #include <algorithm>
 #include <limits>

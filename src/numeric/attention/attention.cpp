@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/attention.hpp>
+#include <potl/numeric/detail/attention.hpp>
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
 #include <potl/core/error.hpp>
+#include <potl/numeric/detail/softmax.hpp>
 #include <potl/numeric/gemm.hpp>
-#include <potl/numeric/softmax.hpp>
 
 namespace potl::numeric {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include <potl/numeric/convolution.hpp>
-#include <potl/numeric/rounding_session.hpp>
+#include <potl/numeric/detail/rounding_session.hpp>
 
 namespace potl::numeric::conv {
 

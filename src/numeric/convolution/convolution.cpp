@@ -3,7 +3,7 @@
 #include <vector>
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/convolution_operands.hpp>
+#include <potl/numeric/detail/convolution_operands.hpp>
 
 #include "channels.hpp"
 #include "gather.hpp"

@@ -6,7 +6,7 @@
 #include "tile.hpp"
 
 #include <potl/numeric/convolution.hpp>
-#include <potl/numeric/executor.hpp>
+#include <potl/numeric/detail/executor.hpp>
 
 namespace potl::numeric::conv {
 

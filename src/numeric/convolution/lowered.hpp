@@ -6,8 +6,8 @@
 #include <functional>
 
 #include <potl/numeric/convolution.hpp>
+#include <potl/numeric/detail/matrix.hpp>
 #include <potl/numeric/gemm.hpp>
-#include <potl/numeric/matrix.hpp>
 
 #include "gather.hpp"
 

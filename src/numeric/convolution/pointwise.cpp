@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include <potl/numeric/detail/matrix.hpp>
 #include <potl/numeric/gemm.hpp>
-#include <potl/numeric/matrix.hpp>
 
 #include "geometry.hpp"
 #include "workers.hpp"

@@ -4,7 +4,7 @@
 
 #include <potl/numeric/convolution.hpp>
 
-#include <potl/numeric/executor.hpp>
+#include <potl/numeric/detail/executor.hpp>
 #include "tile.hpp"
 
 namespace potl::numeric::conv {

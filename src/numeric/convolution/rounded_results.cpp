@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include <potl/numeric/exact_sum.hpp>
+#include <potl/numeric/detail/exact_sum.hpp>
 
 #include "numeric/gemm/modes.hpp"
 #include "numeric/gemm/uncertain.hpp"

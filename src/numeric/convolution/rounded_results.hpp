@@ -12,10 +12,10 @@
 #include <vector>
 
 #include <potl/numeric/arithmetic.hpp>
-#include <potl/numeric/executor.hpp>
+#include <potl/numeric/detail/executor.hpp>
+#include <potl/numeric/detail/rounding.hpp>
+#include <potl/numeric/detail/rounding_session.hpp>
 #include <potl/numeric/gemm.hpp>
-#include <potl/numeric/rounding.hpp>
-#include <potl/numeric/rounding_session.hpp>
 
 namespace potl::numeric::conv {
 

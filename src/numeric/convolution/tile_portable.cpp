@@ -2,7 +2,7 @@
 #include <bit>
 #include <cmath>
 
-#include <potl/numeric/isa.hpp>
+#include <potl/numeric/detail/isa.hpp>
 
 #include "tile_kernels.hpp"
 

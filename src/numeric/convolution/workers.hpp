@@ -9,7 +9,7 @@
 #include <memory>
 #include <new>
 
-#include <potl/numeric/executor.hpp>
+#include <potl/numeric/detail/executor.hpp>
 
 namespace potl::numeric::conv {
 

@@ -4,8 +4,8 @@
 // round once, unless there is a float form.
 #pragma once
 
+#include <potl/numeric/detail/random.hpp>
 #include <potl/numeric/elementwise.hpp>
-#include <potl/numeric/random.hpp>
 
 #include "activations.hpp"
 #include "float_functions.hpp"

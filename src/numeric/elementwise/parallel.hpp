@@ -7,7 +7,7 @@
 #include <initializer_list>
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/executor.hpp>
+#include <potl/numeric/detail/executor.hpp>
 
 namespace potl::numeric {
 

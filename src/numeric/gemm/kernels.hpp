@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include <potl/numeric/isa.hpp>
+#include <potl/numeric/detail/isa.hpp>
 
 namespace potl::numeric::detail {
 

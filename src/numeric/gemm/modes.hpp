@@ -11,7 +11,7 @@
 
 namespace potl::numeric::detail {
 
-/// The tables that run now (numeric/isa.hpp).
+/// The tables that run now (numeric/detail/isa.hpp).
 const kernels_f32& active_f32();
 const kernels_f64& active_f64();
 const kernels_widening& active_widening();

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <potl/numeric/matrix.hpp>
+#include <potl/numeric/detail/matrix.hpp>
 
 #include "numeric/gemm/product.hpp"
 

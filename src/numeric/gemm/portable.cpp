@@ -3,7 +3,7 @@
 #include <bit>
 #include <limits>
 
-#include <potl/numeric/rounding.hpp>
+#include <potl/numeric/detail/rounding.hpp>
 
 #include "numeric/gemm/fused.hpp"
 #include "numeric/gemm/kernels.hpp"

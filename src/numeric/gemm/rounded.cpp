@@ -5,8 +5,8 @@
 #include <mutex>
 #include <numeric>
 
-#include <potl/core/rng.hpp>
-#include <potl/numeric/exact_sum.hpp>
+#include <potl/core/detail/rng.hpp>
+#include <potl/numeric/detail/exact_sum.hpp>
 
 #include "numeric/gemm/blocked.hpp"
 #include "numeric/gemm/modes.hpp"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <potl/numeric/executor.hpp>
-#include <potl/numeric/matrix.hpp>
+#include <potl/numeric/detail/executor.hpp>
+#include <potl/numeric/detail/matrix.hpp>
 
 #include "numeric/gemm/kernels.hpp"
 

@@ -6,9 +6,9 @@
 #include <functional>
 #include <vector>
 
-#include <potl/numeric/exact_sum.hpp>
-#include <potl/numeric/executor.hpp>
-#include <potl/numeric/matrix.hpp>
+#include <potl/numeric/detail/exact_sum.hpp>
+#include <potl/numeric/detail/executor.hpp>
+#include <potl/numeric/detail/matrix.hpp>
 
 namespace potl::numeric::detail {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled with -fno-math-errno (CMakeLists.txt): square roots become one instruction.
-#include <potl/numeric/ieee.hpp>
+#include <potl/numeric/detail/ieee.hpp>
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/pooling.hpp>
+#include <potl/numeric/detail/pooling.hpp>
 
 #include <algorithm>
 

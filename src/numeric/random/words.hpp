@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox (core/rng.hpp) for many counters at a time.
+// Philox (core/detail/rng.hpp) for many counters at a time.
 #pragma once
 
 #include <cstddef>

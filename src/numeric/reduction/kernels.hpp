@@ -49,7 +49,8 @@ struct kernels {
   /// The terms themselves, with one m and r: for pieces of other sizes.
   void (*terms)(term, const operands<Real>&, std::size_t count, Real* out);
 
-  /// Rows of `count`, as numeric/softmax.hpp defines them. softmax: logsumexp too if not null.
+  /// Rows of `count`, as numeric/detail/softmax.hpp defines them. softmax: logsumexp too if not
+  /// null.
   void (*softmax)(const Real* x, Real* y, Real* logsumexp, std::size_t rows, std::size_t count);
   void (*log_softmax)(const Real* x, Real* y, std::size_t rows, std::size_t count);
   void (*logsumexp)(const Real* x, Real* y, std::size_t rows, std::size_t count);

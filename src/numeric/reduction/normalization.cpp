@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/normalization.hpp>
+#include <potl/numeric/detail/normalization.hpp>
 
 #include <array>
 #include <cmath>

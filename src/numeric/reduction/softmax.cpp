@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/softmax.hpp>
+#include <potl/numeric/detail/softmax.hpp>
 
 #include <array>
 #include <atomic>

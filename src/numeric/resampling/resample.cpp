@@ -2,7 +2,7 @@
 #include <cstddef>
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/resampling.hpp>
+#include <potl/numeric/detail/resampling.hpp>
 
 #include "numeric/ranges.hpp"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/resampling.hpp>
+#include <potl/numeric/detail/resampling.hpp>
 
 namespace potl::numeric {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/exact_sum.hpp>
+#include <potl/numeric/detail/exact_sum.hpp>
 
 #include <bit>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include <potl/numeric/rounding_session.hpp>
+#include <potl/numeric/detail/rounding_session.hpp>
 
 #include "numeric/rounding_log/directions.hpp"
 

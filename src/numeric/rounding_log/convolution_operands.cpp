@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/convolution_operands.hpp>
+#include <potl/numeric/detail/convolution_operands.hpp>
 
 #include <array>
 #include <cstddef>

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <unordered_set>
 
-#include <potl/numeric/rounding_referee.hpp>
+#include <potl/numeric/detail/rounding_referee.hpp>
 
 namespace potl::numeric {
 

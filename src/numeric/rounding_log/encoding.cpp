@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/rounding_log.hpp>
+#include <potl/numeric/detail/rounding_log.hpp>
 
 #include <bit>
 #include <string>
 #include <string_view>
 
 #include <potl/crypto/hasher.hpp>
-#include <potl/numeric/rounding.hpp>
+#include <potl/numeric/detail/rounding.hpp>
 
 namespace potl::numeric {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <string>
 
-#include <potl/numeric/rounding_referee.hpp>
+#include <potl/numeric/detail/rounding_referee.hpp>
 
 namespace potl::numeric {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/rounding_referee.hpp>
+#include <potl/numeric/detail/rounding_referee.hpp>
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 
-#include <potl/crypto/tensor_digest.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
 
 #include "numeric/rounding_log/directions.hpp"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/rounding_referee.hpp>
+#include <potl/numeric/detail/rounding_referee.hpp>
 
 #include <algorithm>
 #include <cmath>
 
-#include <potl/numeric/binomial.hpp>
+#include <potl/statistics/detail/binomial.hpp>
 
 namespace potl::numeric {
 
@@ -66,7 +66,7 @@ element_ruling rule_on(const dot_operands& operands, int bits, std::optional<boo
 
 double direction_p_value(std::uint64_t entries, std::uint64_t ups) noexcept {
   const std::uint64_t most = std::max(ups, entries - std::min(ups, entries));
-  return std::min(1.0, 2 * binomial_upper_tail(entries, most, 0.5));
+  return std::min(1.0, 2 * statistics::binomial_upper_tail(entries, most, 0.5));
 }
 
 }  // namespace potl::numeric

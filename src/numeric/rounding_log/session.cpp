@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/rounding_session.hpp>
+#include <potl/numeric/detail/rounding_session.hpp>
 
 #include <string>
 #include <utility>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/rounding_threshold.hpp>
+#include <potl/numeric/detail/rounding_threshold.hpp>
 
 #include <cmath>
 #include <string>
 
-#include <potl/numeric/rounding.hpp>
+#include <potl/numeric/detail/rounding.hpp>
 
 namespace potl::numeric {
 namespace {

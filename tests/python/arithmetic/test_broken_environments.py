@@ -44,7 +44,7 @@ void x87(unsigned word) {
 """
 PROBE = """
 #include <cstdio>
-#include <potl/numeric/fp_environment.hpp>
+#include <potl/numeric/detail/fp_environment.hpp>
 int main() {
   for (const auto& check : potl::fp_environment()) {
     if (!check.ok) std::printf("%s: %s\\n", std::string(check.name).c_str(), check.cause.c_str());

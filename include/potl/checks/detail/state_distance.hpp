@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Distances between a recorded state and its replay, against what the segment changed.
+//
+// Claims: norms (numeric/detail/distance.hpp) per group of the state tree. Integers, flags, names
+// and shapes are compared exactly. Assumes: trees as docs/format/transcript.md defines them:
+// {"model": {"parameters", "buffers",
+// ...}, "optimizers", "schedulers", "scaler", "ema", ...}.
+// Cost: one pass over the tensors; no copies.
+// Cannot detect: whether a difference matters for the model.
+// Source: H. Jia et al., Proof-of-Learning (2103.05633), section IV-B; soundness.md rules 3, 6 and
+// 7.
+#pragma once
+
+#include <vector>
+
+#include <potl/checks/request.hpp>
+#include <potl/transcript/state.hpp>
+
+namespace potl::checks {
+
+/// "parameters", "buffers", "optimizer", "other", in this order; each with the norms of the whole
+/// group. What `start` lacks counts as zero there (optimizers create their state in the first
+/// step). Scalars outside the parameters (step counters) are in no norm, only among the tensors.
+std::vector<group_distance> compare_states(const transcript::state_value& start,
+                                           const transcript::state_value& recorded,
+                                           const transcript::state_value& replayed);
+
+}  // namespace potl::checks

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of numeric/elementwise.hpp on a CUDA device.
+//
+// Claims: the same templates as on the CPU (src/numeric/elementwise/functions.hpp), compiled by
+// nvcc without contraction or flush-to-zero, so that every result has the bits of the CPU's.
+// Cannot: erfinv, which only initial weights need: potl::exception (usage).
+// Cost: one pass over the memory; functions without a float form compute in double.
+// The library is built where CMake finds nvcc (POTL_CUDA); the test compares bits on a device and
+// says when there is none.
+#pragma once
+
+#include <cstddef>
+
+#include <potl/numeric/elementwise.hpp>
+
+namespace potl::cuda {
+
+/// Whether this process can use a CUDA device.
+bool has_device() noexcept;
+
+/// y = function(x) at each of `count` elements; x and y are memory of the current device, and may
+/// be the same. Queued on `stream`, a cudaStream_t; nullptr is the default stream. Throws
+/// potl::exception (usage for a function that is not there, io for an error of the device).
+void apply(numeric::unary function, const float* x, float* y, std::size_t count, void* stream);
+void apply(numeric::unary function, const double* x, double* y, std::size_t count, void* stream);
+
+/// The same through memory of the host, which is copied to the device and back.
+void apply_from_host(numeric::unary function, const float* x, float* y, std::size_t count);
+void apply_from_host(numeric::unary function, const double* x, double* y, std::size_t count);
+
+}  // namespace potl::cuda

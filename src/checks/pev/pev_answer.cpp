@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a replayer answers what PEV asks for.
+#include <potl/checks/pev.hpp>
+#include <potl/checks/replayer.hpp>
+
+#include "checks/stopwatch.hpp"
+
+namespace potl::checks {
+
+loss_measurement loss_request::answer(replayer& with) const {
+  const stopwatch watch;
+  loss_measurement out;
+  const transcript::state before = with.load(step - 1);
+  out.not_finite = with.not_finite(before);
+  out.loss = with.loss_of(before, step);
+  // What is equal bit for bit needs no tolerance.
+  const transcript::step_record* logged = with.view().step(step);
+  const bool equal = logged != nullptr && logged->loss == out.loss;
+  for (std::uint32_t way = 1; way <= (equal ? 0 : noise_repeats); ++way) {
+    double loss = 0;
+    with.otherwise(way, [&] { loss = with.loss_of(before, step); });
+    out.noise.push_back(loss);
+  }
+  out.seconds = watch.seconds();
+  return out;
+}
+
+subset_loss_measurement subset_loss_request::answer(replayer& with) const {
+  const stopwatch watch;
+  subset_loss_measurement out;
+  const transcript::state at = with.load(step);
+  with.restore(at, step);
+  const subset_outcome found =
+      with.guarded([&work = with.work(), ids = sample_ids] { return work.subset_loss(ids); });
+  out.mean = found.mean;
+  out.standard_deviation = found.standard_deviation;
+  out.not_finite = with.not_finite(at);
+  out.seconds = watch.seconds();
+  return out;
+}
+
+}  // namespace potl::checks

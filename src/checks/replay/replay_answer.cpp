@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a replayer answers what replay asks for.
+#include <algorithm>
+
+#include <potl/checks/detail/state_distance.hpp>
+#include <potl/checks/replay.hpp>
+#include <potl/checks/replayer.hpp>
+
+#include "checks/stopwatch.hpp"
+#include "checks/text.hpp"
+
+namespace potl::checks {
+namespace {
+
+/// One segment, replayed.
+class segment_answer {
+ public:
+  segment_answer(const segment_request& request, replayer& with)
+      : request_(request), with_(with), exact_(with.view().agreed.arithmetic != "stock") {
+    out_.request = request;
+    if (request.superseded) branch_ = request.branch;
+  }
+
+  segment_measurement measure() {
+    const stopwatch loading;
+    const transcript::state start = request_.superseded
+                                        ? with_.load(request_.start, request_.start_branch)
+                                        : with_.load(request_.start);
+    out_.not_finite = with_.not_finite(start);
+    out_.load_seconds = loading.seconds();
+
+    const stopwatch replaying;
+    static_cast<void>(with_.work().rounding());  // what it followed before belongs to others
+    const transcript::state end = run(start, [this](std::uint64_t, const step_outcome& one) {
+      out_.losses.push_back(one.loss);
+      out_.rates.push_back(one.rates);
+      out_.skipped.push_back(one.skipped);
+      out_.gradient_norm_mean += one.gradient_norm / static_cast<double>(request_.steps());
+    });
+    const digest* expected = recorded_digest(request_.end);
+    out_.digest_equal = expected != nullptr && end.state_digest() == *expected;
+    out_.replay_seconds = replaying.seconds();
+    if (with_.view().agreed.arithmetic == "log64") out_.rounding = with_.work().rounding();
+
+    if (out_.digest_equal) {
+      look_at(end);
+      if (!request_.superseded) with_.keep_replayed(request_.end, end);
+    } else {
+      if (!request_.superseded) compare(start, end);
+      if (exact_) name_difference(start);
+    }
+    if (!out_.digest_equal || request_.noise_if_equal) repeat(start, end);
+    return std::move(out_);
+  }
+
+ private:
+  void look_at(const transcript::state& what) {
+    if (out_.not_finite.empty()) out_.not_finite = with_.not_finite(what);
+  }
+
+  const digest* recorded_digest(std::uint64_t step) const {
+    const transcript::step_record* record =
+        branch_ ? with_.view().superseded_step(*branch_, step) : with_.view().step(step);
+    return record == nullptr ? nullptr : &record->state;
+  }
+
+  transcript::state run(const transcript::state& start, const replayer::seen& told) {
+    return with_.run_steps(start, request_.start, request_.end, branch_, told);
+  }
+
+  void compare(const transcript::state& start, const transcript::state& end) {
+    const stopwatch loading;
+    if (with_.may_be_missing(request_.end)) {
+      // Exact replay needs no state there: another digest says it all.
+      look_at(end);
+    } else {
+      const transcript::state recorded = with_.load(request_.end);
+      look_at(recorded);
+      out_.distances = compare_states(start.root(), recorded.root(), end.root());
+    }
+    out_.load_seconds += loading.seconds();
+  }
+
+  void name_difference(const transcript::state& start) {
+    const stopwatch searching;
+    const auto differing =
+        with_.first_difference(start, request_.start, request_.end, branch_,
+                               [this](std::uint64_t step) { return recorded_digest(step); });
+    if (!differing) {  // one bit that this machine got wrong accuses nobody
+      throw replayer::failed{
+          measured::verifier_error,
+          "steps " + text(request_.start) + "-" + text(request_.end) + " end in two ways here"};
+    }
+    out_.first_differing_step = differing;
+    if (!request_.superseded) {
+      out_.first_differing_operator = with_.first_operator(start, request_.start, *differing);
+    }
+    out_.noise_seconds += searching.seconds();
+  }
+
+  void repeat(const transcript::state& start, const transcript::state& end) {
+    const stopwatch repeating;
+    for (std::uint32_t way = 1; way <= request_.noise_repeats; ++way) {
+      std::vector<double> losses;
+      std::vector<group_distance> distances;
+      const bool other = with_.otherwise(way, [&] {
+        losses.clear();
+        const transcript::state again =
+            run(start, [&](std::uint64_t, const step_outcome& one) { losses.push_back(one.loss); });
+        distances = compare_states(start.root(), end.root(), again.root());
+      });
+      out_.other_arithmetic = out_.other_arithmetic || other;
+      out_.noise.push_back(std::move(distances));
+      out_.noise_losses.push_back(std::move(losses));
+    }
+    out_.noise_seconds += repeating.seconds();
+  }
+
+  const segment_request& request_;
+  replayer& with_;
+  const bool exact_;
+  std::optional<std::uint64_t> branch_;  ///< whose steps are replayed
+  segment_measurement out_;
+};
+
+}  // namespace
+
+segment_measurement segment_request::answer(replayer& with) const {
+  return segment_answer(*this, with).measure();
+}
+
+}  // namespace potl::checks

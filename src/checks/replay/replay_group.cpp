@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checks/replay/replay_group.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <potl/core/rules.hpp>
+
+#include "checks/judging.hpp"
+#include "checks/replay/replay_draw.hpp"
+#include "checks/text.hpp"
+
+namespace potl::checks::detail {
+namespace {
+
+// Of a group's elements, those of tensors that may be excused as all noise (a bias in front of a
+// norm): of every tensor that the first segment does not show to be so, and of those it does. Where
+// it shows more, its updates are too small to tell (a rate that warms up).
+constexpr double excused_share = 0.02;
+constexpr double noisy_share = 0.5;
+// Of an update, what another machine may turn without being accused. The sign of an activation next
+// to zero (ReLU, max-pooling) is another one there, which no repeat needs to show: one tensor was
+// off by 0.35 of its update, a group by 0.14 (benchmarks/false_alarms.py).
+constexpr double turned_in_tensor = 0.7;
+constexpr double turned_in_group = 0.5;
+
+const group_distance* find(const std::vector<group_distance>& groups, const std::string& name) {
+  const auto at = std::find_if(groups.begin(), groups.end(),
+                               [&](const group_distance& one) { return one.group == name; });
+  return at == groups.end() ? nullptr : &*at;
+}
+
+// The smaller of both updates: neither side can enlarge the measure alone. What is not finite is
+// no measure: nothing is tolerated by it.
+template <class Distance>
+double update_of(const Distance& one) {
+  const double out = std::min(one.update_l2, one.replayed_update_l2);
+  return std::isfinite(one.update_l2) && std::isfinite(one.replayed_update_l2) ? out : 0;
+}
+
+// Comparisons that a NaN fails on either side, and an infinite tolerance too.
+bool within(double distance, double tolerance) {
+  return distance <= tolerance && std::isfinite(tolerance);
+}
+
+bool is_finite(const group_distance& repeat) {
+  return repeat.finite && std::isfinite(repeat.l2) &&
+         std::all_of(repeat.tensors.begin(), repeat.tensors.end(),
+                     [](const tensor_distance& one) { return std::isfinite(one.l2); });
+}
+
+bool noise_is_finite(const segment_measurement& measurement, const std::string& which) {
+  return std::all_of(measurement.noise.begin(), measurement.noise.end(), [&](const auto& repeat) {
+    const group_distance* group = find(repeat, which);
+    return group == nullptr || is_finite(*group);
+  });
+}
+
+// What the verifier's own repeats of one segment showed of a tensor or a group.
+struct own_noise {
+  double l2 = 0;
+  double share = 0;  // of what the verifier's own replays moved it
+  double count = 0;  // elements
+};
+
+void add(own_noise& to, double l2, double update, double count) {
+  if (!std::isfinite(l2) || l2 <= to.l2) return;  // what is not finite is a finding of its own
+  const double share = update > 0 ? l2 / update : std::numeric_limits<double>::infinity();
+  to = {l2, std::max(to.share, share), count};
+}
+
+std::map<std::string, own_noise> noise_of_tensors(const segment_measurement& measurement,
+                                                  const std::string& which) {
+  std::map<std::string, own_noise> out;
+  for (const auto& repeat : measurement.noise) {
+    const group_distance* group = find(repeat, which);
+    if (group == nullptr) continue;
+    for (const tensor_distance& one : group->tensors) {
+      add(out[one.path], one.l2, update_of(one), one.count);
+    }
+  }
+  return out;
+}
+
+own_noise noise_of_group(const segment_measurement& measurement, const std::string& which) {
+  own_noise out;
+  for (const auto& repeat : measurement.noise) {
+    const group_distance* group = find(repeat, which);
+    if (group != nullptr) add(out, group->l2, update_of(*group), group->count);
+  }
+  return out;
+}
+
+double look_up(const std::map<std::string, double>& in, const std::string& name) {
+  const auto at = in.find(name);
+  return at == in.end() ? 0 : at->second;
+}
+
+// Distance between the directions of both updates on the unit sphere.
+// In this order std::max keeps a NaN.
+double chord(const group_distance& group) { return std::sqrt(2 * std::max(1 - group.cosine, 0.0)); }
+
+std::string_view rule_of(const std::string& which) {
+  if (which == "parameters") return "replay.parameters";
+  return which == "buffers" ? "replay.buffers" : "replay.optimizer";
+}
+
+std::string beyond(const std::string& what, double distance, double tolerance, double update) {
+  std::string out = "recorded and replayed " + what + " differ by " + text(distance);
+  if (update > 0) out += " (" + percent(distance / update) + " of the update)";
+  return out + ", tolerance " + text(tolerance);
+}
+
+// What one distance is compared with.
+struct limits {
+  double noise = 0;      // what honest repeats explain, before the safety factor
+  double tolerance = 0;  // of what rounding leaves
+  double cap = 0;        // of the whole distance
+  double far = 0;        // beyond it no honest machine is expected
+};
+
+class judge {
+ public:
+  judge(const replay_context& context, const segment_measurement& measurement,
+        const std::string& which, const group_distance& group)
+      : context_(context), measurement_(measurement), which_(which), group_(group) {}
+
+  group_judgement run() {
+    out_.distance = group_.l2;
+    const std::string_view rule = rule_of(which_);
+    if (!rule_enabled(rule)) return out_;
+    if (!group_.structure_equal) {
+      problem(rule, outcome::reject,
+              "recorded and replayed " + which_ +
+                  " differ in a name, shape, type or value that is not a float");
+    } else if (!group_.finite) {
+      // With that rule off, every comparison with such numbers passes.
+      if (rule_enabled("transcript.finite")) {
+        problem("transcript.finite", outcome::reject,
+                which_ + " of the recorded or replayed state are not finite");
+      }
+    } else if (context_.exact) {
+      if (!(group_.l2 <= 0) || !group_.tensors.empty()) {
+        problem(rule, outcome::reject, beyond(which_, group_.l2, 0, update_of(group_)));
+      }
+    } else if (which_ == "parameters" && !rule_enabled("replay.update_relative")) {
+      // The weak comparison of the literature: against the weights, whatever the update was.
+      published(context_.cap * group_.weight_l2, 0);
+    } else if (which_ == "parameters" && is_published(*context_.options)) {
+      published(context_.options->tolerance == "d_ref" ? context_.options->d_ref.value_or(0) / 100
+                                                       : measurement_.gradient_norm_mean,
+                update_of(group_));
+    } else {
+      calibrated(rule);
+    }
+    return out_;
+  }
+
+ private:
+  void problem(std::string_view rule, outcome result, const std::string& reason) {
+    out_.problem = make_finding("replay", rule, result, reason);
+    out_.problem->statistic = out_.distance;
+    out_.problem->threshold = out_.tolerance;
+    if (!group_.worst_tensor.empty()) {
+      out_.problem->details.emplace_back("worst_tensor", group_.worst_tensor);
+    }
+  }
+
+  void published(double tolerance, double update) {
+    out_.tolerance = tolerance;
+    if (!within(out_.distance, tolerance)) {
+      problem("replay.parameters", outcome::reject,
+              beyond("parameters", out_.distance, tolerance, update));
+    }
+  }
+
+  void calibrated(std::string_view rule) {
+    const own_noise own = noise_of_group(measurement_, which_);
+    const limits whole = limits_of(group_, own, look_up(context_.group_share, which_),
+                                   group_.rounding_l2, turned_in_group);
+    out_.noise = own.l2;
+    out_.tolerance = std::min(whole.tolerance + group_.rounding_l2, whole.cap);
+    if (which_ == "parameters" && !rule_enabled("replay.magnitude")) {
+      out_.distance = chord(group_) * update_of(group_);
+      if (!within(out_.distance, out_.tolerance)) {
+        too_far(rule, which_, out_.distance, 0, whole);
+      }
+    } else {
+      const excuses excused = tensors(rule);
+      // Squares of which one part may be the whole: their rounding must not end below zero.
+      const auto rest = [](double all, double part) {
+        return part > 0 ? std::sqrt(std::max(0.0, all * all - part)) : all;
+      };
+      const double l2 = rest(group_.l2, excused.l2);
+      const double excess = rest(group_.excess_l2, excused.excess);
+      if (!out_.problem) out_.distance = l2;
+      // All tensors together accuse where each by itself is only doubtful.
+      const bool undecided = !out_.problem || (out_.problem->result == outcome::inconclusive &&
+                                               !within(l2, whole.far));
+      if (undecided && !passes(l2, excess, whole)) too_far(rule, which_, l2, excess, whole);
+    }
+    if (!out_.problem && rule_enabled("transcript.finite") &&
+        !noise_is_finite(measurement_, which_)) {
+      problem("transcript.finite", outcome::inconclusive,
+              "an honest repeat of the " + which_ + " is not finite, so the noise is not known");
+    }
+  }
+
+  template <class Distance>
+  limits limits_of(const Distance& of, const own_noise& own, double share, double rounding,
+                   double turned) const {
+    const replay_options& options = *context_.options;
+    const double update = update_of(of);
+    limits out;
+    out.noise = own.l2;
+    // An infinite share is one of a tensor that a repeat moves and the replay does not.
+    if (update > 0) out.noise = std::max(out.noise, share * update);
+    out.tolerance = options.safety * out.noise;
+    out.cap = rule_enabled("replay.tolerance_cap") ? context_.cap * update
+                                                   : std::numeric_limits<double>::max();
+    out.far = std::max(options.margin * (rounding + out.tolerance), turned * of.replayed_update_l2);
+    return out;
+  }
+
+  // Nothing is accepted beyond the cap, whatever noise and rounding would explain: a prover who
+  // inflates weights (A29) inflates both.
+  static bool passes(double l2, double excess, const limits& by) {
+    return within(l2, by.cap) && (excess <= 0 || within(excess, by.tolerance));
+  }
+
+  struct excuses {
+    double l2 = 0, excess = 0;  // squares
+  };
+
+  // Each tensor by its own limits. One that is all noise to the verifier too is excused within that
+  // noise, and one that hardly moves within its rounding, if the first segment shows that it is
+  // noise without the prover's doing, or if all such tensors together are a small part of the
+  // group.
+  excuses tensors(std::string_view rule) {
+    const std::map<std::string, own_noise> noise = noise_of_tensors(measurement_, which_);
+    excuses out;
+    double unproven = 0;
+    const tensor_distance* doubtful = nullptr;
+    for (const tensor_distance& one : group_.tensors) {
+      const auto at = noise.find(one.path);
+      const own_noise own = at == noise.end() ? own_noise{} : at->second;
+      const limits by = limits_of(one, own, look_up(context_.tensor_share, one.path), one.rounding,
+                                  turned_in_tensor);
+      if (passes(one.l2, one.excess, by)) continue;
+      const auto first = context_.noisy_at_first.find(one.path);
+      const bool proven = first != context_.noisy_at_first.end();
+      double loud = own.share > context_.cap ? own.l2 : 0;
+      if (proven) loud = std::max(loud, first->second);
+      const bool may_be_noise = rule_enabled("replay.tolerance_cap");
+      if (may_be_noise &&
+          (one.rounding_only || within(one.excess, context_.options->safety * loud))) {
+        if (!proven) {
+          unproven += one.count;
+          doubtful = &one;
+        }
+        if (!one.scalar) {
+          out.l2 += one.l2 * one.l2;
+          out.excess += one.excess * one.excess;
+        }
+        continue;
+      }
+      const bool worse = !out_.problem || out_.problem->result != outcome::reject;
+      if (worse) too_far(rule, one.path, one.l2, one.excess, by);
+    }
+    if (!out_.problem && unproven > excused_share * group_.count) {
+      problem("replay.tolerance_cap", outcome::inconclusive,
+              doubtful->path + " is noise to honest repeats, and with it " +
+                  percent(unproven / group_.count) + " of the " + which_ +
+                  ", so that the cap of the job tells nothing apart" + remedy);
+    }
+    return out;
+  }
+
+  void too_far(std::string_view rule, const std::string& what, double l2, double excess,
+               const limits& by) {
+    const bool capped = excess <= 0 || within(excess, by.tolerance);
+    const double tolerance = std::min(by.tolerance, by.cap);
+    std::string reason = beyond(what, l2, tolerance, update_of(group_));
+    if (what != which_) reason = what + " is " + text(l2) + " off, allowed are " + text(tolerance);
+    const std::string_view found = capped                   ? "replay.tolerance_cap"
+                                   : which_ == "parameters" ? narrowest()
+                                                            : rule;
+    if (!has_own_noise(context_, measurement_)) {
+      problem(found, outcome::inconclusive, reason + ", but the noise was not measured here");
+    } else if (!noise_is_finite(measurement_, which_)) {
+      problem("transcript.finite", outcome::inconclusive,
+              reason + ", but an honest repeat is not finite, so the noise is not known");
+    } else if (within(l2, by.far)) {
+      problem(found, outcome::inconclusive,
+              reason + ", and honest machines may differ by up to " + text(by.far) + remedy);
+    } else if (!measurement_.other_arithmetic) {
+      problem(found, outcome::inconclusive,
+              reason + ", but no repeat could run in another arithmetic here" + remedy);
+    } else {
+      problem(found, outcome::reject, reason);
+    }
+    out_.problem->statistic = l2;
+    out_.problem->threshold = tolerance;
+  }
+
+  // Which comparison of the literature would have missed it.
+  std::string_view narrowest() const {
+    if (chord(group_) * update_of(group_) <= out_.tolerance) return "replay.magnitude";
+    if (group_.l2 <= context_.cap * group_.weight_l2) return "replay.update_relative";
+    return "replay.parameters";
+  }
+
+  static constexpr const char* remedy =
+      ": use an exact arithmetic (arithmetic=\"auto\"; potl.check says what it costs here), or "
+      "shorter segments (potl calibrate)";
+
+  const replay_context& context_;
+  const segment_measurement& measurement_;
+  const std::string& which_;
+  const group_distance& group_;
+  group_judgement out_;
+};
+
+}  // namespace
+
+double group_judgement::ratio() const noexcept {
+  if (distance == 0) return 0;
+  if (std::isnan(distance) || std::isnan(tolerance)) return HUGE_VAL;
+  return tolerance > 0 ? distance / tolerance : HUGE_VAL;
+}
+
+bool has_own_noise(const replay_context& context, const segment_measurement& measurement) {
+  return measurement.noise.size() >= context.options->noise_repeats;
+}
+
+namespace {
+
+void raise(std::map<std::string, double>& in, const std::string& name, double share) {
+  double& at = in[name];
+  if (std::isfinite(share) && share > at) at = share;
+}
+
+void take_noise(const segment_measurement& from, replay_context& to) {
+  for (const char* which : {"parameters", "buffers", "optimizer", "other"}) {
+    raise(to.group_share, which, noise_of_group(from, which).share);
+    const bool first = from.request.start == 0 && !from.request.superseded;
+    double noisy = 0;
+    std::map<std::string, double> paths;
+    for (const auto& [path, own] : noise_of_tensors(from, which)) {
+      raise(to.tensor_share, path, own.share);
+      if (!first || own.share <= to.cap) continue;
+      paths[path] = own.l2;
+      noisy += own.count;
+    }
+    if (paths.empty()) continue;
+    const group_distance* group = find(from.noise.front(), which);
+    if (group != nullptr && noisy <= noisy_share * group->count) {
+      to.noisy_at_first.insert(paths.begin(), paths.end());
+    }
+  }
+  for (const std::vector<double>& repeat : from.noise_losses) {
+    for (std::size_t i = 0; i < repeat.size() && i < from.losses.size(); ++i) {
+      const double share = std::fabs(repeat[i] - from.losses[i]) / (1 + std::fabs(from.losses[i]));
+      if (std::isfinite(share)) to.loss_share = std::max(to.loss_share, share);
+    }
+  }
+}
+
+}  // namespace
+
+replay_context make_context(const run_view& run, const replay_options& options,
+                            std::span<const segment_measurement> measurements) {
+  replay_context out;
+  out.options = &options;
+  out.cap = run.agreed.tolerance_cap;
+  out.exact = is_exact(run, options);
+  for (const segment_measurement& one : measurements) take_noise(one, out);
+  return out;
+}
+
+group_judgement judge_group(const replay_context& context, const segment_measurement& measurement,
+                            const std::string& which) {
+  const group_distance* group = find(measurement.distances, which);
+  if (group == nullptr) {
+    group_judgement out;
+    out.problem = make_finding("replay", "", outcome::inconclusive,
+                               "the distance of the " + which + " was not measured");
+    return out;
+  }
+  return judge(context, measurement, which, *group).run();
+}
+
+}  // namespace potl::checks::detail

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checks/replay/replay_losses.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <potl/core/rules.hpp>
+
+#include "checks/judging.hpp"
+#include "checks/text.hpp"
+
+namespace potl::checks::detail {
+namespace {
+
+using transcript::step_flag;
+using transcript::step_record;
+
+bool has(const step_record& record, step_flag flag) {
+  return (record.flags & static_cast<std::uint32_t>(flag)) != 0;
+}
+
+bool same_rates(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) {
+    return std::fabs(x - y) <= 1e-12 * std::max(std::fabs(x), std::fabs(y));
+  });
+}
+
+double noise_of(const segment_measurement& measurement) {
+  double out = 0;
+  for (const std::vector<double>& repeat : measurement.noise_losses) {
+    for (std::size_t i = 0; i < repeat.size() && i < measurement.losses.size(); ++i) {
+      // A loss that is not finite itself is a finding whatever the noise.
+      if (!std::isfinite(measurement.losses[i])) continue;
+      out = noisier(out, std::fabs(repeat[i] - measurement.losses[i]));
+    }
+  }
+  return out;
+}
+
+const step_record* record_of(const run_view& run, const segment_request& request,
+                             std::uint64_t step) {
+  return request.superseded ? run.superseded_step(request.branch, step) : run.step(step);
+}
+
+}  // namespace
+
+std::vector<finding> judge_losses(const run_view& run, const replay_context& context,
+                                  const segment_measurement& measurement) {
+  const replay_options& options = *context.options;
+  const bool exact = context.exact;
+  const segment_request& request = measurement.request;
+  const std::uint64_t length = request.end - request.start;
+  std::vector<finding> out;
+  if (measurement.losses.size() != length) {
+    out.push_back(make_finding("replay", "", outcome::inconclusive,
+                               "the replay returned " + text(measurement.losses.size()) +
+                                   " losses for " + text(length) + " steps"));
+    return out;
+  }
+  // A fork that nobody kept is judged by the rule that makes it visible.
+  const std::string_view rule = request.superseded ? "transcript.resume" : "loss.recomputed";
+  const loss_limits limits = exact ? loss_limits{}
+                                   : loss_limits{options.loss_floor, options.loss_cap,
+                                                 options.safety, options.margin, options.loss_cap};
+  // An accusation needs to know what honest repeats of this very segment do.
+  const bool may_reject =
+      exact || (has_own_noise(context, measurement) && measurement.other_arithmetic);
+  const double noise = exact ? 0 : noise_of(measurement);
+  std::optional<finding> worst;
+  std::uint64_t wrong = 0;
+  for (std::uint64_t i = 0; i < length; ++i) {
+    const std::uint64_t step = request.start + 1 + i;
+    const step_record* record = record_of(run, request, step);
+    if (record == nullptr) continue;  // transcript.sequence speaks of gaps
+    const bool skipped = i < measurement.skipped.size() && measurement.skipped[i];
+    if (skipped != has(*record, step_flag::skipped) && rule_enabled("replay.optimizer")) {
+      finding one =
+          make_finding("replay", "replay.optimizer", outcome::reject,
+                       "step " + text(step) +
+                           (skipped ? " is skipped by the scaler in the replay alone"
+                                    : " was recorded as skipped and is not in the replay"));
+      one.first_step = one.last_step = step;
+      out.push_back(std::move(one));
+    }
+    if (i < measurement.rates.size() && rule_enabled("agreed.recipe") &&
+        !same_rates(measurement.rates[i], record->rates)) {
+      finding one = make_finding("replay", "agreed.recipe", outcome::reject,
+                                 "step " + text(step) + " was recorded with another learning rate");
+      one.first_step = one.last_step = step;
+      out.push_back(std::move(one));
+    }
+    // What an overflowing half-precision step looks like on both sides, and was skipped for.
+    if (skipped && has(*record, step_flag::skipped) && !std::isfinite(record->loss) &&
+        !std::isfinite(measurement.losses[i])) {
+      continue;
+    }
+    const double usual = exact ? 0 : context.loss_share * (1 + std::fabs(measurement.losses[i]));
+    auto compared = compare_loss(record->loss, measurement.losses[i],
+                                 noise > usual || std::isnan(noise) ? noise : usual, limits);
+    if (compared.finite && compared.result == outcome::reject && !may_reject) {
+      compared.result = outcome::inconclusive;
+    }
+    const bool comparable = compared.finite && compared.noise_finite;
+    if (compared.result == outcome::pass || (comparable && !rule_enabled(rule))) continue;
+    ++wrong;
+    if (worst && worst->result == outcome::reject) continue;
+    worst = make_finding("replay", comparable ? rule : "transcript.finite", compared.result,
+                         "step " + text(step) + " logged loss " + precise(record->loss) +
+                             ", recomputed " + precise(measurement.losses[i]) + ", tolerance " +
+                             (compared.noise_finite ? text(compared.tolerance)
+                                                    : "not known: an honest repeat is not finite"));
+    worst->first_step = worst->last_step = step;
+    worst->statistic = compared.difference;
+    worst->threshold = compared.tolerance;
+  }
+  if (worst) {
+    worst->details.emplace_back("steps_beyond", wrong);
+    out.push_back(std::move(*worst));
+  }
+  if (measurement.rates.size() != length && run.agreed.rates.empty() &&
+      rule_enabled("agreed.recipe")) {
+    out.push_back(make_finding("replay", "", outcome::inconclusive,
+                               "the replay did not return the learning rates it used"));
+  }
+  return out;
+}
+
+}  // namespace potl::checks::detail

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include <potl/transcript/detail/batch_order.hpp>
+
+#include "evidence/audit.hpp"
+
+namespace potl::transcript {
+namespace {
+
+// A job that the prover wrote may claim any number of samples; a permutation of them costs memory.
+constexpr std::uint64_t max_foreign_samples = std::uint64_t{1} << 22;
+
+std::string text(std::uint64_t value) { return std::to_string(value); }
+
+std::vector<const step_record*> all_steps(const audit_input& in) {
+  std::vector<const step_record*> out;
+  out.reserve(in.run.steps.size() + in.run.superseded.size());
+  for (const step_record& one : in.run.steps) out.push_back(&one);
+  for (const step_record& one : in.run.superseded) out.push_back(&one);
+  // In the order of steps every epoch's permutation is computed once.
+  std::stable_sort(out.begin(), out.end(),
+                   [](const step_record* a, const step_record* b) { return a->step < b->step; });
+  return out;
+}
+
+bool of_the_job(const audit_input& in, const step_record& one) {
+  return one.step >= 1 && one.step <= in.agreed.steps;
+}
+
+// The order is the task's: the record has the digest of each step's samples, the job one over all.
+void audit_own_order(const audit_input& in, audit_log& log) {
+  constexpr std::string_view rule = "agreed.batch_order";
+  std::vector<digest> steps;
+  for (const step_record& one : in.run.steps) steps.push_back(one.sample_ids);
+  if (steps.size() != in.agreed.steps || digest_of_order(steps) != in.agreed.order->steps) {
+    log.reject(rule, "the steps did not use the samples that were agreed");
+  }
+  for (const step_record& one : in.run.superseded) {
+    if (one.step >= 1 && one.step <= steps.size() && steps[one.step - 1] == one.sample_ids)
+      continue;
+    log.reject(rule, "superseded step " + text(one.step) + " used other samples than agreed",
+               one.step);
+  }
+  log.pass(rule, text(steps.size()) + " steps used the samples that were agreed");
+}
+
+void audit_order(const audit_input& in, audit_log& log) {
+  constexpr std::string_view rule = "agreed.batch_order";
+  if (!in_force(rule)) return;
+  if (in.agreed.order) return audit_own_order(in, log);
+  if (!in.job_is_own && in.agreed.data_count > max_foreign_samples) {
+    return log.inconclusive(rule, "the order of " + text(in.agreed.data_count) +
+                                      " samples is recomputed for a job of one's own only");
+  }
+  batch_order order(in.agreed);
+  std::size_t looked_at = 0;
+  for (const step_record* one : all_steps(in)) {
+    if (!of_the_job(in, *one)) continue;
+    ++looked_at;
+    if (digest_of_ids(order.of(one->step)) == one->sample_ids) continue;
+    log.reject(rule, "step " + text(one->step) + " used other samples than the job's seed selects",
+               one->step);
+  }
+  log.pass(rule, text(looked_at) + " steps used the samples that the job's seed selects");
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) {
+    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+  });
+}
+
+void audit_rates(const audit_input& in, audit_log& log) {
+  constexpr std::string_view rule = "agreed.recipe";
+  if (in.agreed.rates.empty()) {
+    log.note("learning rates follow a metric: replays compare them");
+    return;
+  }
+  std::size_t looked_at = 0;
+  for (const step_record* one : all_steps(in)) {
+    if (!of_the_job(in, *one)) continue;
+    ++looked_at;
+    const std::vector<double>* agreed = in.agreed.rates_at(one->step);
+    if (agreed != nullptr && same_bits(*agreed, one->rates)) continue;
+    log.reject(rule, "step " + text(one->step) + " used other learning rates than agreed",
+               one->step);
+  }
+  log.pass(rule, text(looked_at) + " steps used the agreed learning rates");
+}
+
+void audit_initial(const audit_input& in, audit_log& log) {
+  constexpr std::string_view rule = "agreed.initial_state";
+  if (in.run.initial && in.run.initial->state != in.agreed.initial_state) {
+    log.reject(rule, "the run started from another state than agreed", 0);
+  }
+  if (!in.run.initial) log.reject(rule, "the run does not say from which state it started", 0);
+  log.pass(rule, "the run started from the agreed state");
+}
+
+}  // namespace
+
+void audit_recipe(const audit_input& in, audit_log& log) {
+  audit_initial(in, log);
+  audit_order(in, log);
+  audit_rates(in, log);
+}
+
+void audit_finite(const audit_input& in, audit_log& log) {
+  constexpr std::string_view rule = "transcript.finite";
+  constexpr auto skipped = static_cast<std::uint32_t>(step_flag::skipped);
+  constexpr auto non_finite = static_cast<std::uint32_t>(step_flag::non_finite);
+  for (const step_record* one : all_steps(in)) {
+    // A scaler skips updates whose gradients overflow; a replay sees whether it really did.
+    if ((one->flags & skipped) != 0) continue;
+    if (!std::isfinite(one->loss)) {
+      log.reject(rule, "the loss of step " + text(one->step) + " is not finite", one->step);
+    } else if ((one->flags & non_finite) != 0) {
+      log.reject(rule, "step " + text(one->step) + " had non-finite gradients and was not skipped",
+                 one->step);
+    }
+    for (const double rate : one->rates) {
+      if (std::isfinite(rate)) continue;
+      log.reject(rule, "a learning rate of step " + text(one->step) + " is not finite", one->step);
+      break;
+    }
+  }
+  log.pass(rule, "all losses and learning rates are finite");
+}
+
+}  // namespace potl::transcript

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+
+#include <potl/numeric/arithmetic.hpp>
+
+#include "evidence/audit.hpp"
+
+namespace potl::transcript {
+namespace {
+
+constexpr std::string_view rule = "transcript.rounding";
+constexpr std::string_view withheld = "transcript.withheld";
+
+// A step that binds no log before the challenge could bring any log after it.
+void check_bound(const audit_input& in, bool wanted, audit_log& log) {
+  for (const auto* list : {&in.run.steps, &in.run.superseded}) {
+    for (const step_record& one : *list) {
+      if (one.rounding.has_value() == wanted) continue;
+      const std::string step = "step " + std::to_string(one.step);
+      log.reject(rule,
+                 wanted ? step + " binds no rounding log: one that comes now is late"
+                        : step + " binds a rounding log, which the job's arithmetic has not",
+                 one.step);
+    }
+  }
+}
+
+enum class presence { enough, short_of, unknown };
+
+result<presence> look(const std::string& path, std::uint64_t wanted) {
+  std::error_code failed;
+  const std::filesystem::file_status about = std::filesystem::symlink_status(path, failed);
+  if (std::filesystem::is_symlink(about)) {
+    return error{errc::malformed, path + " is a symbolic link", "put the file itself there"};
+  }
+  if (about.type() == std::filesystem::file_type::not_found) return presence::short_of;
+  if (failed) return presence::unknown;
+  if (wanted == 0 || about.type() != std::filesystem::file_type::regular) {
+    return wanted == 0 ? presence::enough : presence::short_of;
+  }
+  const std::uint64_t there = std::filesystem::file_size(path, failed);
+  if (failed) return presence::unknown;
+  return there < wanted ? presence::short_of : presence::enough;
+}
+
+status check_kept(const std::string& directory, const history& run, audit_log& log) {
+  const auto folder = look(directory + "/" + std::string(rounding_folder), 0);
+  if (!folder) return folder.why();
+  for (std::uint64_t branch = 0; branch < run.rounding_bytes.size(); ++branch) {
+    const std::uint64_t wanted = run.rounding_bytes[branch];
+    if (wanted == 0) continue;
+    const std::string name = rounding_entry(branch);
+    const auto found = look(directory + "/" + name, wanted);
+    if (!found) return found.why();
+    if (*found == presence::unknown) {
+      log.inconclusive(withheld, name + " cannot be looked up: the system refuses it");
+    } else if (*found == presence::short_of) {
+      log.reject(withheld, name + " ends before the rounding logs that its steps bind");
+    }
+  }
+  return unit{};
+}
+
+}  // namespace
+
+status audit_rounding(const std::string& directory, const audit_input& in, audit_log& log) {
+  const bool wanted = in.agreed.arithmetic == to_string(numeric::arithmetic::log64);
+  check_bound(in, wanted, log);
+  if (!wanted) return unit{};
+  if (status kept = check_kept(directory, in.run, log); !kept) return kept;
+  log.pass(rule, "every step binds its rounding log");
+  return unit{};
+}
+
+}  // namespace potl::transcript

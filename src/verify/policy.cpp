@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/policy.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <potl/checks/check.hpp>
+#include <potl/core/rules.hpp>
+#include <potl/statistics/detail/soundness.hpp>
+
+#include "checks/text.hpp"
+
+namespace potl {
+namespace {
+
+using checks::percent;
+using checks::text;
+
+bool is_random_summary(const finding& one) {
+  return one.check == "replay" && one.rule == "replay.random_segments";
+}
+
+// What a summary of random segments says, if it says all of it.
+std::optional<replay_strength> draw_of(const finding& summary) {
+  const auto* segments = summary.detail<std::uint64_t>("segments");
+  const auto* pool = summary.detail<std::uint64_t>("pool");
+  const auto* judged = summary.detail<std::uint64_t>("judged");
+  if (segments == nullptr || pool == nullptr || judged == nullptr) return std::nullopt;
+  return replay_strength{*segments, *pool, *judged};
+}
+
+// Of a check that nobody registered nothing is known, so that nothing of it is waved through.
+bool may_reject(const finding& one) {
+  const auto check = checks::find_check(one.check);
+  return check == nullptr || check->may_reject;
+}
+
+bool is_needed(const finding& one) {
+  const auto check = checks::find_check(one.check);
+  return check == nullptr || check->is_needed;
+}
+
+// What a reader should hear first: broken records explain everything behind them.
+int rank(const finding& one) {
+  if (one.rule.starts_with("transcript.chain")) return 0;
+  if (one.rule.starts_with("agreed.")) return 1;
+  const auto check = checks::find_check(one.check);
+  return check == nullptr ? checks::check_info{}.rank : check->rank;
+}
+
+const finding* first_rejection(std::span<const finding> findings) {
+  const finding* out = nullptr;
+  for (const finding& one : findings) {
+    if (one.result != outcome::reject || !may_reject(one)) continue;
+    if (out == nullptr || rank(one) < rank(*out)) out = &one;
+  }
+  return out;
+}
+
+std::string capitalised(std::string sentence) {
+  if (!sentence.empty() && sentence[0] >= 'a' && sentence[0] <= 'z') {
+    sentence[0] = static_cast<char>(sentence[0] - 'a' + 'A');
+  }
+  return sentence;
+}
+
+std::vector<std::string> obstacles(std::span<const finding> findings, const standing& where,
+                                   const policy& wanted) {
+  std::vector<std::string> out;
+  if (!where.has_run) out.emplace_back("the run could not be read");
+  if (!where.job_is_own) {
+    out.emplace_back(
+        "no job of the verifier's own was given, so what was agreed is only the "
+        "prover's word");
+  }
+  if (!where.committed) {
+    out.emplace_back("there is no valid commitment, so the record could still be changed");
+  }
+  for (const finding& one : findings) {
+    if (one.result == outcome::inconclusive && is_needed(one)) out.push_back(one.reason);
+  }
+  if (!rule_enabled("replay.random_segments")) return out;
+  const auto draws = [](const finding& one) { return is_random_summary(one) && draw_of(one); };
+  if (std::none_of(findings.begin(), findings.end(), draws)) {
+    out.emplace_back(
+        "no segment was replayed at random, so nothing shows that the recorded "
+        "training happened");
+    return out;
+  }
+  const replay_strength reached = strength_of(findings);
+  const std::uint64_t needed = segments_needed(reached, wanted);
+  if (reached.sampled >= reached.pool || reached.sampled >= needed) return out;
+  std::string few =
+      text(reached.sampled) + " random segments were judged, the policy asks for " + text(needed);
+  if (wanted.probability > 0) {
+    few += " (to see false transitions in " + percent(wanted.cheat_fraction) +
+           " of the segments with probability " + text(wanted.probability) + ")";
+  }
+  out.push_back(std::move(few));
+  return out;
+}
+
+std::string accepted_sentence(std::span<const finding> findings) {
+  const replay_strength reached = strength_of(findings);
+  std::string out = "The run was trained as agreed, as far as this verification looked: " +
+                    text(reached.sampled) + " of " + text(reached.segments) +
+                    " segments were drawn at random and replayed, beside the first and the last";
+  if (reached.sampled < reached.pool) {
+    const double seen = reached.probability(0.05);
+    out += "; false transitions in 5 % of the segments would have been seen with probability " +
+           text(seen);
+    if (!(seen >= 0.5)) out += ", so more likely than not they would have been missed";
+    if (const auto reach = reach_of(findings)) {
+      out += "; with probability " + text(reach->probability) + " at most " +
+             text(reach->false_segments) + " are false, and carry the weights at most " +
+             text(reach->displacement) + " times as far as the training did";
+    } else {
+      out += "; nothing bounds how far one of them carries the weights";
+    }
+  }
+  return out + ".";
+}
+
+}  // namespace
+
+std::span<const checks::field<policy>> policy::fields() {
+  using row = checks::field<policy>;
+  // clang-format off
+  static const std::array table{
+      row{"min_random_segments", &policy::min_random_segments, 1, 1e9, "",
+          "randomly drawn segments that must have been judged, at least"},
+      row{"probability", &policy::probability, 0, 0.999999999, "",
+          "probability with which false transitions in cheat_fraction of the segments must have been seen; 0: no goal"},
+      row{"cheat_fraction", &policy::cheat_fraction, 1e-9, 1, "",
+          "share of the segments that are false"},
+  };
+  // clang-format on
+  return table;
+}
+
+result<policy> policy::parse(const json_value& from) {
+  return checks::parse_options("policy", fields(), from);
+}
+
+policy policy::for_detection(double probability, double cheat_fraction) {
+  policy out;
+  out.probability = probability;
+  out.cheat_fraction = cheat_fraction;
+  return out;
+}
+
+std::uint64_t policy::samples(std::uint64_t segments) const noexcept {
+  const std::uint64_t out = statistics::samples_for(segments, probability, cheat_fraction);
+  return std::min(std::max(min_random_segments, out), segments);
+}
+
+double replay_strength::probability(double cheat_fraction) const noexcept {
+  return statistics::detection_without_replacement(
+      pool, statistics::packed_units(segments, cheat_fraction), sampled);
+}
+
+std::uint64_t segments_needed(replay_strength of, const policy& wanted) {
+  std::uint64_t low = std::min(wanted.min_random_segments, of.pool);
+  std::uint64_t high = of.pool;
+  while (low < high) {
+    of.sampled = low + (high - low) / 2;
+    if (of.probability(wanted.cheat_fraction) >= wanted.probability) {
+      high = of.sampled;
+    } else {
+      low = of.sampled + 1;
+    }
+  }
+  return low;
+}
+
+replay_strength strength_of(std::span<const finding> findings) {
+  // Repeated earlier challenges have summaries of their own, behind the present one: the strongest
+  // single draw is what the present verdict may claim.
+  replay_strength out;
+  for (const finding& one : findings) {
+    if (!is_random_summary(one)) continue;
+    const std::optional<replay_strength> drawn = draw_of(one);
+    if (!drawn || (out.segments != 0 && drawn->sampled <= out.sampled)) continue;
+    out = *drawn;
+  }
+  return out;
+}
+
+std::optional<reach_strength> reach_of(std::span<const finding> findings) {
+  const replay_strength drawn = strength_of(findings);
+  for (const finding& one : findings) {
+    if (one.rule != "replay.reach" || one.result != outcome::pass) continue;
+    const auto* limit = one.detail<double>("limit");
+    const auto* travelled = one.detail<double>("travelled");
+    if (limit == nullptr || travelled == nullptr || drawn.segments == 0) continue;
+    if (!std::isfinite(*limit) || !(*travelled > 0)) continue;
+    reach_strength out;
+    out.factor = one.threshold.value_or(0);
+    // One more false segment than this would have been seen.
+    std::uint64_t low = 0, high = drawn.pool;
+    while (low < high) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      if (statistics::detection_without_replacement(drawn.pool, middle + 1, drawn.sampled) >=
+          out.probability) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    out.false_segments = low;
+    out.displacement = static_cast<double>(low) * *limit / *travelled;
+    return out;
+  }
+  return std::nullopt;
+}
+
+judgement judge(std::span<const finding> findings, const standing& where, const policy& wanted) {
+  judgement out;
+  if (const finding* bad = first_rejection(findings)) {
+    out.result = verdict::rejected;
+    out.sentence =
+        "There is evidence that this run was not trained as agreed: " + bad->reason + ".";
+    return out;
+  }
+  out.reasons = obstacles(findings, where, wanted);
+  if (out.reasons.empty()) {
+    out.result = verdict::accepted;
+    out.sentence = accepted_sentence(findings);
+  } else {
+    out.sentence = capitalised("the run could not be judged: " + out.reasons.front() + ".");
+  }
+  return out;
+}
+
+std::vector<finding> weigh(std::vector<finding> findings) {
+  for (finding& one : findings) {
+    if (one.result != outcome::reject || may_reject(one)) continue;
+    one.result = outcome::note;
+    one.reason = "suspicious: " + one.reason;
+  }
+  return findings;
+}
+
+int exit_code(verdict what) noexcept {
+  switch (what) {
+    case verdict::accepted: return 0;
+    case verdict::rejected: return 1;
+    case verdict::inconclusive: break;
+  }
+  return 3;
+}
+
+}  // namespace potl

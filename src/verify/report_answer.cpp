@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify/report_answer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <potl/checks/check.hpp>
+
+#include "checks/text.hpp"
+
+namespace potl::detail {
+namespace {
+
+using checks::text;
+
+// The shares of the first page, and the one by which a stronger draw is chosen.
+constexpr std::array shown_fractions{0.01, 0.05, 0.2};
+constexpr double goal_fraction = 0.05;
+constexpr std::array goals{0.5, 0.8, 0.95, 0.99};
+
+bool is_exhausted(const replay_strength& reached) { return reached.sampled >= reached.pool; }
+
+std::string member_of(const json_value& one, std::string_view name) {
+  const json_value* found = one.find(name);
+  return found != nullptr && found->if_string() != nullptr ? *found->if_string() : "";
+}
+
+// Segments that were trained to their end; of one reason, or of any.
+std::uint64_t trained(const json_value::array& replays, std::string_view why = "") {
+  return static_cast<std::uint64_t>(
+      std::count_if(replays.begin(), replays.end(), [&](const json_value& one) {
+        return member_of(one, "status") == "ok" && (why.empty() || member_of(one, "why") == why);
+      }));
+}
+
+std::string counted(std::uint64_t count, const std::string& one) {
+  return text(count) + " " + one + (count == 1 ? "" : "s");
+}
+
+// Of one more drawn segment. Largest updates are looked at in proportion to what is drawn.
+std::optional<double> seconds_per_segment(const replay_strength& reached,
+                                          const answer_facts& facts) {
+  double spent = 0, all = 0, steps = 0;
+  for (const auto& [name, seconds] : facts.context.costs) {
+    all += seconds;
+    if (name == "replay") spent += seconds;
+  }
+  for (const json_value& one : facts.replays) {
+    const auto start = one.root().count("start"), end = one.root().count("end");
+    if (start && end && member_of(one, "status") == "ok" && end.value() > start.value()) {
+      steps += static_cast<double>(end.value() - start.value());
+    }
+  }
+  if (facts.run == nullptr || !(spent > 0) || !(steps > 0) || reached.sampled == 0) return {};
+  // Worker processes spend more seconds than the client waits for.
+  if (facts.context.seconds > 0 && all > facts.context.seconds) {
+    spent *= facts.context.seconds / all;
+  }
+  const auto length = static_cast<double>(facts.run->agreed.checkpoint_every);
+  const double beside =
+      static_cast<double>(trained(facts.replays, "top-q")) / static_cast<double>(reached.sampled);
+  const double out = spent / steps * length * (1 + beside);
+  if (!std::isfinite(out * static_cast<double>(reached.pool))) return {};
+  return out;
+}
+
+json_value stronger_json(const replay_strength& reached, const policy& wanted, double seconds,
+                         double total) {
+  std::vector<std::uint64_t> samples{segments_needed(reached, wanted)};
+  for (const double goal : goals) {
+    samples.push_back(segments_needed(reached, policy::for_detection(goal, goal_fraction)));
+  }
+  samples.push_back(reached.pool);
+  std::sort(samples.begin(), samples.end());
+  samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
+  std::erase_if(samples, [&](std::uint64_t count) { return count <= reached.sampled; });
+  json_value::array out;
+  for (const std::uint64_t count : samples) {
+    replay_strength then = reached;
+    then.sampled = count;
+    const double more = static_cast<double>(count - reached.sampled) * seconds;
+    json_value::array seen;
+    for (const double fraction : shown_fractions) {
+      seen.push_back(json_value::of(
+          {{"cheat_fraction", fraction}, {"probability", then.probability(fraction)}}));
+    }
+    out.push_back(json_value::of({{"samples", count},
+                                  {"more_segments", count - reached.sampled},
+                                  {"more_seconds", more},
+                                  {"seconds", total + more},
+                                  {"table", std::move(seen)}}));
+  }
+  return out;
+}
+
+// What the reader can do about a run that could not be judged.
+void add_remedies(std::span<const finding> findings, const answer_facts& facts,
+                  json_value::array& steps) {
+  if (facts.run == nullptr || !facts.where.has_run) {
+    steps.emplace_back("Ask the trainer for a run directory that can be read, and verify it.");
+    return;
+  }
+  if (!facts.where.job_is_own) {
+    steps.emplace_back("Pass your own copy of the job (--job job.json).");
+  }
+  if (!facts.where.committed) {
+    steps.emplace_back("Ask the trainer for the commitment and pass it (--commitment).");
+  }
+  const auto open = std::count_if(findings.begin(), findings.end(), [](const finding& one) {
+    return one.result == outcome::inconclusive;
+  });
+  if (open > 0) {
+    steps.emplace_back(
+        "Read the findings that could not be judged: each says what was missing. Provide it, and "
+        "verify again.");
+  }
+  const replay_strength reached = strength_of(findings);
+  const std::uint64_t needed = segments_needed(reached, facts.wanted);
+  if (reached.segments == 0) {
+    if (open == 0) steps.emplace_back("Replay segments: verify with the Replay check and a task.");
+  } else if (reached.sampled < needed) {
+    steps.emplace_back("Replay at least " + counted(needed, "random segment") +
+                       " (--replay-samples " + text(needed) + ").");
+  }
+}
+
+}  // namespace
+
+std::string answer_of(std::span<const finding> findings, verdict result) {
+  if (result == verdict::rejected) {
+    return "Do not pay for this run: there is evidence that it was not trained as agreed.";
+  }
+  if (result == verdict::inconclusive) {
+    return "Do not decide yet: the run could not be judged. This says nothing for or against the "
+           "trainer.";
+  }
+  const replay_strength reached = strength_of(findings);
+  if (is_exhausted(reached)) {
+    return "You may pay: every segment was trained again, and all of them are as agreed.";
+  }
+  std::string out =
+      "You may pay: everything that was looked at is as agreed, and as much was looked at as your "
+      "policy asks.";
+  if (!(reached.probability(goal_fraction) >= 0.5)) {
+    out += " False transitions in 5 % of the segments would more likely than not have been missed.";
+  }
+  return out;
+}
+
+json_value looked_at_json(std::span<const finding> findings, const answer_facts& facts) {
+  json_value::array out;
+  if (facts.run != nullptr) {
+    out.emplace_back("the record of " + counted(facts.run->steps.size(), "step"));
+  }
+  if (const std::uint64_t count = trained(facts.replays); count > 0) {
+    const std::uint64_t random = trained(facts.replays, "random");
+    std::string again = text(count) + " of " + counted(strength_of(findings).segments, "segment") +
+                        ", trained again";
+    if (random > 0) again += ": " + text(random) + " drawn at random after the commitment";
+    out.emplace_back(std::move(again));
+  }
+  std::vector<std::string> named;
+  for (const finding& one : findings) {
+    const bool judged = one.result == outcome::pass || one.result == outcome::reject;
+    if (!judged || std::find(named.begin(), named.end(), one.check) != named.end()) continue;
+    const auto check = checks::find_check(one.check);
+    // Record and replays have been named, and what may not reject decides nothing.
+    if (check != nullptr && (check->looks_at.empty() || !check->may_reject)) continue;
+    if (one.check == "model" && one.detail<bool>("delivered") == nullptr) continue;
+    named.push_back(one.check);
+    out.emplace_back(check == nullptr ? "what the check " + one.check + " looks at"
+                                      : check->looks_at);
+  }
+  return out;
+}
+
+json_value next_json(std::span<const finding> findings, const answer_facts& facts) {
+  const replay_strength reached = strength_of(findings);
+  json_value::array steps;
+  json_value stronger = json_value::array{}, cost;
+  if (facts.result == verdict::rejected) {
+    steps.emplace_back("Send the trainer the findings that reject: they say what does not fit.");
+    steps.emplace_back(
+        "A file that was damaged on the way can be replaced by an intact one that fits the "
+        "commitment. Anything else needs a new run.");
+  } else if (facts.result == verdict::inconclusive) {
+    add_remedies(findings, facts, steps);
+  } else if (is_exhausted(reached)) {
+    steps.emplace_back("Replay cannot be made stronger: every segment was trained again.");
+  }
+  if (facts.result != verdict::rejected && !is_exhausted(reached)) {
+    if (const auto seconds = seconds_per_segment(reached, facts)) {
+      cost = *seconds;
+      stronger = stronger_json(reached, facts.wanted, *seconds, facts.context.seconds);
+    }
+    if (facts.result == verdict::accepted) {
+      steps.emplace_back("To see more, verify again with more random segments (--replay-samples).");
+    }
+  }
+  return json_value::of({{"steps", std::move(steps)},
+                         {"seconds_per_segment", std::move(cost)},
+                         {"stronger", std::move(stronger)}});
+}
+
+}  // namespace potl::detail
