@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of the extra task's experiments from the kept tables: hours of training are not repeated
-by `make bench`. benchmarks/extra_task_experiments.py measures them.
+by `make bench`. experiments/extra_task_experiments.py measures them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main() -> None:
         if entry["name"].startswith(wanted)
     ]
     if not results:
-        raise SystemExit("no table is kept: run benchmarks/extra_task_experiments.py --write")
+        raise SystemExit("no table is kept: run experiments/extra_task_experiments.py --write")
     measuring.write("extra_task_kept", results)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of the extra task's experiments: docs/benchmarks/extra_task.md, which leads to pages
+"""What is kept of the extra task's experiments: docs/experiments/extra_task.md, which leads to pages
 for each kind of data, the figures behind them in extra_task.json, and plots.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import measuring
 
-DOCS = measuring.ROOT / "docs" / "benchmarks"
+DOCS = measuring.ROOT / "docs" / "experiments"
 INDEX, FIGURES = DOCS / "extra_task.md", DOCS / "extra_task.json"
 MARK = re.compile(r"^<!-- section: (\w+) -->$", re.MULTILINE)
 TITLE = re.compile(r"^## (.+)$", re.MULTILINE)
@@ -46,7 +46,7 @@ HEAD = """# The extra task in experiments
 After these pages you know when extra samples are learned on real tasks, and what they cost. The
 [summary](README.md#the-extra-task) has the figures of all experiments, the page on the
 [extra task](../reference/extra_task.md) explains the words. Each section is written by
-`python benchmarks/extra_task_experiments.py NAME --write`.
+`scripts/experiment extra_task_experiments NAME --write`.
 
 - **CQ** is the accuracy on the original task when a rule first lets a model pass, over the best
   accuracy of that training. The last column of each table counts models that passed below 96 %.

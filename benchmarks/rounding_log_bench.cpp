@@ -92,7 +92,7 @@ void speed_of(const std::string& suffix, double share, std::vector<bench::outcom
 
 int main() {
   std::vector<bench::outcome> out{size_of("k768", 768, 0.003), size_of("k3072", 3072, 0.006)};
-  speed_of("", 3e-4, out);        // more than in any layer of the networks in docs/benchmarks
+  speed_of("", 3e-4, out);        // more than in any layer of the networks of docs/experiments
   speed_of(".dense", 0.01, out);  // where windows are wide
   bench::report("rounding_log", out);
 }

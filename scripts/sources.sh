@@ -4,4 +4,4 @@ cpp_sources() {
   find include src python/bindings python/bindings_torch tests benchmarks examples kernels -type f \
     \( -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' \) -not -path '*/corpus/*' 2>/dev/null | sort
 }
-python_sources=(python scripts tests benchmarks examples)
+python_sources=(python scripts tests benchmarks experiments examples)

@@ -172,7 +172,7 @@ TEST_CASE("options that a program sets out of range are refused everywhere") {
 }
 
 TEST_CASE("a plan says what the extra samples cost, no less than experiments that passed") {
-  // (eta in percent, mean, end of the interval) of docs/benchmarks/extra_task.md.
+  // (eta in percent, mean, end of the interval) of docs/experiments/extra_task.md.
   const double kept[][3] = {{15.9, 0.48, 0.84},  {15.9, -0.04, 0.41}, {3.0, 0.55, 0.95},
                             {3.0, 0.12, 0.76},   {15.9, 0.02, 0.32},  {3.0, 0.40, 0.85},
                             {1.0, 0.22, 0.88},   {1.0, 0.99, 1.85},   {0.8, 0.18, 1.31},

@@ -48,7 +48,7 @@ struct extra_power {
 };
 
 /// Points of accuracy that extra samples cost, by the experiments that are kept in
-/// docs/benchmarks/extra_task.md: 1 for each percent of the training data and 1 at most are not
+/// docs/experiments/extra_task.md: 1 for each percent of the training data and 1 at most are not
 /// less than the mean of any training there that was accepted; 1.9 and 1.9 not less than the end of
 /// its interval, three pairs included. What another task loses can be more. No experiment had more
 /// than 16 % of extra samples: beyond that the points grow in proportion, and are not `measured`.

@@ -162,7 +162,7 @@ def _show_plan(plan: ExtraPlan, console: Console) -> None:
         expected, most = (number(round(plan.accuracy[name], 2)) for name in ("expected", "most"))
         console.print(
             f"in experiments they cost up to {expected} points of accuracy, up to {most} at the "
-            "ends of intervals (docs/benchmarks/extra_task.md)"
+            "ends of intervals (docs/experiments/extra_task.md)"
             if plan.accuracy.get("measured", True)
             else f"experiments had no share as large; in proportion they would cost {expected} "
             f"points of accuracy, up to {most}"

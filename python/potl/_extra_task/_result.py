@@ -68,7 +68,7 @@ class ExtraPlan:
         acceptance: The same rows: so that it is accepted.
         cost: Share of the training steps that the extra samples add.
         accuracy: {"expected", "most", "measured"}: points of accuracy that they cost, by the
-            experiments in docs/benchmarks/extra_task.md; another task may lose more. `measured` is
+            experiments in docs/experiments/extra_task.md; another task may lose more. `measured` is
             False if no experiment had as large a share; the points are then in proportion to it.
         warnings: What speaks against this plan.
     """

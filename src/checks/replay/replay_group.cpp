@@ -21,7 +21,7 @@ constexpr double excused_share = 0.02;
 constexpr double noisy_share = 0.5;
 // Of an update, what another machine may turn without being accused. The sign of an activation next
 // to zero (ReLU, max-pooling) is another one there, which no repeat needs to show: one tensor was
-// off by 0.35 of its update, a group by 0.14 (benchmarks/false_alarms.py).
+// off by 0.35 of its update, a group by 0.14 (experiments/false_alarms.py).
 constexpr double turned_in_tensor = 0.7;
 constexpr double turned_in_group = 0.5;
 

@@ -2,8 +2,8 @@
 """How often honest trainers are not accepted in stock arithmetic, when they train on another
 machine than the verifier's: other thread counts, older instructions.
 
-python benchmarks/false_alarms.py [--seeds 5] [--out build/false_alarms]     goes on where it was
-python benchmarks/false_alarms.py --table                                    of what there is
+scripts/experiment false_alarms [--seeds 5] [--out build/false_alarms]     goes on where it was
+scripts/experiment false_alarms --table                                    of what there is
 
 One process for each kind of machine records all trainings of a seed, this one verifies them with
 every segment drawn. Every training has 24 steps in 6 segments.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the effect without labels grows along training: the table behind `least_effect`.
 
-    PYTHONPATH=python python benchmarks/extra_task_effect.py
+    scripts/experiment extra_task_effect
 
 trains the autoencoder and the character model until they converge, and each on a tenth of what was
 uploaded for as many epochs, and prints quality (best score: 100 %), effect and verdict.

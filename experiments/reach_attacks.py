@@ -3,7 +3,7 @@
 lie from what is usual in them, and how many false transitions each forgery of the catalogue has
 within and beyond some values of it.
 
-python benchmarks/reach_attacks.py
+scripts/experiment reach_attacks
 """
 
 from __future__ import annotations

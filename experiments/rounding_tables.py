@@ -3,9 +3,9 @@
 """The tables of the published verification by rounding logs (Srivastava, Arora, Boneh, 2403.09603),
 on potl: bytes of a step's log, corrections, thresholds, step times, divergence.
 
-    python benchmarks/rounding_tables.py [--only NAME ...] [--write]
+    scripts/experiment rounding_tables [--only NAME ...] [--write]
 
-`--write` puts what was measured into docs/benchmarks/rounding_log.md, section by section.
+`--write` puts what was measured into docs/experiments/rounding_log.md, section by section.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 
 from potl import _core
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "rounding_log.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "experiments" / "rounding_log.md"
 OTHER_ORDER = 5
 QUICK = nets.QUICK
 Ends = dict[int, tuple[torch.Tensor, torch.Tensor]]  # weights and outputs after some steps
@@ -297,7 +297,7 @@ After this page you know how large rounding logs are and what they cost, compare
 scheme of Srivastava, Arora and Boneh ([2403.09603](https://arxiv.org/abs/2403.09603)): 1.6 bit for
 every value, and logs up to 140 times smaller than a checkpoint per step.
 
-Written by `python benchmarks/rounding_tables.py --write`; `make bench STEM=rounding_log` measures
+Written by `scripts/experiment rounding_tables --write`; `make bench STEM=rounding_log` measures
 sizes and speeds of the coding. Results of matrix products and convolutions are rounded, gradients
 included, and logged near a tie. Everything else is reproducible without a log in potl's `log64`.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of docs/reference/extra_task_audit.md: `potl extra-task audit` on 1,797 real images.
 
-    python benchmarks/extra_task_audit.py [--write]
+    scripts/experiment extra_task_audit [--write]
 
 The same seed gives the same keys, data and weights. Without --write the table is printed.
 """

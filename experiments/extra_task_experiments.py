@@ -8,11 +8,11 @@ over the best accuracy of that training; the same for plain thresholds on accura
 Li et al.; and the performance loss, accuracy without minus accuracy with extra samples, with its
 95 % interval (Student's t over the pairs).
 
-    python benchmarks/extra_task_experiments.py [digits agnews ...] [--pairs 12] [--write]
-    python benchmarks/extra_task_experiments.py --full [--steps 3]
+    scripts/experiment extra_task_experiments [digits agnews ...] [--pairs 12] [--write]
+    scripts/experiment extra_task_experiments --full [--steps 3]
 
 Every finished training is kept in build/bench/extra_task, so that a run which was cut off goes on
-there. --write puts the table and the plots of each experiment into its page of docs/benchmarks and
+there. --write puts the table and the plots of each experiment into its page of docs/experiments and
 leaves other sections as they are. --full is the setting of Li et al., on a GPU where there is one;
 --steps says how long that would take. Data lie in ../shared/data, or where POTL_DATA says.
 """
