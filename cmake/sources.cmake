@@ -2,19 +2,13 @@
 # Each folder lists its sources in its CMakeLists.txt; tests/python/repository/test_source_lists.py says which one is
 # listed nowhere.
 
-# potl_sources(file...): sources of the library, each compiled by itself.
-function(potl_sources)
-  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
-  set_property(GLOBAL APPEND PROPERTY POTL_SOURCES ${ARGN})
-endfunction()
-
-# potl_group(target name file...): sources that are compiled in one go, because most of the time of each goes into the same
-# headers (torch, pybind11) and what the compiler makes of their inline functions. Names of one file's anonymous namespace are
-# seen in the next ones of the group. What is joined is the same text in every checkout, for ccache.
-function(potl_group target name)
+# potl_joined(out name file...): what to compile for these sources of this folder. It is one file that includes them, because
+# most of the time of each goes into the same headers and what the compiler makes of their inline functions. Names of one
+# file's anonymous namespace are seen in the next ones. What is joined is the same text in every checkout, for ccache.
+function(potl_joined out name)
   list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   if(NOT POTL_JOIN_SOURCES)
-    target_sources(${target} PRIVATE ${ARGN})
+    set(${out} ${ARGN} PARENT_SCOPE)
     return()
   endif()
   set(text "")
@@ -25,9 +19,25 @@ function(potl_group target name)
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
     string(APPEND text "#include \"${path}\"\n")
   endforeach()
-  set(joined ${CMAKE_CURRENT_BINARY_DIR}/${target}.${name}.cpp)
+  set(joined ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
   file(CONFIGURE OUTPUT ${joined} CONTENT "${text}" @ONLY)
-  target_sources(${target} PRIVATE ${joined})
+  set(${out} ${joined} PARENT_SCOPE)
+endfunction()
+
+# potl_sources(file...): sources of the library, each compiled by itself. potl_source_group(name file...): in one go.
+function(potl_sources)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  set_property(GLOBAL APPEND PROPERTY POTL_SOURCES ${ARGN})
+endfunction()
+function(potl_source_group name)
+  potl_joined(sources potl.${name} ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY POTL_SOURCES ${sources})
+endfunction()
+
+# potl_group(target name file...): sources of a target that are compiled in one go.
+function(potl_group target name)
+  potl_joined(sources ${target}.${name} ${ARGN})
+  target_sources(${target} PRIVATE ${sources})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
 endfunction()
 

@@ -45,18 +45,18 @@ const section* section_of(std::string_view path) {
   return nullptr;
 }
 
-using names = std::vector<std::string>;
+using mask_names = std::vector<std::string>;
 
-bool may_be_infinite(const section& where, const names* masks, const std::string& path) {
+bool may_be_infinite(const section& where, const mask_names* masks, const std::string& path) {
   if (!where.infinite_tensors) return false;
   return masks == nullptr || std::find(masks->begin(), masks->end(), path) != masks->end();
 }
 
-std::string look(const state_value& value, const state_value* before, const names* masks,
+std::string look(const state_value& value, const state_value* before, const mask_names* masks,
                  const std::string& path);
 
 std::string look_at_tensor(const state_tensor& tensor, const state_tensor* before,
-                           const names* masks, const std::string& path) {
+                           const mask_names* masks, const std::string& path) {
   const section* where = section_of(path);
   if (where == nullptr) return "";
   const bool comparable = before != nullptr && before->type == tensor.type &&
@@ -67,7 +67,7 @@ std::string look_at_tensor(const state_tensor& tensor, const state_tensor* befor
   return found.infinite && !may_be_infinite(*where, masks, path) ? path + " holds an infinity" : "";
 }
 
-std::string look_at_list(const state_list& list, const state_list* before, const names* masks,
+std::string look_at_list(const state_list& list, const state_list* before, const mask_names* masks,
                          const std::string& path) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     std::string found = look(list[i], item(before, i), masks, child(path, std::to_string(i)));
@@ -76,7 +76,7 @@ std::string look_at_list(const state_list& list, const state_list* before, const
   return "";
 }
 
-std::string look(const state_value& value, const state_value* before, const names* masks,
+std::string look(const state_value& value, const state_value* before, const mask_names* masks,
                  const std::string& path) {
   if (const auto* map = as<state_map>(&value)) {
     for (const auto& [key, member] : *map) {

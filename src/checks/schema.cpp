@@ -74,10 +74,10 @@ bool same_float(double a, double b) {
          (std::isnan(a) && std::isnan(b));
 }
 
-bool same(const state_value& a, const state_value& b) {
+bool same_value(const state_value& a, const state_value& b) {
   if (a.content.index() != b.content.index()) return false;
   const auto items = [](const state_list& x, const state_list& y) {
-    return std::equal(x.begin(), x.end(), y.begin(), y.end(), same);
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), same_value);
   };
   if (const auto* flag = as<bool>(&a)) return *flag == *as<bool>(&b);
   if (const auto* whole = as<std::int64_t>(&a)) return *whole == *as<std::int64_t>(&b);
@@ -92,7 +92,7 @@ bool same(const state_value& a, const state_value& b) {
     const auto& other = *as<state_map>(&b);
     return std::equal(map->begin(), map->end(), other.begin(), other.end(),
                       [](const auto& x, const auto& y) {
-                        return x.first == y.first && same(x.second, y.second);
+                        return x.first == y.first && same_value(x.second, y.second);
                       });
   }
   return as<std::monostate>(&a) != nullptr;
@@ -142,7 +142,7 @@ class reader {
 
   static verdict exactly(const state_value& value, const state_list& law, const std::string& path) {
     if (law.size() != 2) no_law();
-    if (same(value, law[1])) return std::nullopt;
+    if (same_value(value, law[1])) return std::nullopt;
     return against(recipe, path, "is " + text_of(value) + ", agreed is " + text_of(law[1]));
   }
 

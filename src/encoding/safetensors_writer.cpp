@@ -11,29 +11,29 @@ namespace {
 
 using tensor = safetensors_writer::tensor;
 
-status refused(const std::string& why) { return error{errc::usage, "safetensors: " + why, ""}; }
+status unwritable(const std::string& why) { return error{errc::usage, "safetensors: " + why, ""}; }
 
 // What parse_safetensors would refuse later is refused before a byte is written.
 status check(const std::vector<tensor>& sorted_by_name, const safetensors_metadata& metadata,
              const safetensors_limits& limits) {
-  if (sorted_by_name.size() > limits.max_tensors) return refused("too many tensors");
-  if (metadata.size() > limits.max_metadata) return refused("too many metadata entries");
+  if (sorted_by_name.size() > limits.max_tensors) return unwritable("too many tensors");
+  if (metadata.size() > limits.max_metadata) return unwritable("too many metadata entries");
   const std::string* before = nullptr;
   for (const tensor& each : sorted_by_name) {
-    if (before != nullptr && *before == each.name) return refused("a tensor name occurs twice");
+    if (before != nullptr && *before == each.name) return unwritable("a tensor name occurs twice");
     before = &each.name;
-    if (each.name == "__metadata__") return refused("__metadata__ cannot name a tensor");
-    if (each.name.size() > limits.max_name) return refused("a long name");
-    if (!is_utf8(each.name)) return refused("a name that is not UTF-8");
-    if (each.dims.size() > limits.max_rank) return refused("too many dimensions");
+    if (each.name == "__metadata__") return unwritable("__metadata__ cannot name a tensor");
+    if (each.name.size() > limits.max_name) return unwritable("a long name");
+    if (!is_utf8(each.name)) return unwritable("a name that is not UTF-8");
+    if (each.dims.size() > limits.max_rank) return unwritable("too many dimensions");
   }
   before = nullptr;
   for (const auto& [name, text] : metadata) {
-    if (before != nullptr && *before == name) return refused("a metadata name occurs twice");
+    if (before != nullptr && *before == name) return unwritable("a metadata name occurs twice");
     before = &name;
-    if (name.size() > limits.max_name) return refused("a long metadata name");
-    if (text.size() > limits.max_metadata_text) return refused("a long metadata text");
-    if (!is_utf8(name) || !is_utf8(text)) return refused("metadata that is not UTF-8");
+    if (name.size() > limits.max_name) return unwritable("a long metadata name");
+    if (text.size() > limits.max_metadata_text) return unwritable("a long metadata text");
+    if (!is_utf8(name) || !is_utf8(text)) return unwritable("metadata that is not UTF-8");
   }
   return unit{};
 }
@@ -92,13 +92,13 @@ result<safetensors_writer> safetensors_writer::create(std::vector<tensor> tensor
     const std::uint64_t begin = writer.data_bytes_;
     writer.data_bytes_ += *size;
     if (writer.data_bytes_ < begin || writer.data_bytes_ > std::uint64_t{1} << 62)
-      return refused("more than 2^62 bytes").why();
+      return unwritable("more than 2^62 bytes").why();
     if (header.size() > 1) header += ',';
     append_tensor(header, each, begin, writer.data_bytes_);
   }
   header += '}';
   header.append((8 - header.size() % 8) % 8, ' ');
-  if (header.size() > limits.max_header) return refused("a header above the limit").why();
+  if (header.size() > limits.max_header) return unwritable("a header above the limit").why();
 
   const std::string start = length_of(header) + header;
   writer.header_bytes_ = start.size();
@@ -108,7 +108,7 @@ result<safetensors_writer> safetensors_writer::create(std::vector<tensor> tensor
 
 status safetensors_writer::write(bytes_view part) {
   if (broken_) return error{errc::io, "safetensors: an earlier write failed", ""};
-  if (part.size() > data_bytes_ - written_) return refused("more bytes than announced");
+  if (part.size() > data_bytes_ - written_) return unwritable("more bytes than announced");
   status written = out_(part);
   broken_ = !written;
   written_ += part.size();
@@ -117,7 +117,7 @@ status safetensors_writer::write(bytes_view part) {
 
 status safetensors_writer::finish() const {
   if (broken_) return error{errc::io, "safetensors: an earlier write failed", ""};
-  if (written_ != data_bytes_) return refused("fewer bytes than announced");
+  if (written_ != data_bytes_) return unwritable("fewer bytes than announced");
   return unit{};
 }
 

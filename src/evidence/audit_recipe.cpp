@@ -13,8 +13,6 @@ namespace {
 // A job that the prover wrote may claim any number of samples; a permutation of them costs memory.
 constexpr std::uint64_t max_foreign_samples = std::uint64_t{1} << 22;
 
-std::string text(std::uint64_t value) { return std::to_string(value); }
-
 std::vector<const step_record*> all_steps(const audit_input& in) {
   std::vector<const step_record*> out;
   out.reserve(in.run.steps.size() + in.run.superseded.size());
@@ -41,10 +39,11 @@ void audit_own_order(const audit_input& in, audit_log& log) {
   for (const step_record& one : in.run.superseded) {
     if (one.step >= 1 && one.step <= steps.size() && steps[one.step - 1] == one.sample_ids)
       continue;
-    log.reject(rule, "superseded step " + text(one.step) + " used other samples than agreed",
+    log.reject(rule,
+               "superseded step " + std::to_string(one.step) + " used other samples than agreed",
                one.step);
   }
-  log.pass(rule, text(steps.size()) + " steps used the samples that were agreed");
+  log.pass(rule, std::to_string(steps.size()) + " steps used the samples that were agreed");
 }
 
 void audit_order(const audit_input& in, audit_log& log) {
@@ -52,7 +51,7 @@ void audit_order(const audit_input& in, audit_log& log) {
   if (!in_force(rule)) return;
   if (in.agreed.order) return audit_own_order(in, log);
   if (!in.job_is_own && in.agreed.data_count > max_foreign_samples) {
-    return log.inconclusive(rule, "the order of " + text(in.agreed.data_count) +
+    return log.inconclusive(rule, "the order of " + std::to_string(in.agreed.data_count) +
                                       " samples is recomputed for a job of one's own only");
   }
   batch_order order(in.agreed);
@@ -61,10 +60,12 @@ void audit_order(const audit_input& in, audit_log& log) {
     if (!of_the_job(in, *one)) continue;
     ++looked_at;
     if (digest_of_ids(order.of(one->step)) == one->sample_ids) continue;
-    log.reject(rule, "step " + text(one->step) + " used other samples than the job's seed selects",
-               one->step);
+    log.reject(
+        rule,
+        "step " + std::to_string(one->step) + " used other samples than the job's seed selects",
+        one->step);
   }
-  log.pass(rule, text(looked_at) + " steps used the samples that the job's seed selects");
+  log.pass(rule, std::to_string(looked_at) + " steps used the samples that the job's seed selects");
 }
 
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
@@ -85,10 +86,10 @@ void audit_rates(const audit_input& in, audit_log& log) {
     ++looked_at;
     const std::vector<double>* agreed = in.agreed.rates_at(one->step);
     if (agreed != nullptr && same_bits(*agreed, one->rates)) continue;
-    log.reject(rule, "step " + text(one->step) + " used other learning rates than agreed",
+    log.reject(rule, "step " + std::to_string(one->step) + " used other learning rates than agreed",
                one->step);
   }
-  log.pass(rule, text(looked_at) + " steps used the agreed learning rates");
+  log.pass(rule, std::to_string(looked_at) + " steps used the agreed learning rates");
 }
 
 void audit_initial(const audit_input& in, audit_log& log) {
@@ -116,14 +117,18 @@ void audit_finite(const audit_input& in, audit_log& log) {
     // A scaler skips updates whose gradients overflow; a replay sees whether it really did.
     if ((one->flags & skipped) != 0) continue;
     if (!std::isfinite(one->loss)) {
-      log.reject(rule, "the loss of step " + text(one->step) + " is not finite", one->step);
-    } else if ((one->flags & non_finite) != 0) {
-      log.reject(rule, "step " + text(one->step) + " had non-finite gradients and was not skipped",
+      log.reject(rule, "the loss of step " + std::to_string(one->step) + " is not finite",
                  one->step);
+    } else if ((one->flags & non_finite) != 0) {
+      log.reject(
+          rule,
+          "step " + std::to_string(one->step) + " had non-finite gradients and was not skipped",
+          one->step);
     }
     for (const double rate : one->rates) {
       if (std::isfinite(rate)) continue;
-      log.reject(rule, "a learning rate of step " + text(one->step) + " is not finite", one->step);
+      log.reject(rule, "a learning rate of step " + std::to_string(one->step) + " is not finite",
+                 one->step);
       break;
     }
   }

@@ -25,36 +25,36 @@ void check_bound(const audit_input& in, bool wanted, audit_log& log) {
   }
 }
 
-enum class presence { enough, short_of, unknown };
+enum class fullness { enough, short_of, unknown };
 
-result<presence> look(const std::string& path, std::uint64_t wanted) {
+result<fullness> look_for(const std::string& path, std::uint64_t wanted) {
   std::error_code failed;
   const std::filesystem::file_status about = std::filesystem::symlink_status(path, failed);
   if (std::filesystem::is_symlink(about)) {
     return error{errc::malformed, path + " is a symbolic link", "put the file itself there"};
   }
-  if (about.type() == std::filesystem::file_type::not_found) return presence::short_of;
-  if (failed) return presence::unknown;
+  if (about.type() == std::filesystem::file_type::not_found) return fullness::short_of;
+  if (failed) return fullness::unknown;
   if (wanted == 0 || about.type() != std::filesystem::file_type::regular) {
-    return wanted == 0 ? presence::enough : presence::short_of;
+    return wanted == 0 ? fullness::enough : fullness::short_of;
   }
   const std::uint64_t there = std::filesystem::file_size(path, failed);
-  if (failed) return presence::unknown;
-  return there < wanted ? presence::short_of : presence::enough;
+  if (failed) return fullness::unknown;
+  return there < wanted ? fullness::short_of : fullness::enough;
 }
 
 status check_kept(const std::string& directory, const history& run, audit_log& log) {
-  const auto folder = look(directory + "/" + std::string(rounding_folder), 0);
+  const auto folder = look_for(directory + "/" + std::string(rounding_folder), 0);
   if (!folder) return folder.why();
   for (std::uint64_t branch = 0; branch < run.rounding_bytes.size(); ++branch) {
     const std::uint64_t wanted = run.rounding_bytes[branch];
     if (wanted == 0) continue;
     const std::string name = rounding_entry(branch);
-    const auto found = look(directory + "/" + name, wanted);
+    const auto found = look_for(directory + "/" + name, wanted);
     if (!found) return found.why();
-    if (*found == presence::unknown) {
+    if (*found == fullness::unknown) {
       log.inconclusive(withheld, name + " cannot be looked up: the system refuses it");
-    } else if (*found == presence::short_of) {
+    } else if (*found == fullness::short_of) {
       log.reject(withheld, name + " ends before the rounding logs that its steps bind");
     }
   }

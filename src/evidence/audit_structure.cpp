@@ -4,21 +4,20 @@
 namespace potl::transcript {
 namespace {
 
-std::string text(std::uint64_t value) { return std::to_string(value); }
-
 // With a commitment the prover has declared the run complete; without one it may still be going on.
-void unfinished(const audit_input& in, audit_log& log, std::string_view rule, std::string reason) {
+void unfinished(const audit_input& in, audit_log& log, std::string_view broken,
+                std::string reason) {
   if (in.commitment) {
-    log.reject(rule, std::move(reason));
+    log.reject(broken, std::move(reason));
   } else {
-    log.inconclusive(rule, std::move(reason));
+    log.inconclusive(broken, std::move(reason));
   }
 }
 
 void audit_chain(const audit_input& in, audit_log& log) {
   const history& run = in.run;
   const auto wrong = [&](std::string reason) { log.reject("transcript.chain", std::move(reason)); };
-  const std::string where = "after " + text(run.records) + " records ";
+  const std::string where = "after " + std::to_string(run.records) + " records ";
   if (run.tail == log_tail::damage) {
     wrong(where + "the log is damaged: " + run.tail_problem);
   } else if (run.tail == log_tail::torn) {
@@ -27,8 +26,8 @@ void audit_chain(const audit_input& in, audit_log& log) {
   if (in.commitment) {
     const checkpoint_note& note = in.commitment->note.note;
     if (note.size != run.records) {
-      wrong("the commitment covers " + text(note.size) + " records, the log has " +
-            text(run.records));
+      wrong("the commitment covers " + std::to_string(note.size) + " records, the log has " +
+            std::to_string(run.records));
     } else if (note.root != run.root) {
       wrong("the records do not hash to the committed root");
     }
@@ -37,7 +36,7 @@ void audit_chain(const audit_input& in, audit_log& log) {
       wrong("the commitment names another final state than the close record");
     }
   }
-  log.pass("transcript.chain", text(run.records) + " records are intact" +
+  log.pass("transcript.chain", std::to_string(run.records) + " records are intact" +
                                    (in.commitment ? " and hash to the committed root" : ""));
 }
 
@@ -50,25 +49,27 @@ void audit_sequence(const audit_input& in, audit_log& log) {
     if (one.step == 0 || one.step > in.agreed.steps) return;
     const std::uint64_t epoch = in.agreed.epoch_of(one.step);
     if (one.epoch == epoch) return;
-    log.reject(
-        "transcript.sequence",
-        "step " + text(one.step) + " belongs to epoch " + text(epoch) + ", not " + text(one.epoch),
-        one.step);
+    log.reject("transcript.sequence",
+               "step " + std::to_string(one.step) + " belongs to epoch " + std::to_string(epoch) +
+                   ", not " + std::to_string(one.epoch),
+               one.step);
   };
   for (const step_record& one : run.steps) check_epoch(one);
   for (const step_record& one : run.superseded) check_epoch(one);
   if (!run.close) unfinished(in, log, "transcript.sequence", "the run is not closed");
   log.pass("transcript.sequence",
-           text(run.steps.size()) + " steps follow each other without gap or repetition");
+           std::to_string(run.steps.size()) + " steps follow each other without gap or repetition");
 }
 
 void audit_step_count(const audit_input& in, audit_log& log) {
   const std::uint64_t last = in.run.last_step();
   if (last != in.agreed.steps) {
     unfinished(in, log, "agreed.step_count",
-               "the run ends at step " + text(last) + " of " + text(in.agreed.steps) + " agreed");
+               "the run ends at step " + std::to_string(last) + " of " +
+                   std::to_string(in.agreed.steps) + " agreed");
   }
-  log.pass("agreed.step_count", "the run has the agreed " + text(in.agreed.steps) + " steps");
+  log.pass("agreed.step_count",
+           "the run has the agreed " + std::to_string(in.agreed.steps) + " steps");
 }
 
 void audit_resumes(const audit_input& in, audit_log& log) {
@@ -77,15 +78,17 @@ void audit_resumes(const audit_input& in, audit_log& log) {
     if (one.rule == "transcript.resume") log.reject(one.rule, one.reason, one.step);
   }
   if (run.resumes.size() > in.agreed.max_resumes) {
-    log.reject("transcript.resume", "the run was resumed " + text(run.resumes.size()) + " times, " +
-                                        text(in.agreed.max_resumes) + " are allowed");
+    log.reject("transcript.resume", "the run was resumed " + std::to_string(run.resumes.size()) +
+                                        " times, " + std::to_string(in.agreed.max_resumes) +
+                                        " are allowed");
   }
   if (run.superseded.size() > in.agreed.max_superseded) {
-    log.reject("transcript.resume", text(run.superseded.size()) + " steps were recorded twice, " +
-                                        text(in.agreed.max_superseded) + " are allowed");
+    log.reject("transcript.resume", std::to_string(run.superseded.size()) +
+                                        " steps were recorded twice, " +
+                                        std::to_string(in.agreed.max_superseded) + " are allowed");
   }
-  log.pass("transcript.resume", text(run.resumes.size()) + " resumes, " +
-                                    text(run.superseded.size()) + " superseded steps");
+  log.pass("transcript.resume", std::to_string(run.resumes.size()) + " resumes, " +
+                                    std::to_string(run.superseded.size()) + " superseded steps");
 }
 
 }  // namespace

@@ -39,8 +39,6 @@ struct evidence::body {
 
 namespace {
 
-constexpr std::uint64_t max_job_bytes = std::uint64_t{16} << 20;
-
 // Optimizers and averages hold a few copies of the parameters, which the initial state lacks.
 constexpr std::uint64_t state_growth = 8;
 // What was seen with all that an optimizer keeps grows by the user's own lists alone.

@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::size_t max_losses = 512;
 constexpr std::size_t max_unused = 1000;
-constexpr std::uint64_t max_job_bytes = std::uint64_t{16} << 20;
 constexpr auto stored_flag = static_cast<std::uint32_t>(step_flag::checkpoint);
 
 std::optional<std::uint64_t> size_of(const std::string& path) {

@@ -12,8 +12,6 @@
 namespace potl::transcript {
 namespace {
 
-constexpr std::uint64_t max_job_bytes = std::uint64_t{16} << 20;
-
 struct run_to_prune {
   history run;
   job agreed;

@@ -10,14 +10,14 @@
 namespace potl::numeric {
 namespace {
 
-constexpr std::size_t block = 512;
-constexpr std::size_t lanes = 8;  // independent sums, so that the compiler may use vectors
+constexpr std::size_t some_values = 512;
+constexpr std::size_t scan_lanes = 8;  // independent sums, so that the compiler may use vectors
 
 // Zero times anything is zero, but for what is not finite.
-bool all_finite(const std::array<double, block>& values) noexcept {
-  std::array<double, lanes> sums{};
-  for (std::size_t i = 0; i < block; i += lanes) {
-    for (std::size_t k = 0; k < lanes; ++k) sums[k] += values[i + k] * 0.0;
+bool all_finite(const std::array<double, some_values>& values) noexcept {
+  std::array<double, scan_lanes> sums{};
+  for (std::size_t i = 0; i < some_values; i += scan_lanes) {
+    for (std::size_t k = 0; k < scan_lanes; ++k) sums[k] += values[i + k] * 0.0;
   }
   double sum = 0;
   for (const double one : sums) sum += one;
@@ -31,9 +31,9 @@ special_values special_values_of(dtype type, bytes_view values, bytes_view start
   if (!info(type).floating) return out;
   const std::size_t size = info(type).size / lanes_of(type);
   const std::size_t total = values.size() / size;
-  std::array<double, block> some{}, before{};
-  for (std::size_t at = 0; at < total && !out.nan; at += block) {
-    const std::size_t count = std::min(block, total - at);
+  std::array<double, some_values> some{}, before{};
+  for (std::size_t at = 0; at < total && !out.nan; at += some_values) {
+    const std::size_t count = std::min(some_values, total - at);
     widen(type, values.data() + at * size, count, some.data());
     std::fill(some.begin() + static_cast<std::ptrdiff_t>(count), some.end(), 0.0);
     if (all_finite(some)) continue;
@@ -50,9 +50,9 @@ special_values special_values_of(dtype type, bytes_view values, bytes_view start
 bool any_negative(dtype type, bytes_view values) {
   const std::size_t size = info(type).size / lanes_of(type);
   const std::size_t total = values.size() / size;
-  std::array<double, block> some{};
-  for (std::size_t at = 0; at < total; at += block) {
-    const std::size_t count = std::min(block, total - at);
+  std::array<double, some_values> some{};
+  for (std::size_t at = 0; at < total; at += some_values) {
+    const std::size_t count = std::min(some_values, total - at);
     widen(type, values.data() + at * size, count, some.data());
     double least = 0;
     for (std::size_t i = 0; i < count; ++i) least = some[i] < least ? some[i] : least;

@@ -15,8 +15,8 @@ namespace potl::transcript {
 namespace {
 
 // Large models have large headers; the size of the file bounds all of it.
-constexpr safetensors_limits limits{.max_header = std::size_t{32} << 20,
-                                    .max_tensors = (std::size_t{1} << 16) + 1};
+constexpr safetensors_limits checkpoint_limits{.max_header = std::size_t{32} << 20,
+                                               .max_tensors = (std::size_t{1} << 16) + 1};
 
 error mismatch(const std::string& why) { return {errc::mismatch, "checkpoint: " + why, ""}; }
 
@@ -41,7 +41,7 @@ result<safetensors_writer> announce(const state& what, const checkpoint_base* ba
   }
   tensors.push_back({std::string(tree_name), dtype::u8, {what.encoding().size()}});
   return safetensors_writer::create(std::move(tensors), std::move(metadata), std::move(out),
-                                    limits);
+                                    checkpoint_limits);
 }
 
 status write_data(const state& what, safetensors_writer& out) {
@@ -136,7 +136,7 @@ status save_checkpoint(const std::string& path, const state& what, const checkpo
 }
 
 status check_checkpoint_head(const file_pieces& file) {
-  const result<safetensors_head> head = read_safetensors_head(file, limits);
+  const result<safetensors_head> head = read_safetensors_head(file, checkpoint_limits);
   if (head) return unit{};
   if (head.why().code == errc::io) return head.why();
   return mismatch(head.why().message);
@@ -146,7 +146,7 @@ result<state> parse_checkpoint(std::vector<std::uint8_t> file, const digest* exp
                                const base_source& base) {
   const auto memory = std::make_shared<sources>();
   memory->file = std::move(file);
-  const result<safetensors_view> view = parse_safetensors(memory->file, limits);
+  const result<safetensors_view> view = parse_safetensors(memory->file, checkpoint_limits);
   if (!view) return view.why();
   const safetensors_tensor* stored = view->find(tree_name);
   if (stored == nullptr || stored->type != dtype::u8 || stored->dims.size() != 1) {

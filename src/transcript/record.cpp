@@ -68,14 +68,16 @@ struct encoder {
   }
 };
 
-error malformed(const std::string& message) { return {errc::malformed, "record: " + message, ""}; }
+error malformed_record(const std::string& message) {
+  return {errc::malformed, "record: " + message, ""};
+}
 
 result<record> read_header(field_reader& in, const digest& job_id) {
   header_record out{job_id, in.digest(), ""};
   const std::uint32_t size = in.u32();
-  if (size > max_software_bytes) return malformed("the software's name is too long");
+  if (size > max_software_bytes) return malformed_record("the software's name is too long");
   out.software = in.text(size);
-  if (!is_utf8(out.software)) return malformed("the software's name is not UTF-8");
+  if (!is_utf8(out.software)) return malformed_record("the software's name is not UTF-8");
   return record(std::move(out));
 }
 
@@ -91,11 +93,11 @@ result<record> read_step(field_reader& in, const digest& job_id, bool rounded) {
   out.duration_ns = in.u64();
   out.state = in.digest();
   const std::uint32_t count = in.u32();
-  if ((out.flags & ~all_step_flags) != 0) return malformed("unknown step flags");
+  if ((out.flags & ~all_step_flags) != 0) return malformed_record("unknown step flags");
   // Before memory is taken: the rates, and what version 2 adds, are all that is left.
   const std::size_t added = rounded ? digest::size + 8 : 0;
   if (count > max_rates || in.remaining() != std::size_t{count} * 8 + added) {
-    return malformed("a step has a wrong number of rates");
+    return malformed_record("a step has a wrong number of rates");
   }
   out.rates.resize(count);
   for (double& rate : out.rates) rate = in.f64();
@@ -103,7 +105,7 @@ result<record> read_step(field_reader& in, const digest& job_id, bool rounded) {
     rounding_reference log{in.digest(), 0};
     log.bytes = in.u64();
     if (log.bytes == 0 || log.bytes > max_rounding_log_bytes) {
-      return malformed("a rounding log of " + std::to_string(log.bytes) + " bytes");
+      return malformed_record("a rounding log of " + std::to_string(log.bytes) + " bytes");
     }
     out.rounding = log;
   }
@@ -135,7 +137,7 @@ result<record> read_body(std::uint8_t which, field_reader& in, const digest& job
       out.telemetry = in.digest();
       return record(std::move(out));
     }
-    default: return malformed("unknown kind " + std::to_string(which));
+    default: return malformed_record("unknown kind " + std::to_string(which));
   }
 }
 
@@ -156,14 +158,14 @@ result<record> decode(bytes_view bytes) {
   const std::uint8_t which = in.u8();
   const std::uint8_t version = in.u8();
   const digest job_id = in.digest();
-  if (in.failed()) return malformed("too short");
+  if (in.failed()) return malformed_record("too short");
   const bool rounded = which == step && version == rounded_version;
   if (version != format_version && !rounded) {
     return error{errc::unsupported, "record: format version " + std::to_string(version),
                  "a newer potl may read it"};
   }
   result<record> out = read_body(which, in, job_id, rounded);
-  if (out && !in.complete()) return malformed("wrong length");
+  if (out && !in.complete()) return malformed_record("wrong length");
   return out;
 }
 

@@ -18,10 +18,6 @@ struct restart {
   std::shared_ptr<const checkpoint_base> base;  // none where step 0 cannot be read
 };
 
-error usage(const std::string& message, const std::string& remedy) {
-  return {errc::usage, message, remedy};
-}
-
 // Whether the run may be gone on with, by this key, for this job.
 status check(const history& run, const digest& job_id, const signing_key& key) {
   if (run.tail == log_tail::damage) {

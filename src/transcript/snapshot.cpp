@@ -12,6 +12,12 @@
 #include "transcript/state_index.hpp"
 
 namespace potl::transcript {
+
+struct snapshot_block {
+  std::uint8_t* data = nullptr;
+  std::size_t size = 0;
+};
+
 namespace {
 
 constexpr std::size_t alignment = 64;
@@ -20,11 +26,6 @@ constexpr std::size_t granularity = 4096;
 constexpr std::size_t round_up(std::size_t value, std::size_t step) {
   return (value + step - 1) / step * step;
 }
-
-struct block {
-  std::uint8_t* data = nullptr;
-  std::size_t size = 0;
-};
 
 // Puts the kept copy in the place of the trainer's bytes, or lets go of it.
 status look_at(state_tensor& tensor, bool whole) {
@@ -40,22 +41,22 @@ status look_at(state_tensor& tensor, bool whole) {
   return unit{};
 }
 
-void release(block what) { ::operator delete (what.data, std::align_val_t{alignment}); }
+void release(snapshot_block what) { ::operator delete (what.data, std::align_val_t{alignment}); }
 
 }  // namespace
 
 struct snapshot_memory::body {
   std::mutex mutex;
-  std::vector<block> spare;
+  std::vector<snapshot_block> spare;
   std::size_t spare_limit = 0;
   std::size_t total = 0;
 
   ~body() {
-    for (const block& one : spare) release(one);
+    for (const snapshot_block& one : spare) release(one);
   }
 
   // The smallest spare block that fits without wasting more than it holds.
-  block find(std::size_t size) {
+  snapshot_block find(std::size_t size) {
     const std::lock_guard lock(mutex);
     auto best = spare.end();
     for (auto one = spare.begin(); one != spare.end(); ++one) {
@@ -63,12 +64,12 @@ struct snapshot_memory::body {
       if (fits && (best == spare.end() || one->size < best->size)) best = one;
     }
     if (best == spare.end()) return {};
-    const block out = *best;
+    const snapshot_block out = *best;
     spare.erase(best);
     return out;
   }
 
-  void give_back(block what) noexcept {
+  void give_back(snapshot_block what) noexcept {
     const std::lock_guard lock(mutex);
     if (spare.size() == spare_limit && !spare.empty()) {
       // The oldest goes: states of a run have one size, and it may have changed.
@@ -92,7 +93,7 @@ snapshot_memory::snapshot_memory(std::size_t spare_blocks) : body_(std::make_sha
 
 std::shared_ptr<std::uint8_t> snapshot_memory::take(std::size_t bytes) {
   const std::size_t size = round_up(std::max<std::size_t>(bytes, 1), granularity);
-  block got = body_->find(size);
+  snapshot_block got = body_->find(size);
   if (got.data == nullptr) {
     got = {static_cast<std::uint8_t*>(::operator new (size, std::align_val_t{alignment})), size};
     const std::lock_guard lock(body_->mutex);

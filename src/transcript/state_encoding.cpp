@@ -28,11 +28,10 @@ enum tag : std::uint8_t {
 // left.
 constexpr std::size_t min_item = 1;
 constexpr std::size_t min_entry = 2;
-constexpr std::size_t max_rank = 32;
 
-class encoder {
+class tree_encoder {
  public:
-  encoder(std::vector<std::uint8_t>& bytes, const std::vector<digest>& roots)
+  tree_encoder(std::vector<std::uint8_t>& bytes, const std::vector<digest>& roots)
       : out_(bytes), next_root_(roots.begin()) {}
 
   void value(const state_value& what) { std::visit(*this, what.content); }
@@ -199,7 +198,7 @@ class decoder {
 
 std::vector<std::uint8_t> encode_tree(const state_value& root, const std::vector<digest>& roots) {
   std::vector<std::uint8_t> out;
-  encoder(out, roots).value(root);
+  tree_encoder(out, roots).value(root);
   return out;
 }
 

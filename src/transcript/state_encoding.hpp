@@ -3,6 +3,7 @@
 // root.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include <potl/transcript/state.hpp>
 
 namespace potl::transcript {
+
+inline constexpr std::size_t max_rank = 32;
 
 /// `roots` holds the content roots of the tensors in encoding order.
 std::vector<std::uint8_t> encode_tree(const state_value& root, const std::vector<digest>& roots);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transcript/state_index.hpp"
+#include "transcript/state_encoding.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +13,6 @@ namespace {
 
 constexpr std::size_t max_tensors = std::size_t{1} << 16;
 constexpr std::size_t max_path_bytes = std::size_t{8} << 20;  // of all tensors together
-constexpr std::size_t max_rank = 32;
 constexpr std::array<std::string_view, 3> memory_formats{"contiguous", "channels_last",
                                                          "channels_last_3d"};
 

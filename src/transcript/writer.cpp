@@ -12,10 +12,6 @@
 namespace potl::transcript {
 namespace {
 
-error usage(const std::string& message, const std::string& remedy) {
-  return {errc::usage, message, remedy};
-}
-
 // A crash before the first state leaves a job and perhaps a header: nothing that would be lost.
 status require_unused(const std::string& directory, const job& agreed) {
   const auto log = read_entry(directory, log_name, max_log_bytes);

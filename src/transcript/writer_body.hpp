@@ -22,6 +22,10 @@
 
 namespace potl::transcript {
 
+inline error usage(const std::string& message, const std::string& remedy) {
+  return {errc::usage, message, remedy};
+}
+
 /// Where a log stands; what recovery hands to the writer.
 struct log_position {
   digest chain;

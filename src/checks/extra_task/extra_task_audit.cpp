@@ -4,16 +4,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "checks/extra_task/extra_task_errors.hpp"
 #include "checks/text.hpp"
 
 namespace potl::checks {
 namespace {
 
 constexpr std::uint64_t most_windows = std::uint64_t{1} << 26;
-
-error wrong(std::string message, std::string remedy) {
-  return {errc::usage, "extra_task: " + std::move(message), std::move(remedy)};
-}
 
 // A 64-bit mixing step (splitmix64's finaliser): nobody is assumed to construct collisions here.
 std::uint64_t mix(std::uint64_t state, std::uint64_t value) noexcept {

@@ -7,16 +7,13 @@
 #include <potl/crypto/hasher.hpp>
 
 #include "checks/extra_task/extra_task_binary.hpp"
+#include "checks/extra_task/extra_task_errors.hpp"
 #include "checks/extra_task/extra_task_evidence.hpp"
 #include "checks/judging.hpp"
 #include "checks/text.hpp"
 
 namespace potl::checks {
 namespace {
-
-error wrong(std::string message, std::string remedy) {
-  return {errc::usage, "extra_task: " + std::move(message), std::move(remedy)};
-}
 
 class judge {
  public:

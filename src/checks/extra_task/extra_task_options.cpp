@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "checks/extra_task/extra_task_errors.hpp"
 #include "checks/text.hpp"
 
 namespace potl::checks {
@@ -33,17 +34,11 @@ const std::array table{
 };
 // clang-format on
 
-constexpr std::uint64_t million = 1'000'000;
-
 std::uint64_t integer_square_root(std::uint64_t value) noexcept {
   auto root = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(value)));
   while (root * root > value) --root;
   while ((root + 1) * (root + 1) <= value) ++root;
   return root;
-}
-
-error wrong(std::string message, std::string remedy) {
-  return {errc::usage, "extra_task: " + std::move(message), std::move(remedy)};
 }
 
 }  // namespace

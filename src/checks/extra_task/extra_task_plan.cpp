@@ -7,6 +7,7 @@
 #include <potl/statistics/detail/binomial.hpp>
 #include <potl/statistics/detail/two_sample.hpp>
 
+#include "checks/extra_task/extra_task_errors.hpp"
 #include "checks/text.hpp"
 
 namespace potl::checks {
@@ -14,10 +15,6 @@ namespace {
 
 constexpr double heavy_share = 0.03;     // beyond it the extra task costs accuracy
 constexpr double measured_share = 0.16;  // the largest of any experiment
-
-error wrong(std::string message, std::string remedy) {
-  return {errc::usage, "extra_task: " + std::move(message), std::move(remedy)};
-}
 
 using needed_hits = std::vector<std::uint64_t>;  // by the number of hits among the controls
 

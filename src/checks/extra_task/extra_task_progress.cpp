@@ -6,16 +6,13 @@
 
 #include <potl/statistics/detail/quantile.hpp>
 
+#include "checks/extra_task/extra_task_errors.hpp"
 #include "checks/text.hpp"
 
 namespace potl::checks {
 namespace {
 
 using points = std::vector<std::pair<double, double>>;
-
-error wrong(std::string message, std::string remedy) {
-  return {errc::usage, "extra_task: " + std::move(message), std::move(remedy)};
-}
 
 // Pools neighbours that fall until nothing falls (the nearest monotone curve, least squares).
 void make_monotone(points& curve) {

@@ -8,14 +8,11 @@
 #include <potl/crypto/hasher.hpp>
 
 #include "checks/extra_task/extra_task_content.hpp"
+#include "checks/extra_task/extra_task_errors.hpp"
 #include "checks/text.hpp"
 
 namespace potl::checks {
 namespace {
-
-error wrong(std::string message, std::string remedy) {
-  return {errc::usage, "extra_task: " + std::move(message), std::move(remedy)};
-}
 
 const char* name_of(extra_set set) { return set == extra_set::extra ? "extra" : "control"; }
 

@@ -4,19 +4,10 @@
 #include <potl/checks/extra_task_options.hpp>
 #include <potl/statistics/detail/binomial.hpp>
 
+#include "checks/extra_task/extra_task_errors.hpp"
 #include "checks/text.hpp"
 
 namespace potl::checks {
-namespace {
-
-constexpr std::uint64_t million = 1'000'000;
-
-error wrong(std::string message, std::string remedy) {
-  return {errc::usage, "extra_task: " + std::move(message), std::move(remedy)};
-}
-
-}  // namespace
-
 double extra_epsilon(const extra_task_options& options) noexcept {
   return static_cast<double>(millionths(options.epsilon)) / 1e6;
 }

@@ -53,6 +53,8 @@ gather forward_gather(const convolution& g, const float* x, const float* w, floa
 gather input_gradient_gather(const convolution& g, const float* dy, const float* w, float* dx);
 
 void run(const gather& what, const kernels& with, const executor& threads);
+/// The same by tiles, which serve any shape; run() takes a faster way where there is one.
+void run_tiles(const gather& what, const kernels& with, const executor& threads);
 /// Sums in double, rounded.
 void run(const gather& what, const kernels& with, const executor& threads,
          rounded_results& results);

@@ -22,7 +22,6 @@
 namespace potl::numeric::conv {
 namespace {
 
-constexpr std::int64_t longest = 512;
 constexpr std::int64_t many = 12;  // vectors of results: of no shape are some left over
 
 template <class Sum>
@@ -344,7 +343,11 @@ void run(const gather& what, const kernels& with, const executor& threads) {
   else if (has_lines(what, with))
     run_lines(what, with, threads);
   else
-    gather_run<float>(what, with, threads, nullptr).run();
+    run_tiles(what, with, threads);
+}
+
+void run_tiles(const gather& what, const kernels& with, const executor& threads) {
+  gather_run<float>(what, with, threads, nullptr).run();
 }
 
 void run(const gather& what, const kernels& with, const executor& threads,

@@ -15,8 +15,7 @@
 namespace potl::numeric::conv {
 namespace {
 
-constexpr std::int64_t longest = 512;  // terms of a chunk
-constexpr std::int64_t part = 128;     // of them: their weights stay in the first cache
+constexpr std::int64_t part_terms = 128;  // of them: their weights stay in the first cache
 
 class line_run {
  public:
@@ -51,7 +50,7 @@ class line_run {
     const std::int64_t sums = most > longest ? 2 * sums_ : sums_;
     planes_ = staged_ ? phases_beside(what_) * width_ * results_ : 0;
     const std::int64_t each =
-        divide_up(window_floats_ + part * width_ + planes_ + sums + slack, 16) * 16;
+        divide_up(window_floats_ + part_terms * width_ + planes_ + sums + slack, 16) * 16;
     const std::int64_t windows = blocks_.count() * what_.groups;
     // A window that some threads share is filled by each.
     const std::int64_t splits =
@@ -102,7 +101,7 @@ class line_run {
 
   void work(const block& here, std::int64_t group, std::int64_t first, std::int64_t last,
             const float* source, float* left) const {
-    float* const planes = left + part * width_;
+    float* const planes = left + part_terms * width_;
     float* const sums = planes + planes_;
     const std::vector<segment> tiles = tiles_of_block(here);
     const std::int64_t results =
@@ -112,7 +111,7 @@ class line_run {
     for (std::int64_t panel = first; panel < last; ++panel) {
       const std::int64_t rows = rows_of(panel);
       // Lanes without a row compute with whatever is there: let it be numbers.
-      if (rows < width_) std::fill(left, left + part * width_, 0.0F);
+      if (rows < width_) std::fill(left, left + part_terms * width_, 0.0F);
       for (std::size_t p = 0; p < what_.phases.size(); ++p) {
         chunks(p, group, panel, last, source, tiles, results, left, sums);
         if (!staged_) {
@@ -135,21 +134,21 @@ class line_run {
     const std::int64_t rows = rows_of(panel);
     if (depth == 0) std::fill(sums, sums + results * width_, 0.0F);
     const auto vectors = static_cast<std::size_t>(divide_up(rows, lanes_));
-    for (std::int64_t begin = 0; begin < depth; begin += part) {
+    for (std::int64_t begin = 0; begin < depth; begin += part_terms) {
       line_task task{};
-      task.depth = std::min(part, depth - begin);
+      task.depth = std::min(part_terms, depth - begin);
       pack_weights(what_, weights(p, group, panel, begin), with_, left, width_);
       task.a = left;
       task.a_row = width_;
       task.offsets = offsets_[p].data() + begin;
       float* const chains = begin < longest ? sums : sums + sums_;
-      const bool ends = (begin + part) % longest == 0 || begin + part >= depth;
+      const bool ends = (begin + part_terms) % longest == 0 || begin + part_terms >= depth;
       task.begun = begin % longest == 0 ? nullptr : chains;
       task.c = ends ? sums : chains;
       task.c_row = width_;
       task.add = ends && begin >= longest;
       const auto& kinds = read_.move[2] == 2 ? with_.line.every_second : with_.line.tile;
-      const stretch next = weights_after(p, group, panel, begin + part, last);
+      const stretch next = weights_after(p, group, panel, begin + part_terms, last);
       const auto count = static_cast<std::int64_t>(tiles.size());
       for (std::int64_t i = 0; i < count; ++i) {
         const segment& one = tiles[static_cast<std::size_t>(i)];
@@ -170,7 +169,7 @@ class line_run {
                        std::int64_t begin) const {
     const auto depth = static_cast<std::int64_t>(offsets_[p].size());
     return {what_.phases[p], group, panel * width_,
-            rows_of(panel),  begin, std::min(begin + part, depth)};
+            rows_of(panel),  begin, std::min(begin + part_terms, depth)};
   }
 
   // The weights that chunks() packs after those before `begin`.

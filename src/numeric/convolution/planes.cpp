@@ -12,8 +12,8 @@
 namespace potl::numeric::conv {
 namespace {
 
-constexpr std::int64_t most_terms = 128;         // one chunk, and weights stay in a cache
-constexpr std::int64_t most_window = 96 * 1024;  // floats that a block reads
+constexpr std::int64_t most_terms = 128;               // one chunk, and weights stay in a cache
+constexpr std::int64_t most_plane_window = 96 * 1024;  // floats that a block reads
 
 class planes_run {
  public:
@@ -56,7 +56,7 @@ class planes_run {
         static_cast<std::int64_t>(d.starts.size() * h.starts.size() * w.starts.size());
     const std::int64_t per_line =
         std::max<std::int64_t>(1, what_.channels * slots * (1 + d.reach) * (w.grid + w.reach));
-    return std::clamp<std::int64_t>(most_window / per_line, std::min<std::int64_t>(h.grid, 4),
+    return std::clamp<std::int64_t>(most_plane_window / per_line, std::min<std::int64_t>(h.grid, 4),
                                     h.grid);
   }
 

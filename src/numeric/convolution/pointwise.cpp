@@ -13,8 +13,6 @@
 namespace potl::numeric::conv {
 namespace {
 
-constexpr std::int64_t longest = 512;  // terms of a chunk
-
 // target = weights * source, per image: the terms of an element are those of the convolution, in
 // its order. A strip of all channels serves all rows of weights: the first of them read it where it
 // lies, on as many pages as there are channels and in few sets of the first cache, and leave a copy

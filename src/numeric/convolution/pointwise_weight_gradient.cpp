@@ -11,9 +11,9 @@
 namespace potl::numeric::conv {
 namespace {
 
-constexpr std::int64_t most_lanes = 256;                // copied at once
-constexpr std::int64_t least_lanes = 64;                // else reading rows costs more than tiles
-constexpr std::int64_t most_partial = 2 * 1024 * 1024;  // floats of chunk sums
+constexpr std::int64_t most_lanes = 256;  // copied at once
+constexpr std::int64_t least_lanes = 64;  // else reading rows costs more than tiles
+constexpr std::int64_t most_chunk_sums = 2 * 1024 * 1024;  // floats of chunk sums
 
 // One operand: its channels of each image lie one after the other.
 struct side {
@@ -53,7 +53,7 @@ class pointwise_run {
     if (shared * least_lanes <= lanes_.channels) blocks_ = shared;
     const std::int64_t outputs = rows_.channels * lanes_.channels;
     const bool alone = blocks_ % workers_ == 0;
-    apart_ = !alone && chunks_ >= 4 * workers_ && chunks_ * outputs <= most_partial;
+    apart_ = !alone && chunks_ >= 4 * workers_ && chunks_ * outputs <= most_chunk_sums;
     parts_ = alone || apart_ ? 1 : std::min(workers_, tiles_);
     sums_ = buffer((apart_ ? chunks_ : 1) * outputs);
   }

@@ -12,6 +12,8 @@
 
 namespace potl::numeric::conv {
 
+inline constexpr std::int64_t longest = 512;  // terms of a chunk
+
 /// c[row * c_row + vector * lanes + lane] (+)= the chain over k of
 /// a[k * a_step + row] * b[offsets[k] + vectors[vector] + lane]. NaN is stored as 0x7fc00000, or as
 /// 0x7ff8000000000000 where sums are double.

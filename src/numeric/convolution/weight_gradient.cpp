@@ -22,7 +22,6 @@
 namespace potl::numeric::conv {
 namespace {
 
-constexpr std::int64_t longest = 512;
 constexpr std::int64_t most_pixels = 160 * 1024;        // floats of input that a block works on
 constexpr std::int64_t most_partial = 8 * 1024 * 1024;  // floats of chunk sums
 
@@ -293,7 +292,12 @@ void weight_gradient(const convolution& g, const float* x, const float* dy, floa
   else if (reads_rows(g, with))
     pointwise_weight_gradient(g, x, dy, dw, with, threads);
   else
-    weight_gradient_run<float>(g, x, dy, dw, with, threads, nullptr).run();
+    weight_gradient_tiles(g, x, dy, dw, with, threads);
+}
+
+void weight_gradient_tiles(const convolution& g, const float* x, const float* dy, float* dw,
+                           const kernels& with, const executor& threads) {
+  weight_gradient_run<float>(g, x, dy, dw, with, threads, nullptr).run();
 }
 
 void weight_gradient(const convolution& g, const float* x, const float* dy, float* dw,

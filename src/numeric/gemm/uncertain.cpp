@@ -51,11 +51,11 @@ void settle_group(const unsettled* begin, const unsettled* end, const matrix<con
                   const matrix<const float>& b, std::vector<float>& copies,
                   const settle_body& settle) {
   const std::int64_t terms = a.columns;
-  std::vector<std::int64_t> columns;
+  std::vector<std::int64_t> wanted;
   for (const unsettled* one = begin; one != end; ++one) {
-    if (columns.empty() || columns.back() != one->column) columns.push_back(one->column);
+    if (wanted.empty() || wanted.back() != one->column) wanted.push_back(one->column);
   }
-  const auto count = static_cast<std::int64_t>(columns.size());
+  const auto count = static_cast<std::int64_t>(wanted.size());
   const bool copied = b.row_stride != 1 && end - begin > 1 && count * terms <= most_copied;
   if (copied) {
     copies.resize(static_cast<std::size_t>(count * terms));
@@ -63,10 +63,10 @@ void settle_group(const unsettled* begin, const unsettled* end, const matrix<con
       const std::int64_t stop = std::min(terms, k + ahead);
       // Rows lie pages apart, which no processor fetches by itself.
       for (std::int64_t i = stop; i < std::min(terms, stop + ahead); ++i) {
-        __builtin_prefetch(&b(i, columns.front()));
+        __builtin_prefetch(&b(i, wanted.front()));
       }
       for (std::int64_t j = 0; j < count; ++j) {
-        const float* from = &b(0, columns[static_cast<std::size_t>(j)]);
+        const float* from = &b(0, wanted[static_cast<std::size_t>(j)]);
         float* to = copies.data() + j * terms;
         for (std::int64_t i = k; i < stop; ++i) to[i] = from[i * b.row_stride];
       }
