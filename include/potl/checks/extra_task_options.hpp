@@ -18,6 +18,7 @@ namespace potl::checks {
 /// The least number of extra samples that a judgement may rest on.
 inline constexpr std::uint64_t extra_minimum = 200;
 
+/// Shares are counted in millionths.
 inline constexpr std::uint64_t million = 1'000'000;
 /// The share in millionths: 0.75 -> 750000, whatever the last bits of the double are.
 std::uint64_t millionths(double share) noexcept;

@@ -20,6 +20,7 @@ namespace potl::checks {
 
 inline constexpr double unbounded = std::numeric_limits<double>::max();
 
+/// One row of a check's table of options: name, member, range and help.
 template <class Options>
 struct field {
   using member_pointer = std::variant<bool Options::*, std::uint64_t Options::*, double Options::*,

@@ -18,6 +18,7 @@ namespace potl::checks {
 
 struct movements;
 
+/// What a plan and a judge see of a run: segments and states as the job fixes them.
 struct run_view {
   transcript::job agreed;
   digest job_id;

@@ -29,6 +29,7 @@ enum class dtype : std::uint8_t {
   c64,
 };
 
+/// Names and size of an element type.
 struct dtype_info {
   dtype type;
   std::string_view name;        ///< upper case, as in a safetensors header

@@ -38,7 +38,7 @@ class sha256 {
 
 namespace detail {
 digest sha256_of_parts(std::span<const bytes_view> parts);
-}
+}  // namespace detail
 
 /// SHA-256 of the concatenation of its arguments. The parts are not delimited: a caller who mixes
 /// parts of variable length adds their lengths.

@@ -103,6 +103,7 @@ class json_value {
   std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, array, object> content_;
 };
 
+/// A name of an object with its value.
 struct json_member {
   std::string name;
   json_value value;

@@ -97,6 +97,7 @@ class writer {
   std::unique_ptr<body> body_;
 };
 
+/// A writer that goes on with an interrupted run, and where.
 struct writer::resumed {
   writer recorder;
   std::uint64_t step = 0;  ///< the last step that stands; go on with the next
