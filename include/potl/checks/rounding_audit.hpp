@@ -4,7 +4,7 @@
 #pragma once
 
 #include <potl/checks/request.hpp>
-#include <potl/numeric/rounding_session.hpp>
+#include <potl/numeric/detail/rounding_session.hpp>
 
 namespace potl::checks {
 

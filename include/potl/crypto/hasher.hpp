@@ -48,7 +48,9 @@ digest sha256_of(const Parts&... parts) {
   return detail::sha256_of_parts(views);
 }
 
+/// 64 bytes.
 using sha512_digest = std::array<std::uint8_t, 64>;
+/// SHA-512.
 sha512_digest sha512_of(bytes_view bytes);
 
 /// HMAC-SHA-256 under one key for many messages. The key is held by OpenSSL and wiped at the end.
@@ -69,7 +71,9 @@ class hmac_sha256_key {
   std::unique_ptr<state> state_;
 };
 
+/// HMAC of one message.
 digest hmac_sha256(bytes_view key, bytes_view message);
+/// HMAC of one message, with SHA-512.
 sha512_digest hmac_sha512(bytes_view key, bytes_view message);
 
 /// Equality whose time depends on the lengths alone. Use it wherever one side is a secret.

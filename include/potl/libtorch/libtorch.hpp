@@ -4,10 +4,10 @@
 #pragma once
 
 #include <potl/libtorch/arithmetic.hpp>
+#include <potl/libtorch/detail/step_arithmetic.hpp>
+#include <potl/libtorch/detail/step_rounding.hpp>
 #include <potl/libtorch/job.hpp>
 #include <potl/libtorch/random.hpp>
 #include <potl/libtorch/recorder.hpp>
-#include <potl/libtorch/step_arithmetic.hpp>
-#include <potl/libtorch/step_rounding.hpp>
 #include <potl/libtorch/task.hpp>
 #include <potl/libtorch/workload.hpp>

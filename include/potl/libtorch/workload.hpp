@@ -21,10 +21,10 @@
 #include <utility>
 #include <vector>
 
-#include <potl/libtorch/step_arithmetic.hpp>
-#include <potl/libtorch/step_rounding.hpp>
-#include <potl/libtorch/task.hpp>
+#include <potl/libtorch/detail/step_arithmetic.hpp>
+#include <potl/libtorch/detail/step_rounding.hpp>
 #include <potl/libtorch/detail/update.hpp>
+#include <potl/libtorch/task.hpp>
 #include <potl/transcript/detail/batch_order.hpp>
 #include <potl/verify.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/libtorch/arithmetic.hpp>
-#include <potl/numeric/rounding_session.hpp>
+#include <potl/numeric/detail/rounding_session.hpp>
 
 #include "fallback.hpp"
 #include "rounding.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rounding logs of log64 around the steps of a workload: a step logs how it rounded near ties,
-// or follows the trainer's log where a replayer has given it (numeric/rounding_session.hpp).
+// or follows the trainer's log where a replayer has given it (numeric/detail/rounding_session.hpp).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include <potl/checks/rounding_audit.hpp>
 #include <potl/checks/workload.hpp>
-#include <potl/numeric/rounding_session.hpp>
+#include <potl/numeric/detail/rounding_session.hpp>
 
 namespace potl::libtorch {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <potl/libtorch/optimizer_state.hpp>
+#include <potl/libtorch/detail/optimizer_state.hpp>
 
 namespace potl::libtorch {
 namespace detail {
