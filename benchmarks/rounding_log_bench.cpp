@@ -6,10 +6,10 @@
 #include <random>
 #include <vector>
 
-#include <potl/numeric/detail/rounding_log.hpp>
 #include <potl/numeric/detail/rounding_session.hpp>
 #include <potl/numeric/detail/rounding_threshold.hpp>
 #include <potl/numeric/gemm.hpp>
+#include <potl/numeric/rounding_log.hpp>
 
 #include "bench.hpp"
 

@@ -47,6 +47,7 @@ HEADERS = {
     "Files": ["core/file", "encoding/json"],
     "Arithmetic": ["numeric/arithmetic", "numeric/gemm", "numeric/convolution"],
     "Functions and sums": ["numeric/elementwise", "numeric/combine", "numeric/reduction"],
+    "Rounding logs": ["numeric/rounding_log"],
     "LibTorch": ["libtorch/task", "libtorch/job", "libtorch/recorder", "libtorch/workload"],
     "Reproducible LibTorch": ["libtorch/arithmetic", "libtorch/random"],
     "CUDA": ["cuda/elementwise"],

@@ -12,7 +12,6 @@
 #include <potl/checks/replay.hpp>
 #include <potl/checks/replayer.hpp>
 #include <potl/checks/request.hpp>
-#include <potl/checks/rounding_audit.hpp>
 #include <potl/checks/run_view.hpp>
 #include <potl/checks/telemetry.hpp>
 #include <potl/checks/telemetry_sampler.hpp>
@@ -36,6 +35,7 @@
 #include <potl/numeric/elementwise.hpp>
 #include <potl/numeric/gemm.hpp>
 #include <potl/numeric/reduction.hpp>
+#include <potl/numeric/rounding_log.hpp>
 #include <potl/policy.hpp>
 #include <potl/report.hpp>
 #include <potl/transcript/commitment.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/checks/rounding_audit.hpp>
+#include <potl/checks/detail/rounding_audit.hpp>
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 
 #include <potl/core/file.hpp>
 #include <potl/crypto/hasher.hpp>
-#include <potl/numeric/detail/rounding_log.hpp>
+#include <potl/numeric/rounding_log.hpp>
 
 #include "evidence/audit.hpp"
 

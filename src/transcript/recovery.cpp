@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/core/file.hpp>
-#include <potl/numeric/detail/rounding_log.hpp>
+#include <potl/numeric/rounding_log.hpp>
 #include <potl/transcript/writer.hpp>
 
 #include "transcript/directory_lock.hpp"

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-#include <potl/numeric/detail/rounding_log.hpp>
+#include <potl/numeric/rounding_log.hpp>
 
 namespace potl::transcript {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 
-#include <potl/checks/rounding_audit.hpp>
+#include <potl/checks/detail/rounding_audit.hpp>
 
 using namespace potl;
 

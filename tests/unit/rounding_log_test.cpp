@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <potl/numeric/detail/rounding_log.hpp>
+#include <potl/numeric/rounding_log.hpp>
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include <potl/evidence/detail/inspect.hpp>
-#include <potl/numeric/detail/rounding_log.hpp>
+#include <potl/numeric/rounding_log.hpp>
 
 #include "run_fixture.hpp"
 

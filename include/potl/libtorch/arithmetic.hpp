@@ -27,7 +27,7 @@
 
 namespace potl::numeric {
 class rounding_session;
-}
+}  // namespace potl::numeric
 
 namespace potl::libtorch {
 

@@ -22,7 +22,7 @@
 #include <string>
 
 #include <potl/libtorch/libtorch.hpp>
-#include <potl/numeric/detail/rounding_log.hpp>
+#include <potl/numeric/rounding_log.hpp>
 
 namespace {
 

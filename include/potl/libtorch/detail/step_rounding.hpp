@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <potl/checks/rounding_audit.hpp>
+#include <potl/checks/detail/rounding_audit.hpp>
 #include <potl/checks/workload.hpp>
 #include <potl/numeric/detail/rounding_session.hpp>
 

@@ -25,7 +25,7 @@
 #include <potl/core/result.hpp>
 #include <potl/crypto/merkle.hpp>
 #include <potl/numeric/detail/exact_sum.hpp>
-#include <potl/numeric/detail/rounding_log.hpp>
+#include <potl/numeric/rounding_log.hpp>
 
 namespace potl::numeric {
 

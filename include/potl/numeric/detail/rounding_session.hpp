@@ -40,9 +40,9 @@
 #include <potl/core/digest.hpp>
 #include <potl/numeric/detail/matrix.hpp>
 #include <potl/numeric/detail/rounding.hpp>
-#include <potl/numeric/detail/rounding_log.hpp>
 #include <potl/numeric/detail/rounding_referee.hpp>
 #include <potl/numeric/gemm.hpp>
+#include <potl/numeric/rounding_log.hpp>
 
 namespace potl::numeric {
 

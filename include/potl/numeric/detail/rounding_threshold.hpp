@@ -17,7 +17,7 @@
 #include <vector>
 
 #include <potl/core/result.hpp>
-#include <potl/numeric/detail/rounding_log.hpp>
+#include <potl/numeric/rounding_log.hpp>
 
 namespace potl::numeric {
 

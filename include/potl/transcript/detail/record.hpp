@@ -44,7 +44,7 @@ struct initial_record {
   digest state;
 };
 
-/// A step's rounding log (numeric/detail/rounding_log.hpp): bound before any challenge, kept in a
+/// A step's rounding log (numeric/rounding_log.hpp): bound before any challenge, kept in a
 /// file.
 struct rounding_reference {
   digest content;           ///< rounding_log_digest() of its bytes

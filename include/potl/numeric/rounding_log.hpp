@@ -26,6 +26,7 @@ namespace potl::numeric {
 inline constexpr std::uint64_t max_logged_values = std::uint64_t{1} << 48;
 inline constexpr std::uint64_t default_max_log_entries = std::uint64_t{1} << 24;
 
+/// How one value near a tie was rounded.
 struct log_entry {
   std::uint64_t position = 0;
   bool up = false;
