@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of the extra task's experiments: docs/experiments/extra_task.md, which leads to pages
-for each kind of data, the figures behind them in extra_task.json, and plots.
+"""What is kept of the extra task's experiments: docs/experiments/extra_task.md, which leads
+to pages for each kind of data, the figures behind them in extra_task.json, and plots.
 """
 
 from __future__ import annotations

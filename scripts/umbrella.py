@@ -23,7 +23,11 @@ HEAD = """// SPDX-License-Identifier: Apache-2.0
 
 def umbrella() -> str:
     headers = sorted(path.relative_to(INCLUDE) for path in INCLUDE.rglob("*.hpp"))
-    public = [path for path in headers if path.parts[1] not in ADAPTERS | {"potl.hpp"} and "detail" not in path.parts]
+    public = [
+        path
+        for path in headers
+        if path.parts[1] not in ADAPTERS | {"potl.hpp"} and "detail" not in path.parts
+    ]
     return HEAD + "".join(f"#include <{path.as_posix()}>\n" for path in public)
 
 

@@ -372,8 +372,8 @@ def judge_check(
     """What the answers to a check amount to."""
 
 class Questions:
-    """What one verification asks (include/potl/checks/detail/question.hpp). `asked`: name, options and
-    nonce; `earlier`: nonce, and names with options.
+    """What one verification asks (include/potl/checks/detail/question.hpp). `asked`: name, options
+    and nonce; `earlier`: nonce, and names with options.
     """
 
     def __init__(

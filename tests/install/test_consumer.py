@@ -95,7 +95,10 @@ def test_an_installed_tree_has_every_public_header_and_no_test_hooks(prefix: Pat
     headers = {path.relative_to(source) for path in source.rglob("*.hpp")}
     assert {path.relative_to(prefix / "include") for path in prefix.rglob("*.hpp")} == headers
     archives = {path.name: path for path in prefix.rglob("*.a")}
-    adapters = {"libpotl_libtorch_arithmetic.a", "libpotl_cuda.a"}  # where the build found torch, nvcc
+    adapters = {
+        "libpotl_libtorch_arithmetic.a",
+        "libpotl_cuda.a",
+    }  # where the build found torch, nvcc
     built = {path.name for path in BUILD.rglob("libpotl_*.a")} & adapters
     assert archives.keys() == {"libpotl.a"} | built
     symbols = run("nm", "-C", "--defined-only", archives["libpotl.a"])

@@ -2,8 +2,8 @@
 """The rounding logs of `log64` around the steps of a session: a trainer's makes them, an auditor's
 follows them.
 
-In C++ one session per side (include/potl/numeric/detail/rounding_session.hpp) sees every product of the
-thread while it is installed.
+In C++ one session per side (include/potl/numeric/detail/rounding_session.hpp) sees every product of
+the thread while it is installed.
 """
 
 from __future__ import annotations

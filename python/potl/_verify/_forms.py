@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forms of states as laws (checks/detail/schema.hpp): keys, types, dtypes and shapes, of what was seen and
-of what may come.
+"""Forms of states as laws (checks/detail/schema.hpp): keys, types, dtypes and shapes, of what was
+seen and of what may come.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import zoo
 from places import ROOT
+from processor import torch_instruction_sets
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -30,9 +31,10 @@ ALONE: dict[str, Variation] = {
     "portable kernels": ({"POTL_ISA": "portable"}, []),
     "avx2 kernels": ({"POTL_ISA": "avx2"}, []),
     "avx512 kernels": ({"POTL_ISA": "avx512"}, []),
-    "torch's default kernels": ({"ATEN_CPU_CAPABILITY": "default"}, []),
-    "torch's avx2 kernels": ({"ATEN_CPU_CAPABILITY": "avx2"}, []),
-    "torch's avx512 kernels": ({"ATEN_CPU_CAPABILITY": "avx512"}, []),
+    **{
+        f"torch's {name} kernels": ({"ATEN_CPU_CAPABILITY": name}, [])
+        for name in torch_instruction_sets()
+    },
     "another libm": (OTHER_LIBM, []),
     "a resume": ({}, ["--resume-at", "10"]),
 }

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from processor import torch_instruction_sets
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -318,7 +319,7 @@ print(torch.backends.cpu.get_cpu_capability(), digest)
 
 def test_initial_weights_have_the_same_bits_under_every_instruction_set():
     seen = {}
-    for capability in ("default", "avx2", "avx512"):
+    for capability in torch_instruction_sets():
         environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability, "OMP_NUM_THREADS": "1"}
         out = subprocess.run(
             [sys.executable, "-c", SCRIPT],
