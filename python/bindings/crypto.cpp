@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings.hpp"
 
-#include <potl/crypto/hasher.hpp>
 #include <potl/crypto/detail/tensor_digest.hpp>
+#include <potl/crypto/hasher.hpp>
 #include <potl/crypto/merkle.hpp>
 
 namespace potl::python {

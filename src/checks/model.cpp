@@ -7,10 +7,10 @@
 #include <functional>
 #include <map>
 
-#include <potl/core/rules.hpp>
 #include <potl/core/file.hpp>
-#include <potl/crypto/hasher.hpp>
+#include <potl/core/rules.hpp>
 #include <potl/crypto/detail/tensor_digest.hpp>
+#include <potl/crypto/hasher.hpp>
 
 #include "checks/judging.hpp"
 

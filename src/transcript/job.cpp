@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <bit>
 
-#include <potl/crypto/hasher.hpp>
 #include <potl/crypto/detail/prf.hpp>
+#include <potl/crypto/hasher.hpp>
 
 #include <potl/transcript/detail/batch_order.hpp>
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include <potl/crypto/hasher.hpp>
 #include <potl/crypto/detail/prf.hpp>
+#include <potl/crypto/hasher.hpp>
 #include <potl/numeric/detail/random.hpp>
 
 namespace {

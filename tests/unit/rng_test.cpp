@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <potl/core/detail/rng.hpp>
-#include <potl/crypto/hasher.hpp>
 #include <potl/crypto/detail/prf.hpp>
+#include <potl/crypto/hasher.hpp>
 
 namespace {
 

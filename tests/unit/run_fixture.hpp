@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include <potl/core/rules.hpp>
 #include <potl/core/file.hpp>
+#include <potl/core/rules.hpp>
 #include <potl/crypto/merkle.hpp>
 #include <potl/evidence/evidence.hpp>
 #include <potl/transcript/commitment.hpp>

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include <potl/crypto/hasher.hpp>
 #include <potl/crypto/detail/signed_note.hpp>
+#include <potl/crypto/hasher.hpp>
 
 namespace {
 
