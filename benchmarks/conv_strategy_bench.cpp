@@ -123,8 +123,8 @@ class comparison {
     };
     std::vector<potl::bench::outcome> out;
     for (const auto& [name, all] : ways_) {
-      out.push_back({"conv_strategy." + name, static_cast<double>(all.ratios.size()), "layers",
-                     "tiles", mean(all.ratios), mean(all.lows), mean(all.highs), 1});
+      out.push_back({"conv." + name, static_cast<double>(all.ratios.size()), "layers", "tiles",
+                     mean(all.ratios), mean(all.lows), mean(all.highs), 1});
     }
     return out;
   }
@@ -145,7 +145,7 @@ void compare_layer(const convolution& g, comparison& all) {
   const auto gathers = [&](const std::string& direction, const conv::gather& what,
                            std::vector<float>& result, const std::function<void()>& product) {
     const auto tiles = [&] { conv::run_tiles(what, with, threads); };
-    if (conv::is_product(g, threads)) {
+    if (conv::is_product(g, with, threads)) {
       all.add("product." + direction, g, result, tiles, product);
     } else if (conv::has_planes(what)) {
       all.add("planes." + direction, g, result, tiles,

@@ -72,14 +72,14 @@ std::array<std::int64_t, 3> convolution::output() const {
 
 void convolve(arithmetic mode, const convolution& geometry, const float* x, const float* w,
               float* y, const executor& threads) {
-  if (mode == arithmetic::ord32 && conv::is_product(geometry, threads))
+  if (mode == arithmetic::ord32 && conv::is_product(geometry, conv::active_kernels(), threads))
     return conv::pointwise(geometry, x, w, y, conv::active_kernels(), threads);
   run(mode, conv::forward_gather(geometry, x, w, y), convolution_operands(geometry, x, w), threads);
 }
 
 void convolve_input_gradient(arithmetic mode, const convolution& geometry, const float* dy,
                              const float* w, float* dx, const executor& threads) {
-  if (mode == arithmetic::ord32 && conv::is_product(geometry, threads))
+  if (mode == arithmetic::ord32 && conv::is_product(geometry, conv::active_kernels(), threads))
     return conv::pointwise_input_gradient(geometry, dy, w, dx, conv::active_kernels(), threads);
   run(mode, conv::input_gradient_gather(geometry, dy, w, dx),
       input_gradient_operands(geometry, dy, w), threads);

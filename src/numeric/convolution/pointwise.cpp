@@ -147,11 +147,11 @@ matrix<Element> channels_of(const convolution& g, Element* image, std::int64_t c
 
 }  // namespace
 
-bool is_product(const convolution& g, const executor& threads) {
+bool is_product(const convolution& g, const kernels& with, const executor& threads) {
   const auto workers = static_cast<std::int64_t>(threads.concurrency());
   const bool shared = g.batch % workers == 0 || g.batch >= 4 * workers;
-  return is_pointwise(g) && g.groups == 1 && shared && volume(g.input) >= 100 &&
-         std::min(g.in_channels, g.out_channels) >= 64;
+  return with.single.lanes >= 16 && is_pointwise(g) && g.groups == 1 && shared &&
+         volume(g.input) >= 100 && std::min(g.in_channels, g.out_channels) >= 64;
 }
 
 void pointwise(const convolution& g, const float* x, const float* w, float* y, const kernels& with,

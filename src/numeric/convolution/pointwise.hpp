@@ -9,8 +9,8 @@
 
 namespace potl::numeric::conv {
 
-/// Whether products of whole images are the faster way.
-bool is_product(const convolution& g, const executor& threads);
+/// Whether products of whole images are the faster way: with AVX-512 alone.
+bool is_product(const convolution& g, const kernels& with, const executor& threads);
 void pointwise(const convolution& g, const float* x, const float* w, float* y, const kernels& with,
                const executor& threads);
 void pointwise_input_gradient(const convolution& g, const float* dy, const float* w, float* dx,
