@@ -21,7 +21,7 @@ presence look(const std::string& path, std::uint64_t& bytes) {
   if (about.type() == std::filesystem::file_type::not_found) return presence::missing;
   if (failed) return presence::unknown;
   if (about.type() == std::filesystem::file_type::symlink) return presence::link;
-  // A directory is no checkpoint; a read would refuse it.
+  // A directory is not a checkpoint; a read would refuse it.
   if (about.type() != std::filesystem::file_type::regular) return presence::missing;
   bytes = std::filesystem::file_size(path, failed);
   return failed ? presence::unknown : presence::there;

@@ -115,7 +115,7 @@ result<extra_progress> estimate_extra_progress(std::span<const extra_grade_count
                                                double confidence = 0.95);
 
 /// What a model answered, in order of indices. With labels: the class of the largest score, where
-/// anything that is no integer from 0 to classes - 1 counts as invalid. Without: errors, where
+/// anything but an integer from 0 to classes - 1 counts as invalid. Without: errors, where
 /// anything not finite counts as invalid.
 struct extra_answers {
   std::span<const double> extra, control;

@@ -52,13 +52,13 @@ struct extra_task_options {
 
   static std::span<const field<extra_task_options>> fields();
   static result<extra_task_options> parse(const json_value& from);
-  /// usage: a member outside of its field's range, NaN included, or a string that is no grade.
+  /// usage: a member outside its field's range, NaN included, or a string that names no grade.
   status validate() const;
 };
 
 /// The ladder: `grades`, or where they are empty the usual ones of the layout. "paper" has one;
 /// "jittered" has three, with 1.6, 1 and 0.6 times the random part, or one when there are fewer
-/// than three blocks (samples / classes). usage: a grade that is no share, or more grades than
+/// than three blocks (samples / classes). usage: a grade that is not a share, or more grades than
 /// blocks.
 result<std::vector<extra_grade>> extra_grades(const extra_task_options& options,
                                               std::uint64_t blocks);

@@ -59,7 +59,7 @@ class deterministic_guard {
   ~deterministic_guard();
 };
 
-/// Gives a block of code (a data loader) stock arithmetic back inside of a guard. A guard in there
+/// Gives a block of code (a data loader) stock arithmetic back inside a guard. A guard in there
 /// is an outermost one.
 class stock_guard {
  public:
@@ -100,7 +100,7 @@ struct operator_entry {
   std::string note;  ///< what is computed, or the remedy
 };
 
-/// Every operator with an entry, by name. What has none and is no composition of others is refused.
+/// Every operator with an entry, by name. What has none, and is not composed of others, is refused.
 std::vector<operator_entry> operators();
 
 }  // namespace potl::libtorch

@@ -303,7 +303,7 @@ inline double workload::batch_loss(std::uint64_t step, std::span<const std::int6
   for (std::size_t i = 0; i < weights.size(); ++i) arithmetic_.disturb(weights[i], step_, i);
   double out = 0;
   const std::vector<part> parts = micro_batches(ids);
-  const step_rounding::part rounded(rounding_, step);  // never ended: this is no whole step
+  const step_rounding::part rounded(rounding_, step);  // never ended: this is not a whole step
   const auto block = arithmetic_.block(rounded.session());
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const at::Tensor loss = loss_of(parts[i], step, i);

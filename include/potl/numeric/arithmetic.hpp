@@ -2,7 +2,7 @@
 // The arithmetic modes: what a matrix product means, bit for bit.
 //
 // `ord32`, `cr32`, `xint24` and `xint16` are functions of their operands alone; `log64` is one of
-// its operands and of a rounding log (numeric/rounding_log.hpp). Everything that is no dot
+// its operands and of a rounding log (numeric/rounding_log.hpp). Everything but a dot
 // product (sums, elementwise functions) is the same in all modes. The mode's name is part of the
 // job. Sources: docs/reference/arithmetic.md; `log64` after Srivastava, Arora and Boneh,
 // "Optimistic Verifiable Training by Controlling Hardware Nondeterminism" (2403.09603), section 5.

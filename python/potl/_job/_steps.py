@@ -91,7 +91,7 @@ def as_number(loss: Any) -> float:
     """A loss that a task computed.
 
     Raises:
-        UsageError: It is no single number.
+        UsageError: It is not a single number.
     """
     if isinstance(loss, float) or (isinstance(loss, torch.Tensor) and loss.numel() == 1):
         return float(loss)

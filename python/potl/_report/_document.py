@@ -191,7 +191,7 @@ def parse(text: str | bytes) -> ReportDocument:
     """Reads a report's JSON.
 
     Raises:
-        MalformedError: It is no report: a member that every report has is missing or of another
+        MalformedError: It is not a report: a member that every report has is missing or of another
             type.
     """
     try:

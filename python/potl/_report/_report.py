@@ -52,7 +52,7 @@ def render_demo_html(
             verify.
 
     Raises:
-        MalformedError: A text is no report.
+        MalformedError: A text is not a report.
     """
     from ._document import parse
     from ._html import render_demo

@@ -3,8 +3,8 @@
 
 Claims: what it stores has the digest that the log binds, so a verifier sees no difference. Costs at
 most one training; for the states of a challenge, the way to each from the stored state before it.
-Assumes the arithmetic of then: the same machine and number of threads, or a reproducible one;
-elsewhere the digests differ and nothing is stored.
+Assumes the arithmetic of the recording: the same machine and number of threads, or a reproducible
+one; elsewhere the digests differ and nothing is stored.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ struct thread_state {
   int depth = 0;
   numeric::arithmetic mode = numeric::arithmetic::ord32;
   int bits = 32;
-  bool foreign = false;  // the thread was started inside of another thread's block
+  bool foreign = false;  // the thread was started inside another thread's block
 };
 thread_local thread_state here;
 

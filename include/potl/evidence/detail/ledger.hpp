@@ -41,8 +41,8 @@ struct ledger_memory {
 /// there is neither.
 result<std::string> default_ledger(const digest& job);
 
-/// What is known; nothing where there is no file. usage: the file is no ledger of this job, which
-/// is never taken for an empty one.
+/// What is known; nothing where there is no file. usage: the file is not the ledger of this job,
+/// which is never taken for an empty one.
 result<ledger_memory> recall(const std::string& path, const digest& job);
 
 /// Adds a commitment and a challenge, and gives what was known before. Makes the folder.

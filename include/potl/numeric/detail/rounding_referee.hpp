@@ -12,7 +12,7 @@
 // proof is judged from the proof, the facts that the third party has itself, and one exact dot
 // product (bias: one per entry). Nothing that a proof says is believed.
 // Cost: 3 ns per term and element. Proofs have at most max_fraud_proof_bytes.
-// Cannot: tell what lies inside of the window apart from noise; direction_bias does where many do.
+// Cannot: tell what lies inside the window apart from noise; direction_bias does where many do.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@
 // flood costs the trainer the job and the auditor nothing. False alarms: none at elements;
 // direction_bias at most false_alarm per session (step t is tested at false_alarm / (t (t + 1))).
 // Elements with the same digits count once: equal rows (padding) are rounded alike. Cannot see:
-// steering inside of the window that is not lopsided; the audit reports how far it can go.
+// steering inside the window that is not lopsided; the audit reports how far it can go.
 #pragma once
 
 #include <cstdint>
