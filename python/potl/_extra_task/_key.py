@@ -18,12 +18,11 @@ import hmac
 import json
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, cast
 
-from .. import _core
+from .._base._durable import replace_private, write_new
 from .._base._errors import MalformedError, StorageError, UsageError
 
 _FORMAT = "potl-extra-task-v1"
@@ -119,11 +118,7 @@ class ExtraKey(os.PathLike[str]):
                 raise UsageError(f"{existing} exists and is not replaced", "choose another name")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                file.write(secrets.token_bytes(32).hex() + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            write_new(target, secrets.token_bytes(32).hex() + "\n")
         except OSError as error:
             raise StorageError(
                 f"the key {target} cannot be written: {error.strerror or error}",
@@ -257,17 +252,7 @@ def _under_code(text: str, code: str, document: Mapping[str, object]) -> Iterato
 
 def _write(path: Path, text: str) -> None:
     try:
-        handle, name = tempfile.mkstemp(prefix=path.name, dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        _core.sync_directory(str(path.parent))
+        replace_private(path, text + "\n")
     except OSError as error:
         raise StorageError(
             f"{path} cannot be written: {error}", "make room or permit it"

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from .. import _core
+from .._base._durable import write_new
 from .._base._errors import UsageError
 
 
@@ -24,19 +24,10 @@ def write_pair(path: Path) -> tuple[Path, Path, str]:
     _core.create_directory(str(name.parent))
     key = _core.SigningKey.generate()
     write_private(private, key)
-    _write_new(public, key.public_key.to_pem(), mode=0o644)
+    write_new(public, key.public_key.to_pem(), mode=0o644)
     return private, public, key.public_key.key_id
 
 
 def write_private(path: Path, key: _core.SigningKey) -> None:
     """Writes a PEM file that only its owner can read. It must not exist."""
-    _write_new(path, key.to_pem(), mode=0o600)
-
-
-def _write_new(path: Path, text: str, *, mode: int) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    _core.sync_directory(str(path.parent))
+    write_new(path, key.to_pem())

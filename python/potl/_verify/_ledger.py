@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core
+from .._base._durable import replace_private
 from .._base._errors import MissingError, StorageError, UsageError
 
 _VERSION = 1
@@ -145,18 +145,7 @@ def _write(path: Path, job_id: bytes, memory: Memory) -> None:
         "challenges": [asdict(challenge) for challenge in memory.challenges],
         "commitments": list(memory.commitments),
     }
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-        _core.sync_directory(str(path.parent))
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise
+    replace_private(path, json.dumps(document, indent=1))
 
 
 def recall(path: Path, *, job_id: bytes) -> Memory:

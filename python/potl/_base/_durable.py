@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small files that only their owner may read, and that survive a power cut whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from .. import _core
+
+
+def write_new(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Writes a file that must not exist, with these permissions.
+
+    Raises:
+        OSError: It exists, or cannot be written.
+        StorageError: Its name cannot be made durable.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    _fill(handle, text)
+    _core.sync_directory(str(path.parent))
+
+
+def replace_private(path: Path, text: str) -> None:
+    """Puts a file of mode 600 in the place of what is there, in one step.
+
+    Raises:
+        OSError: It cannot be written; the old file stands.
+        StorageError: Its name cannot be made durable.
+    """
+    handle, name = tempfile.mkstemp(prefix=path.name, dir=path.parent)
+    try:
+        _fill(handle, text)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+    _core.sync_directory(str(path.parent))
+
+
+def _fill(handle: int, text: str) -> None:
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
