@@ -69,8 +69,8 @@ def suites() -> list[Suite]:
             ],
         ),
         pytest("python", "tests/python", workers=cores),
-        # In one process: building the wheel uses all cores, and is done once.
-        pytest("install", "tests/install", workers=0),
+        # By file, because what a file builds is built once.
+        pytest("install", "tests/install", "--dist=loadgroup", workers=cores),
         pytest("attacks", "tests/attacks", workers=cores, POTL_HOOKS="1"),
         Suite("fuzz", ["scripts/fuzz", "3"]),
     ]
