@@ -2,11 +2,11 @@
 """`potl.deterministic` as a block of Python: how it nests and ends, and what it refuses."""
 
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import programs
 import pytest
 import torch
 from places import ROOT
@@ -223,7 +223,7 @@ def test_integers_are_exact_whatever_the_operator() -> None:
 
 def test_the_page_of_operators_is_up_to_date() -> None:
     script = ROOT / "scripts" / "operator_table.py"
-    done = subprocess.run([sys.executable, str(script), "--check"], timeout=120, check=False)
+    done = subprocess.run([programs.python(), str(script), "--check"], timeout=120, check=False)
     assert done.returncode == 0, "run scripts/operator_table.py"
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import programs
 import pytest
 from places import ROOT
 
@@ -143,7 +144,7 @@ def test_a_rejected_run_ends_with_1(story: Path, tmp_path: Path) -> None:
 
 def test_a_fresh_process_ends_with_the_code_and_prints_json_alone(story: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "potl", *shlex.split(VERIFY), "--json", "--workers", "1"],
+        [programs.potl(), *shlex.split(VERIFY), "--json", "--workers", "1"],
         cwd=story,
         capture_output=True,
         text=True,
@@ -286,5 +287,5 @@ def test_plan_and_its_inverse_agree(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_page_about_the_command_line_is_up_to_date() -> None:
     script = ROOT / "scripts" / "cli_docs.py"
-    done = subprocess.run([sys.executable, str(script), "--check"], timeout=60, check=False)
+    done = subprocess.run([programs.python(), str(script), "--check"], timeout=60, check=False)
     assert done.returncode == 0, "run scripts/cli_docs.py"

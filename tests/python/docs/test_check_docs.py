@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from typing import Any
 
+import programs
 import pytest
 from places import ROOT
 
@@ -22,13 +22,13 @@ def report(findings: list[dict[str, Any]] | None = None, **context: Any) -> dict
 
 
 def test_option_tables_in_the_docs_are_those_of_the_code() -> None:
-    script = [sys.executable, str(ROOT / "scripts/options_tables.py"), "--check"]
+    script = [programs.python(), str(ROOT / "scripts/options_tables.py"), "--check"]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_attack_table_in_the_docs_is_that_of_the_catalogue() -> None:
-    script = [sys.executable, str(ROOT / "scripts/attack_table.py"), "--check"]
+    script = [programs.python(), str(ROOT / "scripts/attack_table.py"), "--check"]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

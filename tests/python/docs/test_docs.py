@@ -14,10 +14,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import programs
 import pytest
 from places import HELPERS, ROOT
 
@@ -71,9 +71,9 @@ def shell(text: str) -> list[str]:
 
 def execute(file: Path, folder: Path) -> None:
     environment = {**os.environ, "POTL_HOOKS": "0", "XDG_STATE_HOME": str(folder / "state")}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment["PATH"] = f"{programs.folder()}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        [sys.executable, file],
+        [programs.python(), file],
         cwd=folder,
         env=environment,
         capture_output=True,

@@ -3,9 +3,9 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+import programs
 import pytest
 from places import ROOT
 
@@ -30,11 +30,10 @@ def test_an_example_runs_in_an_empty_folder(script: str, tmp_path: Path) -> None
     if "finetune" in script:
         pytest.importorskip("safetensors")
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / script)],
+        [programs.python(), str(EXAMPLES / script)],
         cwd=tmp_path,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "XDG_STATE_HOME": str(tmp_path / "state"),
         },
         capture_output=True,

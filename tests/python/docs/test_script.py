@@ -3,10 +3,10 @@
 
 import os
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
+import programs
 import pytest
 
 DATA = """
@@ -37,16 +37,15 @@ report.raise_for_verdict()
 """
 
 
-def run_python(code: str, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def run_python(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     script = folder / "script.py"
     script.write_text(textwrap.dedent(code))
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "XDG_STATE_HOME": str(folder / "state"),
     }
     return subprocess.run(
-        [sys.executable, *arguments, str(script)],
+        [programs.python(), str(script)],
         cwd=folder,
         env=environment,
         capture_output=True,

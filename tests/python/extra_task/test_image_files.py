@@ -8,13 +8,13 @@ import re
 import shlex
 import struct
 import subprocess
-import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import programs
 import pytest
 
 pytest.importorskip("torch")
@@ -94,7 +94,7 @@ def test_images_that_extra_ones_cannot_be_are_refused_with_a_command_that_conver
     assert command is not None, message
     monkeypatch.chdir(tmp_path)
     words = shlex.split(command[0])
-    subprocess.run([sys.executable, *words[1:]], check=True)
+    subprocess.run([programs.python(), *words[1:]], check=True)
     assert mix(tmp_path, tmp_path / "converted") == 0
     assert len({told(path) for path in (tmp_path / "upload").glob("*/*")}) == 1
     # Not all black or white: depth is scaled, not cut off.

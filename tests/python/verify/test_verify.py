@@ -7,11 +7,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import driver_tasks as tasks
+import programs
 import pytest
 import torch
 from places import HELPERS
@@ -108,9 +108,9 @@ def test_an_honest_run_is_accepted_in_a_new_process(honest: Delivery) -> None:
         "print(report.verdict)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [programs.python(), "-c", program],
         cwd=honest.folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path])},
+        env={**os.environ, "PYTHONPATH": str(HELPERS)},
         capture_output=True,
         text=True,
         timeout=120,

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forks a process for each program that a test runs, so that torch is imported once for all.
+
+`program_server.py SOCKET` listens until its standard input ends. A client (program_client.py) sends
+arguments, folder and environment of a Python program, and its own standard streams; it is told how
+the program ended. A client that goes away takes its program with it.
+
+The forked process ends as Python ends one, except that it leaves objects where they are: touching
+what torch is made of would copy it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import io
+import json
+import os
+import random
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# What the interpreter or a library reads once, when it starts or is loaded.
+READ_AT_THE_START = (
+    *("PYTHON", "LD_", "GLIBC_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_"),
+    *("TORCH", "ATEN_", "POTL_ISA"),
+)
+OF_THE_PROGRAM = ("PYTHONPATH",)
+
+
+def preload() -> None:
+    """Imports what programs import, and starts no thread."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    import sklearn.datasets  # noqa: F401
+
+    import potl
+    from potl._cli import _cli  # noqa: F401
+
+    for name in potl.__all__:
+        getattr(potl, name)
+    gc.freeze()
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    if threads != 1:
+        raise RuntimeError(f"a process of {threads} threads cannot be forked")
+
+
+def fixed(environment: dict[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(READ_AT_THE_START) and name not in OF_THE_PROGRAM
+    }
+
+
+class Server:
+    def __init__(self, address: str) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listening.bind(f"{address}.new")
+        self.listening.listen(64)
+        Path(f"{address}.new").rename(address)
+        self.fixed = fixed(dict(os.environ))
+        # Process -> its client.
+        self.running: dict[int, socket.socket] = {}
+
+    def serve(self) -> dict[str, Any]:
+        """Returns in a forked process alone: what it shall be."""
+        self.selector.register(self.listening, selectors.EVENT_READ, self.accept)
+        self.selector.register(sys.stdin.fileno(), selectors.EVENT_READ, self.finish)
+        while True:
+            for key, _ in self.selector.select():
+                program: dict[str, Any] | None = key.data(key.fileobj)
+                if program is not None:
+                    return program
+
+    def accept(self, listening: socket.socket) -> dict[str, Any] | None:
+        client, _ = listening.accept()
+        with client.makefile("rb") as stream:
+            data, streams, _, _ = socket.recv_fds(client, 1 << 20, 3)
+            while not data.endswith(b"\n"):
+                data += stream.readline()
+        program: dict[str, Any] = json.loads(data)
+        changed = self.fixed.items() ^ fixed(program["environment"]).items()
+        if changed:
+            text = f"only a process of its own gets another {sorted(dict(changed))}\n"
+            os.write(streams[2], text.encode())
+            self.answer(client, 125 << 8)
+        else:
+            process = os.fork()
+            if process == 0:
+                self.become(program, streams)
+                return program
+            self.running[process] = client
+            ended = os.pidfd_open(process)
+            self.selector.register(
+                ended, selectors.EVENT_READ, lambda _: self.reap(process, client, ended)
+            )
+            self.selector.register(
+                client, selectors.EVENT_READ, lambda _: self.abandoned(process, client)
+            )
+        for one in streams:
+            os.close(one)
+        return None
+
+    def become(self, program: dict[str, Any], streams: list[int]) -> None:
+        self.selector.close()
+        self.listening.close()
+        for client in self.running.values():
+            client.close()
+        sys.stdin.close()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.chdir(program["folder"])
+        os.environ.clear()
+        os.environ.update(program["environment"])
+        # As a terminal starts it: what a shell starts in the background ignores these.
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+    def reap(self, process: int, client: socket.socket, ended: int) -> None:
+        _, status = os.waitpid(process, 0)
+        self.selector.unregister(ended)
+        os.close(ended)
+        if self.running.pop(process, None) is not None:
+            self.selector.unregister(client)
+            self.answer(client, status)
+
+    def abandoned(self, process: int, client: socket.socket) -> None:
+        if self.running.pop(process, None) is not None:
+            self.selector.unregister(client)
+            client.close()
+            os.kill(process, signal.SIGKILL)
+
+    @staticmethod
+    def answer(client: socket.socket, status: int) -> None:
+        with client, contextlib.suppress(OSError):
+            client.sendall(b"%d\n" % status)
+
+    def finish(self, _: Any) -> None:
+        for process in self.running:
+            os.kill(process, signal.SIGKILL)
+        sys.exit()
+
+
+def play(program: dict[str, Any], path: list[str]) -> None:
+    """What `python ARGUMENTS` does."""
+    import numpy
+    import torch
+
+    first, *rest = program["arguments"]
+    random.seed()
+    numpy.random.seed()
+    torch.default_generator.seed()
+    sys.stdin = open(0)  # noqa: SIM115
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    sys.stdout = io.TextIOWrapper(open(1, "wb"), write_through=unbuffered)  # noqa: SIM115
+    sys.stderr = io.TextIOWrapper(
+        open(2, "wb"),  # noqa: SIM115
+        errors="backslashreplace",
+        write_through=unbuffered,
+        line_buffering=True,
+    )
+    more = os.environ.get("PYTHONPATH", "")
+    sys.path[:] = [*(more.split(os.pathsep) if more else []), *path]
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    if first == "-c":
+        sys.argv[:] = ["-c", *rest[1:]]
+        sys.path.insert(0, "")
+        exec(compile(rest[0], "<string>", "exec"), main.__dict__)
+    elif first == "-m":
+        sys.argv[:] = ["-m", *rest[1:]]
+        sys.path.insert(0, str(Path.cwd()))
+        runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]
+    else:
+        sys.argv[:] = [first, *rest]
+        sys.path.insert(0, str(Path(first).resolve().parent))
+        main.__file__ = str(Path.cwd() / first)
+        exec(compile(Path(first).read_bytes(), first, "exec"), main.__dict__)
+
+
+def exit_code_of(work: Callable[[], None]) -> int:
+    try:
+        work()
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return (end.code or 0) & 0xFF
+        print(end.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    server = Server(sys.argv[1])
+    # The folder of this file is not a program's; neither are the variables of this process.
+    own = sys.path[1:]
+    preload()
+    program = server.serve()
+    code = exit_code_of(lambda: play(program, own))
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python` and `potl` for tests that run programs, without the seconds in which torch is imported.
+
+They are processes forked from one that has imported torch and potl (program_server.py). A test of
+what happens at the start or the violent end of a process takes sys.executable.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from places import HELPERS
+
+
+@functools.cache
+def folder() -> Path:
+    """Where `python` and `potl` lie. To be the first of a PATH, it needs no more than its name."""
+    path = Path(tempfile.mkdtemp(prefix="potl-"))
+    client = (HELPERS / "program_client.py").read_text()
+    for name in ("python", "potl"):
+        (path / name).write_text(f"#!{sys.executable} -IS\n{client}")
+        (path / name).chmod(0o755)
+    address = path / "socket"
+    server = subprocess.Popen(
+        [sys.executable, HELPERS / "program_server.py", address],
+        stdin=subprocess.PIPE,
+        cwd=path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )
+
+    def end() -> None:
+        assert server.stdin is not None
+        server.stdin.close()
+        server.wait()
+        shutil.rmtree(path)
+
+    atexit.register(end)
+    while not address.exists():
+        if server.poll() is not None:
+            raise RuntimeError("the server of programs has ended")
+        time.sleep(0.01)
+    return path
+
+
+def python() -> str:
+    return str(folder() / "python")
+
+
+def potl() -> str:
+    return str(folder() / "potl")
