@@ -39,6 +39,7 @@ HEADERS = {
     "Checks of your own": ["checks/check", "checks/request", "checks/field", "checks/run_view"],
     "What answers them": ["checks/replayer", "checks/workload"],
     "Extra task": ["checks/extra_task", "checks/extra_task_options", "checks/extra_task_samples"],
+    "Spot-check": ["statistics/displacement"],
     "Transcripts": ["transcript/job", "transcript/writer", "transcript/state"],
     "Commitments": ["transcript/commitment", "transcript/snapshot", "evidence/evidence"],
     "Hashes and signatures": ["crypto/hasher", "crypto/merkle", "crypto/signature"],

@@ -38,6 +38,7 @@
 #include <potl/numeric/rounding_log.hpp>
 #include <potl/policy.hpp>
 #include <potl/report.hpp>
+#include <potl/statistics/displacement.hpp>
 #include <potl/transcript/commitment.hpp>
 #include <potl/transcript/job.hpp>
 #include <potl/transcript/snapshot.hpp>

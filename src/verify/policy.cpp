@@ -8,6 +8,7 @@
 #include <potl/checks/check.hpp>
 #include <potl/core/rules.hpp>
 #include <potl/statistics/detail/soundness.hpp>
+#include <potl/statistics/displacement.hpp>
 
 #include "checks/text.hpp"
 
@@ -197,19 +198,9 @@ std::optional<reach_strength> reach_of(std::span<const finding> findings) {
     if (!std::isfinite(*limit) || !(*travelled > 0)) continue;
     reach_strength out;
     out.factor = one.threshold.value_or(0);
-    // One more false segment than this would have been seen.
-    std::uint64_t low = 0, high = drawn.pool;
-    while (low < high) {
-      const std::uint64_t middle = low + (high - low) / 2;
-      if (statistics::detection_without_replacement(drawn.pool, middle + 1, drawn.sampled) >=
-          out.probability) {
-        high = middle;
-      } else {
-        low = middle + 1;
-      }
-    }
-    out.false_segments = low;
-    out.displacement = static_cast<double>(low) * *limit / *travelled;
+    const auto missed = statistics::unseen(drawn.pool, drawn.sampled, *limit, out.probability);
+    out.false_segments = missed.units;
+    out.displacement = missed.displacement / *travelled;
     return out;
   }
   return std::nullopt;

@@ -73,3 +73,21 @@ TEST_CASE("twelve random segments satisfy the default policy, however long the r
     REQUIRE(out.result == potl::verdict::accepted);
   }
 }
+
+TEST_CASE("reach says how far the segments that were missed can have carried the weights") {
+  potl::finding drawn, reach;
+  drawn.check = reach.check = "replay";
+  drawn.rule = "replay.random_segments";
+  drawn.result = reach.result = potl::outcome::pass;
+  drawn.details = {{"segments", std::uint64_t{250}},
+                   {"pool", std::uint64_t{248}},
+                   {"judged", std::uint64_t{12}}};
+  reach.rule = "replay.reach";
+  reach.details = {{"limit", 2.5}, {"travelled", 10.0}};
+  const std::vector<potl::finding> findings{drawn, reach};
+  const auto found = potl::reach_of(findings);
+  REQUIRE(found.has_value());
+  // 1 - C(248 - b, 12) / C(248, 12) is below .95 up to b = 53.
+  REQUIRE(found->false_segments == 53);
+  REQUIRE(found->displacement == 53 * 2.5 / 10);
+}
