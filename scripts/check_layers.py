@@ -72,6 +72,7 @@ PACKAGES = (
     "_job",
     "_record",
     "_checks",
+    "_spot_check",
     "_extra_task",
     "_report",
     "_verify",

@@ -17,6 +17,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import _spot_check
     from ._arithmetic._deterministic import deterministic as deterministic
     from ._arithmetic._explain import (
         Explanation as Explanation,
@@ -83,7 +84,9 @@ if TYPE_CHECKING:
     from ._verify._rederive import Rederivation as Rederivation, rederive as rederive
     from ._verify._verify import verify as verify
 
-# Public name -> private module that defines it.
+    spot_check = _spot_check
+
+# Public name -> private module that defines it, or the package that it stands for.
 _EXPORTS = {
     "Calibration": "_job._calibrate",
     "Challenge": "_verify._challenge",
@@ -144,6 +147,7 @@ _EXPORTS = {
     "prune": "_record._prune",
     "record": "_record._record",
     "rederive": "_verify._rederive",
+    "spot_check": "_spot_check",
     "trace": "_record._trace",
     "verify": "_verify._verify",
 }
@@ -157,7 +161,8 @@ def __getattr__(name: str) -> Any:
 
         value: Any = version()
     elif name in _EXPORTS:
-        value = getattr(importlib.import_module("." + _EXPORTS[name], __name__), name)
+        module = importlib.import_module("." + _EXPORTS[name], __name__)
+        value = module if _EXPORTS[name] == "_" + name else getattr(module, name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

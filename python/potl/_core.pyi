@@ -108,6 +108,11 @@ from ._core_extra_task import (
     plan_extra_task as plan_extra_task,
     shared_regions as shared_regions,
 )
+from ._core_statistics import (
+    DisplacementPlan as DisplacementPlan,
+    gradient_responses as gradient_responses,
+    plan_displacement as plan_displacement,
+)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

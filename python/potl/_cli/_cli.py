@@ -20,6 +20,7 @@ from . import (
     _files,
     _result,
     _run,
+    _spot_check,
     _system,
     _verify,
 )
@@ -49,6 +50,7 @@ _explain.add_to(app)
 _verify.add_to(app)
 _files.add_to(app)
 _extra.add_to(app)
+_spot_check.add_to(app)
 _system.add_to(app)
 _demo.add_to(app)
 
