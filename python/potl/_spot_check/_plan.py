@@ -156,7 +156,7 @@ def plan(
 
     Example:
         >>> print(plan(rates=0.1, steps=1000, clip=1.0, displacement=20.0))
-        1,000 steps, about 68.6 checks: each step is checked with a probability of 6.9 %
+        1,000 steps, about 66.7 checks: each step is checked with a probability of 6.7 %
         With probability 0.999 a false gradient is caught, or all of them together move the \
 weights by at most 20 (l2). This bounds what is injected, not where the training goes from there.
     """
