@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 
+import programs
 import pytest
 import torch
 from places import HELPERS
@@ -54,8 +54,8 @@ def test_operands_of_bfloat16_are_computed_wider_and_rounded(case: Case) -> None
 
 
 def _digest(mode: str, threads: int, isa: str) -> str:
-    environment = {**os.environ, "POTL_ISA": isa, "OMP_NUM_THREADS": str(threads)}
-    command = [sys.executable, str(HELPERS / "neural_cases.py"), str(threads), mode]
+    environment = {**os.environ, "POTL_ISA": isa}
+    command = [programs.python(), str(HELPERS / "neural_cases.py"), str(threads), mode]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -7,13 +7,14 @@ Run as a program it prints a digest of what each optimizer leaves, and one of pl
 import hashlib
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import programs
 import pytest
 import torch
+from places import HELPERS
 from torch import nn, optim
 
 import potl
@@ -87,12 +88,13 @@ def digests() -> dict[str, str]:
 
 
 def in_subprocess(**environment: str) -> dict[str, str]:
+    environment["OMP_NUM_THREADS"] = "1"
     done = subprocess.run(
-        [sys.executable, __file__],
+        [programs.python(**environment), __file__],
         capture_output=True,
         text=True,
         timeout=600,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        env={**os.environ, **environment, "PYTHONPATH": str(HELPERS)},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(line.split() for line in done.stdout.splitlines())

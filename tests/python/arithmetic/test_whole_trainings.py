@@ -9,9 +9,9 @@ largest models meet few.
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
+import programs
 import pytest
 import zoo
 from places import ROOT
@@ -62,13 +62,15 @@ def names() -> list[str]:
 
 
 def digests(wanted: list[str], variation: Variation, *arguments: str) -> dict[str, str]:
-    environment, more = variation
+    environment, more = {"OMP_NUM_THREADS": "1"} | variation[0], variation[1]
+    read_later = ("POTL_ISA",)
+    at_start = {name: environment[name] for name in environment if name not in read_later}
     done = subprocess.run(
-        [sys.executable, str(Path(zoo.__file__)), *wanted, *more, *arguments],
+        [programs.python(**at_start), str(Path(zoo.__file__)), *wanted, *more, *arguments],
         capture_output=True,
         text=True,
         timeout=1500,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(line.split() for line in done.stdout.splitlines())

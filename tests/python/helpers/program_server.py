@@ -33,7 +33,7 @@ from typing import Any
 # What the interpreter or a library reads once, when it starts or is loaded.
 READ_AT_THE_START = (
     *("PYTHON", "LD_", "GLIBC_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_"),
-    *("TORCH", "ATEN_", "POTL_ISA"),
+    *("TORCH_", "ATEN_"),
 )
 OF_THE_PROGRAM = ("PYTHONPATH",)
 

@@ -21,8 +21,8 @@ from places import HELPERS
 
 
 @functools.cache
-def folder() -> Path:
-    """Where `python` and `potl` lie. To be the first of a PATH, it needs no more than its name."""
+def folder(**environment: str) -> Path:
+    """Where `python` and `potl` lie: a folder for a PATH."""
     path = Path(tempfile.mkdtemp(prefix="potl-"))
     client = (HELPERS / "program_client.py").read_text()
     for name in ("python", "potl"):
@@ -33,7 +33,7 @@ def folder() -> Path:
         [sys.executable, HELPERS / "program_server.py", address],
         stdin=subprocess.PIPE,
         cwd=path,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        env={**os.environ, "PYTHONPATH": "", **environment},
     )
 
     def end() -> None:
@@ -50,8 +50,14 @@ def folder() -> Path:
     return path
 
 
-def python() -> str:
-    return str(folder() / "python")
+def python(**environment: str) -> str:
+    """A Python for programs that are run in an environment.
+
+    Args:
+        environment: What it has that a process reads when it starts (program_server.py).
+    """
+    others = {name: text for name, text in environment.items() if os.environ.get(name) != text}
+    return str(folder(**others) / "python")
 
 
 def potl() -> str:

@@ -4,10 +4,10 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import programs
 import pytest
 
 pytest.importorskip("torch")  # before the adapter, which needs its libraries
@@ -15,17 +15,14 @@ pytest.importorskip("potl._torch", reason="potl was built without torch")
 
 
 def selftest(*arguments: str, **environment: str) -> tuple[int, dict[str, Any]]:
+    environment = {"OMP_NUM_THREADS": "1", **environment}
+    at_start = {name: environment[name] for name in environment if name != "POTL_ISA"}
     done = subprocess.run(
-        [sys.executable, "-m", "potl", "selftest", "--json", *arguments],
+        [programs.python(**at_start), "-m", "potl", "selftest", "--json", *arguments],
         capture_output=True,
         text=True,
         timeout=300,
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            **environment,
-        },
+        env={**os.environ, **environment},
     )
     assert done.stdout, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
@@ -61,6 +58,7 @@ def test_other_kernels_and_libraries_print_the_same(
 ) -> None:
     code, document = selftest(**environment)
     assert code == 0
+    assert document["kernels"] == environment["POTL_ISA"]
     assert document["operators"] == here["operators"]
     assert document["digest"] == here["digest"]
 
