@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 
 import driver_tasks
+import programs
 import pytest
 from places import HELPERS
 
 import potl
 
 TASK = HELPERS / "driver_tasks.py"
+# Started afresh, because what Python imports at its start is looked for in the folder too.
+POTL = str(Path(sys.executable).with_name("potl"))
 
 # Standard library, what potl and torch import or look for, what Python imports when it starts.
 TRAPS = [
@@ -79,14 +82,17 @@ class Folder:
         )
 
     def verify(
-        self, run: str, *more: str, inside: Path, task: str = "my_task:build", **environment: str
+        self,
+        run: str,
+        *more: str,
+        inside: Path,
+        task: str = "my_task:build",
+        command: str = POTL,
+        **environment: str,
     ) -> subprocess.CompletedProcess[str]:
-        command = Path(sys.executable).with_name("potl")
         job = ("--job", str(self.path / "job.json"), "--task", task)
         note = ("--commitment", str(self.path / "note.txt"), "--no-ledger")
-        return self.play(
-            str(command), "verify", run, *job, *note, *more, inside=inside, **environment
-        )
+        return self.play(command, "verify", run, *job, *note, *more, inside=inside, **environment)
 
 
 @pytest.fixture(scope="module")
@@ -132,14 +138,14 @@ def test_nor_by_a_link_to_it(folder: Folder) -> None:
 
 
 def test_workers_do_not_start_inside_of_it(folder: Folder) -> None:
-    done = folder.verify(".", "--workers", "2", inside=folder.run)
+    done = folder.verify(".", "--workers", "2", inside=folder.run, command=programs.potl())
     assert not folder.marker.exists(), folder.marker.read_text()
     assert done.returncode == 2 and "run from another folder" in done.stderr
 
 
 def test_a_task_that_lies_in_it_is_refused_with_the_remedy(folder: Folder) -> None:
     shutil.copy(TASK, folder.run / "trainer.py")
-    done = folder.verify(".", inside=folder.run, task="trainer:build")
+    done = folder.verify(".", inside=folder.run, task="trainer:build", command=programs.potl())
     assert done.returncode == 2, done.stderr
     assert "whose files are the trainer's" in done.stderr and "run from the folder" in done.stderr
 
@@ -155,7 +161,7 @@ def test_its_name_makes_it_no_module(folder: Folder, name: str, workers: str) ->
 @pytest.mark.parametrize("name", ["json", "potl", "torch"])
 def test_workers_need_another_name(folder: Folder, name: str) -> None:
     folder.run.rename(folder.path / name)
-    done = folder.verify(name, "--workers", "2", inside=folder.path)
+    done = folder.verify(name, "--workers", "2", inside=folder.path, command=programs.potl())
     assert not folder.marker.exists(), folder.marker.read_text()
     assert done.returncode == 2 and "rename it" in done.stderr
 

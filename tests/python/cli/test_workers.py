@@ -7,11 +7,11 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import programs
 import pytest
 from places import HELPERS
 
@@ -19,12 +19,13 @@ import potl
 
 TASK = """
 import os, time
+from multiprocessing import parent_process
 import driver_tasks, potl
 
 class Slow(potl.Task):
     def step(self, batch):
         if "SLOW" in os.environ:
-            open(os.environ["SLOW"], "a").write(f"{os.getpid()}\\n")
+            open(os.environ["SLOW"], "a").write(f"{os.getpid()} {parent_process().pid}\\n")
             time.sleep(120)
         return super().step(batch)
 
@@ -70,12 +71,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _hear_signals() -> None:
-    """What a shell starts in the background, or nohup, ignores them, and so would its children."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 class Verification:
     """`potl verify` with two workers, each in the middle of a step."""
 
@@ -83,24 +78,30 @@ class Verification:
         words = "run --job job.json --commitment note.txt --task slow_task:build --no-ledger"
         self.marks = marks
         self.process = subprocess.Popen(
-            [Path(sys.executable).with_name("potl"), "verify", *words.split(), "--workers", "2"],
+            [programs.potl(), "verify", *words.split(), "--workers", "2"],
             cwd=folder,
             env={**os.environ, "SLOW": str(marks), "PYTHONPATH": str(HELPERS)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,
-            preexec_fn=_hear_signals,
         )
         assert eventually(lambda: len(self.workers()) == 2, 120), self.process.communicate()
+        (self.main,) = {parent for _, parent in self.rows()}
+
+    def rows(self) -> list[list[int]]:
+        lines = self.marks.read_text().splitlines() if self.marks.exists() else []
+        return [list(map(int, line.split())) for line in lines]
 
     def workers(self) -> set[int]:
-        return set(map(int, self.marks.read_text().split())) if self.marks.exists() else set()
+        return {worker for worker, _ in self.rows()}
+
+    def living(self) -> list[int]:
+        """Each program of the server has a session of its own."""
+        return [one for session in {self.main, *self.workers()} for one in living(session)]
 
     def ended(self) -> tuple[int, str]:
         output, _ = self.process.communicate(timeout=60)
-        session = self.process.pid
-        assert eventually(lambda: not living(session), 30), "processes are left behind"
+        assert eventually(lambda: not self.living(), 30), "processes are left behind"
         return self.process.returncode, output
 
 
@@ -110,7 +111,7 @@ def verification(folder: Path, tmp_path: Path) -> Iterator[Verification]:
     try:
         yield running
     finally:
-        for one in living(running.process.pid):
+        for one in running.living():
             os.kill(one, signal.SIGKILL)
 
 
@@ -118,7 +119,7 @@ def verification(folder: Path, tmp_path: Path) -> Iterator[Verification]:
 def test_no_process_outlives_a_verification_that_is_ended(
     verification: Verification, number: signal.Signals
 ) -> None:
-    verification.process.send_signal(number)
+    os.kill(verification.main, number)
     code, output = verification.ended()
     assert code == -number, output
 
@@ -126,9 +127,10 @@ def test_no_process_outlives_a_verification_that_is_ended(
 @pytest.mark.parametrize("everybody", [False, True])
 def test_an_interrupt_ends_all_of_it_with_130(verification: Verification, everybody: bool) -> None:
     if everybody:  # as a terminal does
-        os.killpg(verification.process.pid, signal.SIGINT)
+        for one in {verification.main, *verification.workers()}:
+            os.kill(one, signal.SIGINT)
     else:
-        verification.process.send_signal(signal.SIGINT)
+        os.kill(verification.main, signal.SIGINT)
     code, output = verification.ended()
     assert code == 130, output
     assert "Traceback" not in output

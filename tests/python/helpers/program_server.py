@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import gc
 import io
 import json
+import multiprocessing
 import os
 import random
 import runpy
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import traceback
@@ -32,10 +35,11 @@ from typing import Any
 
 # What the interpreter or a library reads once, when it starts or is loaded.
 READ_AT_THE_START = (
-    *("PYTHON", "LD_", "GLIBC_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_"),
+    *("PYTHON", "LD_", "GLIBC_", "OMP_", "GOMP_", "MKL_", "OPENBLAS_"),
     *("TORCH_", "ATEN_"),
 )
 OF_THE_PROGRAM = ("PYTHONPATH",)
+MOST_FILES = 250
 
 
 def preload() -> None:
@@ -86,19 +90,21 @@ class Server:
     def accept(self, listening: socket.socket) -> dict[str, Any] | None:
         client, _ = listening.accept()
         with client.makefile("rb") as stream:
-            data, streams, _, _ = socket.recv_fds(client, 1 << 20, 3)
+            data, received, _, _ = socket.recv_fds(client, 1 << 20, MOST_FILES)
             while not data.endswith(b"\n"):
                 data += stream.readline()
         program: dict[str, Any] = json.loads(data)
+        files = dict(zip(program["files"], received, strict=True))
         changed = self.fixed.items() ^ fixed(program["environment"]).items()
         if changed:
             text = f"only a process of its own gets another {sorted(dict(changed))}\n"
-            os.write(streams[2], text.encode())
+            os.write(files[2], text.encode())
             self.answer(client, 125 << 8)
         else:
             process = os.fork()
             if process == 0:
-                self.become(program, streams)
+                client.close()
+                self.become(program, files)
                 return program
             self.running[process] = client
             ended = os.pidfd_open(process)
@@ -108,19 +114,22 @@ class Server:
             self.selector.register(
                 client, selectors.EVENT_READ, lambda _: self.abandoned(process, client)
             )
-        for one in streams:
+        for one in received:
             os.close(one)
         return None
 
-    def become(self, program: dict[str, Any], streams: list[int]) -> None:
+    def become(self, program: dict[str, Any], files: dict[int, int]) -> None:
         self.selector.close()
         self.listening.close()
         for client in self.running.values():
             client.close()
         sys.stdin.close()
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
-            os.close(stream)
+        # Out of the way of each other's numbers first.
+        files = {one: fcntl.fcntl(files[one], fcntl.F_DUPFD, MOST_FILES) for one in files}
+        os.closerange(3, MOST_FILES)
+        for number, file in files.items():
+            os.dup2(file, number)
+            os.close(file)
         os.chdir(program["folder"])
         os.environ.clear()
         os.environ.update(program["environment"])
@@ -159,7 +168,9 @@ def play(program: dict[str, Any], path: list[str]) -> None:
     import numpy
     import torch
 
-    first, *rest = program["arguments"]
+    # multiprocessing passes on the flags of its process, which are the server's.
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    first, *rest = [one for one in program["arguments"] if one not in flags]
     random.seed()
     numpy.random.seed()
     torch.default_generator.seed()
@@ -209,10 +220,13 @@ if __name__ == "__main__":
     # The folder of this file is not a program's; neither are the variables of this process.
     own = sys.path[1:]
     preload()
+    # Workers that programs start are programs too.
+    multiprocessing.set_executable(str(Path(sys.argv[1]).with_name("python")))
     program = server.serve()
     code = exit_code_of(lambda: play(program, own))
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if not stream.closed:
+            stream.flush()
     os._exit(code)
