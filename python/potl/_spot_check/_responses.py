@@ -108,7 +108,11 @@ def of_job(job: Job) -> Steps:
             f"a scheduler changes {', '.join(sorted(moving))}",
             "switch that off (cycle_momentum=False), or pass rates= and the largest momentum=",
         )
-    groups = [_momentum(group) for one in optimizers for group in _lists(_mapping(one)["groups"])]
+    groups = [
+        _momentum(group) for one in optimizers for group in _lists(_mapping(one).get("groups"))
+    ]
+    if any(len(run["rates"]) != len(groups) for run in runs):
+        raise MalformedError("job: learning rates are not one for each parameter group", "")
     _counted(job.steps)
     lengths = [run["steps"] for run in runs]
     found = np.zeros(job.steps)

@@ -85,7 +85,7 @@ def test_what_cannot_be_reached_ends_with_3_and_says_what_would_do(capsys):
         [*NUMBERS],
         [*NUMBERS, "--displacement", "1", "--steps-at-risk", "2"],
         [*NUMBERS, "--displacement", "1", "--step-seconds", "2"],
-        [*NUMBERS, "--displacement", "1", "--step-seconds", "2", "--task", "a:b"],
+        [*NUMBERS, "--displacement", "1", "--step-seconds", "2", "--task", "tasks:plain"],
         ["--displacement", "1"],
         ["nowhere.json", "--displacement", "1"],
     ],

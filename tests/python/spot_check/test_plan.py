@@ -10,6 +10,7 @@ import pytest
 import tasks
 
 import potl
+from potl._spot_check import _responses
 
 plan, CostModel = potl.spot_check.plan, potl.spot_check.CostModel
 
@@ -134,7 +135,12 @@ def test_arguments_that_mean_nothing_are_the_callers_mistake(options, match):
         some(**{"displacement": 20.0, **options})
 
 
-def test_a_plan_for_a_billion_steps_is_refused_before_memory_is_taken():
+def test_a_plan_for_a_billion_steps_is_refused_before_memory_is_taken(monkeypatch):
+    with monkeypatch.context() as lowered:
+        lowered.setattr(_responses, "MOST_STEPS", 999)
+        with pytest.raises(potl.LimitError, match="1,000 steps"):
+            some(displacement=20.0)
+        some(steps=999, displacement=20.0)
     with pytest.raises(potl.LimitError, match="1,000,000,000 steps"):
         some(steps=10**9, displacement=20.0)
     with pytest.raises(potl.LimitError, match="1,000,000,000 steps"):

@@ -156,6 +156,10 @@ def test_what_is_no_sum_of_gradients_or_not_fixed_is_refused():
     refused(job, "a scheduler changes momentum", varying=changing)
     refused(job, "does not describe", optimizers=None)
     refused(job, "not described as one", optimizers=["SGD"])
+    refused(job, "is no list", optimizers=[{"class": "SGD"}])
+    [one] = job.core.fields()["task"]["optimizers"]
+    refused(job, "not one for each", optimizers=[{**one, "groups": one["groups"][:1]}])
+    refused(job, "is no number", optimizers=[{**one, "groups": [{"momentum": None}] * 2}])
     with pytest.raises(potl.UnsupportedError, match="does not fix"):
         potl.spot_check.plan(job.replace(learning_rates=None), displacement=0.5)
     found = potl.spot_check.plan(
