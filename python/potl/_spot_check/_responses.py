@@ -132,7 +132,7 @@ def _require_linear(name: object) -> None:
     if name == "SGD":
         return
     reason = "its updates are no sum of gradients, so that clipping these bounds nothing"
-    if name in ("Adam", "AdamW", "NAdam", "RAdam"):
+    if name in ("Adam", "AdamW"):
         reason = (
             "one false gradient moves a coordinate by up to 7.27 learning rates (betas .9, .999), "
             "however it is clipped, and what it leaves in the second moment acts for thousands of "
