@@ -7,6 +7,8 @@
 #include <potl/checks/extra_task_options.hpp>
 #include <potl/checks/extra_task_samples.hpp>
 #include <potl/checks/field.hpp>
+#include <potl/checks/freivalds.hpp>
+#include <potl/checks/freivalds_segment.hpp>
 #include <potl/checks/model.hpp>
 #include <potl/checks/pev.hpp>
 #include <potl/checks/replay.hpp>

@@ -8,22 +8,10 @@
 #include <potl/numeric/elementwise.hpp>
 #include <potl/numeric/gemm.hpp>
 
-#include "bindings.hpp"
+#include "matrices.hpp"
 
 namespace potl::python {
 namespace {
-
-using numeric::executor;
-
-/// A pool, or nothing for the calling thread alone.
-struct thread_pool {
-  explicit thread_pool(std::size_t threads) : pool(numeric::make_thread_pool(threads)) {}
-  std::unique_ptr<executor> pool;
-};
-
-const executor& threads_of(const thread_pool* pool) {
-  return pool == nullptr ? numeric::inline_executor() : *pool->pool;
-}
 
 numeric::arithmetic mode_of(const std::string& name) {
   const auto mode = numeric::arithmetic_from(name);
@@ -41,22 +29,6 @@ numeric::isa level_of(const std::string& name) {
                      "portable, avx2, avx512 and vnni exist"});
   }
   return *level;
-}
-
-/// A view of a two-dimensional buffer, any strides.
-template <class Element>
-numeric::matrix<Element> matrix_of(const py::buffer_info& info) {
-  using value = std::remove_const_t<Element>;
-  const auto size = static_cast<py::ssize_t>(sizeof(value));
-  const bool fits = info.ndim == 2 && info.item_type_is_equivalent_to<value>() &&
-                    info.strides[0] % size == 0 && info.strides[1] % size == 0;
-  if (!fits) {
-    throw exception({errc::usage,
-                     "an operand is not a matrix of " + py::format_descriptor<value>::format(),
-                     "pass two-dimensional buffers of float32 (float64 for gemm_ord64)"});
-  }
-  return {static_cast<Element*>(info.ptr), info.shape[0], info.shape[1], info.strides[0] / size,
-          info.strides[1] / size};
 }
 
 template <class Element, class Body>

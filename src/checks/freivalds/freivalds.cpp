@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/checks/freivalds.hpp>
+
+#include <cmath>
+#include <vector>
+
+#include <potl/numeric/detail/projection.hpp>
+
+#include "freivalds_bounds.hpp"
+
+namespace potl::checks {
+namespace {
+
+using namespace freivalds_detail;
+using numeric::executor;
+using numeric::matrix;
+
+template <class Left, class Right, class Result>
+void check_shapes(const matrix<Left>& a, const matrix<Right>& b, const matrix<Result>& c) {
+  const bool fits = a.columns == b.rows && a.rows == c.rows && b.columns == c.columns;
+  if (!fits || a.rows < 0 || a.columns < 0 || b.columns < 0) {
+    throw exception({errc::usage, "the shapes of A, B and C do not fit",
+                     "they are rows x depth, depth x columns and rows x columns"});
+  }
+}
+
+/// Room for the vectors of one product, used again for the next.
+struct workspace {
+  std::vector<double> r, left, right, norms, terms, results;
+
+  workspace(std::int64_t rows, std::int64_t depth, std::int64_t columns, int vectors) {
+    const auto sized = [vectors](std::int64_t count, bool each) {
+      return std::vector<double>(static_cast<std::size_t>(each ? count * vectors : count));
+    };
+    r = sized(columns, true);
+    right = sized(depth, true);
+    left = sized(rows, true);
+    norms = sized(depth, false);
+    terms = sized(rows, false);
+    results = sized(rows, false);
+  }
+};
+
+template <class Real>
+void compare_one(const matrix<const Real>& a, const matrix<const Real>& b,
+                 const matrix<const Real>& c, int vectors, std::int64_t first_row, probes& random,
+                 workspace& space, comparison& compared, const executor& threads) {
+  random.draw(space.r);
+  numeric::project(
+      b, {space.r.data(), space.right.data(), vectors, space.norms.data(), nullptr, nullptr},
+      threads);
+  for (double& norm : space.norms) norm = std::sqrt(norm);
+  numeric::project(a,
+                   {space.right.data(), space.left.data(), vectors, nullptr, space.norms.data(),
+                    space.terms.data()},
+                   threads);
+  std::vector<double> of_c(space.left.size());
+  numeric::project(
+      c, {space.r.data(), of_c.data(), vectors, space.results.data(), nullptr, nullptr}, threads);
+  for (std::size_t i = 0; i < of_c.size(); ++i) of_c[i] -= space.left[i];
+  const auto rows = static_cast<std::size_t>(c.rows);
+  for (std::size_t row = 0; row < rows; ++row) {
+    compared.row(first_row + static_cast<std::int64_t>(row), of_c.data() + row, rows, vectors,
+                 space.terms[row], std::sqrt(space.results[row]));
+  }
+}
+
+template <class Real>
+freivalds_result check_products(const numeric::gemm_batch& batch, const matrix<const Real>& a,
+                                const matrix<const Real>& b, const matrix<const Real>& c,
+                                const freivalds_options& options, const executor& threads) {
+  check_shapes(a, b, c);
+  validate(options);
+  if (batch.count < 0) throw exception({errc::usage, "a batch has at least no product", ""});
+  limits what = limits_of<Real>(a.columns, b.columns, options);
+  what.z = gauge(static_cast<double>(c.rows) * static_cast<double>(batch.count) * options.probes,
+                 options.false_alarm);
+  // |sum of rounded terms - sum| <= gamma sum of |terms| <= gamma |M_i| |r|, and |r| exceeds
+  // sqrt(n) + z seldom enough.
+  what.own =
+      gamma(2 * (what.depth + what.columns) + 8, 0x1p-53) * (std::sqrt(what.columns) + what.z);
+  comparison compared(what);
+  probes random(options.key);
+  workspace space(c.rows, a.columns, c.columns, options.probes);
+  for (std::int64_t i = 0; i < batch.count; ++i) {
+    const auto shifted = [i](matrix<const Real> m, std::int64_t by) {
+      m.data += i * by;
+      return m;
+    };
+    compare_one(shifted(a, batch.a_stride), shifted(b, batch.b_stride), shifted(c, batch.c_stride),
+                options.probes, i * c.rows, random, space, compared, threads);
+  }
+  return compared.finish(options.false_alarm);
+}
+
+}  // namespace
+
+const char* to_string(freivalds_outcome outcome) noexcept {
+  switch (outcome) {
+    case freivalds_outcome::consistent: return "consistent";
+    case freivalds_outcome::unusual: return "unusual";
+    case freivalds_outcome::inconsistent: return "inconsistent";
+    case freivalds_outcome::not_finite: return "not finite";
+  }
+  return "unknown";
+}
+
+freivalds_result freivalds(matrix<const float> a, matrix<const float> b, matrix<const float> c,
+                           const freivalds_options& options, const executor& threads) {
+  return check_products<float>({1, 0, 0, 0}, a, b, c, options, threads);
+}
+
+freivalds_result freivalds(matrix<const double> a, matrix<const double> b, matrix<const double> c,
+                           const freivalds_options& options, const executor& threads) {
+  return check_products<double>({1, 0, 0, 0}, a, b, c, options, threads);
+}
+
+freivalds_result freivalds(const numeric::gemm_batch& batch, matrix<const float> a,
+                           matrix<const float> b, matrix<const float> c,
+                           const freivalds_options& options, const executor& threads) {
+  return check_products<float>(batch, a, b, c, options, threads);
+}
+
+}  // namespace potl::checks

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each instruction set offers for projections.
+#pragma once
+
+#include <cstdint>
+
+#include "numeric/levels.hpp"
+
+namespace potl::numeric::projections {
+
+/// A part of a matrix and what is asked of it. Vectors of `x` are `x_step` apart, those of `out`
+/// are `out_step` apart; all of them, `squares`, `weights` and `magnitudes` begin at the part.
+template <class Real>
+struct part {
+  const Real* m;
+  std::int64_t rows, columns, stride;
+  const double* x;
+  std::int64_t x_step;
+  double* out;
+  std::int64_t out_step;
+  double* squares;
+  const double* weights;
+  double* magnitudes;
+};
+
+template <class Real>
+struct kernels {
+  /// For 0, 1, 2 and 4 vectors. Rows are contiguous, `stride` elements apart; results are written.
+  void (*by_row[4])(const part<Real>&);
+  /// Columns are contiguous, `stride` elements apart; results are added.
+  void (*by_column[4])(const part<Real>&);
+};
+
+using both_kernels = kernels_of_both<kernels>;
+
+const both_kernels& portable_kernels() noexcept;
+const both_kernels& avx2_kernels() noexcept;
+const both_kernels& avx512_kernels() noexcept;
+
+}  // namespace potl::numeric::projections

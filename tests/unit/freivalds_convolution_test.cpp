@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three products of a convolution pass when they are honest and fall when an element is not.
+#include <functional>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <potl/checks/freivalds.hpp>
+#include <potl/core/error.hpp>
+
+#include "catch.hpp"
+
+using namespace potl;
+using checks::freivalds_outcome;
+using numeric::arithmetic;
+using numeric::convolution;
+using numeric::inline_executor;
+
+namespace {
+
+struct convolved {
+  convolution geometry;
+  std::vector<float> x, w, y, dy, dx, dw;
+};
+
+convolved compute(const convolution& g, arithmetic mode, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  const auto volume = [](const std::array<std::int64_t, 3>& s) { return s[0] * s[1] * s[2]; };
+  const auto drawn = [&](std::int64_t count) {
+    std::vector<float> out(static_cast<std::size_t>(count));
+    for (float& one : out) one = normal(random);
+    return out;
+  };
+  const std::int64_t inputs = g.batch * g.in_channels * volume(g.input);
+  const std::int64_t weights = g.out_channels * g.in_channels / g.groups * volume(g.kernel);
+  const std::int64_t outputs = g.batch * g.out_channels * volume(g.output());
+  convolved out{g,
+                drawn(inputs),
+                drawn(weights),
+                drawn(outputs),
+                drawn(outputs),
+                drawn(inputs),
+                drawn(weights)};
+  convolve(mode, g, out.x.data(), out.w.data(), out.y.data(), inline_executor());
+  convolve_input_gradient(mode, g, out.dy.data(), out.w.data(), out.dx.data(), inline_executor());
+  convolve_weight_gradient(mode, g, out.x.data(), out.dy.data(), out.dw.data(), inline_executor());
+  return out;
+}
+
+std::vector<convolution> geometries() {
+  convolution plain;
+  plain.batch = 3;
+  plain.in_channels = 6;
+  plain.out_channels = 8;
+  plain.input = {1, 9, 11};
+  plain.kernel = {1, 3, 3};
+  plain.padding = {0, 1, 1};
+  convolution strided = plain;
+  strided.stride = {1, 2, 3};
+  strided.dilation = {1, 2, 1};
+  convolution grouped = plain;
+  grouped.groups = 2;
+  convolution depthwise = plain;
+  depthwise.groups = 6;
+  depthwise.out_channels = 12;
+  convolution pointwise = plain;
+  pointwise.kernel = {1, 1, 1};
+  pointwise.padding = {0, 0, 0};
+  convolution deep = plain;
+  deep.input = {5, 4, 6};
+  deep.kernel = {3, 2, 2};
+  deep.batch = 1;
+  return {plain, strided, grouped, depthwise, pointwise, deep};
+}
+
+using check_of = std::function<checks::freivalds_result(const convolved&)>;
+
+struct one_direction {
+  const char* name;
+  check_of check;
+  std::vector<float> convolved::*result;
+};
+
+const std::vector<one_direction>& directions() {
+  static const std::vector<one_direction> all{
+      {"y",
+       [](const convolved& c) {
+         return checks::freivalds_convolution(c.geometry, c.x.data(), c.w.data(), c.y.data());
+       },
+       &convolved::y},
+      {"dx",
+       [](const convolved& c) {
+         return checks::freivalds_input_gradient(c.geometry, c.dy.data(), c.w.data(), c.dx.data());
+       },
+       &convolved::dx},
+      {"dw",
+       [](const convolved& c) {
+         return checks::freivalds_weight_gradient(c.geometry, c.x.data(), c.dy.data(), c.dw.data());
+       },
+       &convolved::dw}};
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("honest convolutions are consistent, with any geometry and arithmetic", "[freivalds]") {
+  std::uint64_t seed = 0;
+  for (const convolution& g : geometries()) {
+    for (const arithmetic mode : {arithmetic::ord32, arithmetic::cr32}) {
+      const convolved c = compute(g, mode, ++seed);
+      for (const auto& one : directions()) {
+        const auto got = one.check(c);
+        INFO("geometry " << (seed - 1) / 2 << ", " << one.name << ": " << got.worst << " "
+                         << got.usual);
+        CHECK(got.outcome == freivalds_outcome::consistent);
+        CHECK(got.rounding < 0x1p-21);
+      }
+    }
+  }
+}
+
+TEST_CASE("one false element of a convolution is found, and where", "[freivalds]") {
+  std::uint64_t seed = 20;
+  for (const convolution& g : geometries()) {
+    const convolved c = compute(g, arithmetic::ord32, ++seed);
+    for (const auto& one : directions()) {
+      convolved false_one = c;
+      auto& result = false_one.*one.result;
+      result[result.size() / 2] += 3;
+      const auto got = one.check(false_one);
+      INFO("geometry " << seed - 21 << ", " << one.name);
+      CHECK(got.outcome == freivalds_outcome::inconsistent);
+      CHECK(got.row >= 0);
+      result[result.size() / 2] = std::numeric_limits<float>::quiet_NaN();
+      CHECK(one.check(false_one).outcome == freivalds_outcome::not_finite);
+    }
+  }
+}
+
+TEST_CASE("the row that is named is the position of the false element", "[freivalds]") {
+  convolution g = geometries().front();
+  convolved c = compute(g, arithmetic::ord32, 50);
+  const std::size_t positions = 9 * 11, channels = 8;
+  c.y[(2 * channels + 5) * positions + 42] += 1;
+  const auto got = checks::freivalds_convolution(g, c.x.data(), c.w.data(), c.y.data());
+  CHECK(got.row == static_cast<std::int64_t>(2 * positions + 42));
+}
+
+TEST_CASE("a convolution that is none is the caller's mistake", "[freivalds]") {
+  convolution g = geometries().front();
+  const convolved c = compute(g, arithmetic::ord32, 51);
+  g.kernel = {1, 30, 30};
+  CHECK_THROWS_AS(checks::freivalds_convolution(g, c.x.data(), c.w.data(), c.y.data()), exception);
+}
