@@ -35,6 +35,7 @@ LANGUAGES = {".py": "python", ".cpp": "cpp", ".hpp": "cpp", ".json": "json", ".t
 HEADERS = {
     "Verify": ["verify", "policy", "report", "core/finding", "core/rules"],
     "Checks": ["checks/replay", "checks/pev", "checks/telemetry", "checks/telemetry_sampler"],
+    "Products of matrices": ["checks/freivalds", "checks/freivalds_segment"],
     "Delivered model": ["checks/model"],
     "Checks of your own": ["checks/check", "checks/request", "checks/field", "checks/run_view"],
     "What answers them": ["checks/replayer", "checks/workload"],

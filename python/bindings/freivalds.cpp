@@ -67,7 +67,7 @@ freivalds_result check(const py::buffer& a, const py::buffer& b, const py::buffe
   return check_one<float>(left, right, result, options, threads_of(pool));
 }
 
-bool check_exactly(const py::buffer& a, const py::buffer& b, const py::buffer& c, int probes,
+freivalds_result check_exactly(const py::buffer& a, const py::buffer& b, const py::buffer& c, int probes,
                    const py::object& key) {
   const py::buffer_info left = a.request(), right = b.request(), result = c.request();
   const auto left_view = matrix_of<const std::int32_t>(left),
@@ -75,7 +75,12 @@ bool check_exactly(const py::buffer& a, const py::buffer& b, const py::buffer& c
   const auto result_view = matrix_of<const std::int64_t>(result);
   const auto from = options_of(probes, 0.5, 0, key).key;
   py::gil_scoped_release released;
-  return checks::freivalds_exact(left_view, right_view, result_view, probes, from);
+  freivalds_result out;
+  if (!checks::freivalds_exact(left_view, right_view, result_view, probes, from)) {
+    out.outcome = checks::freivalds_outcome::inconsistent;
+  }
+  out.compared = result_view.rows * probes;
+  return out;
 }
 
 using direction = freivalds_result (*)(const numeric::convolution&, const float*, const float*,

@@ -55,7 +55,11 @@ if TYPE_CHECKING:
         Request as Request,
         Telemetry as Telemetry,
     )
-    from ._core import Replayer as Replayer
+    from ._core import (
+        FreivaldsResult as FreivaldsResult,
+        Replayer as Replayer,
+        SegmentResult as SegmentResult,
+    )
     from ._extra_task._design import ExtraOptions as ExtraOptions
     from ._extra_task._extra_task import ExtraTask as ExtraTask
     from ._extra_task._key import ExtraKey as ExtraKey
@@ -79,6 +83,13 @@ if TYPE_CHECKING:
     from ._record._run import Commitment as Commitment, Run as Run
     from ._record._trace import OperatorTrace as OperatorTrace, trace as trace
     from ._report._value import Finding as Finding, Report as Report
+    from ._spot_check._freivalds import (
+        LayerState as LayerState,
+        LayerStep as LayerStep,
+        freivalds as freivalds,
+        freivalds_convolution as freivalds_convolution,
+        freivalds_segment as freivalds_segment,
+    )
     from ._task._task import Task as Task
     from ._verify._challenge import Challenge as Challenge, challenge as challenge
     from ._verify._rederive import Rederivation as Rederivation, rederive as rederive
@@ -100,10 +111,13 @@ _EXPORTS = {
     "ExtraResult": "_extra_task._result",
     "ExtraTask": "_extra_task._extra_task",
     "Finding": "_report._value",
+    "FreivaldsResult": "_core",
     "Inconclusive": "_base._errors",
     "InternalError": "_base._errors",
     "Job": "_job._job",
     "JobMismatch": "_base._errors",
+    "LayerState": "_spot_check._freivalds",
+    "LayerStep": "_spot_check._freivalds",
     "LimitError": "_base._errors",
     "MalformedError": "_base._errors",
     "MismatchError": "_base._errors",
@@ -130,6 +144,7 @@ _EXPORTS = {
     "RoundingLog": "_arithmetic._rounding",
     "RoundingTrainer": "_arithmetic._rounding",
     "Run": "_record._run",
+    "SegmentResult": "_core",
     "Session": "_job._session",
     "Step": "_record._prover",
     "StepResult": "_job._session",
@@ -144,6 +159,9 @@ _EXPORTS = {
     "check": "_job._check",
     "deterministic": "_arithmetic._deterministic",
     "explain": "_arithmetic._explain",
+    "freivalds": "_spot_check._freivalds",
+    "freivalds_convolution": "_spot_check._freivalds",
+    "freivalds_segment": "_spot_check._freivalds",
     "prune": "_record._prune",
     "record": "_record._record",
     "rederive": "_verify._rederive",

@@ -10,7 +10,9 @@ from typing import Any, TypeAlias  # Any: a caller's buffers, and trees of state
 
 from ._core_arithmetic import (
     Convolver as Convolver,
+    FreivaldsResult as FreivaldsResult,
     RoundingSession as RoundingSession,
+    SegmentResult as SegmentResult,
     ThreadPool as ThreadPool,
     active_isa as active_isa,
     apply as apply,
@@ -24,6 +26,10 @@ from ._core_arithmetic import (
     fill_normal as fill_normal,
     fill_permutation as fill_permutation,
     fill_uniform as fill_uniform,
+    freivalds as freivalds,
+    freivalds_convolution as freivalds_convolution,
+    freivalds_exact as freivalds_exact,
+    freivalds_segment as freivalds_segment,
     gemm as gemm,
     gemm_log64 as gemm_log64,
     gemm_ord64 as gemm_ord64,

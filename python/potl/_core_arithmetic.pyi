@@ -3,7 +3,7 @@
 logs. No module of its own: everything here is in potl._core.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from ._core_documents import DecodedLog, StepAudit, StepLog, Threshold
@@ -158,3 +158,118 @@ def fill_permutation(buffer: WritableBuffer, key: Buffer) -> None:
 
 def fill_erfinv(buffer: WritableBuffer) -> None:
     """Replaces each element by its inverse error function; float32, float64."""
+
+class FreivaldsResult:
+    """What Freivalds' check found (checks/freivalds.hpp)."""
+
+    @property
+    def outcome(self) -> str:
+        """ "consistent", "unusual" (worth a recomputation), "inconsistent" or "not finite"."""
+
+    @property
+    def holds(self) -> bool:
+        """Consistent or unusual."""
+
+    @property
+    def worst(self) -> float:
+        """Largest residual, as a share of what float arithmetic can give."""
+
+    @property
+    def usual(self) -> float:
+        """Largest residual, as a share of what it usually gives."""
+
+    @property
+    def row(self) -> int:
+        """Where the worst residual is, counted through all products; -1 if there is none."""
+
+    @property
+    def rounding(self) -> float:
+        """Root mean square of the residuals over |A| |B|: float32 gives about 2^-24."""
+
+    @property
+    def false_alarm(self) -> float:
+        """Bound on the probability that an honest product is inconsistent."""
+
+    @property
+    def compared(self) -> int:
+        """Residuals, over all rows and vectors."""
+
+class SegmentResult:
+    """What a check of a whole segment found (checks/freivalds_segment.hpp)."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether all three do."""
+
+    @property
+    def weights(self) -> FreivaldsResult: ...
+    @property
+    def first(self) -> FreivaldsResult:
+        """Of the momentum buffer, or the first moment."""
+
+    @property
+    def second(self) -> FreivaldsResult:
+        """Of Adam's second moment."""
+
+    @property
+    def sampled(self) -> int:
+        """Columns that were computed again, of `columns`."""
+
+    @property
+    def columns(self) -> int: ...
+
+def freivalds(
+    a: Matrix,
+    b: Matrix,
+    c: Matrix,
+    probes: int,
+    false_alarm: float,
+    stored: float,
+    key: bytes | None,
+    pool: ThreadPool | None = None,
+) -> FreivaldsResult:
+    """Two dimensions, or three for a batch of float32. UsageError when shapes do not fit."""
+
+def freivalds_exact(
+    a: Matrix, b: Matrix, c: Matrix, probes: int, key: bytes | None
+) -> FreivaldsResult:
+    """int32 operands and an int64 result, modulo 2^61 - 1."""
+
+def freivalds_convolution(
+    gradient: str,
+    first: Matrix,
+    second: Matrix,
+    claimed: Matrix,
+    batch: int,
+    in_channels: int,
+    out_channels: int,
+    groups: int,
+    sizes: Iterable[tuple[int, int, int]],
+    probes: int,
+    false_alarm: float,
+    stored: float,
+    key: bytes | None,
+    pool: ThreadPool | None = None,
+) -> FreivaldsResult:
+    """Sizes: input, kernel, stride, padding, dilation."""
+
+def freivalds_segment(
+    start: Iterable[Matrix | None],
+    end: Iterable[Matrix | None],
+    steps: Sequence[tuple[Matrix, Matrix, float, float]],
+    update: str,
+    weight_decay: float,
+    momentum: float,
+    dampening: float,
+    nesterov: bool,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    steps_before: int,
+    sampled: int,
+    probes: int,
+    false_alarm: float,
+    key: bytes | None,
+    pool: ThreadPool | None = None,
+) -> SegmentResult:
+    """Steps: inputs, output gradients, rate, scale."""
