@@ -67,8 +67,8 @@ freivalds_result check(const py::buffer& a, const py::buffer& b, const py::buffe
   return check_one<float>(left, right, result, options, threads_of(pool));
 }
 
-freivalds_result check_exactly(const py::buffer& a, const py::buffer& b, const py::buffer& c, int probes,
-                   const py::object& key) {
+freivalds_result check_exactly(const py::buffer& a, const py::buffer& b, const py::buffer& c,
+                               int probes, const py::object& key) {
   const py::buffer_info left = a.request(), right = b.request(), result = c.request();
   const auto left_view = matrix_of<const std::int32_t>(left),
              right_view = matrix_of<const std::int32_t>(right);
