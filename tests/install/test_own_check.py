@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of docs/guide/adding_a_check.md, as code of somebody else's: a C++ project that finds
+"""The checks of docs/guide/adding_a_check*.md, as code of somebody else's: a C++ project that finds
 the installed library, and a Python package that announces a class.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/guide/adding_a_check.md").read_text(encoding="utf-8")
+PAGES = "".join(path.read_text() for path in sorted(ROOT.glob("docs/guide/adding_a_check*.md")))
 
 
 def file_of_page(name: str) -> str:
-    found = re.search(rf"^```\w+ [^\n]*file={re.escape(name)}\n(.*?)^```", PAGE, re.M | re.S)
+    found = re.search(rf"^```\w+ [^\n]*file={re.escape(name)}\n(.*?)^```", PAGES, re.M | re.S)
     assert found is not None
     return found[1]
 

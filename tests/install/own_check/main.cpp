@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // own_check FOLDER MOST: records a training of one weight, verifies it with replay and the check of
-// docs/guide/adding_a_check.md, and prints the report.
+// docs/guide/adding_a_check_cpp.md, and prints the report.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
