@@ -15,8 +15,8 @@ source:
 
 A hunk has no line numbers: its old lines must occur exactly once, so that other changes do not
 move it. `unit:` or `python:` behind a hunk's title replaces those of the file. A mutant of C++ is
-compiled by itself and linked in front of the library of build/test, which `make test` builds; unit
-tests come first, then Python's. One of Python is put into a copy of the package. All tests that a
+compiled and linked in front of the library of build/test, which `make test` builds; unit tests
+come first, then Python's. One of Python is put into a copy of the package. All tests that a
 mutant can fail must pass without it, or nothing is played.
 """
 
@@ -125,14 +125,19 @@ def require(command: list[str], *, cwd: Path = BUILD) -> None:
         raise RuntimeError(f"{shlex.join(command)[:300]} fails:\n{output[-2000:]}")
 
 
+def _include(path: str) -> str:
+    return f'#include "{path}"\n'
+
+
 class Builder:
-    """Compiles one source and links it in front of the library that holds the honest one."""
+    """Compiles one source, with those that it is joined with, and links it in front of the library
+    that holds the honest one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         entries = json.loads((BUILD / "compile_commands.json").read_text())
-        self._compile = {e["file"]: shlex.split(e["command"]) for e in entries}
+        self._compile = {Path(e["file"]): shlex.split(e["command"]) for e in entries}
         self._link = {target: self._command(target) for target in (UNIT, MODULE)}
 
     @staticmethod
@@ -150,10 +155,22 @@ class Builder:
         source = ROOT / mutant.source
         copy = self.folder / source.name
         copy.write_text(mutant.apply(source.read_text()))
-        words = [w for w in self._compile[str(source)] if not w.startswith(("-O", "-W"))]
+        compiled = self._compiled_with(mutant.source)
+        if compiled != source:
+            text = compiled.read_text().replace(_include(mutant.source), _include(str(copy)))
+            copy = self.folder / compiled.name
+            copy.write_text(text)
+        words = [w for w in self._compile[compiled] if not w.startswith(("-O", "-W"))]
         words[words.index("-o") + 1] = str(self.folder / "mutant.o")
         words[words.index("-c") + 1] = str(copy)
         require([*words, "-O1", "-w", "-iquote", str(source.parent)])
+
+    def _compiled_with(self, source: str) -> Path:
+        """The source, or the file of cmake/sources.cmake that joins it with others."""
+        if ROOT / source in self._compile:
+            return ROOT / source
+        joined = ((BUILD / source).parent).glob("potl.*.cpp")
+        return next(one for one in joined if _include(source) in one.read_text())
 
     def link(self, target: str) -> Path:
         """The unit tests or the module, with the mutant in it."""
