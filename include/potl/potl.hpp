@@ -43,6 +43,7 @@
 #include <potl/statistics/displacement.hpp>
 #include <potl/transcript/commitment.hpp>
 #include <potl/transcript/job.hpp>
+#include <potl/transcript/operator_trace.hpp>
 #include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/state.hpp>
 #include <potl/transcript/writer.hpp>

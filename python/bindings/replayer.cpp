@@ -9,6 +9,8 @@
 #include <potl/evidence/evidence.hpp>
 #include <potl/transcript/state.hpp>
 
+#include "transcript.hpp"
+
 namespace potl::python {
 namespace {
 
@@ -96,11 +98,10 @@ class python_workload final : public any_workload {
     return calling_python(
         [&] { return py::cast<std::optional<rounding_summary>>(method("rounding")()); });
   }
-  bool has_trace(std::uint64_t step) override {
-    return calling_python([&] { return py::cast<bool>(method("has_trace")(step)); });
-  }
-  std::string first_operator(std::uint64_t step, std::span<const std::int64_t>) override {
-    return calling_python([&] { return py::cast<std::string>(method("first_operator")(step)); });
+  std::optional<std::vector<transcript::traced_operator>> trace(
+      std::uint64_t step, std::span<const std::int64_t>) override {
+    return calling_python(
+        [&] { return operators_of(py::cast<py::iterable>(method("trace")(step))); });
   }
 
   trouble trouble_of(const std::exception& thrown) const override {

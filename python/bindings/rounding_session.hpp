@@ -39,6 +39,41 @@ inline py::dict dict_of(const numeric::step_audit& audit) {
   return out;
 }
 
+/// Of what dict_of() tells: potl._torch knows no class of potl._core's.
+inline numeric::log_rejection rejection_of(const py::dict& told) {
+  numeric::log_rejection out;
+  const auto fault = py::cast<std::string>(told["fault"]);
+  while (to_string(out.fault) != fault) {
+    if (out.fault == numeric::log_fault::direction_bias) {
+      throw exception({errc::usage, "rounding logs have no fault named " + fault, ""});
+    }
+    out.fault = static_cast<numeric::log_fault>(static_cast<int>(out.fault) + 1);
+  }
+  out.message = py::cast<std::string>(told["message"]);
+  if (!told["proof"].is_none()) {
+    out.proof = numeric::decode_fraud_proof(readable_buffer(told["proof"]).bytes()).value();
+  }
+  return out;
+}
+
+inline numeric::step_audit audit_of(const py::dict& told) {
+  numeric::step_audit out;
+  const auto read = [&](const char* name, auto& into) {
+    into = py::cast<std::remove_reference_t<decltype(into)>>(told[name]);
+  };
+  read("step", out.step);
+  read("values", out.values);
+  read("entries", out.entries);
+  read("corrections", out.corrections);
+  read("moved_l2", out.moved_l2);
+  read("reachable_l2", out.reachable_l2);
+  read("rejected", out.rejected);
+  for (py::handle each : told["rejections"]) {
+    out.rejections.push_back(rejection_of(py::cast<py::dict>(each)));
+  }
+  return out;
+}
+
 inline py::dict dict_of(const numeric::step_log& log) {
   py::dict out;
   out["step"] = log.step;

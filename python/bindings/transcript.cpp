@@ -198,11 +198,45 @@ void bind_recorder(py::module_& module) {
       });
 }
 
+std::optional<operator_trace> trace_in(const std::string& directory, std::uint64_t step) {
+  result<operator_trace> found = read_trace(directory, step);
+  if (!found && found.why().code == errc::missing) return std::nullopt;
+  return std::move(found).value();
+}
+
+void bind_trace(py::module_& module) {
+  py::class_<operator_trace>(module, "OperatorTrace", py::module_local())
+      .def(py::init([](std::uint64_t step, py::handle before, const py::iterable& operators) {
+             return operator_trace{step, to_digest(before), operators_of(operators)};
+           }),
+           py::arg("step"), py::arg("before"), py::arg("operators"))
+      .def_readonly("step", &operator_trace::step)
+      .def_property_readonly("before",
+                             [](const operator_trace& self) { return to_bytes(self.before); })
+      .def_property_readonly("operators",
+                             [](const operator_trace& self) {
+                               return list_of(self.operators, [](const traced_operator& one) {
+                                 return py::make_tuple(one.name, one.result.hex());
+                               });
+                             })
+      .def("first_difference", &first_difference, py::arg("other"))
+      .def(
+          "write",
+          [](const operator_trace& self, const std::string& directory) {
+            return write_trace(directory, self).value();
+          },
+          py::arg("directory"))
+      .def_static("read", &trace_in, py::arg("directory"), py::arg("step"));
+  module.def("returns_unset", &returns_unset, py::arg("operator"));
+}
+
 }  // namespace
 
 void bind_transcript(py::module_& module) {
   bind_job(module);
+  bind_trace(module);
   bind_recorder(module);
+  module.def("affordable_stride", &affordable_stride, py::arg("segments"), py::arg("state_bytes"));
   module.def(
       "commit_run",
       [](const std::string& directory, const signing_key& key) {

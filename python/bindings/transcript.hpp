@@ -4,9 +4,13 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <potl/transcript/detail/batch_order.hpp>
 #include <potl/transcript/job.hpp>
+#include <potl/transcript/operator_trace.hpp>
 
 #include "bindings.hpp"
 
@@ -27,5 +31,15 @@ struct job_handle {
   std::shared_ptr<const transcript::job> agreed;
   std::shared_ptr<cached_order> order;
 };
+
+/// Of names, each with the digest of the results in hexadecimal digits.
+inline std::vector<transcript::traced_operator> operators_of(const py::iterable& rows) {
+  std::vector<transcript::traced_operator> out;
+  for (py::handle row : rows) {
+    auto [name, content] = py::cast<std::pair<std::string, std::string>>(row);
+    out.push_back({std::move(name), digest::from_hex(content).value()});
+  }
+  return out;
+}
 
 }  // namespace potl::python

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "values.hpp"
 
+#include <potl/checks/detail/rounding_audit.hpp>
 #include <potl/checks/replayer.hpp>
 
 #include "bound_value.hpp"
 #include "replayer.hpp"
+#include "rounding_session.hpp"
 
 namespace potl::python {
 namespace {
@@ -85,7 +87,10 @@ void bind_measurements(py::module_& module) {
                       bound_member{"rejected", &summary::rejected},
                       bound_member{"moved_l2", &summary::moved_l2},
                       bound_member{"reachable_l2", &summary::reachable_l2},
-                      bound_member{"rejections", &summary::rejections});
+                      bound_member{"rejections", &summary::rejections})
+      .def(
+          "add", [](summary& self, const py::dict& audit) { add(self, audit_of(audit)); },
+          py::arg("audit"));
   using segment = segment_measurement;
   bind_value<segment>(
       module, "SegmentMeasurement", bound_member{"request", &segment::request},

@@ -370,6 +370,32 @@ class Recorder:
         exception).
         """
 
+class OperatorTrace:
+    """What the operators of a step returned: names, and SHA-256 in hexadecimal digits."""
+
+    def __init__(self, step: int, before: bytes, operators: Sequence[tuple[str, str]]) -> None: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def before(self) -> bytes: ...
+    @property
+    def operators(self) -> list[tuple[str, str]]: ...
+    def first_difference(self, other: OperatorTrace) -> str | None: ...
+    def write(self, directory: str) -> str:
+        """traces/step-N.json in a run directory."""
+
+    @staticmethod
+    def read(directory: str, step: int) -> OperatorTrace | None:
+        """MalformedError: what is there is no trace of that step."""
+
+def returns_unset(operator: str) -> bool:
+    """Whether an operator returns memory as it was."""
+
+def affordable_stride(segments: int, state_bytes: int) -> int:
+    """A run of so many segments keeps the state of one end in how many, unless its job says
+    otherwise.
+    """
+
 def commit_run(directory: str, key: SigningKey) -> str:
     """The signed note over a closed run; also written to <directory>/commitment. Refuses a second,
     different one.

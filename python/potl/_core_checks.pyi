@@ -12,6 +12,7 @@ from ._core_documents import (
     RegisteredCheck,
     ReportContext,
     ScreenedSegment,
+    StepAudit,
 )
 
 def check_fields(check: str) -> list[CheckField]:
@@ -214,6 +215,8 @@ class RoundingSummary:
         reachable_l2: float = 0.0,
         rejections: Sequence[RoundingRejection] = (),
     ) -> None: ...
+    def add(self, audit: StepAudit) -> None:
+        """What an auditor found in one more step. The first rejections are listed."""
 
 class AnyMeasurement(Protocol):
     """How a request ended. The other members are those of its kind."""

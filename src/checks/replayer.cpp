@@ -45,7 +45,7 @@ Value opened_value(result<Value> loaded) {
 
 }  // namespace
 
-trouble any_workload::trouble_of(const std::exception& thrown) const {
+trouble trouble_of(const std::exception& thrown) {
   trouble out{typeid(thrown).name(), thrown.what(), false};
   if (const auto* ours = dynamic_cast<const exception*>(&thrown)) {
     const errc code = ours->details().code;
@@ -282,14 +282,22 @@ std::optional<std::string> replayer::first_operator(const transcript::state& fro
                                                     std::uint64_t start, std::uint64_t step) {
   const auto unknown = [](const std::string& why) { return "unknown: " + why; };
   try {
-    if (!work_.has_trace(step)) return std::nullopt;
+    const result<transcript::operator_trace> theirs = run_.load_trace(step);
+    if (!theirs && theirs.why().code == errc::missing) return std::nullopt;
+    transcript::operator_trace own{step, from.state_digest(), {}};
     if (step > start + 1) {
-      static_cast<void>(run_steps(from, start, step - 1, std::nullopt));
+      own.before = run_steps(from, start, step - 1, std::nullopt).state_digest();
     } else {
       restore(from, start);
     }
-    const std::vector<std::int64_t> ids = prepare(step, std::nullopt);
-    return work_.first_operator(step, ids);
+    if (own.before != theirs->before) {
+      return unknown("the prover's trace starts from another state");
+    }
+    auto traced = work_.trace(step, prepare(step, std::nullopt));
+    if (!traced) return std::nullopt;
+    own.operators = std::move(*traced);
+    return transcript::first_difference(own, *theirs)
+        .value_or("none: the prover's own trace agrees with the verifier, not with its log");
   } catch (const failed& why) {
     return unknown(why.message);
   } catch (const suspect& one) {

@@ -286,6 +286,10 @@ void evidence::expect_largest_state_bytes(std::uint64_t largest) const noexcept 
   body_->checkpoint_limit = grown(largest, seen_growth);
 }
 
+result<operator_trace> evidence::load_trace(std::uint64_t step) const {
+  return read_trace(body_->options.directory, step);
+}
+
 std::shared_ptr<const void> evidence::once(
     const std::function<std::shared_ptr<const void>()>& measure) const {
   const std::lock_guard lock(body_->measuring);

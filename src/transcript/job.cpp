@@ -60,6 +60,13 @@ bool job::fills_gap(std::uint64_t step, std::uint64_t last) const {
 
 std::uint64_t job::max_gap() const { return store_every == 0 ? segment_steps() : store_every; }
 
+std::uint64_t affordable_stride(std::uint64_t segments, std::uint64_t state_bytes) {
+  constexpr std::uint64_t kept_states = 20, kept_bytes = 2'000'000'000;
+  const std::uint64_t states =
+      std::max(kept_states, kept_bytes / std::max<std::uint64_t>(1, state_bytes));
+  return (segments + states - 2) / (states - 1);  // the state at step 0 is kept beside them
+}
+
 std::span<const std::int64_t> batch_order::of(std::uint64_t step) {
   if (step == 0 || step > agreed_.steps) {
     throw exception({errc::usage, "the job has no step " + std::to_string(step), ""});

@@ -3,6 +3,7 @@
 cheat is rejected for what it did. Python computes the same bits."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,12 +168,7 @@ def test_few_states_are_stored_and_the_verifier_derives_the_others(
     assert (played.job.store_every, played.stored) == (10, [0, 10, 20, 30, 40])
 
 
-def test_as_many_states_are_kept_as_python_keeps_by_default(play: Callable[..., Played]) -> None:
-    from potl._job._job import _affordable
-
-    cases = [(1000, 1), (1000, 10_000_000), (1000, 500_000_000), (7, 500_000_000)]
-    # adapter_test.cpp has the same table.
-    assert [_affordable(5, steps, size) for steps, size in cases] == [5, 10, 55, 5]
+def test_all_states_are_stored_where_they_are_small(play: Callable[..., Played]) -> None:
     played = play()
     assert (played.job.fields().get("store_every"), len(played.stored)) == (None, STEPS // 2 + 1)
 
@@ -182,6 +178,23 @@ def test_a_step_skimped_between_stored_states_is_rejected(play: Callable[..., Pl
     assert played.verdict == "rejected"
     assert "replay.parameters" in played.rules()
     assert any("first step that differs is 3" in f["reason"] for f in played.report["findings"])
+
+
+# ---------------------------------------------------------------- the first operator
+
+
+def test_a_trace_of_the_trainers_names_the_first_operator(play: Callable[..., Played]) -> None:
+    played = play(arithmetic="ord32", cheat="stock", trace=1)
+    [reason] = [f["reason"] for f in played.report["findings"] if f.get("first_step") == 1]
+    # The first layer: what is stock adds in another order.
+    assert re.search(r"operator \d+ of \d\d+, aten\.linear\.default", reason), reason
+
+
+def test_a_trace_that_does_not_show_the_cheat_says_so(play: Callable[..., Played]) -> None:
+    played = play(arithmetic="ord32", cheat="between", trace=3)
+    assert played.verdict == "rejected"
+    reasons = [f["reason"] for f in played.report["findings"]]
+    assert any("none: the prover's own trace agrees with the verifier" in one for one in reasons)
 
 
 # ---------------------------------------------------------------- noise in stock arithmetic

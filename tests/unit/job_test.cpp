@@ -47,6 +47,24 @@ TEST_CASE("an epoch visits every sample once, in an order of its own", "[job]") 
   CHECK(orders[0] != orders[1]);
 }
 
+TEST_CASE("a run keeps twenty states, or two gigabytes of them", "[job]") {
+  for (const std::uint64_t state_bytes : {0U, 1U, 10'000'000U, 100'000'001U, 500'000'000U}) {
+    const std::uint64_t most =
+        state_bytes == 0 ? 2'000'000'000 : std::max<std::uint64_t>(20, 2'000'000'000 / state_bytes);
+    for (const std::uint64_t segments : {1U, 2U, 19U, 20U, 38U, 39U, 199U, 200U, 1000U}) {
+      CAPTURE(state_bytes, segments);
+      // The ends at every multiple and the last, and the state at step 0.
+      const auto states = [&](std::uint64_t stride) {
+        return (segments + stride - 1) / stride + 1;
+      };
+      const std::uint64_t stride = affordable_stride(segments, state_bytes);
+      CHECK(states(stride) <= most);
+      if (stride > 1) CHECK(states(stride - 1) > most);
+    }
+  }
+  CHECK(affordable_stride(200, 500'000'000) == 11);
+}
+
 TEST_CASE("an epoch without its last batch leaves samples out", "[job]") {
   const job one = small_job([](job& what) {
     what.drop_last = true;

@@ -17,6 +17,7 @@
 
 #include <potl/checks/request.hpp>
 #include <potl/core/digest.hpp>
+#include <potl/transcript/operator_trace.hpp>
 #include <potl/transcript/state.hpp>
 
 namespace potl {
@@ -41,7 +42,7 @@ struct subset_outcome {
 ///
 /// A workload may also have any of the other functions of checks::any_workload, by the same name:
 /// `sample_ids`, `expect`, `fetch`, `problem`, `not_finite`, `largest_state_bytes`, `follow`,
-/// `rounding`, `has_trace`, `first_operator`.
+/// `rounding`, `trace`.
 template <class Workload>
 concept workload = requires(Workload& one, const transcript::state& state, std::uint64_t number,
                             std::span<const std::int64_t> ids) {
@@ -61,6 +62,9 @@ struct trouble {
   std::string message;  ///< one line
   bool own = false;     ///< of this machine (memory, files), whatever the recorded state holds
 };
+
+/// Of exceptions of potl's, of the standard library's and of torch's.
+trouble trouble_of(const std::exception& thrown);
 
 /// What the trainer logged and committed for one step in log64.
 struct logged_rounding {
@@ -122,15 +126,16 @@ class any_workload {
   /// What following showed in the steps since the last call; nothing: logs are not followed.
   virtual std::optional<rounding_summary> rounding() { return std::nullopt; }
 
-  /// Whether the trainer left a trace of the operators of `step`.
-  virtual bool has_trace(std::uint64_t /*step*/) { return false; }
-  /// Runs `step` and names its first operator whose result is another than in that trace.
-  virtual std::string first_operator(std::uint64_t /*step*/,
-                                     std::span<const std::int64_t> /*ids*/) {
-    return "";
+  /// Runs a step as run_step does, and says what each of its operators returned; nothing: it
+  /// cannot.
+  virtual std::optional<std::vector<transcript::traced_operator>> trace(
+      std::uint64_t /*step*/, std::span<const std::int64_t> /*ids*/) {
+    return std::nullopt;
   }
 
-  virtual trouble trouble_of(const std::exception& thrown) const;
+  virtual trouble trouble_of(const std::exception& thrown) const {
+    return checks::trouble_of(thrown);
+  }
 };
 
 /// Any class that satisfies the concept, as an any_workload.
@@ -209,18 +214,12 @@ class workload_of final : public any_workload {
       return std::nullopt;
     }
   }
-  bool has_trace(std::uint64_t step) override {
-    if constexpr (requires { one_.has_trace(step); }) {
-      return one_.has_trace(step);
+  std::optional<std::vector<transcript::traced_operator>> trace(
+      std::uint64_t step, std::span<const std::int64_t> ids) override {
+    if constexpr (requires { one_.trace(step, ids); }) {
+      return one_.trace(step, ids);
     } else {
-      return false;
-    }
-  }
-  std::string first_operator(std::uint64_t step, std::span<const std::int64_t> ids) override {
-    if constexpr (requires { one_.first_operator(step, ids); }) {
-      return one_.first_operator(step, ids);
-    } else {
-      return "";
+      return std::nullopt;
     }
   }
 

@@ -19,6 +19,7 @@
 #include <potl/core/result.hpp>
 #include <potl/transcript/detail/record.hpp>
 #include <potl/transcript/job.hpp>
+#include <potl/transcript/operator_trace.hpp>
 #include <potl/transcript/state.hpp>
 
 namespace potl::transcript {
@@ -92,6 +93,8 @@ class evidence {
   result<std::vector<std::uint8_t>> load_rounding_log(std::uint64_t step) const;
   result<std::vector<std::uint8_t>> load_rounding_log(std::uint64_t step,
                                                       std::uint64_t branch) const;
+  /// The trace of a step that the trainer left: operator_trace.hpp's read_trace.
+  result<operator_trace> load_trace(std::uint64_t step) const;
   /// What a check measured of the stored states, made by the first call and kept with the run: to
   /// plan and to judge it is read once.
   std::shared_ptr<const void> once(

@@ -10,4 +10,5 @@
 #include <potl/libtorch/random.hpp>
 #include <potl/libtorch/recorder.hpp>
 #include <potl/libtorch/task.hpp>
+#include <potl/libtorch/trace.hpp>
 #include <potl/libtorch/workload.hpp>

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include <potl/libtorch/detail/operator_tracer.hpp>
 #include <potl/libtorch/detail/step_arithmetic.hpp>
 #include <potl/libtorch/detail/step_rounding.hpp>
 #include <potl/libtorch/detail/update.hpp>
@@ -95,6 +96,14 @@ class workload {
   }
   /// What following showed in the steps since the last call; nothing in other arithmetics.
   std::optional<checks::rounding_summary> rounding() { return rounding_.take(); }
+
+  /// Runs a step as run_step does, and says what each of its operators returned.
+  std::vector<transcript::traced_operator> trace(std::uint64_t step,
+                                                 std::span<const std::int64_t> ids) {
+    detail::operator_tracer tracer;
+    run_step(step, ids);
+    return tracer.take();
+  }
 
   workload(const workload&) = delete;
   workload& operator=(const workload&) = delete;

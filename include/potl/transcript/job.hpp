@@ -88,6 +88,11 @@ struct job {
   std::uint64_t max_gap() const;
 };
 
+/// What a run keeps unless its job says otherwise: one state in how many of its segments' ends, so
+/// that 20 states are kept, or 2 GB of them if that is more. Small states are worth more than their
+/// disk: each that is not there has to be trained again when it is drawn.
+std::uint64_t affordable_stride(std::uint64_t segments, std::uint64_t state_bytes);
+
 /// Parses and validates; bounded by 16 MiB. malformed/limit errors name the field.
 result<job> parse_job(bytes_view text);
 

@@ -8,7 +8,6 @@ the thread while it is installed.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 from collections.abc import Iterator
 from typing import Protocol
@@ -16,10 +15,6 @@ from typing import Protocol
 from .. import _core
 
 LOG64 = "log64"
-
-# A finding carries its proof as text. A proof is one dot product and the log of its step.
-_MAX_PROOF_BYTES = 4 << 20
-_MAX_REJECTIONS = 16  # of a segment; the others are counted
 
 
 class Rounding(Protocol):
@@ -83,23 +78,7 @@ class Auditor:
         self._begin(step)
         with _installed(self._session):
             yield
-        audit, summary = self._session.end_audit(), self._summary
-        summary.values += audit["values"]
-        summary.entries += audit["entries"]
-        summary.corrections += audit["corrections"]
-        summary.rejected += audit["rejected"]
-        summary.moved_l2 = max(summary.moved_l2, audit["moved_l2"])
-        summary.reachable_l2 = max(summary.reachable_l2, audit["reachable_l2"])
-        listed = summary.rejections
-        summary.rejections = listed + [
-            _core.RoundingRejection(
-                step=step,
-                fault=each["fault"],
-                message=each["message"],
-                proof=_as_text(each["proof"]),
-            )
-            for each in audit["rejections"][: _MAX_REJECTIONS - len(listed)]
-        ]
+        self._summary.add(self._session.end_audit())
 
     @property
     def beside(self) -> Rounding:
@@ -144,9 +123,3 @@ def _installed(session: _core.RoundingSession) -> Iterator[None]:
         raise
     finally:
         module().install_rounding(before)
-
-
-def _as_text(proof: bytes | None) -> str:
-    if proof is None or len(proof) > _MAX_PROOF_BYTES:
-        return ""
-    return base64.b64encode(proof).decode()

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 # Largest tolerance of a replay, as a share of the segment's update, unless a job says otherwise.
 TOLERANCE_CAP = 0.1
 
-# What a run keeps unless its job says otherwise. Small states are worth more than their disk: each
-# that is not there has to be trained again when it is drawn.
-_KEPT_STATES = 20
-_KEPT_BYTES = 2_000_000_000
-
 _MAX_BYTES = 16 << 20  # as of a run's job.json
 _INITIAL_SUFFIX = ".initial.safetensors"
 
@@ -125,7 +120,8 @@ class Job:
                 "checkpoints are never closer than checkpoint_every",
             )
         if store_every is None and longest == every and arithmetic != _arithmetic.STOCK:
-            store_every = _affordable(every, found.steps, trial.state_bytes)
+            segments = -(-found.steps // every)
+            store_every = every * _core.affordable_stride(segments, trial.state_bytes)
         elif store_every is not None:
             _check_storing(store_every, every, longest, arithmetic)
         if store_every == every:
@@ -325,13 +321,6 @@ def _steps(checkpoint_every: int | str, steps_per_epoch: int) -> int:
             f"checkpoint_every is {checkpoint_every!r}", 'pass a number of steps, or "epoch"'
         )
     return checkpoint_every
-
-
-def _affordable(every: int, steps: int, state_bytes: int) -> int:
-    """The shortest multiple of `every` at which the states of a run are within the budget."""
-    states = max(_KEPT_STATES, _KEPT_BYTES // max(1, state_bytes))
-    segments = -(-steps // every)
-    return every * -(-segments // (states - 1))
 
 
 def _check_storing(store_every: int, every: int, longest: int, arithmetic: str) -> None:

@@ -11,7 +11,6 @@ where to look.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from .. import _core
-from .._base._errors import MalformedError, UsageError
+from .._base._errors import UsageError
 
 if TYPE_CHECKING:
     from .._arithmetic._rounded_steps import Rounding
@@ -31,11 +30,6 @@ if TYPE_CHECKING:
     from .._job._session import Session
     from .._task._task import Task
     from ._run import Run
-
-_FORMAT = "potl-operator-trace-v1"
-_FOLDER = "traces"
-_MAX_BYTES = 64 << 20
-_UNSET = ("aten.empty", "aten.new_empty", "aten.resize")  # their contents are whatever was there
 
 
 @dataclass(frozen=True)
@@ -59,38 +53,11 @@ class OperatorTrace:
         Raises:
             UsageError: The traces start from different states or are of different steps.
         """
-        if (self.step, self.before) != (other.step, other.before):
-            raise UsageError(
-                "the two traces do not start from the same state", "trace the same step of one run"
-            )
-        pairs = zip(self.operators, other.operators, strict=False)
-        for index, (mine, others) in enumerate(pairs):
-            if mine != others:
-                renamed = "" if mine[0] == others[0] else f" (the other side calls {others[0]})"
-                return f"operator {index + 1} of {len(self.operators)}, {mine[0]}{renamed}"
-        if len(self.operators) != len(other.operators):
-            return f"operator {min(len(self.operators), len(other.operators)) + 1}: one side stops"
-        return None
+        return self._core().first_difference(other._core())
 
     def write(self, run: str | os.PathLike[str]) -> Path:
         """Writes `traces/step-N.json` into a run directory; returns the path."""
-        document = {
-            "format": _FORMAT,
-            "step": self.step,
-            "before": self.before.hex(),
-            "operators": [list(one) for one in self.operators],
-        }
-        folder, name = Path(run) / _FOLDER, f"step-{self.step}.json"
-        folder.mkdir(exist_ok=True)
-        # A link that somebody put there must not choose what is overwritten.
-        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
-            with os.fdopen(os.open(name, flags, 0o644, dir_fd=place), "w") as file:
-                json.dump(document, file, separators=(",", ":"))
-        finally:
-            os.close(place)
-        return folder / name
+        return Path(self._core().write(os.fspath(run)))
 
     @classmethod
     def read(cls, run: str | os.PathLike[str], step: int) -> OperatorTrace | None:
@@ -99,19 +66,11 @@ class OperatorTrace:
         Raises:
             MalformedError: There is one that is not a trace of that step.
         """
-        name = f"{_FOLDER}/step-{step}.json"
-        try:
-            data = _core.read_entry(os.fspath(run), name, max_bytes=_MAX_BYTES)
-        except _core.MissingError:
-            return None
-        document: Any = _core.parse_json(data, max_bytes=_MAX_BYTES)
-        try:
-            rows = tuple((_text(name), _text(digest)) for name, digest in document["operators"])
-            if document["format"] != _FORMAT or document["step"] != step:
-                raise ValueError("another format or step")
-            return cls(step, bytes.fromhex(_text(document["before"])), rows)
-        except (KeyError, TypeError, ValueError) as error:
-            raise MalformedError(f"{name} is not a trace of step {step}: {error}") from error
+        found = _core.OperatorTrace.read(os.fspath(run), step)
+        return None if found is None else cls(step, found.before, tuple(found.operators))
+
+    def _core(self) -> _core.OperatorTrace:
+        return _core.OperatorTrace(self.step, self.before, self.operators)
 
 
 def trace(
@@ -154,19 +113,22 @@ def trace(
         session.restore(evidence.load_state(start))
         for at, _, batch in session.batches(start + 1, step):
             if at == step:
-                return trace_step(session, step, batch)
+                before = session.capture().digest()
+                return OperatorTrace(step, before, tuple(trace_step(session, step, batch)))
             session.run_step(at, batch)
     raise AssertionError("the schedule ended early")
 
 
 def trace_step(
     session: Session, step: int, batch: Any, *, rounding: Rounding | None = None
-) -> OperatorTrace:
-    """Runs a step from the session's present state, following a rounding log, and traces it."""
-    before = session.capture().digest()
-    with _Tracer() as tracer:
+) -> list[tuple[str, str]]:
+    """Runs a step from the session's present state, following a rounding log, and says what its
+    operators returned.
+    """
+    tracer = _Tracer()
+    with tracer:
         session.run_step(step, batch, rounding=rounding)
-    return OperatorTrace(step, before, tuple(tracer.rows))
+    return tracer.rows
 
 
 class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -186,7 +148,7 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **(kwargs or {}))
         if func.namespace != "profiler":  # marks for profilers compute nothing
             name = str(func)
-            self.rows.append((name, _digest(out, contents=not name.startswith(_UNSET))))
+            self.rows.append((name, _digest(out, contents=not _core.returns_unset(name))))
         return out
 
 
@@ -203,9 +165,3 @@ def _digest(out: object, *, contents: bool) -> str:
         else:  # its text might hold an address
             hasher.update(f"{type(leaf).__name__} ".encode())
     return hasher.hexdigest()
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > 256:
-        raise ValueError(f"{value!r} is not a short text")
-    return value

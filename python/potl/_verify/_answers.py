@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base import _executors, _imports, _progress
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .._job._job import Job
     from .._task._task import Task
 
-Result = TypeVar("Result")
+_NO_TASK = "no task was given to replay with; pass task=build"
 
 
 class Answers:
@@ -47,7 +47,6 @@ class Answers:
         derive: bool = False,
         progress: _progress.Progress = None,
     ) -> None:
-        self._directory = directory
         self._evidence = evidence
         self._timeout = timeout
         self._derive = derive
@@ -119,25 +118,12 @@ class Answers:
         modules = modules_of(self._session.task.model)
         return [p + name for p, module in modules for name in module._non_persistent_buffers_set]
 
-    def at_last_state(self, use: Callable[[Task], Result]) -> Result:
-        """Calls `use` with the verifier's task, whose model holds the last committed state.
-
-        Raises:
-            UsageError: There is no task.
-            PotlError: The state cannot be opened or restored, or is none that the task can be in.
-        """
+    def here(self, request: _core.Request) -> _core.AnyMeasurement:
+        """A measurement in this process, wherever other requests are answered."""
         if self._session is None:
-            raise _core.UsageError("no task was given to load the model into; pass task=build", "")
-        steps = self._evidence.steps()["step"]
-        if not steps:
-            raise _core.MissingError("the run has no steps", "")
+            return _core.unanswered(request, _NO_TASK)
         with self._session.active():
-            state = self._evidence.load_state(int(steps[-1]))
-            problem = self._schema.problem(state, int(steps[-1]))
-            if problem is not None:
-                raise _core.MismatchError(f"the last committed state is not lawful: {problem[1]}")
-            self._session.restore(state)
-            return use(self._session.task)
+            return self._replayer.answer(request)
 
     def _step_seconds(self) -> float | None:
         """What a step takes in this process; None where none can be taken, or others replay."""
@@ -154,6 +140,17 @@ class Answers:
         assert self._session is not None
         return Schema(self._session, self._evidence)
 
+    @functools.cached_property
+    def _replayer(self) -> _core.Replayer:
+        assert self._session is not None
+        return replayer_of(
+            self._session,
+            self._schema,
+            self._evidence,
+            timeout=self._timeout,
+            derive=self._derive,
+        )
+
     def _run(
         self,
         requests: Sequence[_core.Request],
@@ -161,8 +158,7 @@ class Answers:
         until: Callable[[_core.AnyMeasurement], bool],
     ) -> list[_core.AnyMeasurement]:
         if self._session is None:
-            message = "no task was given to replay with; pass task=build"
-            return [_core.unanswered(request, message) for request in requests]
+            return [_core.unanswered(request, _NO_TASK) for request in requests]
         done: list[_core.AnyMeasurement] = []
         for measurement in self._measured(requests):
             done.append(measurement)
@@ -177,17 +173,9 @@ class Answers:
         if self._executor is not None and self._setup is not None:
             yield from self._measured_elsewhere(self._executor, self._setup, requests)
             return
-        replayer = replayer_of(
-            self._session,
-            self._schema,
-            self._evidence,
-            timeout=self._timeout,
-            directory=self._directory,
-            derive=self._derive,
-        )
         for request in requests:
             with self._session.active():
-                measurement = replayer.answer(request)
+                measurement = self._replayer.answer(request)
             yield measurement
 
     @staticmethod

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from .._checks._checks import Request
 from .._extra_task._uploaded import look_for
 
 if TYPE_CHECKING:
@@ -24,18 +25,38 @@ if TYPE_CHECKING:
 Judged = tuple[list[_core.Finding], float]
 
 
-def judged(check: AnyCheck, answers: Answers) -> Judged:
+class _LastModel(Request):
+    """What the last committed model says to the extra samples."""
+
+    kind = "extra_task"
+
+    def __init__(self, check: ExtraTask, step: int) -> None:
+        self._check = check
+        self.from_step = step
+
+    def measure(self, replayer: _core.Replayer) -> list[_core.Finding]:
+        replayer.restore(self.from_step)
+        return _verified(self._check, replayer.task)
+
+
+def judged(check: AnyCheck, evidence: _core.Evidence, answers: Answers) -> Judged:
     """Findings, and the seconds that they took."""
     from .._extra_task._extra_task import ExtraTask
 
     assert isinstance(check, ExtraTask)
     began = time.perf_counter()
-    try:
-        findings = answers.at_last_state(lambda task: _verified(check, task))
-    except Exception as error:
-        reason = f"the model could not be asked about the extra samples: {_what(error)}"
-        return [_finding("inconclusive", reason)], time.perf_counter() - began
-    return findings, time.perf_counter() - began
+    steps = evidence.steps()["step"]
+    request = _LastModel(check, int(steps[-1]) if len(steps) else 0)
+    # A worker of somebody's pool must not see the samples.
+    if request.from_step:
+        seen = answers.here(request)
+    else:
+        seen = _core.unanswered(request, "the run has no steps")
+    assert isinstance(seen, _core.Measurement)
+    if seen.status == "ok":
+        return seen.value, time.perf_counter() - began
+    reason = f"the model could not be asked about the extra samples: {seen.message}"
+    return [_finding("inconclusive", reason)], time.perf_counter() - began
 
 
 def costs(found: Sequence[Judged]) -> dict[str, float]:
@@ -73,8 +94,3 @@ def _verified(check: ExtraTask, task: Task) -> list[_core.Finding]:
 
 def _finding(result: _core.Outcome, reason: str) -> _core.Finding:
     return _core.Finding(check="extra_task", result=result, reason=reason)
-
-
-def _what(error: Exception) -> str:
-    message = str(getattr(error, "message", "") or error)
-    return f"{type(error).__name__}: {message}"

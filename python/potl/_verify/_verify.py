@@ -177,7 +177,11 @@ def verify(
                 )
             )
         answered_all = questions.answers(measured, answers.to)
-        judged = [_extra_verify.judged(check, answers) for check in extra if not evidence.rejected]
+        judged = [
+            _extra_verify.judged(check, evidence, answers)
+            for check in extra
+            if not evidence.rejected
+        ]
     findings += questions.judge(answered_all)
     for found, _ in judged:
         findings += found

@@ -112,7 +112,6 @@ def fulfil(setup: Setup, request: _core.Request) -> _core.AnyMeasurement:
             Schema(session, evidence),
             evidence,
             timeout=setup.timeout,
-            directory=Path(setup.directory),
             derive=setup.derive,
         )
         _ready = setup, session, replayer

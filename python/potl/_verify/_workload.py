@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
@@ -17,7 +16,6 @@ from .._arithmetic import _rounded_steps
 
 if TYPE_CHECKING:
     from .._job._session import Session, StepResult
-    from .._record._trace import OperatorTrace
     from .._task._task import Task
     from ._schema import Schema
 
@@ -30,22 +28,17 @@ class Workload:
             experiments.
         schema: Judges recorded states.
         follows: Whether the trainer logged how its steps rounded (log64).
-        directory: The run, in which the prover may have left traces of steps.
     """
 
-    def __init__(
-        self, session: Session, schema: Schema, *, follows: bool, directory: Path | None
-    ) -> None:
+    def __init__(self, session: Session, schema: Schema, *, follows: bool) -> None:
         self.session = session
         self._schema = schema
-        self._directory = directory
         self._noise = contextlib.ExitStack()
         self._batches: Iterator[tuple[int, list[int], Any]] = iter(())
         self._expected = range(0)
         self._batch: Any = None
         self._auditor = _rounded_steps.Auditor() if follows else None
         self._rounding: _rounded_steps.Auditor | None = None  # of the next step
-        self._trace: OperatorTrace | None = None
 
     @property
     def task(self) -> Task:
@@ -124,24 +117,10 @@ class Workload:
         self._auditor.forget()
         return summary
 
-    def has_trace(self, step: int) -> bool:
-        from .._record._trace import OperatorTrace
-
-        if self._directory is None:
-            return False
-        self._trace = OperatorTrace.read(self._directory, step)
-        return self._trace is not None
-
-    def first_operator(self, step: int) -> str:
+    def trace(self, step: int) -> list[tuple[str, str]]:
         from .._record._trace import trace_step
 
-        theirs = self._trace
-        assert theirs is not None
-        own = trace_step(self.session, step, self._batch, rounding=self._rounding)
-        if own.before != theirs.before:
-            return "unknown: the prover's trace starts from another state"
-        found = own.first_difference(theirs)
-        return found or "none: the prover's own trace agrees with the verifier, not with its log"
+        return trace_step(self.session, step, self._batch, rounding=self._rounding)
 
     # ------------------------------------------------------------------ trouble
 
@@ -155,12 +134,11 @@ def replayer_of(
     evidence: _core.Evidence,
     *,
     timeout: float | None,
-    directory: Path | None,
     derive: bool,
 ) -> _core.Replayer:
     """Answers the requests of checks with a session."""
     follows = evidence.job.arithmetic == _rounded_steps.LOG64
-    workload = Workload(session, schema, follows=follows, directory=directory)
+    workload = Workload(session, schema, follows=follows)
     return _core.Replayer(evidence, workload, timeout=timeout, derive=derive)
 
 

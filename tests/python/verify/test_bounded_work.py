@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -170,6 +171,17 @@ def test_nothing_is_replayed_after_what_rejects_by_itself(
     assert any("more requests were not looked at" in one.reason for one in report.findings)
 
 
+class Epochs(potl.Request):
+    kind = "epochs"
+
+    def __init__(self, step: int) -> None:
+        self.from_step = step
+
+    def measure(self, replayer: potl._core.Replayer) -> int:
+        replayer.restore(self.from_step)
+        return int(replayer.task.epochs)
+
+
 def test_an_unlawful_last_state_is_restored_for_nobody(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,12 +196,22 @@ def test_an_unlawful_last_state_is_restored_for_nobody(
         restore(self, state)
 
     last = evidence.load_state(scene.job.core.steps).digest()
-    with Answers(
-        scene.honest.run, evidence, job=scene.job, note=scene.honest.commitment, task=scene.build
-    ) as answers:
-        assert answers.at_last_state(lambda task: task.epochs) > 0
-        monkeypatch.setattr(potl.Session, "restore", counted)
-        monkeypatch.setattr(Schema, "problem", lambda *_: ("agreed.schema", "x/y: is not known"))
-        with pytest.raises(potl.MismatchError, match="x/y: is not known"):
-            answers.at_last_state(lambda task: None)
+    asked = Epochs(scene.job.core.steps)
+
+    def answer() -> Any:
+        with Answers(
+            scene.honest.run,
+            evidence,
+            job=scene.job,
+            note=scene.honest.commitment,
+            task=scene.build,
+        ) as answers:
+            return answers.here(asked)
+
+    assert answer().value > 0
+    monkeypatch.setattr(potl.Session, "restore", counted)
+    unlawful = ("agreed.schema", "x/y: is not known")
+    monkeypatch.setattr(Schema, "problem", lambda *_, **__: unlawful)
+    refused = answer()
+    assert (refused.status, "x/y: is not known" in refused.message) == ("unknown_form", True)
     assert last not in restored

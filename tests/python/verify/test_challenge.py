@@ -13,8 +13,8 @@ import torch
 from places import HELPERS
 
 import potl
+from potl import _core
 from potl._cli import _cli
-from potl._job import _job
 from potl._verify import _ledger
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
@@ -266,35 +266,41 @@ def cheat_once_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(potl.Session, "run_step", fail)
 
 
+def keep_one_in(stride: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Segments and bytes of a state, as they are asked about from here on."""
+    asked = []
+
+    def affordable(segments: int, state_bytes: int) -> int:
+        asked.append((segments, state_bytes))
+        return stride
+
+    monkeypatch.setattr(_core, "affordable_stride", affordable)
+    return asked
+
+
 def test_a_run_is_stored_within_a_budget_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     """24 steps of a state of some kilobytes."""
     assert create(store_every=None, checkpoint_every=1).core.store_every == 0
-    monkeypatch.setattr(_job, "_KEPT_BYTES", 4000)
-    monkeypatch.setattr(_job, "_KEPT_STATES", 4)
-    for every in (1, 2, 3, 5, 8, 30):
+    asked = keep_one_in(3, monkeypatch)
+    for every, segments in ((1, 24), (3, 8), (5, 5), (30, 1)):
         job = create(store_every=None, checkpoint_every=every)
-        stored = [step for step in range(25) if job.core.is_checkpoint(step)]
-        assert len(stored) <= 4, (every, stored)
-        if job.core.store_every:  # and no farther apart than that
-            closer = job.core.store_every - every
-            assert len(range(0, 24, closer)) + 1 > 4
+        assert (job.core.store_every, asked.pop()[0]) == (3 * every, segments)
     assert create(store_every=1, checkpoint_every=1).core.store_every == 0
     assert create(store_every=None, max_segment=4).core.store_every == 0
     assert create(store_every=None, arithmetic="stock").core.store_every == 0
+    assert asked == []
 
 
 def test_the_budget_counts_what_optimizers_keep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_job, "_KEPT_STATES", 2)
     with potl.Session.open(tasks.build_adam, seed=5) as session:
         before = session.capture().nbytes
         session.run_step(1, session.sample_ids(1))
         after = session.capture().nbytes
     assert after > 2 * before
-    monkeypatch.setattr(_job, "_KEPT_BYTES", 9 * after)
+    asked = keep_one_in(1, monkeypatch)
     for check in (True, False):
-        job = potl.Job.create(tasks.build_adam, seed=5, checkpoint_every=1, check=check)
-        stored = sum(job.core.is_checkpoint(step) for step in range(job.steps + 1))
-        assert 5 < stored <= 9
+        potl.Job.create(tasks.build_adam, seed=5, checkpoint_every=1, check=check)
+    assert [state_bytes for _, state_bytes in asked] == [after, after]
 
 
 def test_a_cheat_between_stored_states_is_seen_where_it_is(
