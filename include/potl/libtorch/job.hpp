@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -114,16 +113,6 @@ inline std::vector<transcript::rate_run> rate_table(const task& of, std::uint64_
   return out;
 }
 
-/// The shortest multiple of checkpoint_every at which the states of a run stay within what is kept
-/// by default: as Job.create of the Python package chooses it.
-inline std::uint64_t affordable_store_every(const transcript::job& job, std::uint64_t state_bytes) {
-  constexpr std::uint64_t kept_states = 20, kept_bytes = 2'000'000'000;
-  const std::uint64_t states =
-      std::max(kept_states, kept_bytes / std::max<std::uint64_t>(1, state_bytes));
-  const std::uint64_t segments = (job.steps + job.checkpoint_every - 1) / job.checkpoint_every;
-  return job.checkpoint_every * ((segments + states - 2) / (states - 1));
-}
-
 /// Everything that the task says of itself: the arithmetic and what is stored are left out.
 inline transcript::job draft_of(const task& made, const job_options& options) {
   transcript::snapshot_memory memory;
@@ -166,7 +155,8 @@ inline transcript::job tried(const builder& build, const task& made, transcript:
   const bool open = !options.store_every && draft.arithmetic != "stock" &&
                     draft.max_segment == draft.checkpoint_every;
   if (!open) return agreed;
-  draft.store_every = affordable_store_every(draft, state_bytes);
+  draft.store_every =
+      draft.checkpoint_every * transcript::affordable_stride(draft.segments(), state_bytes);
   return written(draft, made);
 }
 
@@ -176,7 +166,7 @@ inline transcript::job tried(const builder& build, const task& made, transcript:
 /// six steps are trained to see that they can be replayed. Throws potl::exception: usage for what
 /// makes no job, unsupported for what cannot be captured or replayed; and not_reproducible when an
 /// arithmetic other than "auto" has no form of an operator. What keeps "auto" from ord32 is a
-/// warning of LibTorch's.
+/// warning of LibTorch's: such an operator, or an error of LibTorch's but for a lack of memory.
 inline transcript::job make_job(const builder& build, const job_options& options) {
   const task made = build_task(build, options.seed);
   transcript::job draft = detail::draft_of(made, options);
@@ -185,16 +175,19 @@ inline transcript::job make_job(const builder& build, const job_options& options
     return detail::tried(build, made, std::move(draft), options);
   }
   if (made.exact) {
+    const auto explain = [](const std::string& why) {
+      TORCH_WARN(why, ". This job is in stock arithmetic: replays are compared within a tolerance");
+    };
     try {
       draft.arithmetic = "ord32";
       return detail::tried(build, made, draft, options);
-    } catch (const exception&) {
-      throw;
-    } catch (const std::exception& why) {
+    } catch (const not_reproducible& why) {
+      explain(why.what());
+    } catch (const c10::Error& why) {
+      if (checks::trouble_of(why).own) throw;
       // What fails in any arithmetic is raised by the attempt that follows.
-      TORCH_WARN(
-          "this job is in stock arithmetic, in which replays are compared within a tolerance: ",
-          why.what());
+      explain(std::string("a step fails in ord32: ") + why.what_without_backtrace() +
+              " (if it does not in stock arithmetic, please report it)");
     }
   }
   draft.arithmetic = "stock";

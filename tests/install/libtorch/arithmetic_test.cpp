@@ -5,8 +5,12 @@
 
 #include <cmath>
 #include <cstdio>
+#include <memory>
+#include <new>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <potl/libtorch/arithmetic.hpp>
 #include <potl/libtorch/libtorch.hpp>
@@ -117,13 +121,29 @@ potl::libtorch::task small_task(bool refused, std::int64_t features = 300, int c
   return out;
 }
 
+// What torch warns of.
+class said_by_torch : c10::WarningHandler {
+ public:
+  said_by_torch() { c10::WarningUtils::set_warning_handler(this); }
+  ~said_by_torch() override { c10::WarningUtils::set_warning_handler(before_); }
+  const std::string& text() const { return text_; }
+
+ private:
+  void process(const c10::Warning& one) override { text_ += one.msg(); }
+  c10::WarningHandler* before_ = c10::WarningUtils::get_warning_handler();
+  std::string text_;
+};
+
 void a_job_says_what_its_steps_can_compute_in() {
   using potl::libtorch::make_job;
   const auto plain = [] { return small_task(false); };
   const auto other = [] { return small_task(true); };
   EXPECT(make_job(plain, {}).arithmetic == "ord32");
   EXPECT(make_job(plain, {.arithmetic = "stock"}).arithmetic == "stock");
-  EXPECT(make_job(other, {}).arithmetic == "stock");  // with a warning
+  const said_by_torch said;
+  EXPECT(make_job(other, {}).arithmetic == "stock");
+  EXPECT(said.text().find("multi_margin_loss is not reproducible") != std::string::npos);
+  EXPECT(said.text().find("This job is in stock arithmetic") != std::string::npos);
   bool refused = false;
   try {
     make_job(other, {.arithmetic = "cr32"});
@@ -131,6 +151,38 @@ void a_job_says_what_its_steps_can_compute_in() {
     refused = error.message().find("multi_margin_loss") != std::string::npos;
   }
   EXPECT(refused);
+}
+
+// A task whose first step fails, in ord32 then, and whose others do not.
+template <class Fail>
+potl::libtorch::builder failing_once(Fail fail) {
+  return [fail, failed = std::make_shared<bool>(false)] {
+    auto out = small_task(false);
+    out.losses = [fail, failed, honest = out.losses](const potl::libtorch::tensors& batch) {
+      if (!std::exchange(*failed, true)) fail();
+      return honest(batch);
+    };
+    return out;
+  };
+}
+
+void only_what_torch_says_of_operators_makes_a_job_stock() {
+  using potl::libtorch::make_job;
+  const said_by_torch said;
+  const auto refuses = [] { TORCH_CHECK(false, "no such shape"); };
+  EXPECT(make_job(failing_once(refuses), {}).arithmetic == "stock");
+  EXPECT(said.text().find("a step fails in ord32: no such shape") != std::string::npos);
+  const auto passes_on = [](auto fail) {
+    try {
+      make_job(failing_once(fail), {});
+    } catch (const std::exception&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT(passes_on([] { TORCH_CHECK(false, "DefaultCPUAllocator: can't allocate memory"); }));
+  EXPECT(passes_on([] { throw std::bad_alloc(); }));
+  EXPECT(passes_on([] { throw std::runtime_error("the user's own"); }));
 }
 
 void noise_is_another_arithmetic_where_there_is_one() {
@@ -229,6 +281,7 @@ int main() {
   a_refusal_names_operator_and_remedy();
   another_mode_inside_is_misuse();
   a_job_says_what_its_steps_can_compute_in();
+  only_what_torch_says_of_operators_makes_a_job_stock();
   noise_is_another_arithmetic_where_there_is_one();
   an_exact_job_has_the_same_bits_in_every_way();
   a_recomputed_loss_has_the_bits_of_its_step();

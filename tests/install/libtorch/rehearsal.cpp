@@ -12,6 +12,7 @@
 //   store       store_every; chosen by default
 //   threads     of the verifier; the trainer has one
 //   interrupt   the step after which recording stops; another workload resumes it
+//   trace       a step that the trainer traces in the end
 //   cheat       stock, lazy, between, flood, unlogged or swap
 // Exit status: 0 accepted, 1 rejected, 3 inconclusive, 2 anything else.
 #include <torch/torch.h>
@@ -126,6 +127,9 @@ std::string train(const std::string& path, words told, const potl::transcript::j
   record_to(job.steps, work, run, cheat);
   const std::string commitment = run.finish();
   pl::save_model(*work.task().model, path + ".safetensors").value();
+  if (const std::uint64_t traced = std::stoull(told["trace"]); traced != 0) {
+    potl::transcript::write_trace(path, pl::trace(path, work, traced)).value();
+  }
   return commitment;
 }
 
@@ -154,8 +158,8 @@ int verify(const std::string& path, const words& told, const potl::transcript::j
 }  // namespace
 
 int main(int count, char** given) {
-  words told{{"arithmetic", "auto"}, {"exact", "1"},     {"optimizer", "sgd"},
-             {"threads", "1"},       {"interrupt", "0"}, {"cheat", ""}};
+  words told{{"arithmetic", "auto"}, {"exact", "1"}, {"optimizer", "sgd"}, {"threads", "1"},
+             {"interrupt", "0"},     {"cheat", ""},  {"trace", "0"}};
   for (int i = 2; i < count; ++i) {
     const std::string word = given[i];
     told[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
