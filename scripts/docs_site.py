@@ -41,7 +41,12 @@ HEADERS = {
     "What answers them": ["checks/replayer", "checks/workload"],
     "Extra task": ["checks/extra_task", "checks/extra_task_options", "checks/extra_task_samples"],
     "Spot-check": ["statistics/displacement"],
-    "Transcripts": ["transcript/job", "transcript/writer", "transcript/state"],
+    "Transcripts": [
+        "transcript/job",
+        "transcript/writer",
+        "transcript/state",
+        "transcript/operator_trace",
+    ],
     "Commitments": ["transcript/commitment", "transcript/snapshot", "evidence/evidence"],
     "Hashes and signatures": ["crypto/hasher", "crypto/merkle", "crypto/signature"],
     "Draws": ["crypto/challenge"],
@@ -50,7 +55,13 @@ HEADERS = {
     "Arithmetic": ["numeric/arithmetic", "numeric/gemm", "numeric/convolution"],
     "Functions and sums": ["numeric/elementwise", "numeric/combine", "numeric/reduction"],
     "Rounding logs": ["numeric/rounding_log"],
-    "LibTorch": ["libtorch/task", "libtorch/job", "libtorch/recorder", "libtorch/workload"],
+    "LibTorch": [
+        "libtorch/task",
+        "libtorch/job",
+        "libtorch/recorder",
+        "libtorch/workload",
+        "libtorch/trace",
+    ],
     "Reproducible LibTorch": ["libtorch/arithmetic", "libtorch/random"],
     "CUDA": ["cuda/elementwise"],
 }

