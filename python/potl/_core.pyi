@@ -48,6 +48,7 @@ from ._core_checks import (
     LossMeasurement as LossMeasurement,
     LossRequest as LossRequest,
     Measurement as Measurement,
+    OperatorTrace as OperatorTrace,
     Outcome as Outcome,
     Questions as Questions,
     Replayer as Replayer,
@@ -68,6 +69,7 @@ from ._core_checks import (
     plan_check as plan_check,
     register_check as register_check,
     registered_checks as registered_checks,
+    returns_unset as returns_unset,
     screen_reach as screen_reach,
     unanswered as unanswered,
 )
@@ -369,27 +371,6 @@ class Recorder:
         """Stops the thread after what is queued is durable, without a close record (a crash, an
         exception).
         """
-
-class OperatorTrace:
-    """What the operators of a step returned: names, and SHA-256 in hexadecimal digits."""
-
-    def __init__(self, step: int, before: bytes, operators: Sequence[tuple[str, str]]) -> None: ...
-    @property
-    def step(self) -> int: ...
-    @property
-    def before(self) -> bytes: ...
-    @property
-    def operators(self) -> list[tuple[str, str]]: ...
-    def first_difference(self, other: OperatorTrace) -> str | None: ...
-    def write(self, directory: str) -> str:
-        """traces/step-N.json in a run directory."""
-
-    @staticmethod
-    def read(directory: str, step: int) -> OperatorTrace | None:
-        """MalformedError: what is there is no trace of that step."""
-
-def returns_unset(operator: str) -> bool:
-    """Whether an operator returns memory as it was."""
 
 def affordable_stride(segments: int, state_bytes: int) -> int:
     """A run of so many segments keeps the state of one end in how many, unless its job says

@@ -317,6 +317,27 @@ class Measurement:
 def unanswered(request: Request, message: str) -> AnyMeasurement:
     """A measurement that says that the verifier could not answer, and why."""
 
+class OperatorTrace:
+    """What the operators of a step returned: names, and SHA-256 in hexadecimal digits."""
+
+    def __init__(self, step: int, before: bytes, operators: Sequence[tuple[str, str]]) -> None: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def before(self) -> bytes: ...
+    @property
+    def operators(self) -> list[tuple[str, str]]: ...
+    def first_difference(self, other: OperatorTrace) -> str | None: ...
+    def write(self, directory: str) -> str:
+        """traces/step-N.json in a run directory."""
+
+    @staticmethod
+    def read(directory: str, step: int) -> OperatorTrace | None:
+        """MalformedError: what is there is no trace of that step."""
+
+def returns_unset(operator: str) -> bool:
+    """Whether an operator returns memory as it was."""
+
 class Replayer:
     """Answers requests with a workload (include/potl/checks/replayer.hpp): an object with the
     methods of potl._verify._workload.Workload.
