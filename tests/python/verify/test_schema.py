@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from torch.optim import swa_utils
 import potl
 from potl import Task, _core
 from potl._job._session import Session
-from potl._verify._schema import Schema
+from potl._verify._schema import Schema, _masks
 
 AT = 5
 
@@ -57,8 +57,7 @@ def floats(*values: float) -> Any:
 Judge = Callable[[Callable[[Any], None]], Any]
 
 
-@pytest.fixture(scope="module")
-def judge() -> Any:
+def judged(build: Callable[[], Task]) -> Iterator[Judge]:
     """Judges the honest state after step `AT`, edited."""
     job = potl.Job.create(build, seed=7, checkpoint_every=3, check=False)
     evidence = Steps()
@@ -79,8 +78,41 @@ def judge() -> Any:
         yield edited
 
 
-def test_the_honest_state_is_lawful(judge: Judge) -> None:
+class Halving:
+    """A scheduler that nobody runs ahead: it may look at the training."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+    def step(self) -> None:
+        self.optimizer.param_groups[0]["lr"] /= 2
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+def build_plainly() -> Task:
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    return task(model, optimizer, scheduler=Halving(optimizer))
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    yield from judged(build)
+
+
+@pytest.fixture(scope="module")
+def judge_plain() -> Iterator[Judge]:
+    yield from judged(build_plainly)
+
+
+def test_the_honest_state_is_lawful(judge: Judge, judge_plain: Judge) -> None:
     assert judge(lambda tree: None) is None
+    assert judge_plain(lambda tree: None) is None
 
 
 def at(tree: Any, *path: Any) -> Any:
@@ -139,6 +171,33 @@ def test_what_is_missing_is_named(judge: Judge) -> None:
         assert (rule, what.split(": ")[0]) == ("agreed.schema", "/".join(map(str, [*way, key])))
 
 
+def test_moments_that_every_step_makes_are_missed(judge_plain: Judge) -> None:
+    rule, what = judge_plain(lambda tree: tree["optimizers"][0]["state"].pop(0))
+    assert (rule, what.split(": ")[0]) == ("agreed.schema", "optimizers/0/state/0")
+
+
+def test_options_are_known_where_no_scheduler_can_be_run_ahead(judge_plain: Judge) -> None:
+    group = ("optimizers", 0, "param_groups", 0)
+    assert judge_plain(put(*group, "lr", 1e-4)) is None
+    rule, what = judge_plain(put(*group, "eps", 1e-4))
+    assert (rule, what.split(": ")[0]) == ("agreed.recipe_state", "optimizers/0/param_groups/0/eps")
+
+
+def test_only_buffers_are_masks() -> None:
+    def state(**model: Any) -> _core.State:
+        return _core.State.capture({"model": model})
+
+    def with_infinity(part: str) -> list[_core.State]:
+        return [state(**{part: {"x": floats(value)}}) for value in (0.0, math.inf)]
+
+    assert _masks(with_infinity("buffers")) == ["model/buffers/x"]
+    assert _masks(with_infinity("parameters")) == []
+
+
+def float32(value: float) -> Any:
+    return tensor("float32", (), torch.tensor(value).numpy().tobytes())
+
+
 RECIPES = {
     "scaler/scale": put("scaler", "scale", math.inf),
     "scaler/_growth_tracker": put("scaler", "_growth_tracker", 0),
@@ -164,6 +223,7 @@ RECIPES = {
     "optimizers/0/state/0/step": put(
         "optimizers", 0, "state", 0, "step", tensor("float32", (), b"\0\0\x80\x7f")
     ),
+    "optimizers/0/state/2/step": put("optimizers", 0, "state", 2, "step", float32(AT + 1.0)),
     "optimizers/0/state/1/exp_avg_sq": put(
         "optimizers", 0, "state", 1, "exp_avg_sq", floats(1, 1, 1, 1, -1)
     ),
