@@ -54,7 +54,7 @@ def floats(*values: float) -> Any:
     return tensor("float32", (len(values),), data)
 
 
-Judge = Callable[[Callable[[Any], None]], Any]
+Judge = Callable[..., Any]
 
 
 def judged(build: Callable[[], Task]) -> Iterator[Judge]:
@@ -70,10 +70,10 @@ def judged(build: Callable[[], Task]) -> Iterator[Judge]:
     with Session.open(build, seed=7, job=job) as session, session.active():
         schema = Schema(session, evidence)  # type: ignore[arg-type]
 
-        def edited(edit: Callable[[Any], None]) -> Any:
+        def edited(edit: Callable[[Any], None], *, logged: bool = True) -> Any:
             tree = copy.copy(plain(honest.tree()))
             edit(tree)
-            return schema.problem(_core.State.capture(tree), AT)
+            return schema.problem(_core.State.capture(tree), AT, logged=logged)
 
         yield edited
 
@@ -181,6 +181,12 @@ def test_options_are_known_where_no_scheduler_can_be_run_ahead(judge_plain: Judg
     assert judge_plain(put(*group, "lr", 1e-4)) is None
     rule, what = judge_plain(put(*group, "eps", 1e-4))
     assert (rule, what.split(": ")[0]) == ("agreed.recipe_state", "optimizers/0/param_groups/0/eps")
+
+
+def test_the_log_of_the_effective_history_binds_no_other_branch(judge: Judge) -> None:
+    elsewhere = put("schedulers", 1, "best", -1.0)  # a metric's, which is the log's
+    assert judge(elsewhere) is not None
+    assert judge(elsewhere, logged=False) is None
 
 
 def test_only_buffers_are_masks() -> None:
