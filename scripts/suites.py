@@ -114,7 +114,8 @@ def run(suite: Suite) -> Outcome:
         status = subprocess.run(
             suite.command,
             cwd=ROOT,
-            env={**os.environ, **suite.environment},
+            # Python files are compiled once, not by every process of every test.
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **suite.environment},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,

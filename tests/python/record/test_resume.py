@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import driver_tasks as tasks
+import programs
 import pytest
 from places import HELPERS
 
@@ -34,14 +35,14 @@ print("finished", prover.run.final_digest.hex(), flush=True)
 """
 
 
-def start(folder: Path, name: str) -> "subprocess.Popen[str]":
+def start(folder: Path, name: str, python: str) -> "subprocess.Popen[str]":
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path]),
         "POTL_TEST_STEP_SECONDS": "0.02",
     }
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, name],
+        [python, "-c", PROGRAM, name],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -114,14 +115,14 @@ def test_killed_at_random_moments_it_ends_in_the_same_state_and_is_accepted(
         runs += 1
         name = f"killed-{runs}"
         for _ in range(min(5, KILLS - kills)):
-            process = start(folder, name)
+            process = start(folder, name, programs.python())
             acknowledged = acknowledged_at(process, draw.randint(1, 14))
             time.sleep(draw.random() * 0.02)
             process.send_signal(signal.SIGKILL)
-            process.communicate()
+            process.communicate()  # until the program, which holds its output, is dead
             kills += 1
             assert recorded_steps(folder / name) >= acknowledged, "an acknowledged step is lost"
-        done = start(folder, name)
+        done = start(folder, name, programs.python())
         *_, last_line = lines_of(done)
         _, problems = done.communicate()
         assert done.returncode == 0, problems
@@ -134,7 +135,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state_and_is_accepted(
 
 
 def test_control_c_propagates_and_the_run_goes_on(folder: Path, uninterrupted: potl.Run) -> None:
-    process = start(folder, "interrupted")
+    process = start(folder, "interrupted", sys.executable)
     acknowledged_at(process, 20)
     process.send_signal(signal.SIGINT)
     _, problems = process.communicate(timeout=STALL_SECONDS)
