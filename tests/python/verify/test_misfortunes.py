@@ -103,7 +103,7 @@ class Driven:
             str(run), job=scene.job.core, commitment=scene.honest.commitment
         )
         schema = Schema(session, self.evidence)
-        self.work = Failing(session, schema, follows=False, directory=run)
+        self.work = Failing(session, schema, follows=False)
         self.work.perturbed = []
         self.session = session
         self.replayer = _core.Replayer(self.evidence, self.work, **options)
