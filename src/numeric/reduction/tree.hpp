@@ -98,12 +98,13 @@ POTL_INLINE typename R::element reduce_chunk(std::size_t count, const Term& term
   return fold_vectors<Join>(partial);
 }
 
-/// The levels above the chunks: takes chunk results in order.
+/// The levels above the chunks: takes chunk results in order. Called once in 4096 terms, and not
+/// inlined: in every kernel it would cost a compiler a third of its time.
 template <class Join, class Real>
 class upper_levels {
  public:
-  void push(Real value) { push(value, 0); }
-  Real result() {
+  [[gnu::noinline]] void push(Real value) { push(value, 0); }
+  [[gnu::noinline]] Real result() {
     // What is open at a level is its last chunk; a lone chunk result is the result.
     for (int level = 0;; ++level) {
       if (level == depth_) return single_;

@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def play(words: str) -> subprocess.CompletedProcess[str]:
-    command = [programs.potl(), *shlex.split(words)]
+    command = [programs.command(), *shlex.split(words)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -67,7 +67,7 @@ def test_what_follows_two_dashes_is_the_modules(folder: Path) -> None:
     again = json.loads(done.stdout)["reproduce"]
     assert again.endswith("-- --lr 0.1") and "fill in" not in again
     repeated = subprocess.run(
-        again.replace("potl", programs.potl(), 1),
+        again.replace("potl", programs.command(), 1),
         shell=True,
         capture_output=True,
         text=True,

@@ -138,14 +138,14 @@ def test_nor_by_a_link_to_it(folder: Folder) -> None:
 
 
 def test_workers_do_not_start_inside_of_it(folder: Folder) -> None:
-    done = folder.verify(".", "--workers", "2", inside=folder.run, command=programs.potl())
+    done = folder.verify(".", "--workers", "2", inside=folder.run, command=programs.command())
     assert not folder.marker.exists(), folder.marker.read_text()
     assert done.returncode == 2 and "run from another folder" in done.stderr
 
 
 def test_a_task_that_lies_in_it_is_refused_with_the_remedy(folder: Folder) -> None:
     shutil.copy(TASK, folder.run / "trainer.py")
-    done = folder.verify(".", inside=folder.run, task="trainer:build", command=programs.potl())
+    done = folder.verify(".", inside=folder.run, task="trainer:build", command=programs.command())
     assert done.returncode == 2, done.stderr
     assert "whose files are the trainer's" in done.stderr and "run from the folder" in done.stderr
 
@@ -161,7 +161,7 @@ def test_its_name_makes_it_no_module(folder: Folder, name: str, workers: str) ->
 @pytest.mark.parametrize("name", ["json", "potl", "torch"])
 def test_workers_need_another_name(folder: Folder, name: str) -> None:
     folder.run.rename(folder.path / name)
-    done = folder.verify(name, "--workers", "2", inside=folder.path, command=programs.potl())
+    done = folder.verify(name, "--workers", "2", inside=folder.path, command=programs.command())
     assert not folder.marker.exists(), folder.marker.read_text()
     assert done.returncode == 2 and "rename it" in done.stderr
 

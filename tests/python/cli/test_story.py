@@ -144,7 +144,7 @@ def test_a_rejected_run_ends_with_1(story: Path, tmp_path: Path) -> None:
 
 def test_a_fresh_process_ends_with_the_code_and_prints_json_alone(story: Path) -> None:
     done = subprocess.run(
-        [programs.potl(), *shlex.split(VERIFY), "--json", "--workers", "1"],
+        [programs.command(), *shlex.split(VERIFY), "--json", "--workers", "1"],
         cwd=story,
         capture_output=True,
         text=True,

@@ -78,7 +78,7 @@ class Verification:
         words = "run --job job.json --commitment note.txt --task slow_task:build --no-ledger"
         self.marks = marks
         self.process = subprocess.Popen(
-            [programs.potl(), "verify", *words.split(), "--workers", "2"],
+            [programs.command(), "verify", *words.split(), "--workers", "2"],
             cwd=folder,
             env={**os.environ, "SLOW": str(marks), "PYTHONPATH": str(HELPERS)},
             stdout=subprocess.PIPE,

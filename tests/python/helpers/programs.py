@@ -19,6 +19,8 @@ from pathlib import Path
 
 from places import HELPERS
 
+import potl
+
 
 @functools.cache
 def folder(**environment: str) -> Path:
@@ -33,7 +35,8 @@ def folder(**environment: str) -> Path:
         [sys.executable, HELPERS / "program_server.py", address],
         stdin=subprocess.PIPE,
         cwd=path,
-        env={**os.environ, "PYTHONPATH": "", **environment},
+        # Nothing but where the tests' own potl is found.
+        env={**os.environ, "PYTHONPATH": str(Path(potl.__file__).parents[1]), **environment},
     )
 
     def end() -> None:
@@ -60,5 +63,6 @@ def python(**environment: str) -> str:
     return str(folder(**others) / "python")
 
 
-def potl() -> str:
+def command() -> str:
+    """`potl`."""
     return str(folder() / "potl")
