@@ -258,6 +258,21 @@ TEST_CASE("Adam: the first moment wholly, weights and second moment in the sampl
   }
 }
 
+TEST_CASE("Adam: another decay, rate or correction of the bias is found", "[freivalds]") {
+  const training honest(adam(0.5), 32, 12);
+  CHECK(honest.check().holds());
+  auto other = honest;
+  other.optimizer.weight_decay = 0;
+  CHECK(other.check().weights.outcome == freivalds_outcome::inconsistent);
+  other = honest;
+  other.steps[20].rate *= 2;
+  CHECK(other.check().weights.outcome == freivalds_outcome::inconsistent);
+  CHECK(other.check().first.holds());
+  other = honest;
+  other.optimizer.steps_before = 20;
+  CHECK(other.check().weights.outcome == freivalds_outcome::inconsistent);
+}
+
 TEST_CASE("Adam: an edit of one column is seen when that column is sampled", "[freivalds]") {
   training forged(adam(0), 8, 21);
   for (std::size_t row = 0; row < 24; ++row) forged.end.weights[row * columns + 5] += 1e-2f;

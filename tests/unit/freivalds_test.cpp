@@ -342,7 +342,10 @@ TEST_CASE("empty products, and shapes and options that do not fit", "[freivalds]
   something.c[0] = 1e-30f;
   CHECK(something.check().outcome == freivalds_outcome::inconsistent);
   const auto p = honest(3, 4, 5, 1);
-  CHECK_THROWS_AS(freivalds(p.left(), p.left(), p.result()), exception);
+  const float* const b = p.b.data();
+  CHECK_THROWS_AS(freivalds(p.left(), row_major(b, 3, 5), p.result()), exception);
+  CHECK_THROWS_AS(freivalds(p.left(), row_major(b, 4, 4), p.result()), exception);
+  CHECK_THROWS_AS(freivalds(row_major(p.a.data(), 2, 4), p.right(), p.result()), exception);
   CHECK_THROWS_AS(p.check({0, 1e-9, 0, {}}), exception);
   CHECK_THROWS_AS(p.check({65, 1e-9, 0, {}}), exception);
   CHECK_THROWS_AS(p.check({4, 0, 0, {}}), exception);
