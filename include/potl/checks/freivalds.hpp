@@ -27,6 +27,7 @@
 
 namespace potl::checks {
 
+/// How a product is checked.
 struct freivalds_options {
   int probes = 4;             ///< secret vectors, 1 to 64
   double false_alarm = 1e-9;  ///< probability that an honest product of this call is inconsistent
@@ -38,6 +39,7 @@ struct freivalds_options {
   std::optional<digest> key;
 };
 
+/// What the residuals of a product say.
 enum class freivalds_outcome {
   consistent,    ///< as products of this type are
   unusual,       ///< within the sound bound, but further off than such arithmetic usually is
@@ -48,6 +50,7 @@ enum class freivalds_outcome {
 /// "consistent", "unusual", "inconsistent" or "not finite".
 const char* to_string(freivalds_outcome outcome) noexcept;
 
+/// What a check found, and the numbers behind it.
 struct freivalds_result {
   freivalds_outcome outcome = freivalds_outcome::consistent;
   double worst = 0;        ///< largest residual, as a share of its sound bound
@@ -78,17 +81,17 @@ freivalds_result freivalds(const numeric::gemm_batch& batch, numeric::matrix<con
                            const freivalds_options& options = {},
                            const numeric::executor& threads = numeric::inline_executor());
 
-/// Is y the convolution of x with w, dx the gradient of its input, dw that of its weights? A row is
-/// an element of the result without its channel: for `y` and `dx` a position, for `dw` a weight of
-/// one filter.
+/// Is y the convolution of x with w? A row is a position of an image.
 freivalds_result freivalds_convolution(
     const numeric::convolution& geometry, const float* x, const float* w, const float* y,
     const freivalds_options& options = {},
     const numeric::executor& threads = numeric::inline_executor());
+/// Is dx the gradient of its input? Rows as above.
 freivalds_result freivalds_input_gradient(
     const numeric::convolution& geometry, const float* dy, const float* w, const float* dx,
     const freivalds_options& options = {},
     const numeric::executor& threads = numeric::inline_executor());
+/// Is dw the gradient of its weights? A row is a weight of one filter.
 freivalds_result freivalds_weight_gradient(
     const numeric::convolution& geometry, const float* x, const float* dy, const float* dw,
     const freivalds_options& options = {},

@@ -32,8 +32,10 @@ struct segment_step {
   double scale = 1;                ///< by which clipping multiplied the gradient
 };
 
+/// Who made the steps.
 enum class segment_update { sgd, adam };
 
+/// The options of torch.optim.SGD, or of AdamW.
 struct segment_optimizer {
   segment_update update = segment_update::sgd;
   double weight_decay = 0;  ///< of SGD as in torch; of Adam decoupled, as in AdamW
@@ -53,6 +55,7 @@ struct segment_state {
   numeric::matrix<const float> second;
 };
 
+/// What was found of each tensor.
 struct segment_result {
   freivalds_result weights;  ///< Adam: of the sampled columns
   freivalds_result first;    ///< the buffer or first moment; consistent where there is none
