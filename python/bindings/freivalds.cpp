@@ -176,7 +176,8 @@ checks::segment_result check_segment(const py::sequence& start, const py::sequen
 }  // namespace
 
 void bind_freivalds(py::module_& module) {
-  py::class_<freivalds_result>(module, "FreivaldsResult", py::module_local())
+  py::class_<freivalds_result>(module, "FreivaldsResult", py::module_local(),
+                               "What Freivalds' check found of a product.")
       .def_property_readonly("outcome",
                              [](const freivalds_result& r) { return checks::to_string(r.outcome); })
       .def_property_readonly("holds", &freivalds_result::holds)
@@ -186,7 +187,9 @@ void bind_freivalds(py::module_& module) {
       .def_readonly("rounding", &freivalds_result::rounding)
       .def_readonly("false_alarm", &freivalds_result::false_alarm)
       .def_readonly("compared", &freivalds_result::compared);
-  py::class_<checks::segment_result>(module, "SegmentResult", py::module_local())
+  py::class_<checks::segment_result>(
+      module, "SegmentResult", py::module_local(),
+      "What a check of a whole segment found of weights and moments.")
       .def_property_readonly("holds", &checks::segment_result::holds)
       .def_readonly("weights", &checks::segment_result::weights)
       .def_readonly("first", &checks::segment_result::first)

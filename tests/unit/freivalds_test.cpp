@@ -330,7 +330,14 @@ TEST_CASE("each product of a batch has vectors of its own", "[freivalds]") {
   };
   CHECK(check().outcome == freivalds_outcome::consistent);
   CHECK(check().compared == 3 * 6 * 4);
-  c[2 * 54 + 3 * 9] += 0.01f;
+  // The same product twice, under one key: other vectors see other residuals of the second.
+  const auto times = [&](std::int64_t count) {
+    return freivalds(numeric::gemm_batch{count, 0, 0, 0}, row_major<const float>(a.data(), 6, 20),
+                     row_major<const float>(b.data(), 20, 9),
+                     row_major<const float>(c.data(), 6, 9), {4, 1e-9, 0, key_of(1)});
+  };
+  CHECK(times(2).rounding != times(1).rounding);
+  c[2 * 54 + 3 * 9] += 1;
   CHECK(check().outcome == freivalds_outcome::inconsistent);
   CHECK(check().row == 2 * 6 + 3);
 }
