@@ -64,22 +64,25 @@ POTL_INLINE void some_rows(const part<typename Lanes::element>& p, std::int64_t 
     }
   };
   constexpr std::int64_t step = Lanes::lanes;
+  constexpr auto line = static_cast<std::int64_t>(64 / sizeof(typename Lanes::element));
   std::int64_t column = 0;
   Lanes values[row_count];
   wide x[all];
-  for (; column + step <= p.columns; column += step) {
-    for (int r = 0; r < Rows; ++r) {
-      values[r] = Lanes::load(m + r * p.stride + column);
-      // The next rows: processors fetch ahead within a page only, and many a row is one.
-      __builtin_prefetch(m + (r + Rows) * p.stride + column);
-    }
+  const auto add_lanes = [&](std::int64_t from) {
+    for (int r = 0; r < Rows; ++r) values[r] = Lanes::load(m + r * p.stride + from);
     for (int at = 0; at < Lanes::wides; ++at) {
-      const std::int64_t here = column + at * wide::lanes;
+      const std::int64_t here = from + at * wide::lanes;
       for (int v = 0; v < Vectors; ++v) x[v] = wide::load(p.x + v * p.x_step + here);
       if constexpr (More::magnitudes) x[Vectors] = wide::load(p.weights + here);
       add(values, x, at);
     }
+  };
+  for (; column + line <= p.columns; column += line) {
+    // The next rows: processors fetch ahead within a page only, and many a row is one.
+    for (int r = 0; r < Rows; ++r) __builtin_prefetch(m + (r + Rows) * p.stride + column);
+    for (std::int64_t from = column; from < column + line; from += step) add_lanes(from);
   }
+  for (; column + step <= p.columns; column += step) add_lanes(column);
   if (const std::int64_t rest = p.columns - column; rest > 0) {
     for (int r = 0; r < Rows; ++r) {
       values[r] = Lanes::load_first(m + r * p.stride + column, static_cast<std::size_t>(rest));
@@ -141,6 +144,7 @@ POTL_INLINE void some_columns(const part<typename Lanes::element>& p, std::int64
     Lanes elements[together];
     for (int c = 0; c < Columns; ++c) {
       const auto* from = m + c * p.stride + row;
+      __builtin_prefetch(from + Columns * p.stride);
       elements[c] = left >= Lanes::lanes ? Lanes::load(from)
                                          : Lanes::load_first(from, static_cast<std::size_t>(left));
     }
