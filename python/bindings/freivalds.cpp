@@ -181,6 +181,7 @@ void bind_freivalds(py::module_& module) {
       .def_property_readonly("outcome",
                              [](const freivalds_result& r) { return checks::to_string(r.outcome); })
       .def_property_readonly("holds", &freivalds_result::holds)
+      .def_property_readonly("rejected", &freivalds_result::rejected)
       .def_readonly("worst", &freivalds_result::worst)
       .def_readonly("usual", &freivalds_result::usual)
       .def_readonly("row", &freivalds_result::row)
@@ -191,6 +192,7 @@ void bind_freivalds(py::module_& module) {
       module, "SegmentResult", py::module_local(),
       "What a check of a whole segment found of weights and moments.")
       .def_property_readonly("holds", &checks::segment_result::holds)
+      .def_property_readonly("rejected", &checks::segment_result::rejected)
       .def_readonly("weights", &checks::segment_result::weights)
       .def_readonly("first", &checks::segment_result::first)
       .def_readonly("second", &checks::segment_result::second)

@@ -168,7 +168,11 @@ class FreivaldsResult:
 
     @property
     def holds(self) -> bool:
-        """Consistent or unusual."""
+        """Consistent."""
+
+    @property
+    def rejected(self) -> bool:
+        """Inconsistent or not finite. What is unusual neither holds nor is rejected."""
 
     @property
     def worst(self) -> float:
@@ -200,6 +204,10 @@ class SegmentResult:
     @property
     def holds(self) -> bool:
         """Whether all three do."""
+
+    @property
+    def rejected(self) -> bool:
+        """Whether one of the three is."""
 
     @property
     def weights(self) -> FreivaldsResult: ...

@@ -243,7 +243,7 @@ TEST_CASE("errors of ten tolerances are missed as often as normal numbers are sm
   for (int i = 0; i < trials; ++i) {
     const auto got =
         p.check({probes, 1e-9 * probes, 0, key_of(100 + static_cast<std::uint64_t>(i))});
-    missed += got.holds() ? 1 : 0;
+    missed += got.rejected() ? 0 : 1;
   }
   // float32 rounds the error, and the honest residual moves the threshold: by some percent at most.
   const double predicted = std::pow(std::erf(0.1 / std::sqrt(2.0)), probes);
@@ -284,6 +284,7 @@ TEST_CASE("what is not finite is never consistent", "[freivalds]") {
     const auto got = broken.check();
     CHECK(got.outcome == freivalds_outcome::not_finite);
     CHECK_FALSE(got.holds());
+    CHECK(got.rejected());
     CHECK(got.row >= 0);
   }
   auto large = honest<double>(4, 5, 6, 2);
@@ -298,6 +299,8 @@ TEST_CASE("products of tensor cores are unusual, and a bfloat16 result may be ag
   CHECK(p.check().rounding < 0x1p-23);
   const auto tf32 = downgraded(p, 11).check();
   CHECK(tf32.outcome == freivalds_outcome::unusual);
+  CHECK_FALSE(tf32.holds());
+  CHECK_FALSE(tf32.rejected());
   CHECK(tf32.rounding > 0x1p-20);
   CHECK(downgraded(p, 8).check().outcome != freivalds_outcome::consistent);
   auto stored = p;
@@ -348,6 +351,9 @@ TEST_CASE("empty products, and shapes and options that do not fit", "[freivalds]
   auto something = nothing;
   something.c[0] = 1e-30f;
   CHECK(something.check().outcome == freivalds_outcome::inconsistent);
+  // Nothing to compare is no evidence.
+  CHECK_THROWS_AS(honest(0, 4, 5, 1).check(), exception);
+  CHECK_THROWS_AS(honest(3, 4, 0, 1).check(), exception);
   const auto p = honest(3, 4, 5, 1);
   const float* const b = p.b.data();
   CHECK_THROWS_AS(freivalds(p.left(), row_major(b, 3, 5), p.result()), exception);

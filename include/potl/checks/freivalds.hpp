@@ -60,9 +60,11 @@ struct freivalds_result {
   double false_alarm = 0;  ///< bound on the probability that an honest product is inconsistent
   std::int64_t compared = 0;  ///< residuals, over all rows and vectors
 
-  /// Neither inconsistent nor beyond all numbers. What is unusual is worth a recomputation.
-  bool holds() const noexcept {
-    return outcome == freivalds_outcome::consistent || outcome == freivalds_outcome::unusual;
+  /// Consistent. What is unusual neither holds nor is rejected: compute it again.
+  bool holds() const noexcept { return outcome == freivalds_outcome::consistent; }
+  /// Inconsistent, or beyond all numbers.
+  bool rejected() const noexcept {
+    return outcome == freivalds_outcome::inconsistent || outcome == freivalds_outcome::not_finite;
   }
 };
 

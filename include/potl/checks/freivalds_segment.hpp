@@ -64,6 +64,9 @@ struct segment_result {
   std::int64_t columns = 0;
 
   bool holds() const noexcept { return weights.holds() && first.holds() && second.holds(); }
+  bool rejected() const noexcept {
+    return weights.rejected() || first.rejected() || second.rejected();
+  }
 };
 
 /// Step `index` of a segment. Its operands stay where they are until the next one is asked for.

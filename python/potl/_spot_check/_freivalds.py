@@ -34,8 +34,15 @@ def _array(value: Any) -> NDArray[Any]:
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
-def _stored(claimed: Any) -> float:
-    return _STORED.get(str(getattr(claimed, "dtype", "")), 0.0)
+def _stored(claimed: Any, *operands: Any) -> float:
+    """What rounding is allowed for the type of the result, which nobody chooses but the caller: a
+    narrow result of wider operands would widen its own tolerance."""
+    name, *others = (str(getattr(one, "dtype", "")) for one in (claimed, *operands))
+    if name in _STORED and any(other != name for other in others):
+        raise UsageError(
+            f"the result is {name}, its operands are not", "convert the operands, or compute again"
+        )
+    return _STORED.get(name, 0.0)
 
 
 def _pool(threads: int) -> _core.ThreadPool | None:
@@ -71,7 +78,8 @@ def freivalds(
         threads: How many threads compute.
 
     Returns:
-        What was found. `holds` is False for products that no float arithmetic gives.
+        What was found. `holds` is True for what is consistent, `rejected` for what no order of
+        additions gives. Between the two a product is unusual: compute it again.
 
     Raises:
         UsageError: The shapes or types do not fit, or an option is out of range.
@@ -88,7 +96,7 @@ def freivalds(
     if left.dtype == np.int32:
         return _core.freivalds_exact(left, right, result, probes, key)
     return _core.freivalds(
-        left, right, result, probes, false_alarm, _stored(c), key, _pool(threads)
+        left, right, result, probes, false_alarm, _stored(c, a, b), key, _pool(threads)
     )
 
 
@@ -183,7 +191,7 @@ def freivalds_convolution(
         sizes,
         probes,
         false_alarm,
-        _stored(claimed),
+        _stored(claimed, first, second),
         key,
         _pool(threads),
     )
@@ -272,7 +280,8 @@ def freivalds_segment(
     Args:
         start: The layer before the first step.
         end: The layer after the last.
-        steps: In order. A sequence of your own may load each step when it is asked for.
+        steps: In order, as many as were agreed: their number is not compared with anything. A
+            sequence of your own may load each step when it is asked for.
         momentum: As in torch.optim.SGD, like the next three.
         dampening: Of the momentum.
         nesterov: Nesterov's form of momentum.

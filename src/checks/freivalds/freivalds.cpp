@@ -18,10 +18,11 @@ using numeric::matrix;
 template <class Left, class Right, class Result>
 void check_shapes(const matrix<Left>& a, const matrix<Right>& b, const matrix<Result>& c) {
   const bool fits = a.columns == b.rows && a.rows == c.rows && b.columns == c.columns;
-  if (!fits || a.rows < 0 || a.columns < 0 || b.columns < 0) {
+  if (!fits || a.columns < 0) {
     throw exception({errc::usage, "the shapes of A, B and C do not fit",
                      "they are rows x depth, depth x columns and rows x columns"});
   }
+  if (c.rows < 1 || c.columns < 1) throw exception({errc::usage, "C has no element", ""});
 }
 
 /// Room for the vectors of one product, used again for the next.
@@ -71,7 +72,7 @@ freivalds_result check_products(const numeric::gemm_batch& batch, const matrix<c
                                 const freivalds_options& options, const executor& threads) {
   check_shapes(a, b, c);
   validate(options);
-  if (batch.count < 0) throw exception({errc::usage, "a batch has at least no product", ""});
+  if (batch.count < 1) throw exception({errc::usage, "a batch has at least one product", ""});
   limits what = limits_of<Real>(a.columns, b.columns, options);
   what.z = gauge(static_cast<double>(c.rows) * static_cast<double>(batch.count) * options.probes,
                  options.false_alarm);

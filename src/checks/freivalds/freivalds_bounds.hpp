@@ -28,7 +28,8 @@ double gauge(double cases, double probability) noexcept;
 /// Throws usage for options out of range.
 void validate(const freivalds_options& options);
 
-/// The secret vectors: normal numbers, one sequence for each draw.
+/// The secret vectors: normal numbers, one sequence for each draw. Philox suffices, because nobody
+/// who computes a product sees any of its numbers; its 128 bits of key are secret and fresh.
 class probes {
  public:
   explicit probes(const std::optional<digest>& key);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include <potl/core/error.hpp>
 #include <potl/numeric/detail/projection.hpp>
 
 #include "freivalds_bounds.hpp"
@@ -88,6 +89,7 @@ freivalds_result check_direction(const direction& what, const float* other, cons
   const int vectors = options.probes;
   const std::int64_t groups = what.geometry.groups, columns = what.result.count;
   const std::int64_t positions = what.result.positions, rows = what.result.parts * positions;
+  if (rows < 1 || columns < 1) throw exception({errc::usage, "the result has no element", ""});
   doubles r(size(groups * vectors * columns));
   probes(options.key).draw(r);
   const projected right(what.operand, operand, r, vectors, threads);

@@ -57,6 +57,8 @@ def test_narrow_results_are_compared_with_their_own_rounding(dtype: torch.dtype)
     c[5] = 0
     assert potl.freivalds(a, b, c).row == 5
     assert potl.freivalds(a, b, c).outcome == "inconsistent"
+    with pytest.raises(potl.UsageError):  # would widen its own tolerance
+        potl.freivalds(a.float(), b.float(), c)
 
 
 def test_whole_numbers_are_exact() -> None:

@@ -6,7 +6,7 @@
 // of the one before. Frames of other sessions, repeated, reordered or reflected ones are refused,
 // and so is a size that the receiver did not ask for, before memory is taken for it.
 // Assumes: the key is known to the two sides alone. The frames are not secret.
-// Cost: 200 bytes and two compressions of SHA-256 beside the body.
+// Cost: 200 bytes, and one HMAC over them and the body.
 // Cannot detect: a peer that is silent or slow; whoever reads from the network sets the time.
 // Source: Asvadishirehjini, Kantarcioglu and Malin, GINN (CODASPY 2022); docs/format/spot_check.md
 // has the bytes.
