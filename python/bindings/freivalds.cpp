@@ -87,9 +87,18 @@ using direction = freivalds_result (*)(const numeric::convolution&, const float*
                                        const float*, const freivalds_options&,
                                        const numeric::executor&);
 
-const float* tensor_of(const py::buffer_info& info, std::int64_t elements) {
+using tensor_sizes = std::array<std::int64_t, 5>;
+
+/// The elements of a tensor of these sizes, of which leading ones of 1 behind the channels may be
+/// left out.
+const float* tensor_of(const py::buffer_info& info, const tensor_sizes& wanted) {
   py::ssize_t step = sizeof(float);
-  bool fits = info.item_type_is_equivalent_to<float>() && info.size == elements;
+  bool fits = info.item_type_is_equivalent_to<float>() && info.ndim >= 3 && info.ndim <= 5;
+  for (std::size_t i = 0; fits && i < 5; ++i) {
+    const std::size_t left_out = 5 - static_cast<std::size_t>(info.ndim);
+    const bool given = i < 2 || i >= 2 + left_out;
+    fits = wanted[i] == (given ? info.shape[i < 2 ? i : i - left_out] : 1);
+  }
   for (auto i = static_cast<std::size_t>(info.ndim); i-- > 0; step *= info.shape[i])
     fits = fits && (info.shape[i] < 2 || info.strides[i] == step);
   if (!fits) {
@@ -103,14 +112,17 @@ freivalds_result check_convolution(const std::string& gradient, const numeric::c
                                    const py::buffer& first, const py::buffer& second,
                                    const py::buffer& claimed, const freivalds_options& options,
                                    const thread_pool* pool) {
-  const auto volume = [](const std::array<std::int64_t, 3>& s) { return s[0] * s[1] * s[2]; };
-  const std::int64_t x = g.batch * g.in_channels * volume(g.input);
-  const std::int64_t y = g.batch * g.out_channels * volume(g.output());
-  const std::int64_t w = g.out_channels * (g.in_channels / g.groups) * volume(g.kernel);
+  const auto sized = [](std::int64_t parts, std::int64_t channels,
+                        const std::array<std::int64_t, 3>& of) {
+    return tensor_sizes{parts, channels, of[0], of[1], of[2]};
+  };
+  const tensor_sizes y = sized(g.batch, g.out_channels, g.output());
+  const tensor_sizes x = sized(g.batch, g.in_channels, g.input);
+  const tensor_sizes w = sized(g.out_channels, g.in_channels / g.groups, g.kernel);
   struct one {
     const char* name;
     direction run;
-    std::int64_t first, second, claimed;
+    tensor_sizes first, second, claimed;
   };
   const one all[] = {{"", &checks::freivalds_convolution, x, w, y},
                      {"input", &checks::freivalds_input_gradient, y, w, x},

@@ -137,6 +137,8 @@ def test_convolutions_in_one_and_three_dimensions() -> None:
         potl.freivalds_convolution(x, w, y[:, :, :, :, :2], stride=(1, 2, 2))
     with pytest.raises(potl.UsageError):
         potl.freivalds_convolution(x[0, 0], w, y)
+    with pytest.raises(potl.UsageError):  # as many elements, another shape
+        potl.freivalds_convolution(x, w, y.reshape(2, 4, 4, 3, 2), stride=(1, 2, 2))
 
 
 Trained = tuple[potl.LayerState, potl.LayerState, list[potl.LayerStep]]
