@@ -7,10 +7,13 @@
 
 #include <potl/statistics/displacement.hpp>
 
-#include "bindings.hpp"
+#include "bound_value.hpp"
 
 namespace potl::python {
 namespace {
+
+using certificate = statistics::displacement_certificate;
+using statistics::displacement_plan;
 
 std::span<const double> steps_of(const py::buffer_info& info) {
   const bool packed = info.ndim == 1 && (info.shape[0] < 2 || info.strides[0] == info.itemsize);
@@ -30,31 +33,32 @@ py::bytes responses_of(const py::buffer& rates, double momentum, double dampenin
       statistics::gradient_responses(steps_of(info), {momentum, dampening, nesterov}).value());
 }
 
-py::dict displacement_plan(const py::buffer& responses, double probability, double clip,
-                           double tolerance, double miss_rate, std::optional<double> displacement,
-                           std::optional<std::uint64_t> steps_at_risk) {
+displacement_plan plan_of(const py::buffer& responses, double probability, double clip,
+                          double tolerance, double miss_rate, std::optional<double> displacement,
+                          std::optional<std::uint64_t> steps_at_risk) {
   const py::buffer_info info = responses.request();
-  const auto found =
-      statistics::plan_displacement(
-          steps_of(info), {probability, clip, tolerance, miss_rate, displacement, steps_at_risk})
-          .value();
-  py::dict out;
-  out["probabilities"] = bytes_of(found.probabilities);
-  out["expected_checks"] = found.expected_checks;
-  out["probability"] = found.certificate.probability;
-  out["displacement"] = found.certificate.displacement;
-  out["leak"] = found.certificate.leak;
-  out["clipped"] = found.certificate.clipped;
-  out["sentence"] = found.certificate.sentence();
-  return out;
+  return statistics::plan_displacement(
+             steps_of(info), {probability, clip, tolerance, miss_rate, displacement, steps_at_risk})
+      .value();
 }
 
 }  // namespace
 
 void bind_displacement(py::module_& module) {
+  bind_value<certificate>(
+      module, "DisplacementCertificate", bound_member{"probability", &certificate::probability},
+      bound_member{"displacement", &certificate::displacement},
+      bound_member{"leak", &certificate::leak}, bound_member{"clipped", &certificate::clipped})
+      .def_property_readonly("sentence", &certificate::sentence);
+  py::class_<displacement_plan>(module, "DisplacementPlan", py::module_local())
+      .def_property_readonly(
+          "probabilities",
+          [](const displacement_plan& self) { return bytes_of(self.probabilities); })
+      .def_readonly("expected_checks", &displacement_plan::expected_checks)
+      .def_readonly("certificate", &displacement_plan::certificate);
   module.def("gradient_responses", &responses_of, py::arg("rates"), py::kw_only(),
              py::arg("momentum") = 0.0, py::arg("dampening") = 0.0, py::arg("nesterov") = false);
-  module.def("plan_displacement", &displacement_plan, py::arg("responses"), py::kw_only(),
+  module.def("plan_displacement", &plan_of, py::arg("responses"), py::kw_only(),
              py::arg("probability"), py::arg("clip"), py::arg("tolerance") = 0.0,
              py::arg("miss_rate") = 0.0, py::arg("displacement") = py::none(),
              py::arg("steps_at_risk") = py::none());

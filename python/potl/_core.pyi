@@ -117,6 +117,7 @@ from ._core_extra_task import (
     shared_regions as shared_regions,
 )
 from ._core_statistics import (
+    DisplacementCertificate as DisplacementCertificate,
     DisplacementPlan as DisplacementPlan,
     gradient_responses as gradient_responses,
     plan_displacement as plan_displacement,

@@ -3,20 +3,47 @@
 (include/potl/statistics/displacement.hpp). No module of its own: everything here is in potl._core.
 """
 
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 Float64: TypeAlias = Any  # a contiguous array of float64, one value for each step
 
-class DisplacementPlan(TypedDict):
-    """`probabilities`: float64; the rest as the certificate in C++ names it."""
+class DisplacementCertificate:
+    """What a plan guarantees, against workers that adapt too.
 
-    probabilities: bytes
-    expected_checks: float
+    It bounds what is injected. Weight decay and later gradients respond to that, and their
+    response is not in it; see docs/reference/spot_check_plan.md.
+
+    Attributes:
+        probability: Of what follows.
+        displacement: Either a false gradient is caught, or all of them together move the weights
+            by at most this (l2).
+        leak: The part of it that stays below the tolerance, summed over all steps.
+        clipped: What clipping alone allows if every gradient is false.
+    """
+
     probability: float
     displacement: float
     leak: float
     clipped: float
-    sentence: str
+    def __init__(self, **fields: float) -> None: ...
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+
+class DisplacementPlan:
+    """How often each step is checked, and what that guarantees."""
+
+    @property
+    def probabilities(self) -> bytes:
+        """For each step, float64."""
+
+    @property
+    def expected_checks(self) -> float:
+        """The sum of the probabilities."""
+
+    @property
+    def certificate(self) -> DisplacementCertificate:
+        """What they guarantee."""
 
 def gradient_responses(
     rates: Float64, *, momentum: float = 0.0, dampening: float = 0.0, nesterov: bool = False

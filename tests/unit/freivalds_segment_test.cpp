@@ -298,6 +298,8 @@ TEST_CASE("segments that do not fit are the caller's mistake", "[freivalds]") {
   CHECK_THROWS_AS(one.check(), exception);
   one = training(adam(0), 2, 1);
   CHECK_THROWS_AS(one.check({}, 0), exception);
+  one.optimizer.epsilon = 0;
+  CHECK_THROWS_AS(one.check(), exception);
   one = training(sgd(0, false, 0), 2, 1);
   one.steps[1].rate = std::nan("");
   CHECK_THROWS_AS(one.check(), exception);

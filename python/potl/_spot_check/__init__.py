@@ -12,7 +12,8 @@
 finds out how far a step moves the weights; `_cost` measures what a check takes.
 """
 
+from .._core import DisplacementCertificate as Certificate
 from ._cost import CostModel as CostModel
-from ._plan import Certificate as Certificate, Plan as Plan, plan as plan
+from ._plan import Plan as Plan, plan as plan
 
 __all__ = ["Certificate", "CostModel", "Plan", "plan"]

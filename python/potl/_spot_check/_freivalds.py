@@ -288,7 +288,7 @@ def freivalds_segment(
         weight_decay: For Adam it is decoupled, as in torch.optim.AdamW.
         betas: Adam's: it made the steps. The first moment is compared as a whole, the second
             moment and the weights in `sampled` columns.
-        eps: Adam's.
+        eps: Adam's; above 0.
         steps_before: Steps that the optimizer made before this segment.
         sampled: Columns that are computed again for Adam. Errors elsewhere are not seen.
         probes: As in `freivalds`, like what follows.

@@ -14,6 +14,7 @@ import numpy as np
 from .. import _core
 from .._base._errors import UsageError
 from .._base._printable import duration, number, percent
+from .._core import DisplacementCertificate as Certificate
 from .._record._inputs import as_job
 from . import _responses
 from ._cost import CostModel
@@ -22,28 +23,7 @@ from ._responses import Momentum, Steps
 if TYPE_CHECKING:
     from .._job._job import Job
 
-
-@dataclass(frozen=True, kw_only=True)
-class Certificate:
-    """What a plan guarantees, against workers that adapt too.
-
-    It bounds what is injected. Weight decay and later gradients respond to that, and their
-    response is not in it; see docs/reference/spot_check_plan.md.
-
-    Attributes:
-        probability: Of what follows.
-        displacement: Either a false gradient is caught, or all of them together move the weights
-            by at most this (l2).
-        leak: The part of it that stays below the tolerance, summed over all steps.
-        clipped: What clipping alone allows if every gradient is false.
-        sentence: The same in words.
-    """
-
-    probability: float
-    displacement: float
-    leak: float
-    clipped: float
-    sentence: str
+_GUARANTEED = ("probability", "displacement", "leak", "clipped", "sentence")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +61,7 @@ class Plan:
         return {
             "steps": len(self.probabilities),
             "expected_checks": self.expected_checks,
-            "certificate": asdict(self.certificate),
+            "certificate": {name: getattr(self.certificate, name) for name in _GUARANTEED},
             "cost": None if self.cost is None else asdict(self.cost),
             "checking_seconds": self.checking_seconds,
             "overhead": self.overhead,
@@ -186,15 +166,9 @@ weights by at most 20 (l2). This bounds what is injected, not where the training
         steps_at_risk=steps_at_risk,
     )
     return Plan(
-        probabilities=np.frombuffer(found["probabilities"]),
-        expected_checks=found["expected_checks"],
-        certificate=Certificate(
-            probability=found["probability"],
-            displacement=found["displacement"],
-            leak=found["leak"],
-            clipped=found["clipped"],
-            sentence=found["sentence"],
-        ),
+        probabilities=np.frombuffer(found.probabilities),
+        expected_checks=found.expected_checks,
+        certificate=found.certificate,
         cost=cost,
     )
 

@@ -71,6 +71,10 @@ void check_arguments(const segment_state& start, const segment_state& end,
       (sampled < 1 || end.first.data == nullptr || end.second.data == nullptr)) {
     refuse("a segment of Adam needs both moments at its end, and a column to recompute", "");
   }
+  // Where rounding can hide whether the second moment is zero, nothing bounds what it divides.
+  if (optimizer.update == segment_update::adam && !(optimizer.epsilon > 0)) {
+    refuse("Adam without an epsilon has no bound on its rounding", "train with an epsilon above 0");
+  }
   if (optimizer.update == segment_update::sgd && optimizer.momentum > 0 &&
       end.first.data == nullptr) {
     refuse("a segment with momentum needs the buffer at its end", "");

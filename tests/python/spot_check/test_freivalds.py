@@ -221,6 +221,12 @@ def test_segments_of_torch_adamw(before: int) -> None:
     assert potl.freivalds_segment(start, end, steps, **check).second.outcome == "inconsistent"
 
 
+def test_adam_without_an_epsilon_is_refused_and_not_found_false() -> None:
+    start, end, steps = _train(lambda p: torch.optim.AdamW(p, lr=0.1, eps=0.0))
+    with pytest.raises(potl.UsageError, match="without an epsilon"):
+        potl.freivalds_segment(start, end, steps, betas=(0.9, 0.999), weight_decay=0.01, eps=0.0)
+
+
 def test_a_segment_asks_for_one_step_at_a_time() -> None:
     start, end, steps = _train(lambda p: torch.optim.SGD(p, lr=0.1))
     asked: list[int] = []

@@ -4,6 +4,7 @@
 import dataclasses
 import doctest
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -62,6 +63,13 @@ def test_a_plan_says_what_it_guarantees_and_costs():
     assert "at most 20 (l2), of which 0.1 is what stays below the tolerance" in said[2]
 
 
+def test_a_certificate_survives_pickling_and_is_compared_by_its_numbers():
+    found = some(displacement=20.0).certificate
+    again = pickle.loads(pickle.dumps(found))
+    assert again == found and again.sentence == found.sentence
+    assert found != some(displacement=21.0).certificate
+
+
 def test_a_range_of_probabilities_is_said_as_one():
     found = plan(rates=[0.1, 0.0, 0.2], clip=1.0, displacement=0.3)
     assert "a probability of 0 % to " in str(found)
@@ -77,7 +85,14 @@ def test_the_document_of_a_plan_has_everything():
     found = plan(rates=[0.1, 0.2], clip=1.0, steps_at_risk=1)
     document = json.loads(found.json())
     assert document["probabilities"] == found.probabilities.tolist()
-    assert document["certificate"] == dataclasses.asdict(found.certificate)
+    guaranteed = found.certificate
+    assert document["certificate"] == {
+        "probability": guaranteed.probability,
+        "displacement": guaranteed.displacement,
+        "leak": guaranteed.leak,
+        "clipped": guaranteed.clipped,
+        "sentence": guaranteed.sentence,
+    }
     assert document["steps"] == 2 and document["overhead"] is None
 
 
