@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Freivalds' check on buffers: numpy arrays, and what offers itself as one.
+#include <optional>
+
 #include <potl/checks/freivalds.hpp>
 #include <potl/checks/freivalds_segment.hpp>
 
@@ -18,7 +20,7 @@ freivalds_options options_of(int probes, double false_alarm, double stored, cons
   return out;
 }
 
-/// A buffer of three dimensions as many matrices.
+/// A buffer of three dimensions as many matrices; of two as one.
 template <class Element>
 struct matrices {
   matrix<const Element> first;
@@ -27,6 +29,7 @@ struct matrices {
 
 template <class Element>
 matrices<Element> matrices_of(const py::buffer_info& info) {
+  if (info.ndim == 2) return {matrix_of<const Element>(info), 1, 0};
   constexpr auto size = static_cast<py::ssize_t>(sizeof(Element));
   if (info.ndim != 3 || !info.item_type_is_equivalent_to<Element>() ||
       info.strides[0] % size != 0 || info.strides[1] % size != 0 || info.strides[2] % size != 0) {
@@ -49,22 +52,37 @@ freivalds_result check_one(const py::buffer_info& a, const py::buffer_info& b,
 }
 
 freivalds_result check(const py::buffer& a, const py::buffer& b, const py::buffer& c,
-                       const freivalds_options& options, const thread_pool* pool) {
+                       const freivalds_options& options, const thread_pool* pool,
+                       const std::optional<py::buffer>& added) {
   const py::buffer_info left = a.request(), right = b.request(), result = c.request();
-  if (left.ndim == 3) {
-    const auto lefts = matrices_of<float>(left), rights = matrices_of<float>(right),
-               results = matrices_of<float>(result);
-    if (lefts.count != rights.count || lefts.count != results.count) {
-      throw exception({errc::usage, "A, B and C do not hold equally many matrices", ""});
+  if (!added && left.ndim != 3) {
+    return left.item_type_is_equivalent_to<double>()
+               ? check_one<double>(left, right, result, options, threads_of(pool))
+               : check_one<float>(left, right, result, options, threads_of(pool));
+  }
+  const auto lefts = matrices_of<float>(left), rights = matrices_of<float>(right),
+             results = matrices_of<float>(result);
+  if (lefts.count != rights.count || lefts.count != results.count) {
+    throw exception({errc::usage, "A, B and C do not hold equally many matrices", ""});
+  }
+  const numeric::gemm_batch batch{lefts.count, lefts.stride, rights.stride, results.stride};
+  checks::freivalds_addend addend;
+  py::buffer_info held;
+  if (added) {
+    held = added->request();
+    const auto sums = matrices_of<float>(held);
+    if (sums.count != lefts.count) {
+      throw exception({errc::usage, "D does not hold as many matrices as C", ""});
     }
-    py::gil_scoped_release released;
-    return checks::freivalds({lefts.count, lefts.stride, rights.stride, results.stride},
-                             lefts.first, rights.first, results.first, options, threads_of(pool));
+    addend = {sums.first, sums.stride};
   }
-  if (left.item_type_is_equivalent_to<double>()) {
-    return check_one<double>(left, right, result, options, threads_of(pool));
+  py::gil_scoped_release released;
+  if (!added) {
+    return checks::freivalds(batch, lefts.first, rights.first, results.first, options,
+                             threads_of(pool));
   }
-  return check_one<float>(left, right, result, options, threads_of(pool));
+  return checks::freivalds(batch, lefts.first, rights.first, addend, results.first, options,
+                           threads_of(pool));
 }
 
 freivalds_result check_exactly(const py::buffer& a, const py::buffer& b, const py::buffer& c,
@@ -84,8 +102,16 @@ freivalds_result check_exactly(const py::buffer& a, const py::buffer& b, const p
 }
 
 using direction = freivalds_result (*)(const numeric::convolution&, const float*, const float*,
-                                       const float*, const freivalds_options&,
+                                       const float* bias, const float*, const freivalds_options&,
                                        const numeric::executor&);
+
+// No gradient but that of the bias itself has a bias.
+template <auto Check>
+freivalds_result without_bias(const numeric::convolution& g, const float* first,
+                              const float* second, const float* /*bias*/, const float* claimed,
+                              const freivalds_options& options, const numeric::executor& threads) {
+  return Check(g, first, second, claimed, options, threads);
+}
 
 using tensor_sizes = std::array<std::int64_t, 5>;
 
@@ -111,7 +137,7 @@ const float* tensor_of(const py::buffer_info& info, const tensor_sizes& wanted) 
 freivalds_result check_convolution(const std::string& gradient, const numeric::convolution& g,
                                    const py::buffer& first, const py::buffer& second,
                                    const py::buffer& claimed, const freivalds_options& options,
-                                   const thread_pool* pool) {
+                                   const thread_pool* pool, const std::optional<py::buffer>& bias) {
   const auto sized = [](std::int64_t parts, std::int64_t channels,
                         const std::array<std::int64_t, 3>& of) {
     return tensor_sizes{parts, channels, of[0], of[1], of[2]};
@@ -125,16 +151,28 @@ freivalds_result check_convolution(const std::string& gradient, const numeric::c
     tensor_sizes first, second, claimed;
   };
   const one all[] = {{"", &checks::freivalds_convolution, x, w, y},
-                     {"input", &checks::freivalds_input_gradient, y, w, x},
-                     {"weight", &checks::freivalds_weight_gradient, x, y, w}};
+                     {"input", &without_bias<&checks::freivalds_input_gradient>, y, w, x},
+                     {"weight", &without_bias<&checks::freivalds_weight_gradient>, x, y, w}};
+  if (bias && !gradient.empty()) {
+    throw exception({errc::usage, "no gradient of a convolution has a bias", ""});
+  }
   for (const one& which : all) {
     if (gradient != which.name) continue;
     const py::buffer_info left = first.request(), right = second.request(),
                           result = claimed.request();
     const float *l = tensor_of(left, which.first), *r = tensor_of(right, which.second),
                 *c = tensor_of(result, which.claimed);
+    const float* b = nullptr;
+    py::buffer_info held;
+    if (bias) {
+      held = bias->request();
+      const bool fits = held.ndim == 1 && held.item_type_is_equivalent_to<float>() &&
+                        held.shape[0] == g.out_channels && held.strides[0] == held.itemsize;
+      if (!fits) throw exception({errc::usage, "the bias is not one float32 for each channel", ""});
+      b = static_cast<const float*>(held.ptr);
+    }
     py::gil_scoped_release released;
-    return which.run(g, l, r, c, options, threads_of(pool));
+    return which.run(g, l, r, b, c, options, threads_of(pool));
   }
   throw exception({errc::usage, "gradient is \"\", \"input\" or \"weight\"", ""});
 }
@@ -213,11 +251,12 @@ void bind_freivalds(py::module_& module) {
   module.def(
       "freivalds",
       [](const py::buffer& a, const py::buffer& b, const py::buffer& c, int probes,
-         double false_alarm, double stored, const py::object& key, const thread_pool* pool) {
-        return check(a, b, c, options_of(probes, false_alarm, stored, key), pool);
+         double false_alarm, double stored, const py::object& key, const thread_pool* pool,
+         const std::optional<py::buffer>& added) {
+        return check(a, b, c, options_of(probes, false_alarm, stored, key), pool, added);
       },
       py::arg("a"), py::arg("b"), py::arg("c"), py::arg("probes"), py::arg("false_alarm"),
-      py::arg("stored"), py::arg("key"), py::arg("pool") = nullptr);
+      py::arg("stored"), py::arg("key"), py::arg("pool") = nullptr, py::arg("added") = py::none());
   module.def("freivalds_exact", &check_exactly, py::arg("a"), py::arg("b"), py::arg("c"),
              py::arg("probes"), py::arg("key"));
   module.def(
@@ -226,16 +265,17 @@ void bind_freivalds(py::module_& module) {
          const py::buffer& claimed, std::int64_t batch, std::int64_t in_channels,
          std::int64_t out_channels, std::int64_t groups,
          const std::array<std::array<std::int64_t, 3>, 5>& sizes, int probes, double false_alarm,
-         double stored, const py::object& key, const thread_pool* pool) {
+         double stored, const py::object& key, const thread_pool* pool,
+         const std::optional<py::buffer>& bias) {
         const numeric::convolution geometry{batch,    in_channels, out_channels, groups,  sizes[0],
                                             sizes[1], sizes[2],    sizes[3],     sizes[4]};
         return check_convolution(gradient, geometry, first, second, claimed,
-                                 options_of(probes, false_alarm, stored, key), pool);
+                                 options_of(probes, false_alarm, stored, key), pool, bias);
       },
       py::arg("gradient"), py::arg("first"), py::arg("second"), py::arg("claimed"),
       py::arg("batch"), py::arg("in_channels"), py::arg("out_channels"), py::arg("groups"),
       py::arg("sizes"), py::arg("probes"), py::arg("false_alarm"), py::arg("stored"),
-      py::arg("key"), py::arg("pool") = nullptr);
+      py::arg("key"), py::arg("pool") = nullptr, py::arg("bias") = py::none());
   module.def(
       "freivalds_segment",
       [](const py::sequence& start, const py::sequence& end, const py::sequence& steps,

@@ -235,8 +235,11 @@ def freivalds(
     stored: float,
     key: bytes | None,
     pool: ThreadPool | None = None,
+    added: Matrix | None = None,
 ) -> FreivaldsResult:
-    """Two dimensions, or three for a batch of float32. UsageError when shapes do not fit."""
+    """Two dimensions, or three for a batch of float32. UsageError when shapes do not fit. `added`,
+    float32 of C's shape: is C = A B + it?
+    """
 
 def freivalds_exact(
     a: Matrix, b: Matrix, c: Matrix, probes: int, key: bytes | None
@@ -258,6 +261,7 @@ def freivalds_convolution(
     stored: float,
     key: bytes | None,
     pool: ThreadPool | None = None,
+    bias: Matrix | None = None,
 ) -> FreivaldsResult:
     """Sizes: input, kernel, stride, padding, dilation."""
 

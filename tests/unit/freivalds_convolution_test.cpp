@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The three products of a convolution pass when they are honest and fall when an element is not.
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <potl/checks/freivalds.hpp>
@@ -86,7 +88,8 @@ const std::vector<one_direction>& directions() {
   static const std::vector<one_direction> all{
       {"y",
        [](const convolved& c) {
-         return checks::freivalds_convolution(c.geometry, c.x.data(), c.w.data(), c.y.data());
+         return checks::freivalds_convolution(c.geometry, c.x.data(), c.w.data(), nullptr,
+                                              c.y.data());
        },
        &convolved::y},
       {"dx",
@@ -143,13 +146,73 @@ TEST_CASE("the row that is named is the position of the false element", "[freiva
   convolved c = compute(g, arithmetic::ord32, 50);
   const std::size_t positions = 9 * 11, channels = 8;
   c.y[(2 * channels + 5) * positions + 42] += 1;
-  const auto got = checks::freivalds_convolution(g, c.x.data(), c.w.data(), c.y.data());
+  const auto got = checks::freivalds_convolution(g, c.x.data(), c.w.data(), nullptr, c.y.data());
   CHECK(got.row == static_cast<std::int64_t>(2 * positions + 42));
+}
+
+TEST_CASE("a bias is one more term, and a false one is found, over channels and over images",
+          "[freivalds]") {
+  for (const std::int64_t batch : {3, 20}) {
+    for (const std::int64_t groups : {1, 2}) {
+      convolution g = geometries().front();
+      g.batch = batch;
+      g.groups = groups;
+      convolved c = compute(g, arithmetic::ord32, 60);
+      std::vector<float> bias{1, -2, 3, 0, 5, -6, 7, 8};
+      const std::size_t positions = 9 * 11;
+      for (std::size_t i = 0; i < c.y.size(); ++i) c.y[i] += bias[i / positions % bias.size()];
+      const auto check = [&] {
+        return checks::freivalds_convolution(g, c.x.data(), c.w.data(), bias.data(), c.y.data());
+      };
+      CHECK(check().outcome == freivalds_outcome::consistent);
+      bias[3] = 0.01F;
+      CHECK(check().outcome == freivalds_outcome::inconsistent);
+    }
+  }
+}
+
+TEST_CASE("with more images than channels the named row is an element of all images",
+          "[freivalds]") {
+  convolution g = geometries().front();
+  g.batch = 20;
+  const convolved c = compute(g, arithmetic::ord32, 61);
+  for (const auto& one : directions()) {
+    INFO(one.name);
+    const auto honest = one.check(c);
+    CHECK(honest.outcome == freivalds_outcome::consistent);
+    // The verifier's own sums are float64 everywhere.
+    CHECK(honest.rounding < 0x1p-23);
+    convolved edited = c;
+    auto& result = edited.*one.result;
+    const std::size_t row = 11;
+    result[result.size() / 20 * (one.result == &convolved::dw ? 0 : 4) + row] += 20;
+    const auto got = one.check(edited);
+    CHECK(got.outcome == freivalds_outcome::inconsistent);
+    if (std::string(one.name) != "dw") CHECK(got.row == static_cast<std::int64_t>(row));
+  }
+}
+
+TEST_CASE("operands of fewer bits are unusual in convolutions, over channels and over images",
+          "[freivalds]") {
+  for (const std::int64_t batch : {3, 20}) {
+    convolution g = geometries().front();
+    g.batch = batch;
+    convolved c = compute(g, arithmetic::ord32, 62), coarse = c;
+    for (auto* values : {&coarse.x, &coarse.w}) {
+      for (float& one : *values) {
+        one =
+            std::ldexp(std::nearbyint(std::ldexp(one, 10 - std::ilogb(one))), std::ilogb(one) - 10);
+      }
+    }
+    convolve(arithmetic::ord32, g, coarse.x.data(), coarse.w.data(), c.y.data(), inline_executor());
+    CHECK(directions().front().check(c).outcome != freivalds_outcome::consistent);
+  }
 }
 
 TEST_CASE("a convolution that is none is the caller's mistake", "[freivalds]") {
   convolution g = geometries().front();
   const convolved c = compute(g, arithmetic::ord32, 51);
   g.kernel = {1, 30, 30};
-  CHECK_THROWS_AS(checks::freivalds_convolution(g, c.x.data(), c.w.data(), c.y.data()), exception);
+  CHECK_THROWS_AS(checks::freivalds_convolution(g, c.x.data(), c.w.data(), nullptr, c.y.data()),
+                  exception);
 }

@@ -167,6 +167,42 @@ TEST_CASE("a million honest products are consistent", "[.][freivalds_million]") 
   CHECK(got.worst <= 1);
 }
 
+TEST_CASE("what is added to a product is one more term, a bias and a matrix", "[freivalds]") {
+  auto p = honest(20, 60, 30, 5);
+  const std::vector<float> bias = honest(1, 1, 30, 6).b, all = honest(1, 1, 600, 7).b;
+  const auto sum = p.c;
+  const auto check = [&](matrix<const float> d) {
+    return freivalds({1, 0, 0, 0}, p.left(), p.right(), {d, 0}, p.result());
+  };
+  for (const matrix<const float> d :
+       {matrix<const float>{bias.data(), 20, 30, 0, 1}, row_major(all.data(), 20, 30)}) {
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      p.c[i] = sum[i] + d(static_cast<std::int64_t>(i / 30), static_cast<std::int64_t>(i % 30));
+    }
+    CHECK(check(d).outcome == freivalds_outcome::consistent);
+    CHECK(p.check().outcome == freivalds_outcome::inconsistent);
+    p.c[17 * 30 + 4] += 1;
+    CHECK(check(d).outcome == freivalds_outcome::inconsistent);
+    CHECK(check(d).row == 17);
+  }
+  CHECK_THROWS_AS(check(matrix<const float>{bias.data(), 19, 30, 0, 1}), exception);
+}
+
+TEST_CASE("products of a batch have addends of their own", "[freivalds]") {
+  auto p = honest(20, 60, 30, 8);
+  const std::vector<float> added = honest(1, 1, 30, 9).b;
+  for (std::size_t i = 0; i < p.c.size(); ++i) p.c[i] += added[i / 300 * 15 + i % 30 % 15];
+  // Two products of 10 x 30 whose addends are 1 x 15, twice: the halves of each row.
+  const matrix<const float> a = row_major(p.a.data(), 10, 60);
+  for (const std::int64_t half : {0, 1}) {
+    const matrix<const float> b{p.b.data() + 15 * half, 60, 15, 30, 1};
+    const matrix<const float> c{p.c.data() + 15 * half, 10, 15, 30, 1};
+    const matrix<const float> d{added.data(), 10, 15, 0, 1};
+    CHECK(freivalds({2, 600, 0, 300}, a, b, {d, 15}, c).holds());
+    CHECK_FALSE(freivalds({2, 600, 0, 300}, a, b, {d, 0}, c).holds());
+  }
+}
+
 TEST_CASE("every level and layout sees the same residuals", "[freivalds]") {
   const std::int64_t rows = 37, depth = 130, columns = 71;
   auto p = honest(rows, depth, columns, 5);

@@ -9,7 +9,8 @@
 // Assumes: A, B and C are fixed before the vectors are drawn, and the vectors stay secret while C
 // can still be changed. What computed C supplies none of the vectors' products.
 // Cost: one pass over A, B and C for up to four vectors; rows + columns + depth float64 numbers for
-// each vector. Convolutions: one with as many channels as vectors, and one more for the bounds.
+// each vector. Convolutions: one with as many channels, or images, as vectors, and one more for the
+// bounds; room for what one image and group multiplies.
 // Cannot detect: errors below the bound, which grow with the depth; operands that are false
 // themselves (where they come from is another check's question).
 // Sources: R. Freivalds, "Probabilistic machines can use less running time" (1977); bounds: Higham,
@@ -83,10 +84,25 @@ freivalds_result freivalds(const numeric::gemm_batch& batch, numeric::matrix<con
                            const freivalds_options& options = {},
                            const numeric::executor& threads = numeric::inline_executor());
 
-/// Is y the convolution of x with w? A row is a position of an image.
+/// What is added to products: the matrix of the first one, and how far apart they lie. A bias has
+/// rows with a stride of 0.
+struct freivalds_addend {
+  numeric::matrix<const float> first;
+  std::int64_t stride = 0;
+};
+
+/// Is C = A B + D? The addend is one more term of each sum.
+freivalds_result freivalds(const numeric::gemm_batch& batch, numeric::matrix<const float> a,
+                           numeric::matrix<const float> b, const freivalds_addend& d,
+                           numeric::matrix<const float> c, const freivalds_options& options = {},
+                           const numeric::executor& threads = numeric::inline_executor());
+
+/// Is y the convolution of x with w, plus the bias of its channel unless that is null? A row is a
+/// position of an image; where there are more images than channels in a group, it is an element of
+/// all images.
 freivalds_result freivalds_convolution(
-    const numeric::convolution& geometry, const float* x, const float* w, const float* y,
-    const freivalds_options& options = {},
+    const numeric::convolution& geometry, const float* x, const float* w, const float* bias,
+    const float* y, const freivalds_options& options = {},
     const numeric::executor& threads = numeric::inline_executor());
 /// Is dx the gradient of its input? Rows as above.
 freivalds_result freivalds_input_gradient(

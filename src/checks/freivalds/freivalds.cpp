@@ -42,10 +42,30 @@ struct workspace {
   }
 };
 
+/// One more term of each sum: what was added to the product. The rows of a bias are all the same.
+template <class Real>
+void subtract(matrix<const Real> added, int vectors, workspace& space, std::vector<double>& of_c,
+              const executor& threads) {
+  const auto rows = static_cast<std::size_t>(added.rows);
+  if (added.row_stride == 0) added.rows = 1;
+  const auto distinct = static_cast<std::size_t>(added.rows);
+  std::vector<double> sums(distinct * static_cast<std::size_t>(vectors)), squares(distinct);
+  numeric::project(added, {space.r.data(), sums.data(), vectors, squares.data(), nullptr, nullptr},
+                   threads);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::size_t from = row % distinct;
+    for (std::size_t v = 0; v < static_cast<std::size_t>(vectors); ++v) {
+      of_c[v * rows + row] -= sums[v * distinct + from];
+    }
+    space.terms[row] += std::sqrt(squares[from]);
+  }
+}
+
 template <class Real>
 void compare_one(const matrix<const Real>& a, const matrix<const Real>& b,
-                 const matrix<const Real>& c, int vectors, std::int64_t first_row, probes& random,
-                 workspace& space, comparison& compared, const executor& threads) {
+                 const matrix<const Real>& c, const matrix<const Real>& added, int vectors,
+                 std::int64_t first_row, probes& random, workspace& space, comparison& compared,
+                 const executor& threads) {
   random.draw(space.r);
   numeric::project(
       b, {space.r.data(), space.right.data(), vectors, space.norms.data(), nullptr, nullptr},
@@ -60,6 +80,7 @@ void compare_one(const matrix<const Real>& a, const matrix<const Real>& b,
       c, {space.r.data(), of_c.data(), vectors, space.results.data(), nullptr, nullptr}, threads);
   for (std::size_t i = 0; i < of_c.size(); ++i) of_c[i] -= space.left[i];
   const auto rows = static_cast<std::size_t>(c.rows);
+  if (added.data != nullptr) subtract(added, vectors, space, of_c, threads);
   for (std::size_t row = 0; row < rows; ++row) {
     compared.row(first_row + static_cast<std::int64_t>(row), of_c.data() + row, rows, vectors,
                  space.terms[row], std::sqrt(space.results[row]));
@@ -69,17 +90,19 @@ void compare_one(const matrix<const Real>& a, const matrix<const Real>& b,
 template <class Real>
 freivalds_result check_products(const numeric::gemm_batch& batch, const matrix<const Real>& a,
                                 const matrix<const Real>& b, const matrix<const Real>& c,
-                                const freivalds_options& options, const executor& threads) {
+                                const freivalds_options& options, const executor& threads,
+                                const matrix<const Real>& added = {},
+                                std::int64_t added_stride = 0) {
   check_shapes(a, b, c);
+  const bool sum = added.data != nullptr;
+  if (sum && (added.rows != c.rows || added.columns != c.columns)) {
+    throw exception({errc::usage, "what is added does not have the shape of C", ""});
+  }
   validate(options);
   if (batch.count < 1) throw exception({errc::usage, "a batch has at least one product", ""});
-  limits what = limits_of<Real>(a.columns, b.columns, options);
-  what.z = gauge(static_cast<double>(c.rows) * static_cast<double>(batch.count) * options.probes,
+  limits what = limits_of<Real>(a.columns + (sum ? 1 : 0), b.columns, options);
+  what.set_gauge(static_cast<double>(c.rows) * static_cast<double>(batch.count) * options.probes,
                  options.false_alarm);
-  // |sum of rounded terms - sum| <= gamma sum of |terms| <= gamma |M_i| |r|, and |r| exceeds
-  // sqrt(n) + z seldom enough.
-  what.own =
-      gamma(2 * (what.depth + what.columns) + 8, 0x1p-53) * (std::sqrt(what.columns) + what.z);
   comparison compared(what);
   probes random(options.key);
   workspace space(c.rows, a.columns, c.columns, options.probes);
@@ -89,7 +112,8 @@ freivalds_result check_products(const numeric::gemm_batch& batch, const matrix<c
       return m;
     };
     compare_one(shifted(a, batch.a_stride), shifted(b, batch.b_stride), shifted(c, batch.c_stride),
-                options.probes, i * c.rows, random, space, compared, threads);
+                sum ? shifted(added, added_stride) : added, options.probes, i * c.rows, random,
+                space, compared, threads);
   }
   return compared.finish(options.false_alarm);
 }
@@ -120,6 +144,13 @@ freivalds_result freivalds(const numeric::gemm_batch& batch, matrix<const float>
                            matrix<const float> b, matrix<const float> c,
                            const freivalds_options& options, const executor& threads) {
   return check_products<float>(batch, a, b, c, options, threads);
+}
+
+freivalds_result freivalds(const numeric::gemm_batch& batch, matrix<const float> a,
+                           matrix<const float> b, const freivalds_addend& added,
+                           matrix<const float> c, const freivalds_options& options,
+                           const executor& threads) {
+  return check_products<float>(batch, a, b, c, options, threads, added.first, added.stride);
 }
 
 }  // namespace potl::checks

@@ -42,6 +42,13 @@ void probes::draw(std::span<double> out) {
   drawn_ += out.size();
 }
 
+void limits::set_gauge(double residuals, double false_alarm) noexcept {
+  z = gauge(residuals, false_alarm);
+  // |sum of rounded terms - sum| <= gamma sum of |terms| <= gamma |M_i| |r|, and |r| exceeds
+  // sqrt(n) + z seldom enough.
+  own = gamma(2 * (depth + columns) + 8, 0x1p-53) * (std::sqrt(columns) + z);
+}
+
 template <class Real>
 limits limits_of(std::int64_t depth, std::int64_t columns, const freivalds_options& options) {
   limits out;

@@ -49,9 +49,12 @@ struct limits {
   double own = 0;      ///< the verifier's error, as a share of |A| |B|
   double z = 0;        ///< deviations that an honest residual stays within
   double columns = 0;  ///< of C
+
+  /// `z`, for so many residuals, and `own`, where the verifier sums in float64.
+  void set_gauge(double residuals, double false_alarm) noexcept;
 };
 
-/// All but `own` and `z`, of a sum of `depth` products in each of `columns` columns, for float or
+/// All but `z` and `own`, of a sum of `depth` products in each of `columns` columns, for float or
 /// double. Throws usage where no bound is known.
 template <class Real>
 limits limits_of(std::int64_t depth, std::int64_t columns, const freivalds_options& options);

@@ -170,22 +170,33 @@ POTL_INLINE void some_columns(const part<typename Lanes::element>& p, std::int64
   }
 }
 
+/// Results of a block of rows are summed in a place of their own: whole results often lie a power
+/// of two apart, as columns do, and would push each other out of the first cache.
 template <class Lanes, int Vectors, class More>
 void columns_with(const part<typename Lanes::element>& whole) {
-  constexpr std::int64_t block = 512;  // rows whose results stay in the first cache
+  constexpr std::int64_t block = 256;
   constexpr int together = Vectors <= 1 ? 4 : 2;
+  constexpr std::size_t results = std::size_t{Vectors} + More::squares + More::magnitudes;
   for (std::int64_t row = 0; row < whole.rows; row += block) {
+    double sums[(results > 0 ? results : 1) * block] = {};
     part<typename Lanes::element> p = whole;
     p.rows = whole.rows - row < block ? whole.rows - row : block;
     p.m += row;
-    if constexpr (Vectors > 0) p.out += row;
-    if constexpr (More::squares) p.squares += row;
-    if constexpr (More::magnitudes) p.magnitudes += row;
+    p.out = sums;
+    p.out_step = block;
+    if constexpr (More::squares) p.squares = sums + Vectors * block;
+    if constexpr (More::magnitudes) p.magnitudes = sums + Vectors * block;
     std::int64_t column = 0;
     for (; column + together <= p.columns; column += together) {
       some_columns<Lanes, Vectors, together, More>(p, column);
     }
     for (; column < p.columns; ++column) some_columns<Lanes, Vectors, 1, More>(p, column);
+    const auto put = [&](const double* from, double* to) {
+      for (std::int64_t i = 0; i < p.rows; ++i) to[row + i] = from[i];
+    };
+    for (int v = 0; v < Vectors; ++v) put(sums + v * block, whole.out + v * whole.out_step);
+    if constexpr (More::squares) put(p.squares, whole.squares);
+    if constexpr (More::magnitudes) put(p.magnitudes, whole.magnitudes);
   }
 }
 

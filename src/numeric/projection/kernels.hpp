@@ -27,7 +27,7 @@ template <class Real>
 struct kernels {
   /// For 0, 1, 2 and 4 vectors. Rows are contiguous, `stride` elements apart; results are written.
   void (*by_row[4])(const part<Real>&);
-  /// Columns are contiguous, `stride` elements apart; results are added.
+  /// Columns are contiguous, `stride` elements apart; results are written.
   void (*by_column[4])(const part<Real>&);
 };
 

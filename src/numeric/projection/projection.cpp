@@ -70,10 +70,6 @@ void project_any(const matrix<const Real>& m, const projection& what, const exec
                  p.stride = m.row_stride;
                  return in_groups(p, what.vectors, kernels.by_row);
                }
-               for (int v = 0; v < what.vectors; ++v)
-                 std::fill_n(p.out + v * m.rows, end - begin, 0.0);
-               if (p.squares != nullptr) std::fill_n(p.squares, end - begin, 0.0);
-               if (p.magnitudes != nullptr) std::fill_n(p.magnitudes, end - begin, 0.0);
                if (m.row_stride == 1 || end - begin == 1) {
                  p.stride = m.column_stride;
                  return in_groups(p, what.vectors, kernels.by_column);

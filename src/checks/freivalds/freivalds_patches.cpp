@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "freivalds_patches.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace potl::checks::freivalds_detail {
+
+patches::patches(const numeric::convolution& g, reading what) {
+  const auto output = g.output();
+  const bool inputs = what == reading::inputs;
+  result_ = inputs ? output : g.input;
+  source_ = inputs ? g.input : output;
+  for (std::size_t i = 0; i < 3; ++i) {
+    taps_ *= g.kernel[i];
+    positions_ *= result_[i];
+    const std::int64_t stride = g.stride[i];
+    const auto above = [stride](std::int64_t x) { return x <= 0 ? 0 : (x + stride - 1) / stride; };
+    for (std::int64_t tap = 0; tap < g.kernel[i]; ++tap) {
+      // Output p reads input p * stride + offset.
+      const std::int64_t offset = tap * g.dilation[i] - g.padding[i];
+      const std::int64_t first = above(-offset);
+      const std::int64_t count = std::min(output[i], above(g.input[i] - offset)) - first;
+      const std::int64_t at = first * stride + offset;
+      views_[i].push_back(inputs ? view{first, 1, at, stride, count}
+                                 : view{at, stride, first, 1, count});
+    }
+  }
+}
+
+template <class Real>
+void patches::write_any(const Real* channel, std::int64_t tap, Real* to) const {
+  const auto kernel = [this](std::size_t i) { return static_cast<std::int64_t>(views_[i].size()); };
+  const auto of = [this](std::size_t i, std::int64_t at) -> const view& {
+    return views_[i][static_cast<std::size_t>(at)];
+  };
+  const view& deep = of(0, tap / (kernel(1) * kernel(2)));
+  const view& high = of(1, tap / kernel(2) % kernel(1));
+  const view& wide = of(2, tap % kernel(2));
+  if (std::max<std::int64_t>(deep.count, 0) * std::max<std::int64_t>(high.count, 0) *
+          std::max<std::int64_t>(wide.count, 0) <
+      positions_) {
+    std::fill_n(to, positions_, Real(0));
+  }
+  for (std::int64_t d = 0; d < deep.count; ++d) {
+    for (std::int64_t h = 0; h < high.count; ++h) {
+      const Real* from =
+          channel +
+          ((deep.first + d * deep.step) * source_[1] + high.first + h * high.step) * source_[2] +
+          wide.first;
+      Real* out =
+          to +
+          ((deep.begin + d * deep.every) * result_[1] + high.begin + h * high.every) * result_[2] +
+          wide.begin;
+      if (wide.every == 1 && wide.step == 1) {
+        for (std::int64_t w = 0; w < wide.count; ++w) out[w] = from[w];
+      } else {
+        for (std::int64_t w = 0; w < wide.count; ++w) out[w * wide.every] = from[w * wide.step];
+      }
+    }
+  }
+}
+
+void patches::write(const float* channel, std::int64_t tap, float* to) const {
+  write_any(channel, tap, to);
+}
+
+void patches::write(const double* channel, std::int64_t tap, double* to) const {
+  write_any(channel, tap, to);
+}
+
+}  // namespace potl::checks::freivalds_detail
