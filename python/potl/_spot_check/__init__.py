@@ -9,7 +9,8 @@
 67
 
 `plan` (`_plan`) says how often each step has to be checked and what that guarantees; `_responses`
-finds out how far a step moves the weights; `_cost` measures what a check takes.
+finds out how far a step moves the weights; `_cost` measures what a check takes. `_freivalds` checks
+single products, `_products` those of a whole step (`_claims` says which).
 """
 
 from .._core import DisplacementCertificate as Certificate

@@ -112,6 +112,24 @@ def _sizes(value: int | Sequence[int], dimensions: int, fill: int) -> tuple[int,
     return depth, height, width
 
 
+def convolution_sizes(
+    x: Sequence[int],
+    w: Sequence[int],
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+) -> list[tuple[int, int, int]]:
+    """A geometry in three dimensions, as the core takes it."""
+    dimensions = len(x)
+    return [
+        _sizes(x, dimensions, 1),
+        _sizes(w, dimensions, 1),
+        _sizes(stride, dimensions, 1),
+        _sizes(padding, dimensions, 0),
+        _sizes(dilation, dimensions, 1),
+    ]
+
+
 def freivalds_convolution(
     first: Any,
     second: Any,
@@ -171,13 +189,7 @@ def freivalds_convolution(
             "the tensors of a convolution have different dimensions, or not 3 to 5",
             "pass batch x channels x 1 to 3 sizes, and the weights like them",
         )
-    sizes = [
-        _sizes(shapes["x"][2:], dimensions, 1),
-        _sizes(shapes["w"][2:], dimensions, 1),
-        _sizes(stride, dimensions, 1),
-        _sizes(padding, dimensions, 0),
-        _sizes(dilation, dimensions, 1),
-    ]
+    sizes = convolution_sizes(shapes["x"][2:], shapes["w"][2:], stride, padding, dilation)
     left, right, result = (np.ascontiguousarray(_array(one)) for one in tensors.values())
     return _core.freivalds_convolution(
         gradient,
