@@ -6,26 +6,20 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from places import ROOT
+from experiments import modules
 
 STEPS = 120
 
 
 @pytest.fixture(scope="module")
 def experiment():
-    """The modules of the experiment, which are no package."""
-    with pytest.MonkeyPatch.context() as patch:
-        for folder in ("experiments", "benchmarks"):
-            patch.syspath_prepend(str(ROOT / folder))
-        import spot_check_backdoor
-        import spot_check_page
-        import spot_check_tasks
-
-        setting = dataclasses.replace(spot_check_tasks.SETTINGS["digits"], steps=STEPS)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        yield SimpleNamespace(backdoor=spot_check_backdoor, page=spot_check_page, digits=setting)
-        torch.set_num_threads(threads)
+    with modules("spot_check_backdoor", "spot_check_page", "spot_check_tasks") as (
+        backdoor,
+        page,
+        tasks,
+    ):
+        digits = dataclasses.replace(tasks.SETTINGS["digits"], steps=STEPS)
+        yield SimpleNamespace(backdoor=backdoor, page=page, digits=digits)
 
 
 def trained(experiment, clip, false):
