@@ -11,6 +11,7 @@
 #include <potl/core/error.hpp>
 
 #include "catch.hpp"
+#include "checks/freivalds/freivalds_bounds.hpp"
 
 using namespace potl;
 using checks::freivalds_outcome;
@@ -76,30 +77,36 @@ std::vector<convolution> geometries() {
   return {plain, strided, grouped, depthwise, pointwise, deep};
 }
 
-using check_of = std::function<checks::freivalds_result(const convolved&)>;
+using check_of =
+    std::function<checks::freivalds_result(const convolved&, const checks::freivalds_options&)>;
 
 struct one_direction {
   const char* name;
-  check_of check;
+  check_of with;
   std::vector<float> convolved::*result;
+
+  checks::freivalds_result check(const convolved& c) const { return with(c, {}); }
+  checks::freivalds_result once(const convolved& c) const { return with(c, {1, 1e-9, 0, {}}); }
 };
 
 const std::vector<one_direction>& directions() {
   static const std::vector<one_direction> all{
       {"y",
-       [](const convolved& c) {
+       [](const convolved& c, const checks::freivalds_options& options) {
          return checks::freivalds_convolution(c.geometry, c.x.data(), c.w.data(), nullptr,
-                                              c.y.data());
+                                              c.y.data(), options);
        },
        &convolved::y},
       {"dx",
-       [](const convolved& c) {
-         return checks::freivalds_input_gradient(c.geometry, c.dy.data(), c.w.data(), c.dx.data());
+       [](const convolved& c, const checks::freivalds_options& options) {
+         return checks::freivalds_input_gradient(c.geometry, c.dy.data(), c.w.data(), c.dx.data(),
+                                                 options);
        },
        &convolved::dx},
       {"dw",
-       [](const convolved& c) {
-         return checks::freivalds_weight_gradient(c.geometry, c.x.data(), c.dy.data(), c.dw.data());
+       [](const convolved& c, const checks::freivalds_options& options) {
+         return checks::freivalds_weight_gradient(c.geometry, c.x.data(), c.dy.data(), c.dw.data(),
+                                                  options);
        },
        &convolved::dw}};
   return all;
@@ -130,7 +137,7 @@ TEST_CASE("one false element of a convolution is found, and where", "[freivalds]
     for (const auto& one : directions()) {
       convolved false_one = c;
       auto& result = false_one.*one.result;
-      result[result.size() / 2] += 3;
+      result[result.size() / 2] += one.result == &convolved::dw ? 3000 : 3;
       const auto got = one.check(false_one);
       INFO("geometry " << seed - 21 << ", " << one.name);
       CHECK(got.outcome == freivalds_outcome::inconsistent);
@@ -165,14 +172,13 @@ TEST_CASE("a bias is one more term, and a false one is found, over channels and 
         return checks::freivalds_convolution(g, c.x.data(), c.w.data(), bias.data(), c.y.data());
       };
       CHECK(check().outcome == freivalds_outcome::consistent);
-      bias[3] = 0.01F;
+      bias[3] = 1;
       CHECK(check().outcome == freivalds_outcome::inconsistent);
     }
   }
 }
 
-TEST_CASE("with more images than channels the named row is an element of all images",
-          "[freivalds]") {
+TEST_CASE("with many images the named row is a position of all of them", "[freivalds]") {
   convolution g = geometries().front();
   g.batch = 20;
   const convolved c = compute(g, arithmetic::ord32, 61);
@@ -185,7 +191,7 @@ TEST_CASE("with more images than channels the named row is an element of all ima
     convolved edited = c;
     auto& result = edited.*one.result;
     const std::size_t row = 11;
-    result[result.size() / 20 * (one.result == &convolved::dw ? 0 : 4) + row] += 20;
+    result[result.size() / 20 * (one.result == &convolved::dw ? 0 : 4) + row] += 20000;
     const auto got = one.check(edited);
     CHECK(got.outcome == freivalds_outcome::inconsistent);
     if (std::string(one.name) != "dw") CHECK(got.row == static_cast<std::int64_t>(row));
@@ -206,6 +212,70 @@ TEST_CASE("operands of fewer bits are unusual in convolutions, over channels and
     }
     convolve(arithmetic::ord32, g, coarse.x.data(), coarse.w.data(), c.y.data(), inline_executor());
     CHECK(directions().front().check(c).outcome != freivalds_outcome::consistent);
+  }
+}
+
+TEST_CASE("an error is missed as often as a product of two normal numbers is small",
+          "[freivalds]") {
+  convolution g;
+  g.batch = 12;
+  g.in_channels = 4;
+  g.out_channels = 4;
+  g.input = {1, 1, 3};
+  convolved c = compute(g, arithmetic::ord32, 63);
+  for (const auto* one : {&directions()[0], &directions()[1], &directions()[2]}) {
+    convolved edited = c;
+    (edited.*one->result)[0] += 1000;
+    // The residual is a multiple of |r s|, whose mean is 2 / pi.
+    constexpr int trials = 6000;
+    std::vector<double> seen;
+    double mean = 0;
+    for (int i = 0; i < trials; ++i) {
+      seen.push_back(one->once(edited).worst);
+      mean += seen.back() / trials;
+    }
+    double missed = 0;
+    for (const double share : seen) missed += share < 0.1 * mean * 1.5707963 ? 1 : 0;
+    // P(|r s| < 0.1) = 0.217; six deviations are 1e-9, and the mean is off by some 2 %.
+    INFO(one->name << ": " << missed / trials);
+    CHECK(std::fabs(missed / trials - 0.217) < 6 * std::sqrt(0.217 * 0.783 / trials) + 0.02);
+  }
+}
+
+TEST_CASE("the tolerance over images is that of all their elements at a position", "[freivalds]") {
+  convolution g;
+  g.batch = 12;
+  g.in_channels = 4;
+  g.out_channels = 3;
+  const std::vector<float> x(48, 1), w(12, 1);
+  std::vector<float> y(36, 4);
+  y[7] += 1;
+  double mean = 0;
+  constexpr int trials = 6000;
+  for (int i = 0; i < trials; ++i) {
+    mean +=
+        checks::freivalds_convolution(g, x.data(), w.data(), nullptr, y.data(), {1, 1e-9, 0, {}})
+            .worst /
+        trials;
+  }
+  namespace detail = checks::freivalds_detail;
+  const double terms = 4 * std::sqrt(12.0 * 3), unit = 0x1p-24;
+  const double sound = detail::gauge_of_pairs(1, 0.5e-9) * (detail::gamma(4, unit) + unit) * terms;
+  // The deviation of |r s| is .77.
+  CHECK(std::fabs(mean * sound / 0.63662 - 1) < 6 * 0.77 / 0.63662 / std::sqrt(trials));
+}
+
+TEST_CASE("pairs of vectors are beyond their gauge as seldom as it says", "[freivalds]") {
+  std::mt19937_64 random(64);
+  std::normal_distribution<double> normal;
+  for (const double probability : {0.3, 0.01, 0.001}) {
+    const double gauge = checks::freivalds_detail::gauge_of_pairs(1, probability);
+    constexpr int trials = 400'000;
+    double beyond = 0;
+    // The longest tail is that of a matrix of rank one.
+    for (int i = 0; i < trials; ++i) beyond += std::fabs(normal(random) * normal(random)) > gauge;
+    CHECK(beyond / trials <= probability);
+    CHECK(gauge < 1.5 * std::log(1 / probability) + 4);
   }
 }
 

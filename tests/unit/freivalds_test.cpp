@@ -169,19 +169,23 @@ TEST_CASE("a million honest products are consistent", "[.][freivalds_million]") 
 
 TEST_CASE("what is added to a product is one more term, a bias and a matrix", "[freivalds]") {
   auto p = honest(20, 60, 30, 5);
-  const std::vector<float> bias = honest(1, 1, 30, 6).b, all = honest(1, 1, 600, 7).b;
+  // Far larger than the product: the rounding of the sum is theirs.
+  std::vector<float> bias = honest(1, 1, 30, 6).b, all = honest(1, 1, 600, 7).b;
+  for (auto* values : {&bias, &all}) {
+    for (float& one : *values) one *= 1e6F;
+  }
   const auto sum = p.c;
   const auto check = [&](matrix<const float> d) {
     return freivalds({1, 0, 0, 0}, p.left(), p.right(), {d, 0}, p.result());
   };
-  for (const matrix<const float> d :
-       {matrix<const float>{bias.data(), 20, 30, 0, 1}, row_major(all.data(), 20, 30)}) {
+  for (const matrix<const float> d : {matrix<const float>{bias.data(), 20, 30, 0, 1},
+                                      row_major<const float>(all.data(), 20, 30)}) {
     for (std::size_t i = 0; i < sum.size(); ++i) {
       p.c[i] = sum[i] + d(static_cast<std::int64_t>(i / 30), static_cast<std::int64_t>(i % 30));
     }
     CHECK(check(d).outcome == freivalds_outcome::consistent);
     CHECK(p.check().outcome == freivalds_outcome::inconsistent);
-    p.c[17 * 30 + 4] += 1;
+    p.c[17 * 30 + 4] += 1e5F;
     CHECK(check(d).outcome == freivalds_outcome::inconsistent);
     CHECK(check(d).row == 17);
   }

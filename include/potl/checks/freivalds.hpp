@@ -5,12 +5,14 @@
 // honest C lies within the sound bound, whatever the order of its sums, but for a probability of
 // `false_alarm` in all. An error E of row i is missed by one vector with probability at most
 // 0.8 bound_i / |E_i|, by k vectors with the k-th power of that. Integer products are exact: a
-// wrong one passes with probability 2^-61 for each vector.
+// wrong one passes with probability 2^-61 for each vector. Convolutions of more than a few images,
+// and the gradients of weights, have vectors that are products of two: bounds are about 4 times as
+// large then, and with t = bound_i / |E_i| one vector misses with probability 0.64 t (2 + ln(1/t)).
 // Assumes: A, B and C are fixed before the vectors are drawn, and the vectors stay secret while C
 // can still be changed. What computed C supplies none of the vectors' products.
 // Cost: one pass over A, B and C for up to four vectors; rows + columns + depth float64 numbers for
-// each vector. Convolutions: one with as many channels, or images, as vectors, and one more for the
-// bounds; room for what one image and group multiplies.
+// each vector. Convolutions: one pass over both tensors, and one channel for each vector and the
+// bounds, of as many images; of a few images, room for what one of them multiplies.
 // Cannot detect: errors below the bound, which grow with the depth; operands that are false
 // themselves (where they come from is another check's question).
 // Sources: R. Freivalds, "Probabilistic machines can use less running time" (1977); bounds: Higham,
@@ -98,8 +100,7 @@ freivalds_result freivalds(const numeric::gemm_batch& batch, numeric::matrix<con
                            const numeric::executor& threads = numeric::inline_executor());
 
 /// Is y the convolution of x with w, plus the bias of its channel unless that is null? A row is a
-/// position of an image; where there are more images than channels in a group, it is an element of
-/// all images.
+/// position of an image; with more than twice as many images as vectors, that of all images.
 freivalds_result freivalds_convolution(
     const numeric::convolution& geometry, const float* x, const float* w, const float* bias,
     const float* y, const freivalds_options& options = {},
@@ -109,7 +110,7 @@ freivalds_result freivalds_input_gradient(
     const numeric::convolution& geometry, const float* dy, const float* w, const float* dx,
     const freivalds_options& options = {},
     const numeric::executor& threads = numeric::inline_executor());
-/// Is dw the gradient of its weights? A row is a weight of one filter.
+/// Is dw the gradient of its weights? A row is a channel of the input.
 freivalds_result freivalds_weight_gradient(
     const numeric::convolution& geometry, const float* x, const float* dy, const float* dw,
     const freivalds_options& options = {},

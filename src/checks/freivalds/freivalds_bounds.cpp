@@ -21,6 +21,15 @@ double gauge(double cases, double probability) noexcept {
   return std::sqrt(2 * std::log(std::max(1.0, cases) / probability));
 }
 
+double gauge_of_pairs(double cases, double probability) noexcept {
+  // E exp(l r E s) = prod (1 - l^2 e_i^2)^(-1/2) <= (1 - l^2)^(-1/2), where the singular values e_i
+  // have squares of sum 1. With l = 1 - 1 / (2 x) that is below sqrt(x).
+  const double least = std::log(2 * std::max(1.0, cases) / probability) + 0.5;
+  double x = least;
+  for (int i = 0; i < 8; ++i) x = least + std::log(x) / 2;
+  return x;
+}
+
 void validate(const freivalds_options& options) {
   if (options.probes < 1 || options.probes > 64) {
     throw exception({errc::usage, "Freivalds' check takes 1 to 64 probes", ""});
@@ -47,6 +56,13 @@ void limits::set_gauge(double residuals, double false_alarm) noexcept {
   // |sum of rounded terms - sum| <= gamma sum of |terms| <= gamma |M_i| |r|, and |r| exceeds
   // sqrt(n) + z seldom enough.
   own = gamma(2 * (depth + columns) + 8, 0x1p-53) * (std::sqrt(columns) + z);
+}
+
+void limits::set_gauge_of_pairs(double residuals, double taps, double false_alarm) noexcept {
+  z = gauge_of_pairs(residuals, false_alarm / 2);
+  const double length = gauge(residuals, false_alarm / 4);
+  own = gamma(2 * (depth + columns) + 8, 0x1p-53) * (std::sqrt(columns / taps) + length) *
+        (std::sqrt(taps) + length);
 }
 
 template <class Real>

@@ -25,6 +25,10 @@ double gamma(double terms, double unit) noexcept;
 /// P(|N| > this) <= probability / cases, N normal: P(|N| > z) <= exp(-z^2 / 2).
 double gauge(double cases, double probability) noexcept;
 
+/// P(|r E s| > this |E|) <= probability / cases, for vectors r and s of normal numbers and any
+/// matrix E of length |E| (Frobenius): P(|r E s| > x |E|) <= 2 sqrt(x) exp(1/2 - x), for x >= 1.
+double gauge_of_pairs(double cases, double probability) noexcept;
+
 /// Throws usage for options out of range.
 void validate(const freivalds_options& options);
 
@@ -52,6 +56,8 @@ struct limits {
 
   /// `z`, for so many residuals, and `own`, where the verifier sums in float64.
   void set_gauge(double residuals, double false_alarm) noexcept;
+  /// The same for vectors that are products r_o s_t, of `columns / taps` and `taps` numbers.
+  void set_gauge_of_pairs(double residuals, double taps, double false_alarm) noexcept;
 };
 
 /// All but `z` and `own`, of a sum of `depth` products in each of `columns` columns, for float or

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions are products of matrices, of which one holds an element many times. Vectors are for
-// the channels of the result or for the images of the batch, whichever are more: fewer rows are
-// left then, for which the projected convolution has to be computed.
+// Convolutions are products of matrices, of which one holds an element many times. A vector over
+// all columns would leave a convolution of the whole batch. One that is a product of two, such as
+// of a number for the image and one for the channel, sums the images before anything is convolved.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -55,10 +55,7 @@ struct sides {
                      threads);
   }
 
-  freivalds_result compare(std::int64_t depth, std::int64_t columns,
-                           const freivalds_options& options) {
-    limits what = limits_of<float>(depth, columns, options);
-    what.set_gauge(static_cast<double>(parts * rows * vectors), options.false_alarm);
+  freivalds_result compare(const limits& what, double false_alarm) {
     comparison compared(what);
     for (std::size_t i = 0; i < left.size(); ++i) right[i] -= left[i];
     for (std::int64_t part = 0; part < parts; ++part) {
@@ -69,7 +66,7 @@ struct sides {
                      std::sqrt(norms[static_cast<std::size_t>(row)]));
       }
     }
-    return compared.finish(options.false_alarm);
+    return compared.finish(false_alarm);
   }
 };
 
@@ -107,85 +104,129 @@ class weighted_patches {
     if (batch_ * channels_ * read_.positions() < 1) {
       throw exception({errc::usage, "the result has no element", ""});
     }
-    return batch_ > channels_ ? over_images(source, result, options, threads)
-                              : over_channels(source, result, options, threads);
+    return batch_ > 2 * options.probes ? over_images(source, result, options, threads)
+                                       : over_channels(source, result, options, threads);
   }
 
  private:
+  /// The weights projected over the channels of the result, for each group and vector, and the
+  /// sizes of what that sums.
+  struct filters {
+    doubles r, values, norms;
+  };
+
+  filters project_filters(probes& random, int vectors, const executor& threads) const {
+    filters out{zeros(groups_ * vectors * channels_), zeros(groups_ * vectors * depth_),
+                zeros(groups_ * depth_)};
+    random.draw(out.r);
+    for (std::int64_t group = 0; group < groups_; ++group) {
+      const matrix<const double> w{weights_.data() + group * channels_ * depth_, depth_, channels_,
+                                   1, depth_};
+      numeric::project(
+          w,
+          {out.r.data() + group * vectors * channels_, out.values.data() + group * vectors * depth_,
+           vectors, out.norms.data() + group * depth_, nullptr, nullptr},
+          threads);
+    }
+    take_roots(out.norms);
+    return out;
+  }
+
+  /// Few images: a row is a position of one, a column is a channel.
   freivalds_result over_channels(const float* source, const float* result,
                                  const freivalds_options& options, const executor& threads) const {
     const std::int64_t positions = read_.positions();
     const int vectors = options.probes;
     sides both(batch_ * groups_, positions, vectors);
-    doubles r = zeros(groups_ * vectors * channels_);
-    probes(options.key).draw(r);
-    doubles f = zeros(groups_ * vectors * depth_), norms = zeros(groups_ * depth_);
-    for (std::int64_t group = 0; group < groups_; ++group) {
-      const matrix<const double> w{weights_.data() + group * channels_ * depth_, depth_, channels_,
-                                   1, depth_};
-      numeric::project(w,
-                       {r.data() + group * vectors * channels_, f.data() + group * vectors * depth_,
-                        vectors, norms.data() + group * depth_, nullptr, nullptr},
-                       threads);
-    }
-    take_roots(norms);
+    probes random(options.key);
+    const filters f = project_filters(random, vectors, threads);
     std::vector<float> seen(static_cast<std::size_t>(depth_ * positions));
     for (std::int64_t part = 0; part < both.parts; ++part) {
       const std::int64_t group = part % groups_;
-      see(source + part * source_size_, 1.0F, seen.data());
+      see(source + part * source_size_, seen.data());
       numeric::project(
           matrix<const float>{seen.data(), positions, depth_, 1, positions},
-          {f.data() + group * vectors * depth_, both.left.data() + both.at(part), vectors, nullptr,
-           norms.data() + group * depth_, both.terms.data() + part * positions},
+          {f.values.data() + group * vectors * depth_, both.left.data() + both.at(part), vectors,
+           nullptr, f.norms.data() + group * depth_, both.terms.data() + part * positions},
           threads);
       both.project_result(part, result + part * channels_ * positions, channels_, positions,
-                          r.data() + group * vectors * channels_, threads);
+                          f.r.data() + group * vectors * channels_, threads);
     }
-    return both.compare(depth_, channels_, options);
+    limits what = limits_of<float>(depth_, channels_, options);
+    what.set_gauge(static_cast<double>(both.left.size()), options.false_alarm);
+    return both.compare(what, options.false_alarm);
   }
 
+  /// A row is a position of all images, a column is an image and a channel.
   freivalds_result over_images(const float* source, const float* result,
                                const freivalds_options& options, const executor& threads) const {
     const std::int64_t positions = read_.positions(), sources = groups_ * source_size_;
+    const std::int64_t results = groups_ * channels_ * positions;
     const int vectors = options.probes;
-    sides both(1, groups_ * channels_ * positions, vectors);
-    doubles r = zeros(vectors * batch_);
-    probes(options.key).draw(r);
-    doubles sums = zeros(vectors * sources), norms = zeros(sources), sizes = weights_;
-    numeric::project(matrix<const float>{source, sources, batch_, 1, sources},
-                     {r.data(), sums.data(), vectors, norms.data(), nullptr, nullptr}, threads);
-    take_roots(norms);
-    for (double& one : sizes) one = std::fabs(one);
-    both.project_result(0, result, batch_, both.rows, r.data(), threads);
-    doubles seen = zeros(depth_ * positions);
-    const auto convolve = [&](const double* from, double one, const doubles& weights, double* to) {
-      for (std::int64_t group = 0; group < groups_; ++group) {
-        const std::int64_t at = group * channels_;
-        see(from + group * source_size_, one, seen.data());
-        numeric::gemm_ord64(
-            row_major<const double>(weights.data() + at * depth_, channels_, depth_),
-            row_major<const double>(seen.data(), depth_, positions),
-            row_major(to + at * positions, channels_, positions), threads);
-      }
-    };
-    for (std::int64_t v = 0; v < vectors; ++v) {
-      const double* const of_images = r.data() + v * batch_;
-      convolve(sums.data() + v * sources, std::accumulate(of_images, of_images + batch_, 0.0),
-               weights_, both.left.data() + v * both.rows);
+    sides both(groups_, positions, vectors);
+    probes random(options.key);
+    const filters f = project_filters(random, vectors, threads);
+    doubles s = zeros(vectors * batch_);
+    random.draw(s);
+    // The last of the vectors are squares, for the bounds.
+    doubles from = zeros((vectors + 1) * sources), to = zeros((vectors + 1) * results);
+    numeric::project(
+        matrix<const float>{source, sources, batch_, 1, sources},
+        {s.data(), from.data(), vectors, from.data() + vectors * sources, nullptr, nullptr},
+        threads);
+    numeric::project(
+        matrix<const float>{result, results, batch_, 1, results},
+        {s.data(), to.data(), vectors, to.data() + vectors * results, nullptr, nullptr}, threads);
+    for (std::int64_t i = vectors * sources; i < (vectors + 1) * sources; ++i) {
+      from[static_cast<std::size_t>(i)] = std::sqrt(from[static_cast<std::size_t>(i)]);
     }
-    convolve(norms.data(), std::sqrt(static_cast<double>(batch_)), sizes, both.terms.data());
-    return both.compare(depth_, batch_, options);
+    threads.run(static_cast<std::size_t>(groups_ * (vectors + 1)), [&](std::size_t task) {
+      const auto group = static_cast<std::int64_t>(task) / (vectors + 1);
+      const auto v = static_cast<std::int64_t>(task) % (vectors + 1);
+      const bool bound = v == vectors;
+      const double* const filter = bound ? f.norms.data() + group * depth_
+                                         : f.values.data() + (group * vectors + v) * depth_;
+      double* const left = bound ? both.terms.data() + group * positions
+                                 : both.left.data() + both.at(group) + v * positions;
+      double* const right = bound ? both.norms.data() + group * positions
+                                  : both.right.data() + both.at(group) + v * positions;
+      const double* const images = s.data() + v * batch_;
+      const double one = bound ? std::sqrt(static_cast<double>(batch_))
+                               : std::accumulate(images, images + batch_, 0.0);
+      convolve(from.data() + v * sources + group * source_size_, one, filter, left);
+      for (std::int64_t channel = 0; channel < channels_; ++channel) {
+        const double* const line =
+            to.data() + v * results + (group * channels_ + channel) * positions;
+        const double factor =
+            bound ? 1.0
+                  : f.r[static_cast<std::size_t>((group * vectors + v) * channels_ + channel)];
+        for (std::int64_t i = 0; i < positions; ++i) right[i] += factor * line[i];
+      }
+    });
+    limits what = limits_of<float>(depth_, batch_ * channels_, options);
+    what.set_gauge_of_pairs(static_cast<double>(both.left.size()), static_cast<double>(channels_),
+                            options.false_alarm);
+    return both.compare(what, options.false_alarm);
   }
 
-  /// All channels as all taps see them, [depth, positions], and what a bias sees.
-  template <class Real>
-  void see(const Real* channels, Real one, Real* to) const {
-    const std::int64_t size = source_size_ / source_channels_;
-    for (std::int64_t row = 0; row < source_channels_ * read_.taps(); ++row) {
-      read_.write(channels + row / read_.taps() * size, row % read_.taps(), to);
+  /// One image with one filter; `one` is what a bias sees.
+  void convolve(const double* channels, double one, const double* filter, double* to) const {
+    const std::int64_t size = source_size_ / source_channels_, taps = read_.taps();
+    for (std::int64_t row = 0; row < source_channels_ * taps; ++row) {
+      read_.add(channels + row / taps * size, row % taps, filter[row], to);
+    }
+    if (!constant_) return;
+    for (std::int64_t i = 0; i < read_.positions(); ++i) to[i] += one * filter[depth_ - 1];
+  }
+
+  /// All channels as all taps see them, [depth, positions], and the ones that a bias sees.
+  void see(const float* channels, float* to) const {
+    const std::int64_t size = source_size_ / source_channels_, taps = read_.taps();
+    for (std::int64_t row = 0; row < source_channels_ * taps; ++row) {
+      read_.write(channels + row / taps * size, row % taps, to);
       to += read_.positions();
     }
-    if (constant_) std::fill_n(to, read_.positions(), one);
+    if (constant_) std::fill_n(to, read_.positions(), 1.0F);
   }
 
   patches read_;
@@ -219,54 +260,78 @@ freivalds_result freivalds_weight_gradient(const convolution& geometry, const fl
                                            const freivalds_options& options,
                                            const executor& threads) {
   validate(options);
-  // A row is a weight of one filter. Not the inputs are moved to where the taps see them, but the
-  // few projected gradients.
+  // A row is a channel of the input, a column is a channel of the output and a tap.
   const convolution& g = geometry;
   const patches read(g, reading::outputs);
-  const std::int64_t positions = product(g.output()), filters = g.out_channels / g.groups;
-  const std::int64_t channels = g.in_channels / g.groups, taps = read.taps();
+  const std::int64_t outputs = product(g.output()), inputs = read.positions();
+  const std::int64_t filters = g.out_channels / g.groups, channels = g.in_channels / g.groups;
+  const std::int64_t taps = read.taps();
   const int vectors = options.probes;
   if (filters * channels * taps < 1) {
     throw exception({errc::usage, "the result has no element", ""});
   }
-  sides both(g.groups, channels * taps, vectors);
-  doubles r = zeros(g.groups * vectors * filters);
-  probes(options.key).draw(r);
-  doubles f = zeros((vectors + 1) * positions), seen = zeros((vectors + 1) * read.positions());
+  sides both(g.groups, channels, vectors);
+  doubles of_filters = zeros(g.groups * vectors * filters),
+          of_taps = zeros(g.groups * vectors * taps);
+  probes random(options.key);
+  random.draw(of_filters);
+  random.draw(of_taps);
+  const auto r = [&](std::int64_t group) { return of_filters.data() + group * vectors * filters; };
+  const auto s = [&](std::int64_t group, std::int64_t v, std::int64_t tap) {
+    return of_taps[static_cast<std::size_t>((group * vectors + v) * taps + tap)];
+  };
+  // The last of the vectors are squares, for the bounds.
+  doubles summed = zeros((vectors + 1) * outputs), seen = zeros((vectors + 1) * inputs);
   doubles sums = zeros((vectors + 1) * channels);
-  double* const norms = f.data() + vectors * positions;
-  double* const terms = sums.data() + vectors * channels;
   for (std::int64_t part = 0; part < g.batch * g.groups; ++part) {
     const std::int64_t group = part % g.groups;
     numeric::project(
-        matrix<const float>{dy + part * filters * positions, positions, filters, 1, positions},
-        {r.data() + group * vectors * filters, f.data(), vectors, norms, nullptr, nullptr},
+        matrix<const float>{dy + part * filters * outputs, outputs, filters, 1, outputs},
+        {r(group), summed.data(), vectors, summed.data() + vectors * outputs, nullptr, nullptr},
         threads);
-    for (std::int64_t i = 0; i < positions; ++i) norms[i] = std::sqrt(norms[i]);
-    for (std::int64_t tap = 0; tap < taps; ++tap) {
-      for (std::int64_t v = 0; v <= vectors; ++v) {
-        read.write(f.data() + v * positions, tap, seen.data() + v * read.positions());
+    std::fill(seen.begin(), seen.end(), 0.0);
+    for (std::int64_t v = 0; v <= vectors; ++v) {
+      for (std::int64_t tap = 0; tap < taps; ++tap) {
+        read.add(summed.data() + v * outputs, tap, v < vectors ? s(group, v, tap) : 1.0,
+                 seen.data() + v * inputs);
       }
-      numeric::project(
-          row_major(x + part * channels * read.positions(), channels, read.positions()),
-          {seen.data(), sums.data(), vectors, nullptr, seen.data() + vectors * read.positions(),
-           terms},
-          threads);
-      for (std::int64_t i = 0; i < channels; ++i) {
-        const std::int64_t row = i * taps + tap;
-        for (std::int64_t v = 0; v < vectors; ++v) {
-          both.left[static_cast<std::size_t>(both.at(group) + v * both.rows + row)] +=
-              sums[static_cast<std::size_t>(v * channels + i)];
-        }
-        both.terms[static_cast<std::size_t>(group * both.rows + row)] += terms[i];
+    }
+    double* const norms = seen.data() + vectors * inputs;
+    for (std::int64_t i = 0; i < inputs; ++i) norms[i] = std::sqrt(norms[i]);
+    numeric::project(
+        row_major(x + part * channels * inputs, channels, inputs),
+        {seen.data(), sums.data(), vectors, nullptr, norms, sums.data() + vectors * channels},
+        threads);
+    double* const left = both.left.data() + both.at(group);
+    for (std::int64_t i = 0; i < vectors * channels; ++i)
+      left[i] += sums[static_cast<std::size_t>(i)];
+    for (std::int64_t i = 0; i < channels; ++i) {
+      both.terms[static_cast<std::size_t>(group * channels + i)] +=
+          sums[static_cast<std::size_t>(vectors * channels + i)];
+    }
+  }
+  const std::int64_t weights = channels * taps;
+  doubles filtered = zeros((vectors + 1) * weights);
+  for (std::int64_t group = 0; group < g.groups; ++group) {
+    numeric::project(
+        matrix<const float>{dw + group * filters * weights, weights, filters, 1, weights},
+        {r(group), filtered.data(), vectors, filtered.data() + vectors * weights, nullptr, nullptr},
+        threads);
+    for (std::int64_t i = 0; i < (vectors + 1) * weights; ++i) {
+      const std::int64_t v = i / weights, row = i % weights / taps, tap = i % taps;
+      const double value = filtered[static_cast<std::size_t>(i)];
+      if (v < vectors) {
+        both.right[static_cast<std::size_t>(both.at(group) + v * channels + row)] +=
+            s(group, v, tap) * value;
+      } else {
+        both.norms[static_cast<std::size_t>(group * channels + row)] += value;
       }
     }
   }
-  for (std::int64_t group = 0; group < g.groups; ++group) {
-    both.project_result(group, dw + group * filters * both.rows, filters, both.rows,
-                        r.data() + group * vectors * filters, threads);
-  }
-  return both.compare(g.batch * positions, filters, options);
+  limits what = limits_of<float>(g.batch * outputs, filters * taps, options);
+  what.set_gauge_of_pairs(static_cast<double>(both.left.size()), static_cast<double>(taps),
+                          options.false_alarm);
+  return both.compare(what, options.false_alarm);
 }
 
 }  // namespace potl::checks

@@ -28,20 +28,20 @@ patches::patches(const numeric::convolution& g, reading what) {
   }
 }
 
-template <class Real>
-void patches::write_any(const Real* channel, std::int64_t tap, Real* to) const {
-  const auto kernel = [this](std::size_t i) { return static_cast<std::int64_t>(views_[i].size()); };
-  const auto of = [this](std::size_t i, std::int64_t at) -> const view& {
-    return views_[i][static_cast<std::size_t>(at)];
-  };
-  const view& deep = of(0, tap / (kernel(1) * kernel(2)));
-  const view& high = of(1, tap / kernel(2) % kernel(1));
-  const view& wide = of(2, tap % kernel(2));
-  if (std::max<std::int64_t>(deep.count, 0) * std::max<std::int64_t>(high.count, 0) *
-          std::max<std::int64_t>(wide.count, 0) <
-      positions_) {
-    std::fill_n(to, positions_, Real(0));
-  }
+const patches::view& patches::of(std::size_t dimension, std::int64_t tap) const noexcept {
+  for (std::size_t i = 2; i > dimension; --i) tap /= static_cast<std::int64_t>(views_[i].size());
+  return views_[dimension][static_cast<std::size_t>(tap) % views_[dimension].size()];
+}
+
+bool patches::reads_padding(std::int64_t tap) const noexcept {
+  std::int64_t read = 1;
+  for (std::size_t i = 0; i < 3; ++i) read *= std::max<std::int64_t>(of(i, tap).count, 0);
+  return read < positions_;
+}
+
+template <class Real, class Put>
+void patches::each(const Real* channel, std::int64_t tap, Real* to, Put put) const {
+  const view &deep = of(0, tap), &high = of(1, tap), &wide = of(2, tap);
   for (std::int64_t d = 0; d < deep.count; ++d) {
     for (std::int64_t h = 0; h < high.count; ++h) {
       const Real* from =
@@ -53,20 +53,21 @@ void patches::write_any(const Real* channel, std::int64_t tap, Real* to) const {
           ((deep.begin + d * deep.every) * result_[1] + high.begin + h * high.every) * result_[2] +
           wide.begin;
       if (wide.every == 1 && wide.step == 1) {
-        for (std::int64_t w = 0; w < wide.count; ++w) out[w] = from[w];
+        for (std::int64_t w = 0; w < wide.count; ++w) put(out[w], from[w]);
       } else {
-        for (std::int64_t w = 0; w < wide.count; ++w) out[w * wide.every] = from[w * wide.step];
+        for (std::int64_t w = 0; w < wide.count; ++w) put(out[w * wide.every], from[w * wide.step]);
       }
     }
   }
 }
 
 void patches::write(const float* channel, std::int64_t tap, float* to) const {
-  write_any(channel, tap, to);
+  if (reads_padding(tap)) std::fill_n(to, positions_, 0.0F);
+  each(channel, tap, to, [](float& out, float in) { out = in; });
 }
 
-void patches::write(const double* channel, std::int64_t tap, double* to) const {
-  write_any(channel, tap, to);
+void patches::add(const double* channel, std::int64_t tap, double factor, double* to) const {
+  each(channel, tap, to, [factor](double& out, double in) { out += factor * in; });
 }
 
 }  // namespace potl::checks::freivalds_detail

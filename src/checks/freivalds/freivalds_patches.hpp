@@ -25,7 +25,8 @@ class patches {
 
   /// One channel of one image, as one tap sees it: `positions()` elements.
   void write(const float* channel, std::int64_t tap, float* to) const;
-  void write(const double* channel, std::int64_t tap, double* to) const;
+  /// Adds so many times what it sees.
+  void add(const double* channel, std::int64_t tap, double factor, double* to) const;
 
  private:
   /// One dimension and tap: the result's positions begin, begin + every, ... read the source's
@@ -34,8 +35,12 @@ class patches {
     std::int64_t begin, every, first, step, count;
   };
 
-  template <class Real>
-  void write_any(const Real* channel, std::int64_t tap, Real* to) const;
+  bool reads_padding(std::int64_t tap) const noexcept;
+  /// put(to, from), for each element that is no padding.
+  template <class Real, class Put>
+  void each(const Real* channel, std::int64_t tap, Real* to, Put put) const;
+
+  const view& of(std::size_t dimension, std::int64_t tap) const noexcept;
 
   std::array<std::vector<view>, 3> views_;
   std::array<std::int64_t, 3> result_{}, source_{};
