@@ -15,6 +15,8 @@
 #include <potl/checks/replayer.hpp>
 #include <potl/checks/request.hpp>
 #include <potl/checks/run_view.hpp>
+#include <potl/checks/spot_check.hpp>
+#include <potl/checks/spot_check_socket.hpp>
 #include <potl/checks/telemetry.hpp>
 #include <potl/checks/telemetry_sampler.hpp>
 #include <potl/checks/workload.hpp>

@@ -10,6 +10,7 @@ check_info transcript();
 check_info telemetry();
 check_info pev();
 check_info replay();
+check_info spot_check();
 check_info extra_task();
 check_info model();
 check_info verifier();

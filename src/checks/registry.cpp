@@ -18,7 +18,7 @@ struct registry {
   registry() {
     for (auto describe_one :
          {&builtin::transcript, &builtin::telemetry, &builtin::pev, &builtin::replay,
-          &builtin::extra_task, &builtin::model, &builtin::verifier}) {
+          &builtin::spot_check, &builtin::extra_task, &builtin::model, &builtin::verifier}) {
       checks.push_back(std::make_shared<const check_info>(describe_one()));
     }
     own = checks.size();

@@ -57,6 +57,10 @@ inline constexpr std::array rules{
     rule_info{"extra_task.hits", "more extra samples are hit than a model hits that did not learn them"},
     rule_info{"extra_task.control", "extra samples are answered better than control samples that were never uploaded"},
     rule_info{"extra_task.known", "an accepted model knows more than a few of the extra samples"},
+    // what a trusted side saw while it guarded the training
+    rule_info{"spot_check.gradients", "gradients of secretly drawn steps are the ones that the client computes"},
+    rule_info{"spot_check.direction", "what differs below the tolerance has no direction in common"},
+    rule_info{"spot_check.session", "the worker answers in time, and each frame is the one that was asked for"},
     // statistics of the run that add evidence only
     rule_info{"telemetry.consistent", "utilisation, memory, energy and step times fit a training run"},
 };

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames over a socket: one side of one session.
+//
+// Claims: what `receive` gives passed spot_check_chain::open, arrived within the time, and its
+// payload hashes to the digest in its frame. Memory is the caller's: nothing is taken for a size
+// that the peer chose, but for bodies of at most 64 KiB. Cost: one SHA-256 over a payload.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <potl/checks/detail/spot_check_frame.hpp>
+#include <potl/checks/spot_check_socket.hpp>
+
+namespace potl::checks {
+
+/// The key of one session: HMAC-SHA-256 with the shared key over a label, job and session. Who
+/// learns it seals frames of this session only.
+digest spot_check_session_key(bytes_view key, const digest& job, const digest& session);
+
+/// A socket and the chain of its frames.
+class spot_check_link {
+ public:
+  /// `seconds`: for one frame, with all that the peer does before it sends it.
+  spot_check_link(spot_check_socket socket, spot_check_chain chain, double seconds)
+      : socket_(std::move(socket)), chain_(std::move(chain)), seconds_(seconds) {}
+
+  /// The worker's side, as the first frame of a trusted side opens it. `payload` gets that frame's.
+  static result<spot_check_link> accepted(spot_check_socket socket, bytes_view key, double seconds,
+                                          std::uint64_t most_bytes, spot_check_frame& hello,
+                                          std::vector<std::uint8_t>& payload, digest& job);
+
+  /// Sends a frame with this payload.
+  status send(spot_check_kind kind, std::uint64_t step, std::string body = {},
+              std::span<const bytes_view> payload = {});
+
+  /// What a frame has to be, once its kind is known.
+  using expectation = std::function<spot_check_expected(const spot_check_header&)>;
+  /// The next frame. Its payload is read into `payload`, which has the expected size. Returns the
+  /// frame; its payload_bytes say whether there is one.
+  result<spot_check_frame> receive(const expectation& expected, std::span<std::uint8_t> payload);
+  result<spot_check_frame> receive(const spot_check_expected& expected,
+                                   std::span<std::uint8_t> payload) {
+    return receive([&](const spot_check_header&) { return expected; }, payload);
+  }
+
+  /// Seconds for each frame from now on.
+  void limit(double seconds) noexcept { seconds_ = seconds; }
+
+ private:
+  spot_check_socket socket_;
+  spot_check_chain chain_;
+  double seconds_;
+};
+
+}  // namespace potl::checks

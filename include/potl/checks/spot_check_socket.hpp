@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sockets of a spot-checked training: every read and write has a deadline.
+//
+// Claims: a call returns by its deadline, whatever the peer does: nothing, one byte a second, or an
+// end in the middle. Assumes nothing of the peer. Cost: one system call for what arrives at once.
+// Cannot detect: who the peer is; spot_check.hpp's frames do.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include <potl/core/digest.hpp>
+#include <potl/core/result.hpp>
+
+namespace potl::checks {
+
+/// A connected stream socket; closed at the end.
+class spot_check_socket {
+ public:
+  using time_point = std::chrono::steady_clock::time_point;
+
+  /// Takes an open descriptor.
+  explicit spot_check_socket(int descriptor) noexcept : descriptor_(descriptor) {}
+  ~spot_check_socket();
+  spot_check_socket(spot_check_socket&& other) noexcept;
+  spot_check_socket& operator=(spot_check_socket&& other) noexcept;
+
+  /// Connects to "unix:/path" or "tcp://host:port", trying again until the deadline. usage: no such
+  /// address; io: nobody listens there.
+  static result<spot_check_socket> connect(const std::string& address, time_point until,
+                                           const std::function<void()>& idle = {});
+  /// Two ends of one connection within this process.
+  static std::pair<spot_check_socket, spot_check_socket> pair();
+
+  /// Fills `out`. io: the peer closed, or the deadline passed.
+  status read(std::span<std::uint8_t> out, time_point until);
+  /// Sends all of `bytes`. io: as above.
+  status write(bytes_view bytes, time_point until);
+  /// Ends both directions; a peer that waits hears of it.
+  void shut() noexcept;
+
+  /// Called about five times a second while waiting; what it throws ends the wait.
+  std::function<void()> idle;
+
+ private:
+  status wait(short events, time_point until);
+  int descriptor_ = -1;
+};
+
+/// Waits for connections.
+class spot_check_listener {
+ public:
+  /// Listens at "unix:/path" (which only its owner may open) or "tcp://host:port"; port 0 takes a
+  /// free one. Throws potl::exception: usage, io.
+  explicit spot_check_listener(const std::string& address);
+  ~spot_check_listener();
+  spot_check_listener(const spot_check_listener&) = delete;
+  spot_check_listener& operator=(const spot_check_listener&) = delete;
+
+  /// The next connection. io: nobody came before the deadline.
+  result<spot_check_socket> accept(spot_check_socket::time_point until,
+                                   const std::function<void()>& idle = {});
+  /// Where it listens, with the port that was taken.
+  const std::string& address() const noexcept { return address_; }
+
+ private:
+  int descriptor_ = -1;
+  std::string address_, path_;
+};
+
+}  // namespace potl::checks

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check_queue.hpp"
+
+#include <chrono>
+#include <cmath>
+
+#include "checks/stopwatch.hpp"
+#include "checks/text.hpp"
+
+namespace potl::checks {
+namespace {
+
+// Ways to compute that show what honest rounding does at a place, and how much more a false
+// gradient has to be away.
+constexpr std::uint64_t ways = 3;
+constexpr double margin = 8;
+
+failed_check doubtful(std::uint64_t step, std::string reason) {
+  return {spot_check_end::doubtful, step, std::move(reason), "", {}, {}};
+}
+
+}  // namespace
+
+check_queue::check_queue(gradient_source& checker, const spot_check_options& options,
+                         std::uint64_t final_step)
+    : checker_(checker),
+      options_(options),
+      tensors_(checker.tensors()),
+      direction_(options.clip, options.tolerance),
+      passed_(final_step) {
+  std::uint64_t elements = 0;
+  for (const spot_check_tensor& one : tensors_) elements += one.elements;
+  own_.resize(elements);
+  other_.resize(elements);
+  if (options_.background) thread_ = std::thread([this] { work(); });
+}
+
+check_queue::~check_queue() {
+  {
+    const std::lock_guard held(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void check_queue::push(std::uint64_t end, std::vector<drawn_report> drawn) {
+  segment one{end, std::move(drawn)};
+  if (!options_.background) return check(one);
+  {
+    const std::lock_guard held(mutex_);
+    waiting_.push_back(std::move(one));
+  }
+  changed_.notify_all();
+}
+
+std::uint64_t check_queue::passed() const {
+  const std::lock_guard held(mutex_);
+  return passed_;
+}
+
+bool check_queue::failed() const {
+  const std::lock_guard held(mutex_);
+  return failure_.has_value();
+}
+
+check_queue::tally check_queue::so_far() const {
+  const std::lock_guard held(mutex_);
+  return tally_;
+}
+
+std::optional<failed_check> check_queue::failure() const {
+  const std::lock_guard held(mutex_);
+  return failure_;
+}
+
+void check_queue::wait(std::uint64_t step) {
+  std::unique_lock held(mutex_);
+  while (!failure_ && passed_ < step) {
+    changed_.wait_for(held, std::chrono::milliseconds(200));
+    if (!options_.idle) continue;
+    held.unlock();
+    options_.idle();
+    held.lock();
+  }
+}
+
+void check_queue::work() {
+  while (true) {
+    segment next;
+    {
+      std::unique_lock held(mutex_);
+      changed_.wait(held, [&] { return closing_ || !waiting_.empty(); });
+      if (closing_) return;
+      next = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    check(next);
+  }
+}
+
+void check_queue::check(const segment& one) {
+  for (const drawn_report& drawn : one.drawn) {
+    {
+      const std::lock_guard held(mutex_);
+      if (failure_ || closing_) return;
+    }
+    const stopwatch time;
+    std::optional<failed_check> found;
+    try {
+      found = judge(drawn);
+    } catch (const std::exception& thrown) {
+      found = doubtful(
+          drawn.step, std::string("the trusted side could not execute the step: ") + thrown.what());
+    }
+    const std::lock_guard held(mutex_);
+    ++tally_.checked;
+    tally_.seconds += time.seconds();
+    failure_ = std::move(found);
+    if (failure_) break;
+  }
+  {
+    const std::lock_guard held(mutex_);
+    if (!failure_) passed_ = one.end;
+  }
+  changed_.notify_all();
+}
+
+double check_queue::compute(const drawn_report& one, std::uint64_t way, std::vector<float>& out) {
+  return checker_.gradient(one.step, one.weights, way, out);
+}
+
+std::optional<failed_check> check_queue::judge(const drawn_report& one) {
+  compute(one, 0, own_);
+  const gradient_distance found = compare_gradients(one.gradient, own_, tensors_, options_.clip);
+  if (!(found.distance <= options_.tolerance)) return look_again(one, found);
+  {
+    const std::lock_guard held(mutex_);
+    tally_.largest = std::max(tally_.largest, found.distance);
+  }
+  if (options_.tolerance == 0) return std::nullopt;
+  direction_.add(one.gradient, own_);
+  if (!direction_.alarm()) return std::nullopt;
+  return failed_check{spot_check_end::caught,
+                      one.step,
+                      "the gradients of " + text(direction_.count()) +
+                          " checked steps deviate in one direction, by " + text(direction_.bias()) +
+                          " each",
+                      "",
+                      direction_.evidence(),
+                      residual_direction::evidence_needed()};
+}
+
+std::optional<failed_check> check_queue::look_again(const drawn_report& one,
+                                                    const gradient_distance& found) {
+  if (!std::isfinite(gradient_norm(own_))) {
+    return failed_check{spot_check_end::diverged,
+                        one.step,
+                        "the gradient of step " + text(one.step) +
+                            " is not finite when it is computed honestly: the training diverges",
+                        "",
+                        {},
+                        {}};
+  }
+  // Whoever accuses has to be able to repeat what he says.
+  compute(one, 0, other_);
+  double noise = compare_gradients(other_, own_, tensors_, options_.clip).distance;
+  if (options_.tolerance == 0 && noise != 0) {
+    return doubtful(
+        one.step, "the trusted side computed step " + text(one.step) + " twice, with two results");
+  }
+  if (options_.tolerance > 0) {
+    for (std::uint64_t way = 1; way <= ways; ++way) {
+      compute(one, way, other_);
+      const double distance = compare_gradients(other_, own_, tensors_, options_.clip).distance;
+      noise = std::isnan(distance) ? distance : std::max(noise, distance);
+    }
+  }
+  const double threshold = std::max(options_.tolerance, margin * noise);
+  // A comparison with NaN must not accuse; a report that is not finite does.
+  const bool reported_finite = std::isfinite(gradient_norm(one.gradient));
+  const bool is_false =
+      std::isfinite(threshold) && (!reported_finite || found.distance > threshold);
+  if (!is_false) {
+    return doubtful(one.step, "the gradient of step " + text(one.step) + " is " +
+                                  text(found.distance) +
+                                  " from the true one, more than the tolerance " +
+                                  text(options_.tolerance) + ", but rounding may do that there");
+  }
+  failed_check out{spot_check_end::caught, one.step, "", found.tensor, found.distance, threshold};
+  out.reason = reported_finite
+                   ? "the gradient of step " + text(one.step) + " is false: it is " +
+                         text(found.distance) + " from the true one after clipping, allowed are " +
+                         text(threshold) + "; it differs most in " + found.tensor
+                   : "the gradient of step " + text(one.step) +
+                         " is not finite, but computed honestly it is; it differs most in " +
+                         found.tensor;
+  return out;
+}
+
+failed_check check_queue::check_now(const drawn_report& one) {
+  try {
+    if (const auto found = judge(one)) return *found;
+  } catch (const std::exception& thrown) {
+    return doubtful(one.step,
+                    std::string("the trusted side could not execute the step: ") + thrown.what());
+  }
+  return doubtful(one.step, "a report that is not finite passed its check");
+}
+
+}  // namespace potl::checks

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bodies of frames: {"reason": "..."} of who cannot or will not go on, {"loss": "<bits>"} of a
+// report, nothing otherwise.
+#pragma once
+
+#include <string>
+
+#include <potl/core/result.hpp>
+
+namespace potl::checks {
+
+/// Nothing for an empty reason. Long ones are cut.
+std::string reason_body(const std::string& reason);
+/// "": none. malformed: the body is no JSON object, or the reason no text.
+result<std::string> read_reason(const std::string& body);
+
+std::string loss_body(double loss);
+/// malformed: the body says no loss.
+result<double> read_loss(const std::string& body);
+
+}  // namespace potl::checks

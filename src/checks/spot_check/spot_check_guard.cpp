@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trusted side's loop: ask, draw, update, and move what is final forward.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include <potl/checks/detail/spot_check_link.hpp>
+#include <potl/crypto/challenge.hpp>
+
+#include "check_queue.hpp"
+#include "checks/stopwatch.hpp"
+#include "checks/text.hpp"
+#include "spot_check_body.hpp"
+
+namespace potl::checks {
+namespace {
+
+// A worker that is told to stop has this long to say so.
+constexpr double goodbye_seconds = 5;
+
+bool secret_coin(std::uint64_t /*step*/, double probability) {
+  const digest random = fresh_nonce();
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, random.bytes.data(), sizeof bits);
+  // 53 bits: below 1 always, so that a probability of 1 always checks.
+  return static_cast<double>(bits >> 11) * 0x1p-53 < probability;
+}
+
+std::uint64_t elements_of(const std::vector<spot_check_tensor>& tensors) {
+  std::uint64_t out = 0;
+  for (const spot_check_tensor& one : tensors) out += one.elements;
+  return out;
+}
+
+void require(bool holds, const char* what, const char* remedy) {
+  if (!holds) throw exception({errc::usage, what, remedy});
+}
+
+class session {
+ public:
+  session(spot_check_socket socket, bytes_view key, const std::string& job_text,
+          guarded_training& training, gradient_source& checker, const spot_check_options& options)
+      : job_text_(job_text),
+        training_(training),
+        options_(options),
+        first_(training.step() + 1),
+        last_(checker.steps()),
+        gradient_(elements_of(checker.tensors())),
+        queue_(checker, options, training.step()),
+        link_(open(std::move(socket), key, job_text, options)) {
+    out_.first_step = first_;
+    out_.final_step = training.step();
+    require(options.probabilities.size() == last_, "the plan is for another number of steps",
+            "plan with the job");
+    require(options.segment > 0 && options.lag > 0 && options.timeout > 0,
+            "segment, lag and timeout are positive", "");
+    require(options.clip > 0 && options.tolerance >= 0 && std::isfinite(options.tolerance),
+            "clip is positive, and tolerance is not negative", "");
+  }
+
+  spot_check_result run() {
+    const stopwatch time;
+    if (greet()) train();
+    settle();
+    farewell();
+    const check_queue::tally tally = queue_.so_far();
+    out_.checked = tally.checked;
+    out_.largest = tally.largest;
+    out_.check_seconds = tally.seconds;
+    out_.seconds = time.seconds();
+    return std::move(out_);
+  }
+
+ private:
+  static spot_check_link open(spot_check_socket socket, bytes_view key, const std::string& job_text,
+                              const spot_check_options& options) {
+    socket.idle = options.idle;
+    const digest job = sha256_of(as_bytes_view(job_text)), name = fresh_nonce();
+    return {std::move(socket),
+            {spot_check_session_key(key, job, name), job, name, spot_check_side::trusted},
+            options.timeout};
+  }
+
+  bool greet() {
+    const bytes_view text = as_bytes_view(job_text_);
+    const status sent = link_.send(spot_check_kind::hello, training_.step(), "", {&text, 1});
+    if (!sent) return ended(sent.why(), first_);
+    const auto ready = link_.receive({spot_check_kind::ready, training_.step(), 0}, {});
+    if (!ready) return ended(ready.why(), first_);
+    return !has_problem(ready->body, first_);
+  }
+
+  void train() {
+    for (std::uint64_t step = first_; step <= last_; ++step) {
+      if (!take(step)) return;
+      if (step % options_.segment == 0 || step == last_) close_segment(step);
+      advance();
+      if (queue_.failed()) return;
+      if (options_.told) options_.told(step, out_.final_step);
+    }
+  }
+
+  /// One step; false: the session is over.
+  bool take(std::uint64_t step) {
+    std::vector<bytes_view> weights = training_.weights();
+    const stopwatch time;
+    const status sent = link_.send(spot_check_kind::step, step, "", weights);
+    if (!sent) return ended(sent.why(), step);
+    const std::span<std::uint8_t> bytes{reinterpret_cast<std::uint8_t*>(gradient_.data()),
+                                        gradient_.size() * sizeof(float)};
+    const auto report = link_.receive(
+        [&](const spot_check_header& header) {
+          // A worker that cannot do a step says why, in place of a gradient.
+          const bool empty = header.frame.payload_bytes == 0;
+          return spot_check_expected{spot_check_kind::report, step, empty ? 0 : bytes.size()};
+        },
+        bytes);
+    out_.waiting_seconds += time.seconds();
+    if (!report) return ended(report.why(), step);
+    if (has_problem(report->body, step)) return false;
+    if (report->payload_bytes != bytes.size()) {
+      return ended({errc::mismatch, "a report comes without a gradient", ""}, step);
+    }
+    const auto loss = read_loss(report->body);
+    if (!loss) return ended(loss.why(), step);
+    const double norm = gradient_norm(gradient_);
+    if (!std::isfinite(norm)) return not_finite(step, weights);
+    out_.entries.push_back({report->payload_digest, norm, *loss});
+    const double probability = options_.probabilities[step - 1];
+    if (options_.coin ? options_.coin(step, probability) : secret_coin(step, probability)) {
+      drawn_.push_back(copy(step, weights));
+    }
+    weights.clear();
+    training_.update(step, gradient_, *loss);
+    unclosed_ = step;
+    return true;
+  }
+
+  drawn_report copy(std::uint64_t step, const std::vector<bytes_view>& weights) {
+    drawn_report out{step, {}, gradient_};
+    for (const bytes_view part : weights) {
+      out.weights.insert(out.weights.end(), part.begin(), part.end());
+    }
+    return out;
+  }
+
+  /// Nothing of such a report is applied, and it is checked for certain.
+  bool not_finite(std::uint64_t step, const std::vector<bytes_view>& weights) {
+    const drawn_report one = copy(step, weights);
+    settle();
+    if (!queue_.failed()) failure_ = queue_.check_now(one);
+    return false;
+  }
+
+  /// Hands over what was drawn: from here on the worker may guess what is checked.
+  void close_segment(std::uint64_t step) {
+    training_.keep();
+    queue_.push(step, std::exchange(drawn_, {}));
+    unclosed_.reset();
+    const std::uint64_t most = options_.lag * options_.segment;
+    if (options_.background && step > out_.final_step + most) queue_.wait(step - most);
+  }
+
+  void advance() {
+    const std::uint64_t passed = queue_.passed();
+    if (passed == out_.final_step) return;
+    training_.finalise(passed);
+    out_.final_step = passed;
+  }
+
+  /// Decides everything that was reported, whatever became of the worker.
+  void settle() {
+    if (unclosed_) close_segment(*unclosed_);
+    if (!out_.entries.empty()) queue_.wait(first_ + out_.entries.size() - 1);
+    advance();
+  }
+
+  void farewell() {
+    if (const auto found = queue_.failure()) failure_ = found;
+    if (failure_) {
+      training_.roll_back();
+      out_.end = failure_->end;
+      out_.step = failure_->step;
+      out_.reason = failure_->reason;
+      out_.tensor = failure_->tensor;
+      out_.statistic = failure_->statistic;
+      out_.threshold = failure_->threshold;
+    } else if (out_.final_step == last_) {
+      out_.end = spot_check_end::finished;
+      out_.reason.clear();
+    }
+    if (is_gone_) return;
+    // Whether the worker hears it changes nothing.
+    const std::string body = reason_body(out_.end == spot_check_end::finished ? "" : out_.reason);
+    link_.limit(goodbye_seconds);
+    if (!link_.send(spot_check_kind::stop, out_.final_step, body)) return;
+    static_cast<void>(link_.receive({spot_check_kind::stopped, out_.final_step, 0}, {}));
+  }
+
+  bool ended(const error& why, std::uint64_t step) {
+    const bool lost = why.code == errc::io;
+    is_gone_ = true;
+    out_.end = lost ? spot_check_end::lost : spot_check_end::refused;
+    out_.step = step;
+    out_.reason = why.message;
+    return false;
+  }
+
+  bool has_problem(const std::string& body, std::uint64_t step) {
+    const auto said = read_reason(body);
+    if (said && said->empty()) return false;
+    ended({errc::mismatch,
+           said ? "the worker cannot go on: " + *said : "what the worker says is malformed", ""},
+          step);
+    is_gone_ = !said;
+    return true;
+  }
+
+  const std::string& job_text_;
+  guarded_training& training_;
+  const spot_check_options& options_;
+  const std::uint64_t first_, last_;
+  std::vector<float> gradient_;
+  std::vector<drawn_report> drawn_;
+  std::optional<std::uint64_t> unclosed_;  ///< last step of a segment that is not handed over
+  std::optional<failed_check> failure_;
+  bool is_gone_ = false;  ///< the worker, or what it sends makes no sense
+  spot_check_result out_;
+  check_queue queue_;
+  spot_check_link link_;
+};
+
+}  // namespace
+
+const char* to_string(spot_check_end how) noexcept {
+  switch (how) {
+    case spot_check_end::finished: return "finished";
+    case spot_check_end::caught: return "caught";
+    case spot_check_end::doubtful: return "doubtful";
+    case spot_check_end::diverged: return "diverged";
+    case spot_check_end::refused: return "refused";
+    case spot_check_end::lost: return "lost";
+  }
+  return "unknown";
+}
+
+spot_check_result guard(spot_check_socket socket, bytes_view key, const std::string& job_text,
+                        guarded_training& training, gradient_source& checker,
+                        const spot_check_options& options) {
+  // What was not checked to its end must not be built on.
+  try {
+    return session(std::move(socket), key, job_text, training, checker, options).run();
+  } catch (...) {
+    training.roll_back();
+    throw;
+  }
+}
+
+}  // namespace potl::checks

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/checks/detail/spot_check_link.hpp>
+
+#include <chrono>
+
+namespace potl::checks {
+namespace {
+
+spot_check_socket::time_point in(double seconds) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+             std::chrono::duration<double>(seconds));
+}
+
+/// The first bytes of a frame, and its body.
+struct received {
+  std::array<std::uint8_t, spot_check_header_bytes> bytes{};
+  spot_check_header header;
+  std::vector<std::uint8_t> body;
+};
+
+status read_frame(spot_check_socket& from, spot_check_socket::time_point until, received& out) {
+  if (status read = from.read(out.bytes, until); !read) return read;
+  auto header = parse_spot_check_header(out.bytes);
+  if (!header) return header.why();
+  out.header = std::move(header).value();
+  out.body.resize(out.header.body_bytes);
+  return from.read(out.body, until);
+}
+
+status read_payload(spot_check_socket& from, spot_check_socket::time_point until,
+                    const spot_check_frame& frame, std::span<std::uint8_t> out) {
+  // Hashed in parts that are still in the cache.
+  constexpr std::size_t part = 256 * 1024;
+  sha256 hasher;
+  for (std::size_t at = 0; at < out.size(); at += part) {
+    const auto next = out.subspan(at, std::min(part, out.size() - at));
+    if (status read = from.read(next, until); !read) return read;
+    hasher.update(next);
+  }
+  if (hasher.finish() == frame.payload_digest) return unit{};
+  return error{errc::mismatch, "the tensors are not those that their frame names", ""};
+}
+
+}  // namespace
+
+digest spot_check_session_key(bytes_view key, const digest& job, const digest& session) {
+  std::vector<std::uint8_t> message;
+  for (const bytes_view part :
+       {as_bytes_view("potl spot-check session key v1"), bytes_view(job), bytes_view(session)}) {
+    message.insert(message.end(), part.begin(), part.end());
+  }
+  return hmac_sha256(key, message);
+}
+
+result<spot_check_link> spot_check_link::accepted(spot_check_socket socket, bytes_view key,
+                                                  double seconds, std::uint64_t most_bytes,
+                                                  spot_check_frame& hello,
+                                                  std::vector<std::uint8_t>& payload, digest& job) {
+  const auto until = in(seconds);
+  received got;
+  if (status read = read_frame(socket, until, got); !read) return read.why();
+  const spot_check_header& header = got.header;
+  spot_check_chain chain(spot_check_session_key(key, header.job, header.session), header.job,
+                         header.session, spot_check_side::worker);
+  const spot_check_expected expected{spot_check_kind::hello, header.frame.step,
+                                     header.frame.payload_bytes};
+  auto opened = chain.open(header, got.bytes, got.body, expected);
+  if (!opened) return opened.why();
+  hello = std::move(opened).value();
+  if (hello.payload_bytes > most_bytes) {
+    return error{errc::limit, "the job is too long: " + std::to_string(hello.payload_bytes), ""};
+  }
+  payload.resize(hello.payload_bytes);
+  if (status read = read_payload(socket, until, hello, payload); !read) return read.why();
+  job = header.job;
+  return spot_check_link(std::move(socket), std::move(chain), seconds);
+}
+
+status spot_check_link::send(spot_check_kind kind, std::uint64_t step, std::string body,
+                             std::span<const bytes_view> payload) {
+  const auto until = in(seconds_);
+  spot_check_frame frame{kind, step, std::move(body), 0, {}};
+  for (const bytes_view part : payload) frame.payload_bytes += part.size();
+  frame.payload_digest = potl::detail::sha256_of_parts(payload);
+  if (status sent = socket_.write(chain_.seal(frame), until); !sent) return sent;
+  for (const bytes_view part : payload) {
+    if (status sent = socket_.write(part, until); !sent) return sent;
+  }
+  return unit{};
+}
+
+result<spot_check_frame> spot_check_link::receive(const expectation& expected,
+                                                  std::span<std::uint8_t> payload) {
+  const auto until = in(seconds_);
+  received got;
+  if (status read = read_frame(socket_, until, got); !read) return read.why();
+  auto opened = chain_.open(got.header, got.bytes, got.body, expected(got.header));
+  if (!opened) return opened;
+  if (opened->payload_bytes > payload.size()) {
+    throw exception({errc::usage, "there is no room for the payload that was expected", ""});
+  }
+  payload = payload.first(opened->payload_bytes);
+  if (status read = read_payload(socket_, until, *opened, payload); !read) return read.why();
+  return opened;
+}
+
+}  // namespace potl::checks
