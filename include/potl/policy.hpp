@@ -70,6 +70,9 @@ struct standing {
   bool has_run = false;
   bool job_is_own = false;
   bool committed = false;
+  /// The verifier's own trusted side made every update (checks/spot_check.hpp): there is no record
+  /// to commit to, and spot-checks are what replay is elsewhere.
+  bool guarded = false;
 };
 
 /// What findings amount to.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <potl/checks/run_view.hpp>
+#include <potl/checks/spot_check.hpp>
 #include <potl/encoding/json.hpp>
 #include <potl/policy.hpp>
 
@@ -34,5 +35,11 @@ struct report_context {
 /// The document. `run` may be null: then the run could not be opened at all.
 json_value make_report(const checks::run_view* run, std::vector<finding> findings,
                        const policy& wanted, const report_context& context);
+
+/// The document of a session in which the client's own trusted side guarded a worker. `findings`
+/// are those of judge_spot_check; the timeline has the losses that the worker said.
+json_value make_guarded_report(const transcript::job& agreed,
+                               const checks::spot_check_result& session,
+                               std::vector<finding> findings, const report_context& context);
 
 }  // namespace potl

@@ -66,8 +66,29 @@ std::string capitalised(std::string sentence) {
   return sentence;
 }
 
+const finding* guarded_to_its_end(std::span<const finding> findings) {
+  const auto found = std::find_if(findings.begin(), findings.end(), [](const finding& one) {
+    return one.check == "spot_check" && one.rule == "spot_check.gradients" &&
+           one.result == outcome::pass && one.detail<double>("displacement") != nullptr;
+  });
+  return found == findings.end() ? nullptr : &*found;
+}
+
+// What stands between a training that a trusted side guarded and its acceptance.
+std::vector<std::string> guarded_obstacles(std::span<const finding> findings) {
+  std::vector<std::string> out;
+  for (const finding& one : findings) {
+    if (one.result == outcome::inconclusive && is_needed(one)) out.push_back(one.reason);
+  }
+  if (out.empty() && guarded_to_its_end(findings) == nullptr) {
+    out.emplace_back("the training did not reach its end under the guard");
+  }
+  return out;
+}
+
 std::vector<std::string> obstacles(std::span<const finding> findings, const standing& where,
                                    const policy& wanted) {
+  if (where.guarded) return guarded_obstacles(findings);
   std::vector<std::string> out;
   if (!where.has_run) out.emplace_back("the run could not be read");
   if (!where.job_is_own) {
@@ -102,7 +123,11 @@ std::vector<std::string> obstacles(std::span<const finding> findings, const stan
   return out;
 }
 
-std::string accepted_sentence(std::span<const finding> findings) {
+std::string accepted_sentence(std::span<const finding> findings, const standing& where) {
+  if (where.guarded) {
+    return "The model was trained as agreed, as far as the guard looked: " +
+           guarded_to_its_end(findings)->reason;
+  }
   const replay_strength reached = strength_of(findings);
   std::string out = "The run was trained as agreed, as far as this verification looked: " +
                     text(reached.sampled) + " of " + text(reached.segments) +
@@ -217,7 +242,7 @@ judgement judge(std::span<const finding> findings, const standing& where, const 
   out.reasons = obstacles(findings, where, wanted);
   if (out.reasons.empty()) {
     out.result = verdict::accepted;
-    out.sentence = accepted_sentence(findings);
+    out.sentence = accepted_sentence(findings, where);
   } else {
     out.sentence = capitalised("the run could not be judged: " + out.reasons.front() + ".");
   }

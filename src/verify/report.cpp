@@ -138,8 +138,10 @@ json_value cost_json(const report_context& context, double training) {
                          {"checks", std::move(checks)}});
 }
 
-json_value limits_json(const std::vector<finding>& findings, const report_context& context) {
-  std::vector<std::string> names{"transcript"};
+json_value limits_json(const std::vector<finding>& findings, const standing& where,
+                       const report_context& context) {
+  std::vector<std::string> names;
+  if (!where.guarded) names.emplace_back("transcript");
   const auto add = [&](const std::string& name) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
@@ -177,6 +179,68 @@ json_value job_json(const checks::run_view& run) {
                          {"steps", whole(agreed.steps)},
                          {"epochs", whole(agreed.epochs)},
                          {"samples", whole(agreed.data_count)}});
+}
+
+json_value document_of(const checks::run_view* run, const standing& where,
+                       std::vector<finding> findings, const policy& wanted,
+                       const report_context& context) {
+  findings = weigh(std::move(findings));
+  const judgement judged = judge(findings, where, wanted);
+  // Those that decided come first; within a kind the order of the checks stays.
+  const auto order = [](const finding& one) {
+    switch (one.result) {
+      case outcome::reject: return 0;
+      case outcome::inconclusive: return 1;
+      case outcome::pass: return 2;
+      case outcome::note: break;
+    }
+    return 3;
+  };
+  std::stable_sort(findings.begin(), findings.end(),
+                   [&](const finding& a, const finding& b) { return order(a) < order(b); });
+
+  json_value::array listed, asked, reasons;
+  for (const finding& one : findings) listed.push_back(finding_json(one));
+  for (const auto& [name, options] : context.checks) {
+    asked.push_back(json_value::of({{"check", name}, {"options", options}}));
+  }
+  for (const std::string& reason : judged.reasons) reasons.push_back(safe_text(reason));
+  const double training = run == nullptr ? 0 : training_seconds(*run);
+  json_value::array replays = replays_json(findings);
+  const detail::answer_facts facts{run, where, wanted, judged.result, replays, context};
+  json_value looked_at = detail::looked_at_json(findings, facts);
+  json_value next = detail::next_json(findings, facts);
+
+  json_value out =
+      json_value::of({{"format", "potl-report-v1"},
+                      {"software", context.software},
+                      {"verdict", to_string(judged.result)},
+                      {"exit_code", exit_code(judged.result)},
+                      {"answer", detail::answer_of(findings, where, judged.result)},
+                      {"looked_at", std::move(looked_at)},
+                      {"next", std::move(next)},
+                      {"sentence", safe_text(judged.sentence)},
+                      {"reasons", std::move(reasons)},
+                      {"nonce", context.nonce},
+                      {"reproduce", safe_text(context.reproduce)},
+                      {"checks", std::move(asked)},
+                      {"findings", std::move(listed)},
+                      {"strength", strength_json(strength_of(findings), reach_of(findings))},
+                      {"replays", std::move(replays)},
+                      {"cost", cost_json(context, training)},
+                      {"limits", limits_json(findings, where, context)},
+                      {"model", model_json(findings)}});
+  if (run != nullptr) {
+    out.set("job", job_json(*run));
+    out.set("timeline", timeline_json(*run));
+    json_value root, size;
+    if (run->committed) {
+      root = run->commitment.hex();
+      size = whole(run->records);
+    }
+    out.set("commitment", json_value::of({{"root", std::move(root)}, {"size", std::move(size)}}));
+  }
+  return out;
 }
 
 }  // namespace
@@ -229,65 +293,30 @@ result<report_context> report_context::parse(const json_value& from) {
 
 json_value make_report(const checks::run_view* run, std::vector<finding> findings,
                        const policy& wanted, const report_context& context) {
-  findings = weigh(std::move(findings));
   standing where;
   if (run != nullptr) where = {true, run->job_is_own, run->committed};
-  const judgement judged = judge(findings, where, wanted);
-  // Those that decided come first; within a kind the order of the checks stays.
-  const auto order = [](const finding& one) {
-    switch (one.result) {
-      case outcome::reject: return 0;
-      case outcome::inconclusive: return 1;
-      case outcome::pass: return 2;
-      case outcome::note: break;
-    }
-    return 3;
-  };
-  std::stable_sort(findings.begin(), findings.end(),
-                   [&](const finding& a, const finding& b) { return order(a) < order(b); });
+  return document_of(run, where, std::move(findings), wanted, context);
+}
 
-  json_value::array listed, asked, reasons;
-  for (const finding& one : findings) listed.push_back(finding_json(one));
-  for (const auto& [name, options] : context.checks) {
-    asked.push_back(json_value::of({{"check", name}, {"options", options}}));
+json_value make_guarded_report(const transcript::job& agreed,
+                               const checks::spot_check_result& session,
+                               std::vector<finding> findings, const report_context& context) {
+  std::vector<transcript::step_record> steps(session.entries.size());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    steps[i].step = session.first_step + i;
+    steps[i].loss = session.entries[i].loss;
   }
-  for (const std::string& reason : judged.reasons) reasons.push_back(safe_text(reason));
-  const double training = run == nullptr ? 0 : training_seconds(*run);
-  json_value::array replays = replays_json(findings);
-  const detail::answer_facts facts{run, where, wanted, judged.result, replays, context};
-  json_value looked_at = detail::looked_at_json(findings, facts);
-  json_value next = detail::next_json(findings, facts);
-
-  json_value out =
-      json_value::of({{"format", "potl-report-v1"},
-                      {"software", context.software},
-                      {"verdict", to_string(judged.result)},
-                      {"exit_code", exit_code(judged.result)},
-                      {"answer", detail::answer_of(findings, judged.result)},
-                      {"looked_at", std::move(looked_at)},
-                      {"next", std::move(next)},
-                      {"sentence", safe_text(judged.sentence)},
-                      {"reasons", std::move(reasons)},
-                      {"nonce", context.nonce},
-                      {"reproduce", safe_text(context.reproduce)},
-                      {"checks", std::move(asked)},
-                      {"findings", std::move(listed)},
-                      {"strength", strength_json(strength_of(findings), reach_of(findings))},
-                      {"replays", std::move(replays)},
-                      {"cost", cost_json(context, training)},
-                      {"limits", limits_json(findings, context)},
-                      {"model", model_json(findings)}});
-  if (run != nullptr) {
-    out.set("job", job_json(*run));
-    out.set("timeline", timeline_json(*run));
-    json_value root, size;
-    if (run->committed) {
-      root = run->commitment.hex();
-      size = whole(run->records);
-    }
-    out.set("commitment", json_value::of({{"root", std::move(root)}, {"size", std::move(size)}}));
+  if (!steps.empty()) {
+    // What the training took, in the only place that a record has for it.
+    steps.front().duration_ns = static_cast<std::uint64_t>(1e9 * session.seconds);
   }
-  return out;
+  checks::run_view view;
+  view.agreed = agreed;
+  view.job_id = agreed.id();
+  view.job_is_own = true;
+  view.steps = steps;
+  const standing where{.has_run = true, .job_is_own = true, .committed = false, .guarded = true};
+  return document_of(&view, where, std::move(findings), {}, context);
 }
 
 }  // namespace potl

@@ -130,13 +130,16 @@ void add_remedies(std::span<const finding> findings, const answer_facts& facts,
 
 }  // namespace
 
-std::string answer_of(std::span<const finding> findings, verdict result) {
+std::string answer_of(std::span<const finding> findings, const standing& where, verdict result) {
   if (result == verdict::rejected) {
     return "Do not pay for this run: there is evidence that it was not trained as agreed.";
   }
   if (result == verdict::inconclusive) {
     return "Do not decide yet: the run could not be judged. This says nothing for or against the "
            "trainer.";
+  }
+  if (where.guarded) {
+    return "You may pay: your own side made every update, and no gradient that it drew was false.";
   }
   const replay_strength reached = strength_of(findings);
   if (is_exhausted(reached)) {
@@ -153,7 +156,9 @@ std::string answer_of(std::span<const finding> findings, verdict result) {
 
 json_value looked_at_json(std::span<const finding> findings, const answer_facts& facts) {
   json_value::array out;
-  if (facts.run != nullptr) {
+  if (facts.where.guarded) {
+    out.emplace_back(counted(facts.run->steps.size(), "step") + ", each updated by your own side");
+  } else if (facts.run != nullptr) {
     out.emplace_back("the record of " + counted(facts.run->steps.size(), "step"));
   }
   if (const std::uint64_t count = trained(facts.replays); count > 0) {
@@ -178,7 +183,27 @@ json_value looked_at_json(std::span<const finding> findings, const answer_facts&
   return out;
 }
 
+// After a session of a guarded training.
+json_value next_guarded_json(const answer_facts& facts) {
+  json_value::array steps;
+  if (facts.result == verdict::rejected) {
+    steps.emplace_back(
+        "What was not final was taken back. Go on from there with another worker: train again with "
+        "the same folder.");
+  } else if (facts.result == verdict::inconclusive) {
+    steps.emplace_back(
+        "Train again with the same folder: it goes on after the last final step, with the same "
+        "worker or another one.");
+  } else {
+    steps.emplace_back("The weights are your own: take them from the trusted side.");
+  }
+  return json_value::of({{"steps", std::move(steps)},
+                         {"seconds_per_segment", json_value()},
+                         {"stronger", json_value::array{}}});
+}
+
 json_value next_json(std::span<const finding> findings, const answer_facts& facts) {
+  if (facts.where.guarded) return next_guarded_json(facts);
   const replay_strength reached = strength_of(findings);
   json_value::array steps;
   json_value stronger = json_value::array{}, cost;

@@ -25,7 +25,7 @@ struct answer_facts {
   const report_context& context;
 };
 
-std::string answer_of(std::span<const finding> findings, verdict result);
+std::string answer_of(std::span<const finding> findings, const standing& where, verdict result);
 
 /// One phrase for each thing that was looked at.
 json_value looked_at_json(std::span<const finding> findings, const answer_facts& facts);
