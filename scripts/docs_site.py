@@ -40,7 +40,12 @@ HEADERS = {
     "Checks of your own": ["checks/check", "checks/request", "checks/field", "checks/run_view"],
     "What answers them": ["checks/replayer", "checks/workload"],
     "Extra task": ["checks/extra_task", "checks/extra_task_options", "checks/extra_task_samples"],
-    "Spot-check": ["statistics/displacement"],
+    "Spot-check": [
+        "checks/spot_check",
+        "checks/spot_check_sgd",
+        "checks/spot_check_socket",
+        "statistics/displacement",
+    ],
     "Transcripts": [
         "transcript/job",
         "transcript/writer",

@@ -12,6 +12,7 @@
 #include <potl/report.hpp>
 #include <potl/transcript/job.hpp>
 
+#include "transcript.hpp"
 #include "values.hpp"
 
 namespace potl::python {
@@ -145,8 +146,8 @@ spot_check_result guard_training(bound_socket& socket, const py::buffer& key,
                                  const std::string& job_text, const py::object& training,
                                  const py::object& checker, std::vector<double> probabilities,
                                  double clip, double tolerance, std::uint64_t segment,
-                                 std::uint64_t lag, double timeout, bool background,
-                                 const py::object& told) {
+                                 std::uint64_t lag, double timeout, std::uint64_t until,
+                                 bool background, const py::object& told) {
   const readable_buffer secret(key);
   python_training trained(training);
   python_gradients checking(checker);
@@ -157,6 +158,7 @@ spot_check_result guard_training(bound_socket& socket, const py::buffer& key,
   options.segment = segment;
   options.lag = lag;
   options.timeout = timeout;
+  options.until = until;
   options.background = background;
   options.idle = look_for_signals;
   if (!told.is_none()) {
@@ -186,15 +188,15 @@ py::tuple serve_worker(bound_socket& socket, const py::buffer& key, const py::ob
         },
         timeout);
   });
-  return py::make_tuple(done.finished, done.reason, done.steps);
+  return py::make_tuple(done.stopped, done.reason, done.steps);
 }
 
-py::bytes report_of(const spot_check_result& session, const transcript::job& agreed,
-                    const statistics::displacement_certificate& certificate,
+py::bytes report_of(const spot_check_result& session, const job_handle& job,
+                    const statistics::displacement_certificate& planned,
                     std::uint64_t stopped_before, const py::dict& context) {
   const report_context known = report_context::parse(to_json(context)).value();
   const json_value report = make_guarded_report(
-      agreed, session, judge_spot_check(session, certificate, stopped_before), known);
+      *job.agreed, session, judge_spot_check(session, planned, stopped_before), known);
   return to_bytes(as_bytes_view(canonical_json(report)));
 }
 
@@ -253,7 +255,8 @@ void bind_spot_check(py::module_& module) {
   module.def("spot_check_guard", &guard_training, py::arg("socket"), py::kw_only(), py::arg("key"),
              py::arg("job"), py::arg("training"), py::arg("checker"), py::arg("probabilities"),
              py::arg("clip"), py::arg("tolerance"), py::arg("segment"), py::arg("lag"),
-             py::arg("timeout"), py::arg("background"), py::arg("told") = py::none());
+             py::arg("timeout"), py::arg("until"), py::arg("background"),
+             py::arg("told") = py::none());
   module.def("spot_check_serve", &serve_worker, py::arg("socket"), py::kw_only(), py::arg("key"),
              py::arg("make"), py::arg("timeout"));
   module.def("spot_check_report", &report_of, py::arg("session"), py::kw_only(), py::arg("job"),

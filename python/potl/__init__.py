@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         freivalds_convolution as freivalds_convolution,
         freivalds_segment as freivalds_segment,
     )
+    from ._spot_check._guard import SpotCheck as SpotCheck
     from ._task._task import Task as Task
     from ._verify._challenge import Challenge as Challenge, challenge as challenge
     from ._verify._rederive import Rederivation as Rederivation, rederive as rederive
@@ -146,6 +147,7 @@ _EXPORTS = {
     "Run": "_record._run",
     "SegmentResult": "_core",
     "Session": "_job._session",
+    "SpotCheck": "_spot_check._guard",
     "Step": "_record._prover",
     "StepResult": "_job._session",
     "Storage": "_job._calibrate",

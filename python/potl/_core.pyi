@@ -116,6 +116,16 @@ from ._core_extra_task import (
     plan_extra_task as plan_extra_task,
     shared_regions as shared_regions,
 )
+from ._core_spot_check import (
+    GradientSource as GradientSource,
+    GuardedTraining as GuardedTraining,
+    SpotCheckListener as SpotCheckListener,
+    SpotCheckSession as SpotCheckSession,
+    SpotCheckSocket as SpotCheckSocket,
+    spot_check_guard as spot_check_guard,
+    spot_check_report as spot_check_report,
+    spot_check_serve as spot_check_serve,
+)
 from ._core_statistics import (
     DisplacementCertificate as DisplacementCertificate,
     DisplacementPlan as DisplacementPlan,

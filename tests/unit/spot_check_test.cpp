@@ -82,7 +82,8 @@ TEST_CASE("an honest worker trains what the trusted side would have trained", "[
   CHECK(done.found.checked > 10);
   CHECK(done.found.checked < 80);
   CHECK(done.state == alone(137));
-  CHECK(done.served.finished);
+  CHECK(done.served.stopped);
+  CHECK(done.served.reason.empty());
   CHECK(done.served.steps == 137);
   CHECK(told.size() == 137);
   const auto judged = judge_spot_check(done.found, {0.999, 2, 0, 8});
@@ -117,7 +118,8 @@ TEST_CASE("each false gradient is caught, at its step and for its reason", "[spo
     const std::uint64_t kept = one.name == "NaN" || one.name == "infinite" ? 22 : 20;
     CHECK(done.found.final_step == kept);
     CHECK(done.state == alone(kept));
-    CHECK_FALSE(done.served.finished);
+    CHECK(done.served.stopped);
+    CHECK_FALSE(done.served.reason.empty());
     if (one.name == "clipped away" || one.name == "one bit" || one.name == "NaN") {
       CHECK(done.found.tensor == "second");
     }

@@ -82,6 +82,7 @@ struct spot_check_options {
   std::uint64_t segment = 20;  ///< steps that become final together
   std::uint64_t lag = 4;       ///< segments that may be unchecked before the training waits
   double timeout = 60;         ///< seconds for one gradient to arrive
+  std::uint64_t until = 0;     ///< the session pauses after this step; 0: it goes to the end
   /// Checks run beside the training, in a thread of their own; false: between two segments.
   bool background = true;
   /// Whether to check; empty: a coin from the operating system's generator.
@@ -93,6 +94,7 @@ struct spot_check_options {
 /// How a session ended.
 enum class spot_check_end {
   finished,  ///< all steps are final
+  paused,    ///< all steps up to the one that was asked for are final
   caught,    ///< a gradient was false
   doubtful,  ///< a check could not be decided, or failed on this side
   diverged,  ///< the honest gradient is not finite either
@@ -132,8 +134,8 @@ spot_check_result guard(spot_check_socket socket, bytes_view key, const std::str
 
 /// How a worker's session ended.
 struct spot_check_served {
-  bool finished = false;    ///< the trusted side ended it
-  std::string reason;       ///< what it said, or what went wrong
+  bool stopped = false;     ///< the trusted side ended it
+  std::string reason;       ///< why, or what went wrong; empty when the training is finished
   std::uint64_t steps = 0;  ///< gradients that were sent
 };
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of spot-checks: spot-check plan."""
+"""The commands of spot-checks: spot-check plan, worker, train, bench."""
 
 from __future__ import annotations
 
@@ -9,14 +9,39 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._base._printable import duration, printable
-from ._result import Debug, Json, Result, command
-from ._task import load
+from ._result import FAILED, Debug, Json, Result, command
+from ._task import TaskArgument, load, make_importable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from .._job._job import Job
     from .._spot_check._cost import CostModel
+
+KeyFile = Annotated[
+    Path,
+    typer.Option(help="File with the secret of both sides: head -c 32 /dev/urandom > shared.key"),
+]
+Goal = Annotated[
+    int | None,
+    typer.Option(metavar="STEPS", help="So many false steps are caught. Default: 100."),
+]
+Displacement = Annotated[
+    float | None,
+    typer.Option(metavar="NORM", help="Or: how far (l2) false gradients may move the weights."),
+]
+Clip = Annotated[
+    float | None,
+    typer.Option(metavar="NORM", help="Largest norm of a gradient. Default: grad_clip of the job."),
+]
+Tolerance = Annotated[
+    float | None,
+    typer.Option(
+        metavar="NORM",
+        help="Distance of clipped gradients that passes. Default: 0 in a reproducible arithmetic, "
+        "else measured.",
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,6 +60,27 @@ def add_to(app: typer.Typer) -> None:
         "  potl spot-check plan --rate 0.1 --momentum 0.9 --steps 50000 --clip 1 "
         "--steps-at-risk 100 --json",
     )(_plan)
+    command(
+        group,
+        "worker",
+        examples="  potl spot-check worker trainer:build --listen tcp://0.0.0.0:7070 "
+        "--key shared.key\n\n"
+        "  potl spot-check worker trainer:build --listen unix:/run/potl.sock --key shared.key",
+    )(_worker)
+    command(
+        group,
+        "train",
+        examples="  potl spot-check train trainer:build guard/ --job job.json "
+        "--worker tcp://gpu.example:7070 --key shared.key\n\n"
+        "  potl spot-check train trainer:build guard/ --job job.json --worker unix:/run/potl.sock "
+        "--key shared.key --displacement 0.5 --model model.safetensors --html report.html",
+    )(_train)
+    command(
+        group,
+        "bench",
+        examples="  potl spot-check bench trainer:build --job job.json\n\n"
+        "  potl spot-check bench trainer:build --job job.json --steps-at-risk 1000 --json",
+    )(_bench)
 
 
 def _plan(
@@ -137,6 +183,150 @@ def _plan(
         if found.cost is not None:
             step, check = duration(found.cost.step_seconds), duration(found.cost.check_seconds)
             console.print(f"a step takes {step} and a check {check}")
+
+    return Result(document=found.document(), show=show)
+
+
+def _worker(
+    task: TaskArgument,
+    *,
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="unix:/path/of/a.sock or tcp://host:port.")
+    ],
+    key: KeyFile,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that the trusted side may be silent.")
+    ] = 600.0,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Compute gradients for a trusted side, until it ends the training.
+
+    Says on stderr when it can be connected to. Ends with 0 when the training came to its end, and
+    with 3 when the trusted side stopped it before.
+    """
+    from .._spot_check._worker import Worker
+
+    make_importable()
+    worker = Worker(load(task), key=key)
+    served = worker.serve(
+        listen,
+        timeout=timeout,
+        ready=lambda address: typer.echo(f"listening at {address}", err=True),
+    )
+
+    def show(console: Console) -> None:
+        how = "the training is finished" if served.finished else f"stopped: {served.reason}"
+        console.print(printable(f"{served.steps} gradients sent; {how}"), soft_wrap=True)
+
+    return Result(
+        document={"steps": served.steps, "finished": served.finished, "reason": served.reason},
+        show=show,
+        exit_code=0 if served.finished else FAILED,
+    )
+
+
+def _train(
+    task: TaskArgument,
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Where the training is kept, and goes on when the command is given again.",
+        ),
+    ],
+    *,
+    job: Annotated[Path, typer.Option(help="Your own copy of the job.")],
+    worker: Annotated[str, typer.Option(metavar="ADDRESS", help="Where the worker listens.")],
+    key: KeyFile,
+    probability: Annotated[float, typer.Option(help="With which the certificate holds.")] = 0.999,
+    steps_at_risk: Goal = None,
+    displacement: Displacement = None,
+    clip: Clip = None,
+    tolerance: Tolerance = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that the worker has for one gradient.")
+    ] = 60.0,
+    model: Annotated[
+        Path | None, typer.Option(help="Write the weights as safetensors when all is final.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Train with a worker that nobody has to trust, and check its gradients.
+
+    Ends with 0 if every step is final, with 1 if a gradient was false, and with 3 if the training
+    did not reach its end. What was not final is taken back; give the command again, with this or
+    another worker, to go on.
+    """
+    from .._report._report import render_html, render_terminal
+    from .._spot_check._guard import SpotCheck
+
+    for target in (html, model):
+        if target is not None and not target.absolute().parent.is_dir():
+            raise typer.BadParameter(f"there is no folder {target.absolute().parent}")
+    make_importable()
+    with SpotCheck(
+        load(task),
+        job=job,
+        key=key,
+        path=folder,
+        probability=probability,
+        steps_at_risk=steps_at_risk,
+        displacement=displacement,
+        clip=clip,
+        tolerance=tolerance,
+        timeout=timeout,
+    ) as guard:
+        report = guard.train(worker)
+        if model is not None and report.verdict == "accepted":
+            guard.save_model(model)
+    document = report.document
+    if html is not None:
+        html.write_text(render_html(document), encoding="utf-8")
+    return Result(
+        document=report.json().encode(),
+        show=lambda console: render_terminal(document, console),
+        exit_code=report.exit_code,
+    )
+
+
+def _bench(
+    task: TaskArgument,
+    *,
+    job: Annotated[Path, typer.Option(help="What was agreed.")],
+    steps: Annotated[int, typer.Option(min=2, help="How many steps are measured.")] = 20,
+    probability: Annotated[float, typer.Option(help="With which the certificate holds.")] = 0.999,
+    steps_at_risk: Goal = None,
+    displacement: Displacement = None,
+    clip: Clip = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Measure here what a guarded training of a task costs.
+
+    The worker is a process of its own on this machine, so that both sides share its processors.
+    """
+    from .._spot_check._bench import measure
+
+    make_importable()
+    found = measure(
+        task,
+        job=job,
+        steps=steps,
+        probability=probability,
+        steps_at_risk=steps_at_risk,
+        displacement=displacement,
+        clip=clip,
+    )
+
+    def show(console: Console) -> None:
+        console.print(
+            f"a step takes {duration(found.plain_seconds)} alone and "
+            f"{duration(found.guarded_seconds)} guarded: {found.overhead:.2f} times as long, with "
+            f"{found.checked} of {found.steps} steps checked on the same machine"
+        )
 
     return Result(document=found.document(), show=show)
 

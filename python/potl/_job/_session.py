@@ -27,6 +27,7 @@ from ._steps import StepResult as StepResult, Steps
 from ._training_state import TrainingState
 
 if TYPE_CHECKING:
+    import torch
     from typing_extensions import Self
 
 
@@ -191,6 +192,33 @@ class Session:
             rounding: Makes or follows the step's rounding log (log64).
         """
         return self._steps.run(step, batch, rounding)
+
+    def gradients(self, step: int, batch: Any) -> tuple[float, list[torch.Tensor | None]]:
+        """Runs a step up to its update, which is not made: forward and backward passes alone.
+
+        Args:
+            step: 1-based.
+            batch: A collated batch, or a list of sample ids.
+
+        Returns:
+            The loss, and for each parameter of the optimizers, in their order, the gradient of it
+            before clipping, or None.
+
+        Raises:
+            UnsupportedError: The task's own `step` does not end with one `self.update(loss)`.
+        """
+        return self._steps.gradients(step, batch)
+
+    def apply(self, step: int, gradients: Sequence[torch.Tensor | None], loss: float) -> None:
+        """Makes the update of a step with these gradients: clips them, steps optimizers and
+        schedulers.
+
+        Args:
+            step: The one after the state's.
+            gradients: As `gradients` gives them. They are changed by the clipping.
+            loss: What metric-driven schedulers see.
+        """
+        self._steps.apply(step, gradients, loss)
 
     def loss_at(
         self,

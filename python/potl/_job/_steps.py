@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from .._arithmetic import _rounded_steps
-from .._base._errors import UsageError
+from .._base._errors import UnsupportedError, UsageError
 from .._task import _random
 from .._task._task import Task
 from ._batches import Batches
@@ -82,9 +83,61 @@ class Steps:
                 gradient_norm=norm,
             )
 
+    def gradients(self, step: int, batch: Any) -> tuple[float, list[torch.Tensor | None]]:
+        """Runs a step up to its update: `Session.gradients`."""
+        with _random.scope(), torch.enable_grad():
+            task = self._task
+            batch = self._batches.on_device(step, batch)
+            self._randomness.begin_whole(step)
+            updates: list[list[torch.Tensor | None]] = []
+
+            def instead(loss: torch.Tensor) -> None:
+                updates.append([p.grad for p in parameters_of(task)])
+
+            # What Task.step calls when the gradients are there.
+            task.update = instead  # type: ignore[method-assign]
+            try:
+                with self._arithmetic.block():
+                    loss = as_number(task.step(batch))
+            finally:
+                del task.update
+            for parameter in parameters_of(task):
+                parameter.grad = None
+            if len(updates) != 1:
+                raise UnsupportedError(
+                    f"Task.step called self.update {len(updates)} times",
+                    "end it with one self.update(loss), so that gradients and update can be "
+                    "computed by two sides",
+                )
+            return loss, updates[0]
+
+    def apply(self, step: int, gradients: Sequence[torch.Tensor | None], loss: float) -> None:
+        """Makes the update of a step: `Session.apply`."""
+        with torch.enable_grad():
+            task = self._task
+            self._course.before(step)
+            for parameter, gradient in zip(parameters_of(task), gradients, strict=True):
+                parameter.grad = gradient
+            with self._arithmetic.block():
+                task.update(torch.tensor(loss))
+            for parameter in parameters_of(task):
+                parameter.grad = None
+            self._course.after(step, loss)
+
     def close(self) -> None:
         """Lets go of the task's optimizers."""
         self._norm.close()
+
+
+def parameters_of(task: Task) -> list[torch.nn.Parameter]:
+    """What the optimizers of a task move, each once, in their order."""
+    found = {
+        id(parameter): parameter
+        for optimizer in task.optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    return list(found.values())
 
 
 def as_number(loss: Any) -> float:

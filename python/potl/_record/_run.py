@@ -132,7 +132,7 @@ class Run:
         memory are written once, under the name that comes first.
         """
         evidence = _core.Evidence.open(str(self._path), job=None, commitment=None)
-        _write_model(evidence.load_state(evidence.job.steps).tree()["model"], path)
+        write_model(evidence.load_state(evidence.job.steps), path)
 
     def _history(self) -> _core.StepColumns:
         return _core.Evidence.open(str(self._path), job=None, commitment=None).steps()
@@ -141,7 +141,10 @@ class Run:
         return f"Run({str(self._path)!r})"
 
 
-def _write_model(model: Tree, path: str | os.PathLike[str]) -> None:
+def write_model(state: _core.State, path: str | os.PathLike[str]) -> None:
+    """Writes a state's parameters and buffers as plain safetensors, under their names in the
+    model."""
+    model: Tree = state.tree()["model"]
     tensors = [
         (name, _safetensors_dtype(value.dtype), value.shape, value.data)
         for group in ("parameters", "buffers")

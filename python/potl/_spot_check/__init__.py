@@ -9,12 +9,29 @@
 67
 
 `plan` (`_plan`) says how often each step has to be checked and what that guarantees; `_responses`
-finds out how far a step moves the weights; `_cost` measures what a check takes. `_freivalds` checks
-single products, `_products` those of a whole step (`_claims` says which).
+finds out how far a step moves the weights; `_cost` measures what a check takes. `SpotCheck`
+(`_guard`) is the trusted side, which owns the training (`_guarded`); `Worker` (`_worker`) is the
+other. Both ask `_gradients`. `_freivalds` checks single products, `_products` those of a whole step
+(`_claims` says which).
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from .._core import DisplacementCertificate as Certificate
 from ._cost import CostModel as CostModel
 from ._plan import Plan as Plan, plan as plan
 
-__all__ = ["Certificate", "CostModel", "Plan", "plan"]
+if TYPE_CHECKING:
+    from ._worker import Served as Served, Worker as Worker
+
+__all__ = ["Certificate", "CostModel", "Plan", "Served", "Worker", "plan"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Served", "Worker"):
+        from . import _worker  # needs torch
+
+        return getattr(_worker, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

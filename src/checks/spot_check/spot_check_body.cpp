@@ -37,6 +37,10 @@ result<std::string> read_reason(const std::string& body) {
   return out.substr(0, reason_limit);
 }
 
+std::string pause_body() { return canonical_json(json_value::of({{"pause", true}})); }
+
+bool is_pause(const std::string& body) { return body == pause_body(); }
+
 std::string loss_body(double loss) {
   return canonical_json(
       json_value::of({{"loss", json_value::decimal(std::bit_cast<std::uint64_t>(loss))}}));

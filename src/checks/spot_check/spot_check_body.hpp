@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bodies of frames: {"reason": "..."} of who cannot or will not go on, {"loss": "<bits>"} of a
-// report, nothing otherwise.
+// report, {"pause": true} of a session that another one will follow, nothing otherwise.
 #pragma once
 
 #include <string>
@@ -13,6 +13,10 @@ namespace potl::checks {
 std::string reason_body(const std::string& reason);
 /// "": none. malformed: the body is no JSON object, or the reason no text.
 result<std::string> read_reason(const std::string& body);
+
+/// Of a session that pauses: the worker waits for the next one.
+std::string pause_body();
+bool is_pause(const std::string& body);
 
 std::string loss_body(double loss);
 /// malformed: the body says no loss.

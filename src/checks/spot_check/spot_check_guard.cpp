@@ -45,13 +45,14 @@ class session {
         training_(training),
         options_(options),
         first_(training.step() + 1),
-        last_(checker.steps()),
+        steps_(checker.steps()),
+        last_(options.until == 0 ? steps_ : std::min(options.until, steps_)),
         gradient_(elements_of(checker.tensors())),
         queue_(checker, options, training.step()),
         link_(open(std::move(socket), key, job_text, options)) {
     out_.first_step = first_;
     out_.final_step = training.step();
-    require(options.probabilities.size() == last_, "the plan is for another number of steps",
+    require(options.probabilities.size() == steps_, "the plan is for another number of steps",
             "plan with the job");
     require(options.segment > 0 && options.lag > 0 && options.timeout > 0,
             "segment, lag and timeout are positive", "");
@@ -84,10 +85,15 @@ class session {
 
   bool greet() {
     const bytes_view text = as_bytes_view(job_text_);
+    const auto not_believed = [&](error why) {
+      // A worker says nothing to whom it does not believe.
+      if (why.code == errc::io) why.message += "; is the key the same on both sides?";
+      return ended(why, first_);
+    };
     const status sent = link_.send(spot_check_kind::hello, training_.step(), "", {&text, 1});
-    if (!sent) return ended(sent.why(), first_);
+    if (!sent) return not_believed(sent.why());
     const auto ready = link_.receive({spot_check_kind::ready, training_.step(), 0}, {});
-    if (!ready) return ended(ready.why(), first_);
+    if (!ready) return not_believed(ready.why());
     return !has_problem(ready->body, first_);
   }
 
@@ -187,12 +193,15 @@ class session {
       out_.statistic = failure_->statistic;
       out_.threshold = failure_->threshold;
     } else if (out_.final_step == last_) {
-      out_.end = spot_check_end::finished;
-      out_.reason.clear();
+      const bool is_whole = last_ == steps_;
+      out_.end = is_whole ? spot_check_end::finished : spot_check_end::paused;
+      out_.step = last_;
+      out_.reason = is_whole ? "" : "the training was to pause after step " + text(last_);
     }
     if (is_gone_) return;
     // Whether the worker hears it changes nothing.
-    const std::string body = reason_body(out_.end == spot_check_end::finished ? "" : out_.reason);
+    const bool pauses = out_.end == spot_check_end::paused;
+    const std::string body = pauses ? pause_body() : reason_body(out_.reason);
     link_.limit(goodbye_seconds);
     if (!link_.send(spot_check_kind::stop, out_.final_step, body)) return;
     static_cast<void>(link_.receive({spot_check_kind::stopped, out_.final_step, 0}, {}));
@@ -220,7 +229,7 @@ class session {
   const std::string& job_text_;
   guarded_training& training_;
   const spot_check_options& options_;
-  const std::uint64_t first_, last_;
+  const std::uint64_t first_, steps_, last_;
   std::vector<float> gradient_;
   std::vector<drawn_report> drawn_;
   std::optional<std::uint64_t> unclosed_;  ///< last step of a segment that is not handed over
@@ -236,6 +245,7 @@ class session {
 const char* to_string(spot_check_end how) noexcept {
   switch (how) {
     case spot_check_end::finished: return "finished";
+    case spot_check_end::paused: return "paused";
     case spot_check_end::caught: return "caught";
     case spot_check_end::doubtful: return "doubtful";
     case spot_check_end::diverged: return "diverged";

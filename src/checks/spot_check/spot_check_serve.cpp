@@ -61,8 +61,10 @@ spot_check_served serve(spot_check_socket socket, bytes_view key, const gradient
     if (!asked) return over(asked.why().message, out.steps);
     if (asked->kind == spot_check_kind::stop) {
       const auto reason = read_reason(asked->body);
-      out.finished = reason && reason->empty();
-      out.reason = reason ? *reason : std::string("the trusted side gave no readable reason");
+      out.stopped = !is_pause(asked->body);
+      out.reason = !out.stopped ? "the trusted side pauses"
+                   : reason     ? *reason
+                                : std::string("the trusted side gave no readable reason");
       static_cast<void>(link.send(spot_check_kind::stopped, asked->step));
       return out;
     }

@@ -26,6 +26,12 @@ constexpr auto remedy = "write unix:/path/of/a.sock or tcp://host:port";
 
 error failed(const std::string& what) { return {errc::io, what + ": " + std::strerror(errno), ""}; }
 
+error closed() { return {errc::io, "the other side closed the connection", ""}; }
+
+error broken() {
+  return errno == ECONNRESET || errno == EPIPE ? closed() : failed("no connection");
+}
+
 error slow() { return {errc::io, "the other side was silent or too slow", ""}; }
 
 /// Where to bind or connect to.
@@ -168,7 +174,7 @@ status spot_check_socket::wait(short events, time_point until) {
 status spot_check_socket::read(std::span<std::uint8_t> out, time_point until) {
   while (!out.empty()) {
     const auto got = ::recv(descriptor_, out.data(), out.size(), 0);
-    if (got == 0) return error{errc::io, "the other side closed the connection", ""};
+    if (got == 0) return closed();
     if (got > 0) {
       out = out.subspan(static_cast<std::size_t>(got));
       // Bytes that drip in must not keep the clock from being looked at.
@@ -176,7 +182,7 @@ status spot_check_socket::read(std::span<std::uint8_t> out, time_point until) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (status arrived = wait(POLLIN, until); !arrived) return arrived;
     } else if (errno != EINTR) {
-      return failed("the connection broke");
+      return broken();
     }
   }
   return unit{};
@@ -191,7 +197,7 @@ status spot_check_socket::write(bytes_view bytes, time_point until) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (status room = wait(POLLOUT, until); !room) return room;
     } else if (errno != EINTR) {
-      return failed("the connection broke");
+      return broken();
     }
   }
   return unit{};

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gradients of a job's steps at weights that somebody gives: what a worker computes for every
+step, and the trusted side for those that it checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from .._base._errors import UnsupportedError
+from .._job._steps import parameters_of
+from .._task import _random
+
+if TYPE_CHECKING:
+    from .._job._session import Session
+    from .._task._task import Task
+
+# Whose running statistics no step reads while it trains.
+BatchNorm = nn.modules.batchnorm._BatchNorm
+
+
+class Gradients:
+    """A session that is asked for gradients only. Nothing is kept between two steps.
+
+    Args:
+        session: Of the agreed task. One of its steps is tried.
+
+    Attributes:
+        tensors: Name and number of elements of each tensor of a gradient, in order: parameters
+            that the optimizers have, and that get a gradient.
+        weights_bytes: Of all parameters and buffers of the model.
+        steps: Of the job.
+
+    Raises:
+        UnsupportedError: The gradients depend on more than the weights, or are not float32.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        _require_split(session.task)
+        self._weights = weights_of(session.task)
+        self.weights_bytes = sum(one.nbytes for one in self._weights)
+        self.steps = session.schedule.steps
+        names = {id(p): name for name, p in session.task.model.named_parameters()}
+        self._moved = self._try_step()
+        self.tensors = [
+            (names.get(id(p), f"parameter {i}"), p.numel())
+            for i, (p, has) in enumerate(zip(self.parameters, self._moved, strict=True))
+            if has
+        ]
+        for (name, _), parameter in zip(self.tensors, self._with_gradient(), strict=True):
+            if parameter.dtype != torch.float32:
+                raise UnsupportedError(
+                    f"{name} is of {parameter.dtype}",
+                    "keep parameters in float32; autocast computes in other types",
+                )
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """What the optimizers move."""
+        return parameters_of(self.session.task)
+
+    def gradient(self, step: int, weights: memoryview, way: int, out: memoryview) -> float:
+        """Writes the gradient of a step before clipping.
+
+        Args:
+            step: 1-based.
+            weights: All parameters and buffers, as bytes.
+            way: 0 for the usual way to compute; others show what honest hardware might do.
+            out: Takes float32.
+
+        Returns:
+            The loss.
+        """
+        load_weights(self._weights, weights)
+        session = self.session
+        if way == 0 or session.is_reproducible:
+            loss, found = session.gradients(step, session.sample_ids(step))
+        else:
+            with session.perturb(way - 1):
+                loss, found = session.gradients(step, session.sample_ids(step))
+        if [gradient is not None for gradient in found] != self._moved:
+            raise UnsupportedError(
+                f"step {step} gives other parameters a gradient than step 1",
+                "let every step reach the same parameters",
+            )
+        present = [gradient for gradient in found if gradient is not None]
+        for part, gradient in zip(self._parts(out), present, strict=True):
+            part.copy_(gradient.reshape(-1))
+        return loss
+
+    def split(self, gradient: memoryview) -> list[torch.Tensor | None]:
+        """A gradient as its tensors, in the memory where it is; None for parameters without one."""
+        parts = iter(self._parts(gradient))
+        return [
+            next(parts).view(parameter.shape).to(parameter.device) if has else None
+            for parameter, has in zip(self.parameters, self._moved, strict=True)
+        ]
+
+    def _parts(self, gradient: memoryview) -> Sequence[torch.Tensor]:
+        flat = torch.frombuffer(gradient, dtype=torch.float32)
+        return torch.split(flat, [elements for _, elements in self.tensors])
+
+    def _with_gradient(self) -> Iterator[nn.Parameter]:
+        return (p for p, has in zip(self.parameters, self._moved, strict=True) if has)
+
+    def _try_step(self) -> list[bool]:
+        task = self.session.task
+        before = [buffer.clone() for buffer in task.model.buffers()]
+        _, found = self.session.gradients(1, self.session.sample_ids(1))
+        ignored = _statistics(task.model)
+        for (name, buffer), old in zip(task.model.named_buffers(), before, strict=True):
+            changed = not torch.equal(buffer, old)
+            buffer.copy_(old)
+            if changed and id(buffer) not in ignored:
+                raise UnsupportedError(
+                    f"a step changes the buffer {name}, which no gradient does",
+                    "only running statistics of batch normalisation may change: the trusted side "
+                    "computes them itself",
+                )
+        return [gradient is not None for gradient in found]
+
+
+def weights_of(task: Task) -> list[torch.Tensor]:
+    """All parameters and buffers of the model, each once."""
+    return [one.detach() for one in (*task.model.parameters(), *task.model.buffers())]
+
+
+def load_weights(weights: list[torch.Tensor], given: memoryview) -> None:
+    """Copies bytes into tensors."""
+    at = 0
+    with torch.no_grad():
+        for one in weights:
+            part = given[at : at + one.nbytes]
+            at += one.nbytes
+            if one.numel():
+                one.copy_(_tensor(part, one.dtype).view(one.shape))
+
+
+def bytes_of(weights: list[torch.Tensor]) -> list[memoryview]:
+    """The bytes of tensors, without a copy where they lie packed on the CPU."""
+    return [one.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data for one in weights]
+
+
+def settle_statistics(session: Session, steps: int) -> None:
+    """Computes the running statistics of batch normalisation anew: means over the last `steps`
+    agreed batches at the weights as they are.
+
+    No gradient depends on them, so that nothing else about them is known than what a worker says.
+    """
+    model = session.task.model
+    norms = [
+        one for one in model.modules() if isinstance(one, BatchNorm) and one.track_running_stats
+    ]
+    last = session.step
+    if not norms or last == 0:
+        return
+    kept = [one.momentum for one in norms]
+    try:
+        for one in norms:
+            one.reset_running_stats()
+            one.momentum = None  # the mean of all batches
+        for step in range(max(1, last - steps + 1), last + 1):
+            with _random.scope():
+                session.gradients(step, session.sample_ids(step))
+    finally:
+        for one, momentum in zip(norms, kept, strict=True):
+            one.momentum = momentum
+
+
+def _tensor(part: memoryview, dtype: torch.dtype) -> torch.Tensor:
+    # Bytes that only C++ may write: torch would warn of it.
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given buffer is not writable")
+        return torch.frombuffer(part, dtype=dtype)
+
+
+def _statistics(model: nn.Module) -> set[int]:
+    return {
+        id(buffer)
+        for module in model.modules()
+        if isinstance(module, BatchNorm)
+        for buffer in module.buffers(recurse=False)
+    }
+
+
+def _require_split(task: Task) -> None:
+    from .._task._task import Task as Own
+
+    if type(task).update is not Own.update or "update" in vars(task):
+        raise UnsupportedError(
+            "the task has an update of its own, in which the trusted side could not clip",
+            "override Task.step or Task.compute_loss instead",
+        )
+    if task.scaler is not None:
+        raise UnsupportedError(
+            "the task scales its gradients", "train in float32 or bfloat16, which need no scaler"
+        )
+    if task.state:
+        raise UnsupportedError(
+            f"the task keeps state beside the model: {', '.join(sorted(task.state))}",
+            "a worker gets the weights only: keep what a step reads in buffers that do not change",
+        )

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The training that a trusted side owns: its updates, and what of it is final."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from .. import _core
+from .._base._errors import MalformedError, UsageError
+from ._gradients import Gradients, bytes_of, weights_of
+
+if TYPE_CHECKING:
+    from .._job._session import Session
+
+_FORMAT = "potl-guard-v1"
+_FILE = "guard.json"
+_MOST_BYTES = 1 << 20
+
+
+class Kept(TypedDict):
+    """What a folder says of a guarded training."""
+
+    format: str
+    job: str  # its id
+    options: dict[str, float]  # of the plan
+    step: int  # the final one
+    state: str  # its digest
+    stopped: int  # sessions that ended at a check
+
+
+class Folder:
+    """Where the final state of a guarded training is kept, so that it goes on after a restart.
+
+    Args:
+        path: A folder of the trusted side's own; it is made when there is none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        _core.create_directory(str(path))
+
+    def read(self) -> Kept | None:
+        """What is kept; None in a new folder.
+
+        Raises:
+            MalformedError: The file is not one of potl's.
+        """
+        file = self._path / _FILE
+        if not file.exists():
+            return None
+        try:
+            found = json.loads(_core.read_file(str(file), max_bytes=_MOST_BYTES))
+        except ValueError as error:
+            raise MalformedError(f"{file} is no JSON", "restore it from a copy") from error
+        wanted = Kept.__annotations__.keys()
+        if not isinstance(found, dict) or found.keys() != wanted or found["format"] != _FORMAT:
+            raise MalformedError(f"{file} is none of a guarded training", "name another folder")
+        return found  # type: ignore[return-value]
+
+    def state(self, kept: Kept) -> _core.State:
+        """The final state."""
+        return _core.State.load(str(self._state(kept)), bytes.fromhex(kept["state"]))
+
+    def write(self, kept: Kept, state: _core.State | None) -> None:
+        """Writes a final state first, and then what names it."""
+        if state is not None:
+            state.save(str(self._state(kept)))
+        _core.write_file(str(self._path / _FILE), json.dumps(kept, indent=1).encode())
+        for old in self._path.glob("state-*.safetensors"):
+            if old != self._state(kept):
+                old.unlink()
+
+    def _state(self, kept: Kept) -> Path:
+        return self._path / f"state-{kept['step']}-{kept['state'][:16]}.safetensors"
+
+
+class Guarded:
+    """What `_core.spot_check_guard` trains: its methods have the names of guarded_training's.
+
+    Args:
+        session: Owns weights and optimizers. Its present state is the first final one, unless the
+            folder has a later one.
+        gradients: Of the same session: knows how gradients are laid out.
+        options: Of the plan: a folder of another plan is refused.
+        folder: None keeps final states in memory.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        gradients: Gradients,
+        *,
+        job: _core.Job,
+        options: dict[str, float],
+        folder: Folder | None,
+    ) -> None:
+        self._session = session
+        self._gradients = gradients
+        self._folder = folder
+        self._kept: dict[int, _core.State] = {}
+        self._final = session.capture()
+        self._about = Kept(
+            format=_FORMAT,
+            job=job.id.hex(),
+            options=options,
+            step=session.step,
+            state=self._final.digest().hex(),
+            stopped=0,
+        )
+        if folder is not None:
+            self._resume(folder)
+
+    @property
+    def step(self) -> int:
+        """Updates done so far."""
+        return self._session.step
+
+    @property
+    def final_step(self) -> int:
+        """The last step that is final."""
+        return self._about["step"]
+
+    @property
+    def final(self) -> _core.State:
+        """The state after it."""
+        return self._final
+
+    @property
+    def stopped(self) -> int:
+        """Sessions so far that ended at a check."""
+        return self._about["stopped"]
+
+    def weights(self) -> list[memoryview]:
+        """What gradients are computed from."""
+        return bytes_of(weights_of(self._session.task))
+
+    def update(self, step: int, gradient: memoryview, loss: float) -> None:
+        """Clips and applies a reported gradient."""
+        self._session.apply(step, self._gradients.split(gradient), loss)
+
+    def keep(self) -> None:
+        """Remembers the present state."""
+        self._kept[self.step] = self._session.capture()
+
+    def finalise(self, step: int) -> None:
+        """Makes the state after a step final."""
+        self._final = self._kept[step]
+        self._kept = {other: state for other, state in self._kept.items() if other > step}
+        self._write(step, self._final)
+
+    def roll_back(self) -> None:
+        """Goes back to the final state."""
+        self._kept.clear()
+        self._session.restore(self._final)
+
+    def count_stopped(self) -> None:
+        """Writes down that a session ended at a check."""
+        self._about["stopped"] += 1
+        if self._folder is not None:
+            self._folder.write(self._about, None if self.final_step else self._final)
+
+    def replace_final(self) -> None:
+        """Takes the present state for the final one of the same step."""
+        self._final = self._session.capture()
+        self._write(self.final_step, self._final)
+
+    def _write(self, step: int, state: _core.State) -> None:
+        self._about["step"] = step
+        self._about["state"] = state.digest().hex()
+        if self._folder is not None:
+            self._folder.write(self._about, state)
+
+    def _resume(self, folder: Folder) -> None:
+        kept = folder.read()
+        if kept is None:
+            return
+        for name in ("job", "options"):
+            if kept[name] != self._about[name]:
+                raise UsageError(
+                    f"the folder is of another training: {name} differs",
+                    "name another folder, or pass what this one was made with",
+                )
+        self._final = folder.state(kept)
+        self._about = kept
+        self._session.restore(self._final)

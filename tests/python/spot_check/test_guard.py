@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guarded training: what an honest worker trains is what the client would have trained; what a
+false one reports is caught where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import guarded
+import pytest
+import torch
+from guarded import KEY, Cheat, build
+from torch import nn
+
+import potl
+
+STEPS = 58
+Change = Callable[[int, torch.Tensor, Cheat], None]
+
+
+@pytest.fixture(scope="module", params=["stock", "ord32"])
+def job(request: pytest.FixtureRequest) -> potl.Job:
+    return potl.Job.create(build, seed=3, checkpoint_every=10, arithmetic=request.param)
+
+
+@pytest.fixture(scope="module")
+def exact() -> potl.Job:
+    return potl.Job.create(build, seed=3, checkpoint_every=10, arithmetic="ord32")
+
+
+def longer() -> potl.Task:
+    return build(epochs=8)
+
+
+def unclipped() -> potl.Task:
+    return build(clip=None)
+
+
+def weights(model: nn.Module) -> list[torch.Tensor]:
+    return [one.detach().clone() for one in model.parameters()]
+
+
+def plain(job: potl.Job, steps: int = STEPS) -> list[torch.Tensor]:
+    with potl.Session.open(build, seed=job.core.seed, job=job) as session:
+        for step, _, batch in session.batches(1, steps):
+            session.run_step(step, batch)
+        return weights(session.task.model)
+
+
+def test_an_honest_worker_trains_what_a_plain_training_does(job: potl.Job) -> None:
+    """Bit for bit, dropout, momentum, schedule and clipping included."""
+    with potl.SpotCheck(build, job=job, key=KEY, steps_at_risk=10) as guard:
+        seen: list[tuple[int, int]] = []
+        report = guard.train(
+            potl.spot_check.Worker(build), progress=lambda done, all_: seen.append((done, all_))
+        )
+        assert report.verdict == "accepted", report.sentence
+        assert guard.final_step == STEPS and seen[-1] == (STEPS, STEPS)
+        for ours, theirs in zip(weights(guard.task.model), plain(job), strict=True):
+            assert torch.equal(ours, theirs)
+        (finding,) = report.findings
+        assert finding.check == "spot_check" and finding.result == "pass"
+        assert float(finding.details["displacement"]) == pytest.approx(
+            guard.plan.certificate.displacement
+        )
+        assert guard.plan.certificate.sentence in report.sentence
+        assert [limit["check"] for limit in report.document["limits"]] == ["spot_check"] * 3
+        assert report.document["looked_at"][0] == "58 steps, each updated by your own side"
+        with pytest.raises(potl.UsageError, match="58 of 58 steps are final"):
+            guard.train(potl.spot_check.Worker(build))
+
+
+def test_running_statistics_are_the_guards_own(exact: potl.Job) -> None:
+    """Whatever a worker's model has in its buffers: they are means over the last batches."""
+    with potl.SpotCheck(build, job=exact, key=KEY) as guard:
+        guard.train(potl.spot_check.Worker(build))
+        norm = guard.task.model[2]
+        assert isinstance(norm, nn.BatchNorm2d)
+        with potl.Session.open(build, seed=3, job=exact) as session:
+            for own, theirs in zip(
+                session.task.model.parameters(), guard.task.model.parameters(), strict=True
+            ):
+                own.data.copy_(theirs)
+            outputs = []
+            session.task.model[1].register_forward_hook(
+                lambda module, inputs, output: outputs.append(output.detach())
+            )
+            for step in range(STEPS - 49, STEPS + 1):
+                session.gradients(step, session.sample_ids(step))
+        means = torch.stack([one.mean((0, 2, 3)) for one in outputs]).mean(0)
+        assert norm.running_mean is not None
+        assert torch.allclose(norm.running_mean, means, atol=1e-6)
+        assert norm.momentum == 0.1
+
+
+CHEATS: dict[str, Change] = {
+    "zero gradient": lambda step, gradient, _: gradient.zero_() if step == 23 else None,
+    "sign flip": lambda step, gradient, _: gradient.neg_() if step == 23 else None,
+    "clipped away": lambda step, gradient, _: (
+        gradient[:1].fill_(1e30) if step == 23 else None  # type: ignore[func-returns-value]
+    ),
+}
+
+
+def stale(step: int, gradient: torch.Tensor, cheat: Cheat) -> None:
+    """Sends the gradient of step 22 again."""
+    if step == 22:
+        cheat.before = gradient.clone()  # type: ignore[attr-defined]
+    elif step == 23:
+        gradient.copy_(cheat.before)  # type: ignore[attr-defined]
+
+
+def another_step(step: int, gradient: torch.Tensor, cheat: Cheat) -> None:
+    """Computes step 24 in the place of step 23."""
+    if step == 23:
+        cheat.honest(24, cheat.weights, gradient.numpy().data)
+
+
+def smaller_batch(step: int, gradient: torch.Tensor, cheat: Cheat) -> None:
+    """Computes on half of the batch."""
+    if step == 23:
+        session = cheat.session
+        _, found = session.gradients(step, session.sample_ids(step)[:32])
+        gradient.copy_(torch.cat([one.reshape(-1) for one in found if one is not None]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [*CHEATS.values(), stale, another_step, smaller_batch],
+    ids=[*CHEATS, "stale", "another step", "smaller batch"],
+)
+def test_a_false_gradient_is_caught(job: potl.Job, change: Change) -> None:
+    with potl.SpotCheck(build, job=job, key=KEY, steps_at_risk=1, probability=0.999999) as guard:
+        report = guard.train(guarded.worker(change))
+        assert report.verdict == "rejected", report.sentence
+        (finding,) = report.findings
+        assert finding.rule == "spot_check.gradients" and finding.first_step == 23
+        assert "gradient of step 23 is false" in finding.reason
+        assert finding.details["tensor"] in dict(guard.task.model.named_parameters())
+        # The last final state, and another worker goes on from it.
+        assert guard.final_step == 20
+        for ours, theirs in zip(weights(guard.task.model), plain(job, 20), strict=True):
+            assert torch.equal(ours, theirs)
+        again = guard.train(potl.spot_check.Worker(build))
+        assert again.verdict == "accepted"
+        assert "the certificate counts each of them" in again.sentence
+
+
+def test_a_gradient_that_is_not_finite_is_always_checked(exact: potl.Job) -> None:
+    def change(step: int, gradient: torch.Tensor, cheat: Cheat) -> None:
+        if step == 23:
+            gradient[7] = float("nan")
+
+    with potl.SpotCheck(build, job=exact, key=KEY, displacement=1e6) as guard:
+        assert guard.plan.expected_checks == 0
+        report = guard.train(guarded.worker(change))
+        assert report.verdict == "rejected"
+        assert "not finite, but computed honestly it is" in report.sentence
+
+
+def test_a_worker_that_cheats_only_where_it_believes_nobody_looks(exact: potl.Job) -> None:
+    """Its belief has nothing to rest on: what it sees of a checked step is what it sees of any."""
+    seen: list[int] = []
+
+    def change(step: int, gradient: torch.Tensor, cheat: Cheat) -> None:
+        # Checked steps would be those after which the other side takes longer, if any did.
+        seen.append(step)
+        if step % 3 == 1:
+            gradient.mul_(0.5)
+
+    with potl.SpotCheck(build, job=exact, key=KEY, steps_at_risk=5) as guard:
+        report = guard.train(guarded.worker(change))
+    assert report.verdict == "rejected"
+    assert report.findings[0].first_step is not None
+    assert report.findings[0].first_step % 3 == 1
+
+
+def test_a_bias_below_the_tolerance_shows_in_the_sum() -> None:
+    stock = potl.Job.create(longer, seed=3, checkpoint_every=29, arithmetic="stock")
+
+    def change(step: int, gradient: torch.Tensor, cheat: Cheat) -> None:
+        gradient[5] += 0.7 * guard.tolerance * max(1.0, float(gradient.norm()))
+
+    with potl.SpotCheck(longer, job=stock, key=KEY, steps_at_risk=5) as guard:
+        cheating = potl.spot_check.Worker(longer, wrap=lambda honest: Cheat(honest, change))
+        report = guard.train(cheating)
+    (finding,) = report.findings
+    assert report.verdict == "rejected", report.sentence
+    assert finding.rule == "spot_check.direction"
+    assert finding.error_probability == 1e-6
+    assert "deviate in one direction" in finding.reason
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_other_arithmetic_of_an_honest_worker_passes(threads: int) -> None:
+    """A worker whose sums are added up in another order, as on another machine."""
+    stock = potl.Job.create(build, seed=5, checkpoint_every=10, arithmetic="stock")
+
+    class Elsewhere(Cheat):
+        def gradient(self, step: int, weights: memoryview, way: int, out: memoryview) -> float:
+            return super(Cheat, self).gradient(step, weights, threads, out)
+
+    with potl.SpotCheck(build, job=stock, key=KEY, steps_at_risk=2) as guard:
+        elsewhere = potl.spot_check.Worker(
+            build, wrap=lambda honest: Elsewhere(honest, lambda *_: None)
+        )
+        report = guard.train(elsewhere)
+    assert report.verdict == "accepted", report.sentence
+    assert 0 < float(report.findings[0].details["largest"]) <= guard.tolerance / 8
+
+
+def test_a_training_goes_on_from_its_folder(exact: potl.Job, tmp_path: Path) -> None:
+    folder = tmp_path / "guard"
+    with potl.SpotCheck(build, job=exact, key=KEY, path=folder) as guard:
+        paused = guard.train(potl.spot_check.Worker(build), until=25)
+        assert paused.verdict == "inconclusive" and "pause after step 25" in paused.sentence
+        assert guard.final_step == 25
+
+    def interrupt(done: int, total: int) -> None:
+        if done == 37:
+            raise KeyboardInterrupt
+
+    with potl.SpotCheck(build, job=exact, key=KEY, path=folder) as guard:
+        assert guard.final_step == 25
+        with pytest.raises(KeyboardInterrupt):
+            guard.train(potl.spot_check.Worker(build), progress=interrupt)
+        assert guard.final_step == 30
+    with potl.SpotCheck(build, job=exact, key=KEY, path=folder) as guard:
+        assert guard.final_step == 30
+        assert guard.train(potl.spot_check.Worker(build)).verdict == "accepted"
+        for ours, theirs in zip(weights(guard.task.model), plain(exact), strict=True):
+            assert torch.equal(ours, theirs)
+        guard.save_model(tmp_path / "model.safetensors")
+    from safetensors.torch import load_file
+
+    saved = load_file(tmp_path / "model.safetensors")
+    assert torch.equal(saved["6.weight"], plain(exact)[4])
+    with pytest.raises(potl.UsageError, match="another training: options"):
+        potl.SpotCheck(build, job=exact, key=KEY, path=folder, steps_at_risk=3)
+    (folder / "guard.json").write_text("{}")
+    with pytest.raises(potl.MalformedError, match="none of a guarded training"):
+        potl.SpotCheck(build, job=exact, key=KEY, path=folder)
+
+
+def test_a_worker_with_another_task_says_so_and_nobody_is_accused(exact: potl.Job) -> None:
+    def other() -> potl.Task:
+        task = build()
+        task.optimizers[0].param_groups[0]["lr"] = 0.2
+        return task
+
+    with potl.SpotCheck(build, job=exact, key=KEY) as guard:
+        report = guard.train(potl.spot_check.Worker(other))
+    assert report.verdict == "inconclusive"
+    assert "the worker cannot go on" in report.sentence
+    assert report.findings[0].rule == "spot_check.session"
+
+
+class OwnUpdate(potl.Task):
+    def update(self, loss: torch.Tensor) -> None:
+        super().update(loss)
+
+
+class NoUpdate(potl.Task):
+    def step(self, batch: object) -> torch.Tensor:
+        self.optimizers[0].zero_grad()
+        loss = self.compute_loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizers[0].step()
+        return loss.detach()
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x
+
+
+def remade(kind: type[potl.Task]) -> Callable[[], potl.Task]:
+    def make() -> potl.Task:
+        task = build()
+        task.__class__ = kind
+        return task
+
+    return make
+
+
+def counting() -> potl.Task:
+    task = build()
+    task.model.append(Counting())  # type: ignore[operator]
+    return task
+
+
+def adam() -> potl.Task:
+    task = build()
+    task.optimizers = (torch.optim.Adam(task.model.parameters()),)
+    task.schedulers = ()
+    return task
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (remade(OwnUpdate), "an update of its own"),
+        (remade(NoUpdate), "called self.update 0 times"),
+        (counting, "changes the buffer 7.count"),
+        (adam, "no certificate for Adam"),
+    ],
+)
+def test_what_cannot_be_split_is_refused_with_a_remedy(
+    make: Callable[[], potl.Task], said: str
+) -> None:
+    own = potl.Job.create(make, seed=3, checkpoint_every=10, arithmetic="stock")
+    with pytest.raises(potl.UnsupportedError, match=said) as refused:
+        potl.SpotCheck(make, job=own, key=KEY)
+    assert refused.value.remedy
+
+
+def test_arguments_that_do_not_fit_are_refused(exact: potl.Job, tmp_path: Path) -> None:
+    with pytest.raises(potl.UsageError, match="the job agreed 1"):
+        potl.SpotCheck(build, job=exact, key=KEY, clip=2.0)
+    with pytest.raises(potl.UsageError, match="a key of 3 bytes"):
+        potl.SpotCheck(build, job=exact, key=b"abc")
+    with pytest.raises(potl.UsageError, match="there is no key"):
+        potl.SpotCheck(build, job=exact, key=tmp_path / "none")
+    with pytest.raises(potl.UsageError, match="the worker has no key"):
+        potl.spot_check.Worker(build).serve("unix:/tmp/none.sock")
+    loose = potl.Job.create(unclipped, seed=3, checkpoint_every=10, arithmetic="stock")
+    with pytest.raises(potl.UsageError, match="nothing limits the gradients"):
+        potl.SpotCheck(unclipped, job=loose, key=KEY)

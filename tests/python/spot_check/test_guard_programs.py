@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Both sides as programs of their own, over Unix sockets and TCP; either of them may be killed."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import guarded
+import programs
+import pytest
+import torch
+from guarded import KEY
+from places import HELPERS
+from safetensors.torch import load_file
+
+import potl
+
+TASK = "guarded:build"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a job, a key, and the task."""
+    (tmp_path / "key").write_bytes(KEY)
+    for name in ("guarded.py", "docs_setup_digits.py"):
+        (tmp_path / name).symlink_to(HELPERS / name)
+    job = potl.Job.create(guarded.build, seed=3, checkpoint_every=10, arithmetic="ord32")
+    job.write(tmp_path / "job.json")
+    return tmp_path
+
+
+def command(*arguments: str) -> list[str]:
+    return [programs.command(), "spot-check", *arguments]
+
+
+@contextmanager
+def worker(
+    place: Path, address: str, key: str = "key"
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A worker's program, and where it listens."""
+    with subprocess.Popen(
+        command("worker", TASK, "--listen", address, "--key", key, "--json"),
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        try:
+            assert program.stderr is not None
+            said = program.stderr.readline()
+            found = re.match("listening at (.*)\n", said)
+            assert found, said
+            yield program, found[1]
+        finally:
+            program.kill()
+
+
+def train(address: str, *more: str) -> list[str]:
+    options = ("--job", "job.json", "--key", "key", "--worker", address, "--steps-at-risk", "10")
+    return command("train", TASK, "guard", *options, *more)
+
+
+def expected() -> dict[str, torch.Tensor]:
+    """What the client would have trained alone."""
+    job = potl.Job.create(guarded.build, seed=3, checkpoint_every=10, arithmetic="ord32")
+    with potl.Session.open(guarded.build, seed=3, job=job) as session:
+        for step, _, batch in session.batches(1, job.steps):
+            session.run_step(step, batch)
+        return {name: p.detach().clone() for name, p in session.task.model.named_parameters()}
+
+
+def require_expected(path: Path) -> None:
+    saved = load_file(path)
+    for name, value in expected().items():
+        assert torch.equal(saved[name], value), name
+
+
+@pytest.mark.parametrize("address", ["unix:worker.sock", "tcp://127.0.0.1:0"])
+def test_two_programs_train(place: Path, address: str) -> None:
+    with worker(place, address) as (program, listening):
+        done = subprocess.run(
+            train(listening, "--model", "model.safetensors", "--html", "report.html", "--json"),
+            cwd=place,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        out, _ = program.communicate(timeout=60)
+        assert program.returncode == 0
+    assert json.loads(out) == {"steps": 58, "finished": True, "reason": ""}
+    document = json.loads(done.stdout)
+    assert document["verdict"] == "accepted" and document["exit_code"] == 0
+    assert document["checks"][0]["check"] == "spot_check"
+    require_expected(place / "model.safetensors")
+    page = (place / "report.html").read_text()
+    assert "computed again, and none was false" in page
+
+
+def test_a_worker_with_another_key_is_not_believed(place: Path) -> None:
+    (place / "other").write_bytes(KEY[::-1])
+    with worker(place, "unix:worker.sock", "other") as (_, listening):
+        done = subprocess.run(
+            train(listening, "--json"), cwd=place, capture_output=True, text=True, timeout=300
+        )
+    assert done.returncode == 3
+    assert "is the key the same on both sides?" in json.loads(done.stdout)["sentence"]
+
+
+def wait_for_final(place: Path, step: int) -> None:
+    """Until so many steps are final."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        try:
+            if json.loads((place / "guard" / "guard.json").read_text())["step"] >= step:
+                return
+        except FileNotFoundError:
+            pass
+        time.sleep(0.01)
+    raise AssertionError("no step became final")
+
+
+def test_either_side_may_be_killed(place: Path) -> None:
+    """What is final stays, and the weights at the end are those of an undisturbed training."""
+    (place / "slow.py").write_text(
+        "import time, guarded\n"
+        "class Slow(guarded.potl.Task):\n"
+        "    def compute_loss(self, batch, reduction='mean'):\n"
+        "        time.sleep(0.03)\n"
+        "        return super().compute_loss(batch, reduction)\n"
+        "def build():\n"
+        "    task = guarded.build()\n"
+        "    task.__class__ = Slow\n"
+        "    return task\n"
+    )
+    sys.path.insert(0, str(place))
+    try:
+        import slow as task  # type: ignore[import-not-found]
+
+        job = potl.Job.create(task.build, seed=3, checkpoint_every=5, arithmetic="ord32")
+    finally:
+        sys.path.remove(str(place))
+    job.write(place / "job.json")
+
+    # Interpreters of their own, which can be killed.
+    def killable(arguments: list[str]) -> list[str]:
+        own = [sys.executable, "-m", "potl", *arguments[1:]]
+        return [one.replace(TASK, "slow:build") for one in own]
+
+    address = f"unix:{place}/worker.sock"
+    serve = killable(command("worker", TASK, "--listen", address, "--key", "key"))
+    both = killable(train(address))
+    programs = []
+
+    def start(arguments: list[str]) -> subprocess.Popen[bytes]:
+        program = subprocess.Popen(
+            arguments, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        programs.append(program)
+        return program
+
+    try:
+        serving, guard = start(serve), start(both)
+        wait_for_final(place, 5)
+        guard.send_signal(signal.SIGKILL)
+        guard.wait()
+        guard = start(both)  # the same worker waits for it
+        wait_for_final(place, 20)
+        serving.send_signal(signal.SIGKILL)
+        assert guard.wait(timeout=120) == 3  # nobody is accused
+        kept = json.loads((place / "guard" / "guard.json").read_text())
+        assert kept["step"] >= 20 and kept["stopped"] == 0
+        serving = start(serve)
+        finishing = start([*both, "--model", "model.safetensors"])
+        assert finishing.wait(timeout=300) == 0
+        assert serving.wait(timeout=60) == 0
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+    require_expected(place / "model.safetensors")
+
+
+def test_the_bench_measures_both(place: Path) -> None:
+    done = subprocess.run(
+        command("bench", TASK, "--job", "job.json", "--steps", "20", "--steps-at-risk", "10"),
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"a step takes .* alone and .* guarded: [\d.]+ times as long", done.stdout)
