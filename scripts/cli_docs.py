@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/reference/cli.md and cli_extra_task.md from the command line itself. With --check:
+"""Writes docs/reference/cli.md, cli_extra_task.md and cli_spot_check.md from the command line itself. With --check:
 fails when the files are not that."""
 
 from __future__ import annotations
@@ -43,25 +43,39 @@ Progress is drawn on standard error, and only on a terminal.
 | 130 | interrupted |
 
 """
-EXTRA_HEAD = """# The command line: extra task
+GROUP_HEAD = """# The command line: {title}
 
-After this page you know the commands that work on files with an [extra task](extra_task.md). Exit
-codes and common flags are those of [the other commands](cli.md).
+After this page you know the commands {what}. Exit codes and common flags are those of
+[the other commands](cli.md).
 
 """
-EXTRA = "extra-task"
+# Groups of commands with a page of their own: title, what they are, and the same in a table.
+GROUPS = {
+    "extra-task": (
+        "extra task",
+        "that work on files with an [extra task](extra_task.md)",
+        "secret samples in the data: commands on files",
+    ),
+    "spot-check": (
+        "spot-check",
+        "of a [training with a worker that you do not trust](../guide/spot_check.md)",
+        "train with a worker that you do not trust",
+    ),
+}
 
 
 def pages() -> dict[Path, str]:
     """The text of each page."""
-    found = list(commands(typer.main.get_command(_cli.app), ()))
-    extra = [one for one in found if one[0].startswith(EXTRA)]
-    rest = [one for one in found if one not in extra]
-    link = f"| [potl {EXTRA}](cli_extra_task.md) | secret samples in the data: commands on files |"
-    return {
-        FOLDER / "cli.md": page(HEAD, rest, [link]),
-        FOLDER / "cli_extra_task.md": page(EXTRA_HEAD, extra, []),
-    }
+    rest = list(commands(typer.main.get_command(_cli.app), ()))
+    out = {}
+    links = []
+    for group, (title, what, short) in GROUPS.items():
+        found = [one for one in rest if one[0].startswith(group)]
+        rest = [one for one in rest if one not in found]
+        name = f"cli_{group.replace('-', '_')}.md"
+        out[FOLDER / name] = page(GROUP_HEAD.format(title=title, what=what), found, [])
+        links.append(f"| [potl {group}]({name}) | {short} |")
+    return {FOLDER / "cli.md": page(HEAD, rest, links), **out}
 
 
 def page(head: str, found: list[tuple[str, Any]], more: list[str]) -> str:

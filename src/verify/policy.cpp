@@ -66,6 +66,14 @@ std::string capitalised(std::string sentence) {
   return sentence;
 }
 
+std::vector<std::string> unjudged(std::span<const finding> findings) {
+  std::vector<std::string> out;
+  for (const finding& one : findings) {
+    if (one.result == outcome::inconclusive && is_needed(one)) out.push_back(one.reason);
+  }
+  return out;
+}
+
 const finding* guarded_to_its_end(std::span<const finding> findings) {
   const auto found = std::find_if(findings.begin(), findings.end(), [](const finding& one) {
     return one.check == "spot_check" && one.rule == "spot_check.gradients" &&
@@ -76,10 +84,7 @@ const finding* guarded_to_its_end(std::span<const finding> findings) {
 
 // What stands between a training that a trusted side guarded and its acceptance.
 std::vector<std::string> guarded_obstacles(std::span<const finding> findings) {
-  std::vector<std::string> out;
-  for (const finding& one : findings) {
-    if (one.result == outcome::inconclusive && is_needed(one)) out.push_back(one.reason);
-  }
+  std::vector<std::string> out = unjudged(findings);
   if (out.empty() && guarded_to_its_end(findings) == nullptr) {
     out.emplace_back("the training did not reach its end under the guard");
   }
@@ -99,9 +104,7 @@ std::vector<std::string> obstacles(std::span<const finding> findings, const stan
   if (!where.committed) {
     out.emplace_back("there is no valid commitment, so the record could still be changed");
   }
-  for (const finding& one : findings) {
-    if (one.result == outcome::inconclusive && is_needed(one)) out.push_back(one.reason);
-  }
+  for (std::string& reason : unjudged(findings)) out.push_back(std::move(reason));
   if (!rule_enabled("replay.random_segments")) return out;
   const auto draws = [](const finding& one) { return is_random_summary(one) && draw_of(one); };
   if (std::none_of(findings.begin(), findings.end(), draws)) {
