@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/reference/cli.md, cli_extra_task.md and cli_spot_check.md from the command line itself. With --check:
-fails when the files are not that."""
+"""Writes docs/reference/cli.md and the pages of its GROUPS from the command line itself. With
+--check: fails when the files are not that."""
 
 from __future__ import annotations
 
