@@ -13,13 +13,10 @@ STEPS = 120
 
 @pytest.fixture(scope="module")
 def experiment():
-    with modules("spot_check_backdoor", "spot_check_page", "spot_check_tasks") as (
-        backdoor,
-        page,
-        tasks,
-    ):
-        digits = dataclasses.replace(tasks.SETTINGS["digits"], steps=STEPS)
-        yield SimpleNamespace(backdoor=backdoor, page=page, digits=digits)
+    with modules("spot_check_backdoor", "spot_check_guarded", "spot_check_page") as found:
+        backdoor, guarded, page = found
+        digits = dataclasses.replace(backdoor.SETTINGS["digits"], steps=STEPS)
+        yield SimpleNamespace(backdoor=backdoor, guarded=guarded, page=page, digits=digits)
 
 
 def trained(experiment, clip, false):
@@ -83,3 +80,6 @@ def test_the_page_shows_its_figures(experiment, name):
     assert page.tables(setting, rows) in text
     plot = page.DOCS / f"spot_check_{name}.svg"
     assert plot.read_text(encoding="utf-8") == page.picture(setting, rows)
+    rows = [experiment.guarded.Guarded(**row) for row in page.kept()[f"{name}_guarded"]]
+    assert {row.seed for row in rows} == set(range(experiment.guarded.SEEDS[name]))
+    assert experiment.guarded.table(setting, rows) in text
