@@ -148,6 +148,25 @@ TEST_CASE("one false element of a convolution is found, and where", "[freivalds]
   }
 }
 
+TEST_CASE("errors of two taps, channels or images do not cancel", "[freivalds]") {
+  convolution g = geometries().front();
+  g.batch = 20;
+  const convolved c = compute(g, arithmetic::ord32, 49);
+  // Distances of neighbours: taps in dw, output channels of dw, channels and images of y.
+  for (const std::size_t apart : {1u, 54u}) {
+    convolved edited = c;
+    edited.dw[0] += 20000;
+    edited.dw[apart] -= 20000;
+    CHECK(directions()[2].check(edited).outcome == freivalds_outcome::inconsistent);
+  }
+  for (const std::size_t apart : {99u, 792u}) {
+    convolved edited = c;
+    edited.y[5] += 20;
+    edited.y[5 + apart] -= 20;
+    CHECK(directions()[0].check(edited).outcome == freivalds_outcome::inconsistent);
+  }
+}
+
 TEST_CASE("the row that is named is the position of the false element", "[freivalds]") {
   convolution g = geometries().front();
   convolved c = compute(g, arithmetic::ord32, 50);

@@ -179,8 +179,8 @@ class _Geometry:
         )
 
 
-def _convolution(func: Any, args: tuple[Any, ...]) -> list[Claim]:
-    x, w, bias, stride, padding, dilation, transposed, _, groups = args
+def _convolution(func: Any, args: tuple[Any, ...], _: Mapping[str, object]) -> list[Claim]:
+    x, w, bias, stride, padding, dilation, transposed, _unused, groups = args
     if transposed or not _are_floats(x, w, bias):
         return []
     of = _Geometry(x, w, stride, padding, dilation, groups)
@@ -189,8 +189,8 @@ def _convolution(func: Any, args: tuple[Any, ...]) -> list[Claim]:
     return [of.claim("", 0, (x, w), of.output, lambda: func(*args), bias)]
 
 
-def _gradients(func: Any, args: tuple[Any, ...]) -> list[Claim]:
-    dy, x, w, _, stride, padding, dilation, transposed, _, groups, mask = args
+def _gradients(func: Any, args: tuple[Any, ...], _: Mapping[str, object]) -> list[Claim]:
+    dy, x, w, _sizes, stride, padding, dilation, transposed, _unused, groups, mask = args
     if transposed or not _are_floats(dy, x, w):
         return []
     of = _Geometry(x, w, stride, padding, dilation, groups)
@@ -208,15 +208,20 @@ def _gradients(func: Any, args: tuple[Any, ...]) -> list[Claim]:
     return claims
 
 
+_OPERATORS: Mapping[object, Callable[[Any, tuple[Any, ...], Mapping[str, object]], list[Claim]]] = {
+    aten.mm.default: _products,
+    aten.bmm.default: _products,
+    aten.addmm.default: _products,
+    aten.baddbmm.default: _products,
+    aten.convolution.default: _convolution,
+    aten.convolution_backward.default: _gradients,
+}
+
+
 def claims_of(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> list[Claim]:
     """The products that an operator computes and that are worth a check."""
-    if func in (aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default):
-        return _products(func, args, kwargs)
-    if func is aten.convolution.default:
-        return _convolution(func, args)
-    if func is aten.convolution_backward.default:
-        return _gradients(func, args)
-    return []
+    of = _OPERATORS.get(func)
+    return [] if of is None else of(func, args, kwargs)
 
 
 def finished(func: Any, args: tuple[Any, ...], results: list[tuple[Claim, Tensor]]) -> Any:

@@ -140,6 +140,7 @@ class weighted_patches {
     sides both(batch_ * groups_, positions, vectors);
     probes random(options.key);
     const filters f = project_filters(random, vectors, threads);
+    // Padding is in the same places of every image, and stays zero.
     std::vector<float> seen(static_cast<std::size_t>(depth_ * positions));
     for (std::int64_t part = 0; part < both.parts; ++part) {
       const std::int64_t group = part % groups_;

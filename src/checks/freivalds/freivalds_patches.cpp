@@ -33,12 +33,6 @@ const patches::view& patches::of(std::size_t dimension, std::int64_t tap) const 
   return views_[dimension][static_cast<std::size_t>(tap) % views_[dimension].size()];
 }
 
-bool patches::reads_padding(std::int64_t tap) const noexcept {
-  std::int64_t read = 1;
-  for (std::size_t i = 0; i < 3; ++i) read *= std::max<std::int64_t>(of(i, tap).count, 0);
-  return read < positions_;
-}
-
 template <class Real, class Put>
 void patches::each(const Real* channel, std::int64_t tap, Real* to, Put put) const {
   const view &deep = of(0, tap), &high = of(1, tap), &wide = of(2, tap);
@@ -62,7 +56,6 @@ void patches::each(const Real* channel, std::int64_t tap, Real* to, Put put) con
 }
 
 void patches::write(const float* channel, std::int64_t tap, float* to) const {
-  if (reads_padding(tap)) std::fill_n(to, positions_, 0.0F);
   each(channel, tap, to, [](float& out, float in) { out = in; });
 }
 

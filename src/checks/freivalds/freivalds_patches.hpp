@@ -23,7 +23,8 @@ class patches {
   std::int64_t taps() const noexcept { return taps_; }
   std::int64_t positions() const noexcept { return positions_; }
 
-  /// One channel of one image, as one tap sees it: `positions()` elements.
+  /// One channel of one image, as one tap sees it: `positions()` elements, of which those that are
+  /// padding are left as they are.
   void write(const float* channel, std::int64_t tap, float* to) const;
   /// Adds so many times what it sees.
   void add(const double* channel, std::int64_t tap, double factor, double* to) const;
@@ -35,7 +36,6 @@ class patches {
     std::int64_t begin, every, first, step, count;
   };
 
-  bool reads_padding(std::int64_t tap) const noexcept;
   /// put(to, from), for each element that is no padding.
   template <class Real, class Put>
   void each(const Real* channel, std::int64_t tap, Real* to, Put put) const;
