@@ -76,6 +76,47 @@ def resnet20_task(epochs: int = 1) -> potl.Task:
     )
 
 
+def resnet20_guarded() -> potl.Task:
+    """ResNet-20 as a worker trains it: clipped, for 160 steps."""
+    task = resnet20_task(epochs=8)
+    task.grad_clip = 1.0
+    return task
+
+
+@functools.cache
+def texts(length: int = 64, count: int = 512) -> TensorDataset:
+    """Random characters, and those that follow each of them."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(96, (count, length + 1), generator=generator)
+    return TensorDataset(x[:, :-1].contiguous(), x[:, 1:].contiguous())
+
+
+def next_character(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Mean loss over all characters."""
+    return functional.cross_entropy(logits.flatten(0, 1), target.flatten())
+
+
+def gpt_guarded() -> potl.Task:
+    """A GPT of 4 layers of width 256, batches of 8 x 64 characters, clipped, for 160 steps."""
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "python" / "helpers"))
+    import zoo
+
+    model = zoo.GPT(layers=4, width=256, length=64)
+    return potl.Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+        dataset=texts(),
+        loss=next_character,
+        batch_size=8,
+        epochs=3,
+        max_steps=160,
+        grad_clip=1.0,
+    )
+
+
 def mlp(width: int = 64) -> nn.Module:
     """Digits to ten classes through two hidden layers."""
     return nn.Sequential(
