@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         freivalds_segment as freivalds_segment,
     )
     from ._spot_check._guard import SpotCheck as SpotCheck
+    from ._spot_check._own_loop import SpotCheckedOptimizer as SpotCheckedOptimizer
     from ._task._task import Task as Task
     from ._verify._challenge import Challenge as Challenge, challenge as challenge
     from ._verify._rederive import Rederivation as Rederivation, rederive as rederive
@@ -148,6 +149,7 @@ _EXPORTS = {
     "SegmentResult": "_core",
     "Session": "_job._session",
     "SpotCheck": "_spot_check._guard",
+    "SpotCheckedOptimizer": "_spot_check._own_loop",
     "Step": "_record._prover",
     "StepResult": "_job._session",
     "Storage": "_job._calibrate",

@@ -209,6 +209,15 @@ class Session:
         """
         return self._steps.gradients(step, batch)
 
+    def own_step(self, step: int) -> contextlib.AbstractContextManager[None]:
+        """A block in which the caller computes a step up to its gradients, with the step's own
+        randomness and in the job's arithmetic.
+
+        Args:
+            step: 1-based.
+        """
+        return self._steps.own(step)
+
     def apply(self, step: int, gradients: Sequence[torch.Tensor | None], loss: float) -> None:
         """Makes the update of a step with these gradients: clips them, steps optimizers and
         schedulers.

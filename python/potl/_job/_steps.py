@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +111,15 @@ class Steps:
                     "computed by two sides",
                 )
             return loss, updates[0]
+
+    @contextlib.contextmanager
+    def own(self, step: int) -> Iterator[None]:
+        """Randomness and arithmetic of a step that the caller computes: `Session.own_step`."""
+        with _random.scope(), torch.enable_grad():
+            self._randomness.begin(step)
+            self._task._before_micro_batch(0)
+            with self._arithmetic.block():
+                yield
 
     def apply(self, step: int, gradients: Sequence[torch.Tensor | None], loss: float) -> None:
         """Makes the update of a step: `Session.apply`."""

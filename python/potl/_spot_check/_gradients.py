@@ -82,6 +82,15 @@ class Gradients:
         else:
             with session.perturb(way - 1):
                 loss, found = session.gradients(step, session.sample_ids(step))
+        self.write(found, step, out)
+        return loss
+
+    def write(self, found: Sequence[torch.Tensor | None], step: int, out: memoryview) -> None:
+        """Lays out the gradients of the optimizers' parameters.
+
+        Raises:
+            UnsupportedError: Others have one than in the step that was tried.
+        """
         if [gradient is not None for gradient in found] != self._moved:
             raise UnsupportedError(
                 f"step {step} gives other parameters a gradient than step 1",
@@ -90,7 +99,6 @@ class Gradients:
         present = [gradient for gradient in found if gradient is not None]
         for part, gradient in zip(self._parts(out), present, strict=True):
             part.copy_(gradient.reshape(-1))
-        return loss
 
     def split(self, gradient: memoryview) -> list[torch.Tensor | None]:
         """A gradient as its tensors, in the memory where it is; None for parameters without one."""

@@ -100,6 +100,7 @@ class SpotCheck:
         self._segment = self._job.core.checkpoint_every if segment is None else segment
         self._lag = lag
         self._timeout = timeout
+        self._background = True  # tests have both sides in one process
         self._clip = _agreed_clip(self._job, clip)
         if steps_at_risk is None and displacement is None:
             steps_at_risk = min(100, self._job.steps)
@@ -199,7 +200,7 @@ class SpotCheck:
                 found = self._with_own(worker, total, told)
             else:
                 socket = _core.SpotCheckSocket.connect(worker, max(self._timeout, _START_SECONDS))
-                found = self._guard(socket, total, told, background=True)
+                found = self._guard(socket, total, told, background=self._background)
         stopped_before = self._guarded.stopped
         if found.end in ("caught", "doubtful", "diverged"):
             self._guarded.count_stopped()

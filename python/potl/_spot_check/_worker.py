@@ -19,6 +19,7 @@ from ._gradients import Gradients
 if TYPE_CHECKING:
     from .._job._session import Session
     from .._task._task import Task
+    from ._own_loop import OwnLoop
 
 _log = logging.getLogger("potl")
 
@@ -91,8 +92,7 @@ class Worker:
             StorageError: Nobody can listen there.
             UsageError: No such address, or the worker has no key.
         """
-        if self._key is None:
-            raise UsageError("the worker has no key", "pass key=, the same as the trusted side's")
+        key = self._own_key()
         listener = _core.SpotCheckListener(address)
         if ready is not None:
             ready(listener.address)
@@ -101,10 +101,32 @@ class Worker:
                 socket = listener.accept(_ACCEPT_SECONDS)
             except StorageError:
                 continue
-            stopped, reason, steps = self._answer(socket, self._key, timeout)
+            stopped, reason, steps = self._answer(socket, key, timeout)
             if stopped:
                 return Served(steps=steps, finished=not reason, reason=reason)
             _log.warning("a session ended after %d steps: %s", steps, reason)
+
+    def open(self, address: str, *, timeout: float = 600.0) -> OwnLoop:
+        """Waits for a trusted side that checks a loop of your own: see
+        `potl.SpotCheckedOptimizer`. It is a context, and serves one session.
+
+        Args:
+            address: As of `serve`.
+            timeout: The same.
+
+        Raises:
+            StorageError: Nobody can listen there.
+            UsageError: No such address, or the worker has no key.
+        """
+        from ._own_loop import OwnLoop
+
+        self._own_key()
+        return OwnLoop(self, address, timeout)
+
+    def _own_key(self) -> bytes:
+        if self._key is None:
+            raise UsageError("the worker has no key", "pass key=, the same as the trusted side's")
+        return self._key
 
     def _answer(
         self, socket: _core.SpotCheckSocket, key: bytes, timeout: float

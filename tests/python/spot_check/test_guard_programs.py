@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -19,6 +21,7 @@ import pytest
 import torch
 from guarded import KEY
 from places import HELPERS
+from processor import torch_instruction_sets
 from safetensors.torch import load_file
 
 import potl
@@ -199,3 +202,46 @@ def test_the_bench_measures_both(place: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"a step takes .* alone and .* guarded: [\d.]+ times as long", done.stdout)
+
+
+@pytest.mark.parametrize("arithmetic", ["stock", "ord32"])
+def test_honest_workers_elsewhere_raise_no_alarm_in_a_thousand_steps(
+    place: Path, arithmetic: str
+) -> None:
+    """Each step is checked, of workers with other numbers of threads and instruction sets."""
+    (place / "longer.py").write_text(
+        "import guarded\ndef build():\n    return guarded.build(epochs=35)\n"
+    )
+    sys.path.insert(0, str(place))
+    try:
+        longer = importlib.import_module("longer")
+        job = potl.Job.create(longer.build, seed=8, checkpoint_every=100, arithmetic=arithmetic)
+        elsewhere = [("1", torch_instruction_sets()[0]), ("2", torch_instruction_sets()[-1])]
+        with potl.SpotCheck(
+            longer.build, job=job, key=KEY, steps_at_risk=1, probability=0.9999
+        ) as guard:
+            for until, (threads, level) in zip((510, None), elsewhere, strict=True):
+                serve = command("worker", "longer:build", "--listen", "unix:w.sock", "--key", "key")
+                with subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-m",
+                        "potl",
+                        *serve[1:],
+                    ],
+                    cwd=place,
+                    env={**os.environ, "OMP_NUM_THREADS": threads, "ATEN_CPU_CAPABILITY": level},
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                ) as serving:
+                    try:
+                        report = guard.train(f"unix:{place}/w.sock", until=until)
+                    finally:
+                        serving.kill()
+            assert report.verdict == "accepted", report.sentence
+            (finding,) = report.findings
+            assert guard.final_step == 1015 and int(finding.details["checked"]) > 490
+            assert float(finding.details["largest"]) <= guard.tolerance / 2
+    finally:
+        sys.path.remove(str(place))
+        sys.modules.pop("longer", None)

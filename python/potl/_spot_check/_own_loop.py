@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`SpotCheckedOptimizer`: a worker's own loop, whose updates a trusted side makes."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import _core
+from .._base._errors import StorageError, UsageError
+from ._gradients import Gradients, load_weights, weights_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .._task._task import Task
+    from ._worker import Worker
+
+_ACCEPT_SECONDS = 3600.0
+
+
+@dataclass
+class _Asked:
+    """A step that the trusted side asks for."""
+
+    step: int
+    weights: memoryview
+
+
+@dataclass
+class _Over:
+    """The session is over."""
+
+    error: BaseException | None
+    reason: str
+
+
+class _Handover:
+    """What a session asks for gradients: hands each question to the loop, and waits for it."""
+
+    def __init__(self, honest: Gradients) -> None:
+        self.honest = honest
+        self.tensors, self.weights_bytes = honest.tensors, honest.weights_bytes
+        self.steps = honest.steps
+        self.asked: queue.SimpleQueue[_Asked | _Over] = queue.SimpleQueue()
+        self.told: queue.SimpleQueue[tuple[float, list[torch.Tensor | None]] | str] = (
+            queue.SimpleQueue()
+        )
+
+    def gradient(self, step: int, weights: memoryview, way: int, out: memoryview) -> float:
+        self.asked.put(_Asked(step, weights))
+        answer = self.told.get()
+        if isinstance(answer, str):
+            raise UsageError(answer, "")
+        loss, found = answer
+        self.honest.write(found, step, out)
+        return loss
+
+
+class OwnLoop:
+    """The link of a worker's own loop to the trusted side: `Worker.open` makes it.
+
+    Attributes:
+        reason: Why the trusted side ended the training; empty when it is finished.
+    """
+
+    def __init__(self, worker: Worker, address: str, timeout: float) -> None:
+        self.reason = ""
+        self._worker = worker
+        self._timeout = timeout
+        self._listener = _core.SpotCheckListener(address)
+        self._opened: queue.SimpleQueue[_Handover | _Over] = queue.SimpleQueue()
+        self._handover: _Handover | None = None
+        self._given: tuple[float, list[torch.Tensor | None]] | None = None
+        self._serving = threading.Thread(target=self._serve, daemon=True)
+
+    @property
+    def address(self) -> str:
+        """Where the trusted side connects to."""
+        return self._listener.address
+
+    @property
+    def task(self) -> Task:
+        """The agreed task, once the trusted side has connected; this waits for it."""
+        return self._open().honest.session.task
+
+    def steps(self) -> Iterator[tuple[int, Any]]:
+        """The steps that the trusted side asks for: number and collated batch, with its weights in
+        the model. The body computes the gradients and calls the optimizer's `step`.
+
+        Raises:
+            UsageError: The body of a step did not.
+            StorageError: The connection was lost; open another one to go on.
+        """
+        handover = self._open()
+        session = handover.honest.session
+        weights = weights_of(session.task)
+        while True:
+            asked = handover.asked.get()
+            if isinstance(asked, _Over):
+                self._end(asked)
+                return
+            self._given = None
+            try:
+                load_weights(weights, asked.weights)
+                batch = session.batch(asked.step, session.sample_ids(asked.step))
+                with session.own_step(asked.step):
+                    yield asked.step, batch
+                if self._given is None:
+                    raise UsageError(
+                        f"step {asked.step} has no gradient",
+                        "call optimizer.step(loss) in the loop",
+                    )
+            except BaseException as error:
+                handover.told.put(f"the loop ended: {error!r}")
+                raise
+            handover.told.put(self._given)
+
+    def give(self, loss: float, gradients: list[torch.Tensor | None]) -> None:
+        """Takes the gradients of the present step."""
+        self._given = loss, gradients
+
+    def close(self) -> None:
+        """Waits for the end of the session."""
+        if self._handover is not None:
+            self._handover.told.put("the loop ended")
+        if self._serving.is_alive() and self._handover is not None:
+            self._serving.join()
+
+    def __enter__(self) -> Self:
+        self._serving.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _open(self) -> _Handover:
+        if self._handover is None:
+            found = self._opened.get()
+            if isinstance(found, _Over):
+                self._end(found)
+                raise StorageError("the trusted side ended before its first step", self.reason)
+            self._handover = found
+        return self._handover
+
+    def _end(self, over: _Over) -> None:
+        self.reason = over.reason
+        if over.error is not None:
+            raise over.error
+
+    def _serve(self) -> None:
+        made: list[_Handover] = []
+
+        def make(text: str) -> _Handover:
+            honest = self._worker._gradients(text)
+            if not isinstance(honest, Gradients):
+                raise UsageError("a loop of your own computes the gradients", "leave out wrap=")
+            made.append(_Handover(honest))
+            self._opened.put(made[0])
+            return made[0]
+
+        try:
+            key = self._worker._own_key()
+            socket = self._listener.accept(_ACCEPT_SECONDS)
+            stopped, reason, _ = _core.spot_check_serve(
+                socket, key=key, make=make, timeout=self._timeout
+            )
+            lost = None if stopped else StorageError(f"the session was lost: {reason}")
+            over = _Over(lost, reason)
+        except BaseException as error:
+            over = _Over(error, str(error))
+        (made[0].asked if made else self._opened).put(over)
+
+
+class SpotCheckedOptimizer:
+    """Stands for an optimizer in a loop of your own: `step` sends the gradients to a trusted side,
+    which clips them, makes the update, and sends the weights of the next step.
+
+    Args:
+        optimizer: The task's: `guard.task.optimizer`.
+        guard: The link to the trusted side.
+
+    Example:
+        >>> with worker.open("unix:/run/potl.sock") as guard:  # doctest: +SKIP
+        ...     model = guard.task.model
+        ...     optimizer = potl.SpotCheckedOptimizer(guard.task.optimizer, guard)
+        ...     for number, (images, labels) in guard.steps():
+        ...         optimizer.zero_grad()
+        ...         loss = F.cross_entropy(model(images), labels)
+        ...         loss.backward()
+        ...         optimizer.step(loss)
+
+    Raises:
+        UsageError: The optimizer is not the task's only one.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, guard: OwnLoop) -> None:
+        if optimizer is not guard.task.optimizer:
+            raise UsageError(
+                "the optimizer is not the agreed task's", "pass guard.task.optimizer, of one"
+            )
+        self._optimizer = optimizer
+        self._guard = guard
+
+    @property
+    def param_groups(self) -> list[dict[str, object]]:
+        """The optimizer's."""
+        return list(self._optimizer.param_groups)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """The optimizer's."""
+        self._optimizer.zero_grad(set_to_none)
+
+    def step(self, loss: torch.Tensor | float) -> None:
+        """Gives the gradients of this step to the trusted side. The weights change when the loop
+        goes on.
+
+        Args:
+            loss: Mean loss of the batch, for the trusted side's report.
+        """
+        self._guard.give(
+            float(loss.detach() if isinstance(loss, torch.Tensor) else loss),
+            [
+                None if p.grad is None else p.grad.detach().clone()
+                for group in self._optimizer.param_groups
+                for p in group["params"]
+            ],
+        )
