@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from .._task._task import Task
-    from ._worker import Worker
 
 _ACCEPT_SECONDS = 3600.0
 
@@ -69,9 +68,17 @@ class OwnLoop:
         reason: Why the trusted side ended the training; empty when it is finished.
     """
 
-    def __init__(self, worker: Worker, address: str, timeout: float) -> None:
+    def __init__(
+        self,
+        make: Callable[[str], _core.GradientSource],
+        *,
+        address: str,
+        key: bytes,
+        timeout: float,
+    ) -> None:
         self.reason = ""
-        self._worker = worker
+        self._make = make
+        self._key = key
         self._timeout = timeout
         self._listener = _core.SpotCheckListener(address)
         self._opened: queue.SimpleQueue[_Handover | _Over] = queue.SimpleQueue()
@@ -157,7 +164,7 @@ class OwnLoop:
         made: list[_Handover] = []
 
         def make(text: str) -> _Handover:
-            honest = self._worker._gradients(text)
+            honest = self._make(text)
             if not isinstance(honest, Gradients):
                 raise UsageError("a loop of your own computes the gradients", "leave out wrap=")
             made.append(_Handover(honest))
@@ -165,10 +172,9 @@ class OwnLoop:
             return made[0]
 
         try:
-            key = self._worker._own_key()
             socket = self._listener.accept(_ACCEPT_SECONDS)
             stopped, reason, _ = _core.spot_check_serve(
-                socket, key=key, make=make, timeout=self._timeout
+                socket, key=self._key, make=make, timeout=self._timeout
             )
             lost = None if stopped else StorageError(f"the session was lost: {reason}")
             over = _Over(lost, reason)

@@ -120,8 +120,8 @@ class Worker:
         """
         from ._own_loop import OwnLoop
 
-        self._own_key()
-        return OwnLoop(self, address, timeout)
+        key = self._own_key()
+        return OwnLoop(self._gradients, address=address, key=key, timeout=timeout)
 
     def _own_key(self) -> bytes:
         if self._key is None:
