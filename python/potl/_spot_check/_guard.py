@@ -19,7 +19,7 @@ from .._record._inputs import as_job
 from .._record._run import write_model
 from .._report._value import Report
 from ._gradients import Gradients, bytes_of, settle_statistics, weights_of
-from ._guarded import Folder, Guarded
+from ._guarded import CLIP_SLACK, Folder, Guarded
 from ._plan import Plan, plan
 from ._responses import clip_of_job
 from ._worker import Key, Worker, secret
@@ -118,7 +118,7 @@ class SpotCheck:
             self._tolerance = tolerance
             self._plan = plan(
                 self._job,
-                clip=self._clip,
+                clip=CLIP_SLACK * self._clip,
                 probability=probability,
                 displacement=displacement,
                 steps_at_risk=steps_at_risk,
@@ -128,6 +128,7 @@ class SpotCheck:
                 self._session,
                 gradients,
                 job=self._job.core,
+                clip=self._clip,
                 options={
                     "probability": probability,
                     "displacement": self._plan.certificate.displacement,

@@ -65,6 +65,9 @@ std::vector<finding> judge_spot_check(const spot_check_result& session,
     out.threshold.reset();
     out.reason = plural(session.checked, "step") + " of " + text(steps) +
                  " were drawn in secret and computed again, and none was false. " + all.sentence();
+    if (session.first_step > 1) {
+      out.reason = "from step " + text(session.first_step) + " on, " + out.reason;
+    }
     if (stopped_before > 0) {
       out.reason += " Before that, " + plural(stopped_before, "session") +
                     " ended at a check; the certificate counts each of them.";

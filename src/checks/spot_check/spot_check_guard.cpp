@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include <potl/checks/detail/spot_check_link.hpp>
@@ -109,7 +110,8 @@ class session {
 
   /// One step; false: the session is over.
   bool take(std::uint64_t step) {
-    std::vector<bytes_view> weights = training_.weights();
+    const std::vector<bytes_view> weights = training_.weights();
+    remember(weights);
     const stopwatch time;
     const status sent = link_.send(spot_check_kind::step, step, "", weights);
     if (!sent) return ended(sent.why(), step);
@@ -131,31 +133,57 @@ class session {
     const auto loss = read_loss(report->body);
     if (!loss) return ended(loss.why(), step);
     const double norm = gradient_norm(gradient_);
-    if (!std::isfinite(norm)) return not_finite(step, weights);
+    if (!std::isfinite(norm)) return not_finite(step);
     out_.entries.push_back({report->payload_digest, norm, *loss});
+    now_.step = step;
+    now_.gradient = gradient_;
     const double probability = options_.probabilities[step - 1];
     if (options_.coin ? options_.coin(step, probability) : secret_coin(step, probability)) {
-      drawn_.push_back(copy(step, weights));
+      drawn_.push_back(std::exchange(now_, spare()));
     }
-    weights.clear();
     training_.update(step, gradient_, *loss);
     unclosed_ = step;
     return true;
   }
 
-  drawn_report copy(std::uint64_t step, const std::vector<bytes_view>& weights) {
-    drawn_report out{step, {}, gradient_};
+  /// Copies what a check of this step would need. Every step is copied, and into memory that is
+  /// there: a worker with a clock must not learn which of them are drawn.
+  void remember(const std::vector<bytes_view>& weights) {
+    now_.weights.clear();
     for (const bytes_view part : weights) {
-      out.weights.insert(out.weights.end(), part.begin(), part.end());
+      now_.weights.insert(now_.weights.end(), part.begin(), part.end());
     }
+    if (spares_.empty() && drawn_.empty()) prepare_spares();
+  }
+
+  /// As many as a segment is likely to draw, and some.
+  void prepare_spares() {
+    const auto begin = options_.probabilities.begin() +
+                       static_cast<std::ptrdiff_t>(out_.entries.size() + first_ - 1);
+    const auto left = static_cast<std::uint64_t>(options_.probabilities.end() - begin);
+    const auto length = static_cast<std::ptrdiff_t>(std::min(options_.segment, left));
+    const double expected = std::accumulate(begin, begin + length, 0.0);
+    spares_.resize(std::min(static_cast<std::size_t>(length),
+                            static_cast<std::size_t>(expected + 3 * std::sqrt(expected) + 1)));
+    for (drawn_report& one : spares_) {
+      one.weights.resize(now_.weights.size());
+      one.gradient.resize(gradient_.size());
+    }
+  }
+
+  drawn_report spare() {
+    if (spares_.empty()) return {};
+    drawn_report out = std::move(spares_.back());
+    spares_.pop_back();
     return out;
   }
 
   /// Nothing of such a report is applied, and it is checked for certain.
-  bool not_finite(std::uint64_t step, const std::vector<bytes_view>& weights) {
-    const drawn_report one = copy(step, weights);
+  bool not_finite(std::uint64_t step) {
+    now_.step = step;
+    now_.gradient = gradient_;
     settle();
-    if (!queue_.failed()) failure_ = queue_.check_now(one);
+    if (!queue_.failed()) failure_ = queue_.check_now(now_);
     return false;
   }
 
@@ -163,6 +191,7 @@ class session {
   void close_segment(std::uint64_t step) {
     training_.keep();
     queue_.push(step, std::exchange(drawn_, {}));
+    spares_.clear();
     unclosed_.reset();
     const std::uint64_t most = options_.lag * options_.segment;
     if (options_.background && step > out_.final_step + most) queue_.wait(step - most);
@@ -231,7 +260,8 @@ class session {
   const spot_check_options& options_;
   const std::uint64_t first_, steps_, last_;
   std::vector<float> gradient_;
-  std::vector<drawn_report> drawn_;
+  drawn_report now_;
+  std::vector<drawn_report> drawn_, spares_;
   std::optional<std::uint64_t> unclosed_;  ///< last step of a segment that is not handed over
   std::optional<failed_check> failure_;
   bool is_gone_ = false;  ///< the worker, or what it sends makes no sense

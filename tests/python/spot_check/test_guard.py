@@ -33,6 +33,20 @@ def longer() -> potl.Task:
     return build(epochs=8)
 
 
+def wide() -> potl.Task:
+    """One step of a net with four million weights, in which nothing but one gradient counts."""
+    model = nn.Sequential(nn.Linear(64, 62_500, bias=False), nn.Linear(62_500, 1, bias=False))
+    return potl.Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
+        dataset=torch.utils.data.TensorDataset(torch.zeros(1, 64), torch.zeros(1, 1)),
+        loss=nn.functional.mse_loss,
+        batch_size=1,
+        epochs=1,
+        grad_clip=1.0,
+    )
+
+
 def unclipped() -> potl.Task:
     return build(clip=None)
 
@@ -157,6 +171,25 @@ def test_a_gradient_that_is_not_finite_is_always_checked(exact: potl.Job) -> Non
         report = guard.train(guarded.worker(change))
         assert report.verdict == "rejected"
         assert "not finite, but computed honestly it is" in report.sentence
+
+
+def test_what_vanishes_in_float32_is_clipped_too() -> None:
+    """One large entry, and millions whose squares are lost beside its own."""
+    job = potl.Job.create(wide, seed=3, checkpoint_every=1, arithmetic="stock")
+    moved: list[float] = []
+
+    def change(step: int, gradient: torch.Tensor, cheat: Cheat) -> None:
+        gradient.fill_(2.0**-13)
+        gradient[0] = 1.0
+
+    with potl.SpotCheck(wide, job=job, key=KEY, displacement=1e6) as guard:
+        before = torch.cat([one.reshape(-1) for one in weights(guard.task.model)])
+        cheating = potl.spot_check.Worker(wide, wrap=lambda honest: Cheat(honest, change))
+        guard.train(cheating)
+        after = torch.cat([one.reshape(-1) for one in weights(guard.task.model)])
+        moved.append(float(torch.linalg.vector_norm(after - before, dtype=torch.float64)))
+    # One step of rate 1 and clip 1. With the norm that torch computes it would be 1.0035.
+    assert moved[0] <= 1.0001, moved
 
 
 def test_a_worker_that_cheats_only_where_it_believes_nobody_looks(exact: potl.Job) -> None:
