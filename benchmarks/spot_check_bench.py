@@ -1,17 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs the trusted side to check a training step from its products, against computing it
-again, in the same process and in turn, with one thread: ResNet-20 (batch 128) and a GPT of 4 layers
-of width 256 (8 x 64 tokens). Forward and backward pass; the update is not part of either. Processor
+"""What spot-checks cost.
+
+check_step: the trusted side checks a training step from its products, against computing it again,
+in the same process and in turn, with one thread: ResNet-20 (batch 128) and a GPT of 4 layers of
+width 256 (8 x 64 tokens). Forward and backward pass; the update is not part of either. Processor
 time, which other processes change less than time on the clock.
 
-    python benchmarks/spot_check_bench.py
+overhead and speedup: guarded_training.py.
+
+    python benchmarks/spot_check_bench.py [--only TEXT]
+
+`--only` measures the groups whose name holds TEXT, and writes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+import guarded_training
 import measuring
 import torch
 import train_step_bench
@@ -24,6 +34,8 @@ AT_LEAST = 2.5
 
 
 def check_step(name: str) -> Iterator[dict[str, Any]]:
+    """Checking a step from its products, against computing it."""
+    torch.set_num_threads(1)
     net = train_step_bench.net_of(name)
 
     def step() -> None:
@@ -55,9 +67,27 @@ def check_step(name: str) -> Iterator[dict[str, Any]]:
     )
 
 
+GROUPS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+    "overhead.resnet20": partial(guarded_training.overhead, "resnet20"),
+    "overhead.gpt": partial(guarded_training.overhead, "gpt"),
+    "check_step.resnet20": partial(check_step, "resnet20"),
+    "check_step.gpt": partial(check_step, "gpt"),
+    "speedup": guarded_training.speedup,
+}
+
+
 def main() -> None:
-    torch.set_num_threads(1)
-    measuring.write("spot_check", [one for name in ("resnet20", "gpt") for one in check_step(name)])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="")
+    only = parser.parse_args().only
+    found = []
+    for name, group in GROUPS.items():
+        if only in name:
+            found += group()
+    if only:
+        print(json.dumps(found, indent=1))
+    else:
+        measuring.write("spot_check", found)
 
 
 if __name__ == "__main__":

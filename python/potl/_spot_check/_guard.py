@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .. import _core
-from .._base._errors import UnsupportedError, UsageError
+from .._base._errors import StorageError, UnsupportedError, UsageError
 from .._base._progress import Progress, track
 from .._job._agreement import open_checked, open_unchecked
 from .._record._inputs import as_job
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from .._job._job import Job
     from .._task._task import Task
 
+_log = logging.getLogger("potl")
+
 # Honest rounding of this machine times this is the tolerance of a stock job, but at least this
 # share of the clip.
 _MARGIN = 32
@@ -37,6 +40,7 @@ _LEAST_SHARE = 1e-4
 _WAYS = 3
 # A worker that was started at the same time imports torch first.
 _START_SECONDS = 60.0
+_PATIENCE_SECONDS = 2.0
 _MEASURED_STEPS = 3
 # Batches over which running statistics are averaged at the end.
 _STATISTICS_STEPS = 50
@@ -200,7 +204,7 @@ class SpotCheck:
             if isinstance(worker, Worker):
                 found = self._with_own(worker, total, told)
             else:
-                socket = _core.SpotCheckSocket.connect(worker, max(self._timeout, _START_SECONDS))
+                socket = _connected(worker)
                 found = self._guard(socket, total, told, background=self._background)
         stopped_before = self._guarded.stopped
         if found.end in ("caught", "doubtful", "diverged"):
@@ -302,6 +306,14 @@ class SpotCheck:
                 ways.append(_clipped(torch.frombuffer(out, dtype=torch.float32), self._clip))
             furthest = max(furthest, *(float((way - ways[0]).norm()) for way in ways[1:]))
         return max(_LEAST_SHARE * self._clip, _MARGIN * furthest)
+
+
+def _connected(address: str) -> _core.SpotCheckSocket:
+    try:
+        return _core.SpotCheckSocket.connect(address, _PATIENCE_SECONDS)
+    except StorageError:
+        _log.warning("waiting for a worker at %s", address)
+        return _core.SpotCheckSocket.connect(address, _START_SECONDS)
 
 
 def _clipped(gradient: torch.Tensor, clip: float) -> torch.Tensor:
