@@ -49,7 +49,9 @@ void bind_displacement(py::module_& module) {
       module, "DisplacementCertificate", bound_member{"probability", &certificate::probability},
       bound_member{"displacement", &certificate::displacement},
       bound_member{"leak", &certificate::leak}, bound_member{"clipped", &certificate::clipped})
-      .def_property_readonly("sentence", &certificate::sentence);
+      .def_property_readonly("sentence", &certificate::sentence)
+      .doc() =
+      "What a plan guarantees, against workers that adapt too. It bounds what is injected.";
   py::class_<displacement_plan>(module, "DisplacementPlan", py::module_local())
       .def_property_readonly(
           "probabilities",

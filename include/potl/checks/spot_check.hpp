@@ -102,6 +102,7 @@ enum class spot_check_end {
   lost,      ///< the worker was silent, slow or gone
 };
 
+/// Its name, e.g. "caught".
 const char* to_string(spot_check_end how) noexcept;
 
 /// What the trusted side keeps of a step.

@@ -24,14 +24,20 @@ from ._cost import CostModel as CostModel
 from ._plan import Plan as Plan, plan as plan
 
 if TYPE_CHECKING:
+    from ._own_loop import OwnLoop as OwnLoop
     from ._worker import Served as Served, Worker as Worker
 
-__all__ = ["Certificate", "CostModel", "Plan", "Served", "Worker", "plan"]
+__all__ = ["Certificate", "CostModel", "OwnLoop", "Plan", "Served", "Worker", "plan"]
 
 
 def __getattr__(name: str) -> Any:
+    # These need torch.
+    if name == "OwnLoop":
+        from . import _own_loop
+
+        return _own_loop.OwnLoop
     if name in ("Served", "Worker"):
-        from . import _worker  # needs torch
+        from . import _worker
 
         return getattr(_worker, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
