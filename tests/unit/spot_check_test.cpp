@@ -327,6 +327,23 @@ TEST_CASE("an exception of the training itself takes back what was not checked",
   CHECK(training.state() == alone(20));
 }
 
+TEST_CASE("options that would check nothing are refused", "[spot_check]") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::function<void(spot_check_options&)> wrong = GENERATE_COPY(
+      std::function<void(spot_check_options&)>(
+          [=](spot_check_options& o) { o.probabilities[7] = nan; }),
+      [](spot_check_options& o) { o.probabilities[7] = -0.1; },
+      [](spot_check_options& o) { o.probabilities.pop_back(); },
+      [=](spot_check_options& o) { o.tolerance = nan; }, [](spot_check_options& o) { o.clip = 0; },
+      [](spot_check_options& o) { o.segment = 0; });
+  spot_check_options options = test::tiny_options(20, 1.0);
+  wrong(options);
+  tiny_gradients own(20);
+  spot_check_sgd training = test::tiny_training(20);
+  auto [left, right] = spot_check_socket::pair();
+  CHECK_THROWS_AS(guard(std::move(left), key, job, training, own, options), exception);
+}
+
 TEST_CASE("nothing of the exchange before a segment ends depends on the coins", "[spot_check]") {
   // What the worker sees of two sessions, one with every step checked and one with none.
   const auto seen = [&](double probability) {

@@ -55,6 +55,11 @@ class session {
     out_.final_step = training.step();
     require(options.probabilities.size() == steps_, "the plan is for another number of steps",
             "plan with the job");
+    // NaN would never be drawn.
+    require(std::all_of(options.probabilities.begin(), options.probabilities.end(),
+                        [](double one) { return one >= 0 && one <= 1; }),
+            "a probability is not between 0 and 1", "plan with the job");
+    require(last_ + 1 >= first_, "the training is further than it is to go", "name a later step");
     require(options.segment > 0 && options.lag > 0 && options.timeout > 0,
             "segment, lag and timeout are positive", "");
     require(options.clip > 0 && options.tolerance >= 0 && std::isfinite(options.tolerance),
