@@ -66,6 +66,7 @@ HEADERS = {
         "libtorch/recorder",
         "libtorch/workload",
         "libtorch/trace",
+        "libtorch/gradients",
     ],
     "Reproducible LibTorch": ["libtorch/arithmetic", "libtorch/random"],
     "CUDA": ["cuda/elementwise"],

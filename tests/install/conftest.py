@@ -52,3 +52,15 @@ def built(prefix: Path) -> Path:
         )
         run_well("cmake", "--build", out, "-j", "1")  # 1.4 GB each
     return out
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    datasets = pytest.importorskip("sklearn.datasets")
+    safetensors = pytest.importorskip("safetensors.torch")
+    torch = pytest.importorskip("torch")
+    data = datasets.load_digits()
+    path = tmp_path_factory.mktemp("digits") / "digits.safetensors"
+    images = torch.tensor(data.images, dtype=torch.float32).div(16).unsqueeze(1).contiguous()
+    safetensors.save_file({"images": images, "labels": torch.tensor(data.target)}, str(path))
+    return path

@@ -21,17 +21,6 @@ Trained = tuple[int, Path, dict[str, Any]]
 
 
 @pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    datasets = pytest.importorskip("sklearn.datasets")
-    safetensors = pytest.importorskip("safetensors.torch")
-    data = datasets.load_digits()
-    path = tmp_path_factory.mktemp("digits") / "digits.safetensors"
-    images = torch.tensor(data.images, dtype=torch.float32).div(16).unsqueeze(1).contiguous()
-    safetensors.save_file({"images": images, "labels": torch.tensor(data.target)}, str(path))
-    return path
-
-
-@pytest.fixture(scope="session")
 def train(
     built: Path, digits: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Trained]:

@@ -6,6 +6,7 @@
 #include <potl/libtorch/arithmetic.hpp>
 #include <potl/libtorch/detail/step_arithmetic.hpp>
 #include <potl/libtorch/detail/step_rounding.hpp>
+#include <potl/libtorch/gradients.hpp>
 #include <potl/libtorch/job.hpp>
 #include <potl/libtorch/random.hpp>
 #include <potl/libtorch/recorder.hpp>

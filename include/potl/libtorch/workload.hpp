@@ -79,6 +79,12 @@ class workload {
   /// The same on these samples.
   step_result run_step(std::uint64_t step, std::span<const std::int64_t> ids);
 
+  /// Runs a step up to its update, which is not made: the gradients before clipping are left in the
+  /// parameters. Gives the loss. Of the state, what forward passes change is changed.
+  double run_passes(std::uint64_t step);
+  /// Of all optimizers, in their order; each has the gradient of the last step or passes, if any.
+  std::vector<at::Tensor> parameters() const;
+
   /// The loss that a step on these samples would report from the state as it is; nothing changes.
   double batch_loss(std::uint64_t step, std::span<const std::int64_t> ids);
 
@@ -115,11 +121,11 @@ class workload {
     double share = 1;
   };
   std::vector<part> micro_batches(std::span<const std::int64_t> ids) const;
-  std::vector<at::Tensor> parameters() const;
   at::Tensor losses_of(std::span<const std::int64_t> ids, const digest& key);
   at::Tensor loss_of(const part& one, std::uint64_t step, std::uint64_t number);
   void forget_gradients();
-  double prepare_gradients();
+  double pass_over(std::uint64_t step, std::span<const std::int64_t> ids);
+  double clip_gradients();
 
   std::unique_ptr<transcript::job> agreed_;
   std::unique_ptr<transcript::batch_order> order_;
@@ -238,18 +244,41 @@ inline void workload::forget_gradients() {
   for (const auto& optimizer : task_.optimizers) optimizer->zero_grad();
 }
 
-// Clips, and gives the norm that the optimizers see.
-inline double workload::prepare_gradients() {
+// Forward and backward passes of a step, in its block.
+inline double workload::pass_over(std::uint64_t step, std::span<const std::int64_t> ids) {
+  forget_gradients();
+  double out = 0;
+  std::uint64_t number = 0;
+  for (const part& one : micro_batches(ids)) {
+    const at::Tensor loss = loss_of(one, step, number++);
+    loss.backward();
+    out += loss.item<double>();
+  }
+  number = 0;
+  for (const at::Tensor& one : parameters()) arithmetic_.disturb(one.grad(), step, number++);
+  return out;
+}
+
+// Gives the norm that the optimizers see.
+inline double workload::clip_gradients() {
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> all = parameters();
   if (task_.grad_clip) torch::nn::utils::clip_grad_norm_(all, *task_.grad_clip);
   std::vector<at::Tensor> norms;
   for (const at::Tensor& one : all) {
-    if (!one.grad().defined()) continue;
-    arithmetic_.disturb(one.grad(), step_, norms.size());
-    norms.push_back(at::linalg_vector_norm(one.grad()).to(at::kDouble));
+    if (one.grad().defined()) {
+      norms.push_back(at::linalg_vector_norm(one.grad()).to(at::kDouble));
+    }
   }
   return norms.empty() ? 0 : at::linalg_vector_norm(at::stack(norms)).item<double>();
+}
+
+inline double workload::run_passes(std::uint64_t step) {
+  const generator_scope scope;
+  const at::AutoGradMode with_gradients(true);
+  const step_rounding::part rounded(rounding_, step);  // never ended: this is not a whole step
+  const auto block = arithmetic_.block(rounded.session());
+  return pass_over(step, order_->of(step));
 }
 
 inline step_result workload::run_step(std::uint64_t step, std::span<const std::int64_t> ids) {
@@ -260,17 +289,11 @@ inline step_result workload::run_step(std::uint64_t step, std::span<const std::i
   out.step = step;
   if (const std::vector<double>* rates = agreed_->rates_at(step)) set_rates(task_, *rates);
   out.rates = rates_of(task_);
-  forget_gradients();
   {
     step_rounding::part rounded(rounding_, step);
     const auto block = arithmetic_.block(rounded.session());
-    std::uint64_t number = 0;
-    for (const part& one : micro_batches(ids)) {
-      const at::Tensor loss = loss_of(one, step, number++);
-      loss.backward();
-      out.loss += loss.item<double>();
-    }
-    out.gradient_norm = prepare_gradients();
+    out.loss = pass_over(step, ids);
+    out.gradient_norm = clip_gradients();
     for (const auto& optimizer : task_.optimizers) update(*optimizer, arithmetic_.is_exact());
     out.rounding_log = rounded.end();
   }
