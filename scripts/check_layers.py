@@ -76,6 +76,7 @@ PACKAGES = (
     "_report",
     "_spot_check",
     "_verify",
+    "_dispute",
     "_machine",
     "_attacks",
     "_cli",

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ class GradientNorm:
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self._squared = 0.0
+        self._watches = True
         self._hooks = [one.register_step_pre_hook(self._before_update) for one in optimizers]
 
     def reset(self) -> None:
@@ -30,6 +32,15 @@ class GradientNorm:
         """l2 norm over all updates since `reset`; 0 without one."""
         return math.sqrt(self._squared)
 
+    @contextlib.contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """A block in which gradients are not looked at."""
+        self._watches = False
+        try:
+            yield
+        finally:
+            self._watches = True
+
     def close(self) -> None:
         """Lets go of the optimizers."""
         for hook in self._hooks:
@@ -37,6 +48,8 @@ class GradientNorm:
         self._hooks = []
 
     def _before_update(self, optimizer: torch.optim.Optimizer, *arguments: Any) -> None:
+        if not self._watches:
+            return
         gradients = [
             p.grad
             for group in optimizer.param_groups

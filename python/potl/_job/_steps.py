@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,30 @@ class Steps:
                 non_finite=skipped or not (math.isfinite(loss) and math.isfinite(norm)),
                 gradient_norm=norm,
             )
+
+    def traced(
+        self,
+        step: int,
+        batch: Any,
+        rounding: _rounded_steps.Rounding | None,
+        tracer: contextlib.AbstractContextManager[Any],
+        number: Callable[[torch.Tensor], float],
+    ) -> None:
+        """Runs a step of which `tracer` sees `Task.step` alone.
+
+        Args:
+            step: 1-based.
+            batch: On the device.
+            rounding: As in `run`.
+            tracer: Put around the computation.
+            number: The loss as a number.
+        """
+        with _random.scope(), torch.enable_grad(), self._norm.unwatched():
+            self._course.before(step)
+            self._randomness.begin_whole(step)
+            with self._arithmetic.block(), _rounded_steps.around(rounding, step), tracer:
+                loss = self._task.step(batch)
+            self._course.after(step, number(loss))
 
     def gradients(self, step: int, batch: Any) -> tuple[float, list[torch.Tensor | None]]:
         """Runs a step up to its update: `Session.gradients`."""

@@ -146,7 +146,7 @@ def write_model(state: _core.State, path: str | os.PathLike[str]) -> None:
     model."""
     model: Tree = state.tree()["model"]
     tensors = [
-        (name, _safetensors_dtype(value.dtype), value.shape, value.data)
+        (name, safetensors_dtype(value.dtype), value.shape, value.data)
         for group in ("parameters", "buffers")
         for name, value in model[group].items()
         if isinstance(value, _core.TensorView)
@@ -154,7 +154,7 @@ def write_model(state: _core.State, path: str | os.PathLike[str]) -> None:
     _core.write_safetensors(os.fspath(path), tensors, {"format": "pt"})
 
 
-def _safetensors_dtype(name: str) -> str:
+def safetensors_dtype(name: str) -> str:
     """The safetensors name of torch's: "float32" is "F32", "uint8" is "U8"."""
     odd = {
         "bool": "BOOL",

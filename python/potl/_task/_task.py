@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -235,7 +236,9 @@ class Task:
         if self.scaler is not None:
             self.scaler.update()
         if self.scheduler_interval == "step" and self.schedulers:
-            self.advance_schedulers(float(loss))
+            # Only who needs the number reads it: what a step does is known without.
+            needed = overrides_step(self) or any(map(is_metric_driven, self.schedulers))
+            self.advance_schedulers(float(loss) if needed else math.nan)
         if self.ema is not None:
             update = getattr(self.ema, "update_parameters", None) or self.ema.update
             update(self.model)

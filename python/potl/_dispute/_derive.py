@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators of a step from the agreed task alone: nothing is computed.
+
+The task is built, its tensors are replaced by ones without elements, and `Task.step` runs on those.
+What a step decides by counters of one element, such as Adam's, is computed: those values are
+agreed. What it decides by any other value cannot be derived, and is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sysconfig
+import traceback
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.utils import _foreach_utils
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+from .._base._errors import MismatchError, NotReplayable, Problem, UsageError
+from .._job._agreement import open_checked
+from .._task._schedule import end_epoch_metric
+from ._encoding import TensorOutline
+from ._operators import Operator
+from ._outline import StateOutline
+from ._tracer import Geometry, Memory, Tracer, geometry_of, plain_content, span_of
+from ._values import batch_tensors, capture_of, state_tensors, traced_step
+
+if TYPE_CHECKING:
+    from .._job._build import Build
+    from .._job._job import Job
+    from .._job._session import Session
+
+
+def derive_operators(
+    build: Build, job: Job, step: int, *, before: StateOutline | None = None
+) -> tuple[Operator, ...]:
+    """The operators of a step in the order of execution, without what they return.
+
+    Memory is taken for the state and the batch, not for activations and gradients.
+
+    Args:
+        build: Of the agreed task.
+        job: What was agreed.
+        step: 1-based.
+        before: The agreed state before the step; None for the state that the job begins with.
+
+    Raises:
+        NotReplayable: What the step does depends on the values of its tensors; the place in the
+            task and the remedy are named.
+        JobMismatch: The task is not the job's.
+        MismatchError: `before` is no state of the task before that step.
+        UsageError: There is no such step, or its state is not given.
+    """
+    if not 1 <= step <= job.steps:
+        raise UsageError(f"the job has no step {step}", f"use 1 to {job.steps}")
+    if before is None and step > 1:
+        raise UsageError(
+            f"the operators of step {step} depend on the state before it", "pass before="
+        )
+    with open_checked(build, job) as session, session.active():
+        if before is not None:
+            session.restore(before.zeros())
+            if session.step != step - 1:
+                raise MismatchError(f"the state is one after step {session.step}")
+        return derive_step(session, step)
+
+
+def derive_step(session: Session, step: int) -> tuple[Operator, ...]:
+    """The operators of a step of a session in the state before it. The session's task is of no use
+    afterwards: its tensors have no elements any more.
+    """
+    if end_epoch_metric(session.task):
+        raise _depends("a schedule follows the loss", "scheduler", "use a schedule of steps")
+    outline = StateOutline.of(session.capture())
+    batch = session._batches.on_device(step, session.sample_ids(step))
+    with _emptied(session, outline) as fake:
+        values = [
+            (path, tensor)
+            for path, tensor, _ in state_tensors(session, outline)
+            if tensor.numel() == 1
+        ]
+        elements = {
+            f"state/{path}": one.data
+            for path, one in outline.tensors().items()
+            if isinstance(one, TensorOutline) and one.data is not None
+        }
+        batch = tree_map(
+            lambda one: fake.from_tensor(one) if isinstance(one, torch.Tensor) else one, batch
+        )
+        tracer = _Deriver(fake, [*state_tensors(session, outline), *batch_tensors(batch)])
+        for path, tensor in values:
+            if path in elements:
+                tracer.know(tensor, elements[path])
+        traced_step(session, step, batch, tracer, _unknown)
+        with fake:
+            tracer.operators.append(capture_of(session, tracer, None))
+    return tuple(tracer.operators)
+
+
+def _unknown(loss: torch.Tensor) -> float:
+    return float("nan")
+
+
+@contextlib.contextmanager
+def _emptied(session: Session, outline: StateOutline) -> Iterator[FakeTensorMode]:
+    """Takes the elements of a session's tensors away, which stay the same objects."""
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    for path, tensor, _ in list(state_tensors(session, outline)):
+        with fake:
+            empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+        empty.requires_grad_(tensor.requires_grad)
+        if isinstance(tensor, torch.nn.Parameter):
+            empty._is_param = True
+        if weakref.getweakrefs(tensor):
+            raise _depends(
+                "something holds a weak reference to it, so that it cannot be replaced",
+                path,
+                "let build() keep no weak references to tensors",
+            )
+        torch.utils.swap_tensors(tensor, empty)  # type: ignore[no-untyped-call]
+    # Several tensors at once are worked on only where each is of a known class.
+    _foreach_utils._foreach_supported_types.append(FakeTensor)
+    try:
+        yield fake
+    finally:
+        _foreach_utils._foreach_supported_types.remove(FakeTensor)
+
+
+class _Deriver(Tracer):  # type: ignore[no-untyped-call]
+    """Runs operators on tensors without elements, and those on agreed single elements for real."""
+
+    def __init__(self, fake: FakeTensorMode, named: Any) -> None:
+        super().__init__(named)
+        self._fake = fake
+        # The elements that are known, of tensors with one: memory -> view -> a tensor that has it.
+        self._known: dict[int, dict[Geometry, tuple[tuple[int, int], torch.Tensor]]] = {}
+
+    def __enter__(self) -> Any:
+        self._fake.__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+        self._fake.__exit__(kind, error, trace)
+
+    def know(self, tensor: torch.Tensor, data: bytes) -> None:
+        """Gives a tensor of one element that element."""
+        element = torch.frombuffer(bytearray(data), dtype=tensor.dtype).reshape(tensor.shape)
+        self._remember(tensor, element)
+
+    def content(self, tensor: torch.Tensor, memory: Memory, *, unset: bool) -> bytes | None:
+        return None
+
+    def constant(self, tensor: torch.Tensor, memory: Memory) -> bytes:
+        if isinstance(tensor, FakeTensor):
+            raise _depends(
+                "it reads a tensor that no operator has made",
+                _place(),
+                "make tensors with torch's operators inside Task.step, or in build()",
+            )
+        with _disable_current_modes():
+            return plain_content(tensor)
+
+    def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, object]) -> Any:
+        operands = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        elements = [self._element(one) for one in operands]
+        draws = torch.Tag.nondeterministic_seeded in func.tags
+        known = not draws and all(one is not None for one in elements)
+        if not known and any(str(one.type) not in _TENSORS for one in func._schema.returns):
+            raise _reads_values(str(func))
+        if draws:
+            self._draw(func, args, kwargs)
+        if known and str(func) == "aten._local_scalar_dense.default":
+            assert elements[0] is not None
+            with _disable_current_modes():
+                return elements[0].item()
+        try:
+            out = _in_stock(lambda: func(*args, **kwargs))
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            raise _reads_values(str(func)) from None
+        outs = [one for one in tree_leaves(out) if isinstance(one, torch.Tensor)]
+        written = [one for one in operands if self._is_written(func, one, args, kwargs)]
+        for one in written:
+            self._forget(one)
+        if known and all(one.numel() == 1 for one in (*outs, *written)):
+            given = dict(zip(map(id, operands), elements, strict=True))
+            real = self._for_real(func, args, kwargs, given)
+            for one, element in zip(
+                outs, [r for r in tree_leaves(real) if isinstance(r, torch.Tensor)], strict=True
+            ):
+                self._remember(one, element)
+            for one in written:
+                self._remember(one, given[id(one)])
+        return out
+
+    # ------------------------------------------------------------------ elements
+
+    def _element(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        if tensor.numel() != 1:
+            return None
+        if not isinstance(tensor, FakeTensor):
+            return tensor
+        known = self._known.get(tensor.untyped_storage()._cdata, {}).get(geometry_of(tensor))
+        return None if known is None else known[1]
+
+    def _remember(self, tensor: torch.Tensor, element: Any) -> None:
+        if isinstance(tensor, FakeTensor):
+            self._memory(tensor)  # keeps its address
+            place = self._known.setdefault(tensor.untyped_storage()._cdata, {})
+            place[geometry_of(tensor)] = (span_of(tensor), element)
+
+    def _forget(self, tensor: torch.Tensor) -> None:
+        place = self._known.get(tensor.untyped_storage()._cdata, {})
+        first, last = span_of(tensor)
+        for key in [key for key, (span, _) in place.items() if span[0] < last and first < span[1]]:
+            del place[key]
+
+    def _is_written(self, func: Any, tensor: torch.Tensor, args: Any, kwargs: Any) -> bool:
+        form = self.form(func)
+        given = form.given(args, kwargs)
+        return any(one is tensor for name in form.written for one in tree_leaves(given.get(name)))
+
+    def _for_real(
+        self, func: Any, args: Any, kwargs: Any, given: dict[int, torch.Tensor | None]
+    ) -> Any:
+        """Runs an operator on known elements, in the arithmetic of the step."""
+        real_args, real_kwargs = tree_map(
+            lambda one: given[id(one)] if isinstance(one, torch.Tensor) else one, (args, kwargs)
+        )
+        with _disable_current_modes():
+            return func(*real_args, **real_kwargs)
+
+    def _draw(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Moves torch's generator on as the operator does."""
+        with _disable_current_modes():
+            zeros = tree_map(
+                lambda one: (
+                    torch.zeros(one.shape, dtype=one.dtype)
+                    if isinstance(one, torch.Tensor)
+                    else one
+                ),
+                (args, kwargs),
+            )
+            func(*zeros[0], **zeros[1])
+
+
+_TENSORS = frozenset(("Tensor", "List[Tensor]", "Optional[Tensor]", "List[Optional[Tensor]]"))
+
+
+def _in_stock(run: Callable[[], Any]) -> Any:
+    """Runs something outside of the arithmetic of the block, which knows tensors with elements
+    alone.
+    """
+    from .._arithmetic._library import module
+
+    stock = module().StockBlock()
+    try:
+        return run()
+    finally:
+        stock.leave()
+
+
+def _reads_values(operator: str) -> NotReplayable:
+    return _depends(
+        f"{operator} makes a number, a decision or a shape out of values that nobody has agreed",
+        _place(),
+        "decide with torch.where or masks, and read values (.item(), float(), if) outside of "
+        "Task.step",
+    )
+
+
+def _depends(what: str, where: str, remedy: str) -> NotReplayable:
+    return NotReplayable(Problem(what=what, where=where, remedy=remedy))
+
+
+def _place() -> str:
+    """The line of the user's code that is running."""
+    own = str(Path(__file__).resolve().parent.parent)
+    libraries = (sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), own)
+    for frame in reversed(traceback.extract_stack()):
+        if not str(Path(frame.filename).resolve()).startswith(libraries):
+            return f"{Path(frame.filename).name}:{frame.lineno}"
+    return "Task.step"

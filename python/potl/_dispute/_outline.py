@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training state without its large tensors: all that the digest binds, in a few kilobytes."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _core
+from .._base._errors import UnsupportedError
+from .._task._values import DTYPE_OF, Tree
+from ._encoding import AliasOutline, TensorOutline, leaves, mapped, state_digest
+
+
+@dataclass(frozen=True)
+class StateOutline:
+    """A state whose tensors are known by dtype, shape and content root alone.
+
+    Tensors with one element keep it: counters such as Adam's decide what a step computes.
+
+    Attributes:
+        tree: The state's tree with a `TensorOutline` or `AliasOutline` for each tensor.
+    """
+
+    tree: Tree
+
+    @classmethod
+    def of(cls, state: _core.State) -> StateOutline:
+        """The outline of a whole state."""
+        return cls(mapped(state.tree(), _outlined))
+
+    def digest(self) -> bytes:
+        """The digest of the state."""
+        return state_digest(self.tree)
+
+    def tensors(self) -> dict[str, TensorOutline | AliasOutline]:
+        """The tensors by path."""
+        kinds = (TensorOutline, AliasOutline)
+        return {path: leaf for path, leaf in leaves(self.tree) if isinstance(leaf, kinds)}
+
+    def zeros(self) -> _core.State:
+        """A state of this form: zeros where the outline has no elements."""
+        places = _Places()
+        return _core.State.capture(mapped(self.tree, places.filled))
+
+
+class _Places:
+    """Memory for the tensors of a state that is about to be captured, each at an address of its
+    own.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _core.Tensor] = {}
+
+    def filled(self, path: str, leaf: Any) -> Any:
+        if isinstance(leaf, AliasOutline):
+            return self._kept[leaf.path]
+        if not isinstance(leaf, TensorOutline):
+            return leaf
+        size = math.prod(leaf.shape) * DTYPE_OF[leaf.dtype].itemsize
+        # Zeroed by the system when it is first read.
+        memory = ctypes.create_string_buffer(max(size, 1))
+        if leaf.data is not None:
+            ctypes.memmove(memory, leaf.data, size)
+        self._kept[path] = _core.Tensor(
+            leaf.dtype, leaf.shape, leaf.memory_format, ctypes.addressof(memory), size, memory
+        )
+        return self._kept[path]
+
+
+def _outlined(path: str, leaf: Any) -> Any:
+    if isinstance(leaf, _core.Alias):
+        return AliasOutline(leaf.path)
+    if not isinstance(leaf, _core.TensorView):
+        return leaf
+    if leaf.dtype not in DTYPE_OF:
+        raise UnsupportedError(f"{path}: {leaf.dtype} is a dtype that this torch does not have")
+    data = bytes(leaf.data) if math.prod(leaf.shape) == 1 else None
+    root = _core.content_root(leaf.data)
+    return TensorOutline(leaf.dtype, tuple(leaf.shape), root, leaf.memory_format, data)

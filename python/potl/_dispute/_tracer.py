@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sees the operators of a step and wires them: which operand is the result of which operator."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_flatten
+
+from .. import _core
+from .._base._errors import NotReplayable, Problem
+from .._task._values import DTYPES, Tree
+from ._encoding import Reference, TensorOutline
+from ._operators import Operator
+
+# Marks for profilers and questions about a tensor compute nothing.
+_SILENT = ("profiler", "prim")
+# Where something is computed is no part of what is computed.
+_PLACES = frozenset(("device", "pin_memory"))
+# Operators that write operands without saying so in their schema.
+_UNDECLARED = {
+    "aten::native_batch_norm": ("running_mean", "running_var"),
+    "aten::cudnn_batch_norm": ("running_mean", "running_var"),
+    "aten::miopen_batch_norm": ("running_mean", "running_var"),
+    "aten::batch_norm_gather_stats": ("running_mean", "running_var"),
+    "aten::batch_norm_gather_stats_with_counts": ("running_mean", "running_var"),
+}
+
+Geometry = tuple[Any, ...]
+Span = tuple[int, int]
+
+
+@dataclass
+class Value:
+    """A tensor as somebody sees it: one way to look at a part of a memory."""
+
+    reference: Reference
+    span: Span
+    root: bytes | None
+    flat: bool
+
+
+@dataclass
+class Memory:
+    """A storage, and what is known of it."""
+
+    # Keeps the address from being used again.
+    weak: StorageWeakRef
+    values: dict[Geometry, Value] = field(default_factory=dict)
+    written: bool = False
+
+    def write(self, span: Span) -> list[Geometry]:
+        """Forgets what overlaps these bytes, and says what that was."""
+        self.written = True
+        gone = [
+            key
+            for key, value in self.values.items()
+            if value.span[0] < span[1] and span[0] < value.span[1]
+        ]
+        for key in gone:
+            del self.values[key]
+        return gone
+
+
+class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """What executed and derived traces have in common.
+
+    Attributes:
+        operators: Those seen so far.
+    """
+
+    def __init__(self, named: Iterable[tuple[str, torch.Tensor, bytes | None]]) -> None:
+        """`named`: the tensors of the state ("state/...") and of the batch ("batch/..."), with
+        their content roots where these are known. The first name of a place counts.
+        """
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operators: list[Operator] = []
+        self._memories: dict[int, Memory] = {}
+        for path, tensor, root in named:
+            memory = self._memory(tensor)
+            memory.values.setdefault(geometry_of(tensor), _value(tensor, Reference(path), root))
+
+    # ------------------------------------------------------------------ what kinds differ in
+
+    def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, object]) -> Any:
+        """Runs an operator."""
+        return func(*args, **kwargs)
+
+    def content(self, tensor: torch.Tensor, memory: Memory, *, unset: bool) -> bytes | None:
+        """The content root of a tensor; None where it has no agreed content, or none is known."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ operators
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace in _SILENT:
+            return func(*args, **kwargs)
+        form = self.form(func)
+        given = form.given(args, kwargs)
+        arguments = {name: self._attribute(value, name, form.name) for name, value in given.items()}
+        generator = None
+        if form.draws:
+            with _disable_current_modes():
+                generator = bytes(torch.default_generator.get_state().numpy())
+        out = self.run(func, args, kwargs)
+        # Written operands are results too; a schema returns some of them as well.
+        written = [
+            one
+            for name in form.written
+            for one in tree_flatten(given.get(name))[0]
+            if isinstance(one, torch.Tensor)
+        ]
+        returned = form.returned(out)
+        results = []
+        for tensor in written:
+            self._memory(tensor).write(span_of(tensor))
+        for index, one in enumerate((*returned, *written)):
+            if isinstance(one, torch.Tensor):
+                reference = Reference(f"operator/{len(self.operators)}/{index}")
+                results.append(self._result(one, reference, unset=form.unset))
+            else:
+                results.append(_plain(one, form.name))
+        self.operators.append(Operator(form.name, arguments, tuple(results), generator))
+        return out
+
+    @staticmethod
+    def form(func: Any) -> Form:
+        """What the operator's schema says."""
+        return _form_of(func)
+
+    def reference(self, tensor: torch.Tensor, operator: str) -> Reference:
+        """Where the present value of a tensor comes from.
+
+        Raises:
+            NotReplayable: Part of it was written through another view.
+        """
+        memory = self._memory(tensor)
+        geometry = geometry_of(tensor)
+        known = memory.values.get(geometry)
+        if known is None:
+            if memory.written or any(
+                not one.reference.path.startswith("constant/") for one in memory.values.values()
+            ):
+                raise refused(
+                    operator,
+                    "it reads memory that was written through another view",
+                    "write whole tensors: call .clone() on the view before it is written, or "
+                    "compute a new tensor (torch.where, torch.cat)",
+                )
+            root = self.constant(tensor, memory)
+            known = _value(tensor, Reference(f"constant/{root.hex()}"), root)
+            memory.values[geometry] = known
+        return known.reference
+
+    def constant(self, tensor: torch.Tensor, memory: Memory) -> bytes:
+        """The content root of a tensor that neither the state nor an operator has made."""
+        root = self.content(tensor, memory, unset=False)
+        assert root is not None
+        return root
+
+    def root(self, tensor: torch.Tensor) -> bytes | None:
+        """The content root that the wiring knows of a tensor."""
+        known = self._memory(tensor).values.get(geometry_of(tensor))
+        return None if known is None else known.root
+
+    # ------------------------------------------------------------------ parts
+
+    def _result(self, tensor: torch.Tensor, reference: Reference, *, unset: bool) -> TensorOutline:
+        if tensor.layout is not torch.strided or tensor.dtype not in DTYPES:
+            raise refused(
+                reference.path,
+                f"it returns a tensor of {tensor.dtype}, {tensor.layout}",
+                "use dense tensors of the dtypes that docs/reference/task.md lists",
+            )
+        memory = self._memory(tensor)
+        root = self.content(tensor, memory, unset=unset)
+        memory.values[geometry_of(tensor)] = _value(tensor, reference, root)
+        return TensorOutline(DTYPES[tensor.dtype], tuple(tensor.shape), root)
+
+    def _memory(self, tensor: torch.Tensor) -> Memory:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        memory = self._memories.get(key)
+        if memory is None:
+            memory = self._memories[key] = Memory(StorageWeakRef(storage))  # type: ignore[no-untyped-call]
+        return memory
+
+    def _attribute(self, value: Any, name: str, operator: str) -> Any:
+        if isinstance(value, torch.Tensor):
+            if value.layout is not torch.strided:
+                raise refused(operator, f"{name} is {value.layout}", "use dense tensors")
+            return self.reference(value, operator)
+        if isinstance(value, (list, tuple)):
+            return [self._attribute(item, name, operator) for item in value]
+        if isinstance(value, torch.Generator):
+            raise refused(
+                operator, "it draws from a generator of its own", "draw from torch's own generator"
+            )
+        return _plain(value, operator)
+
+
+class Form:
+    """An operator's schema, as far as a trace needs it."""
+
+    def __init__(self, func: Any) -> None:
+        schema = func._schema
+        self.name = str(func)
+        arguments = [one for one in schema.arguments if one.name not in _PLACES]
+        self._positional = [one.name for one in schema.arguments if not one.kwarg_only]
+        self._defaults = {one.name: one.default_value for one in arguments}
+        undeclared = _UNDECLARED.get(schema.name, ())
+        self.written = [
+            one.name
+            for one in schema.arguments
+            if one.name in undeclared or (one.alias_info is not None and one.alias_info.is_write)
+        ]
+        self._new = [
+            one.alias_info is None or not one.alias_info.is_write for one in schema.returns
+        ]
+        self.draws = torch.Tag.nondeterministic_seeded in func.tags
+        self.unset = _core.returns_unset(self.name)
+
+    def given(self, args: Sequence[Any], kwargs: Mapping[str, object]) -> Tree:
+        """Every argument by name, in the schema's order, defaults included."""
+        named = dict(zip(self._positional, args, strict=False)) | dict(kwargs)
+        return {name: named.get(name, default) for name, default in self._defaults.items()}
+
+    def returned(self, out: Any) -> list[Any]:
+        """What an operator returned that is not one of its operands."""
+        outs = out if len(self._new) > 1 else (out,) if self._new else ()
+        fresh = [one for one, new in zip(outs, self._new, strict=True) if new]
+        return tree_flatten(fresh)[0]
+
+
+@functools.cache
+def _form_of(func: Any) -> Form:
+    return Form(func)
+
+
+def refused(operator: str, what: str, remedy: str) -> NotReplayable:
+    """The refusal of a step that cannot be wired."""
+    return NotReplayable(Problem(what=what, where=operator, remedy=remedy))
+
+
+def plain_content(
+    tensor: torch.Tensor, threads: Callable[[], int] = torch.get_num_threads
+) -> bytes:
+    """The content root of a tensor that has elements."""
+    plain = tensor.detach()
+    if plain.is_conj() or plain.is_neg():
+        plain = plain.resolve_conj().resolve_neg()
+    flat = plain.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return _core.content_root(flat, threads() if flat.nbytes >= 1 << 18 else 1)
+
+
+def _value(tensor: torch.Tensor, reference: Reference, root: bytes | None) -> Value:
+    flat = tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+    return Value(reference, span_of(tensor), root, flat)
+
+
+def geometry_of(tensor: torch.Tensor) -> Geometry:
+    shape = tensor.shape
+    # The stride of a dimension of one element says nothing.
+    strides = tuple(
+        0 if size == 1 else stride for size, stride in zip(shape, tensor.stride(), strict=True)
+    )
+    signs = (tensor.is_conj(), tensor.is_neg())
+    return tensor.storage_offset(), tuple(shape), strides, tensor.dtype, signs
+
+
+def span_of(tensor: torch.Tensor) -> Span:
+    """The bytes of the storage within which the elements lie."""
+    size = tensor.element_size()
+    if tensor.numel() == 0:
+        return 0, 0
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    first = int(tensor.storage_offset()) * size
+    return first, first + (int(last) + 1) * size
+
+
+def _plain(value: Any, operator: str) -> Any:
+    """An attribute, or a result that is no tensor, as it is encoded."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, complex):
+        return {"real": value.real, "imaginary": value.imag}
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, (torch.memory_format, torch.layout)):
+        return str(value).removeprefix("torch.")
+    raise refused(operator, f"a {type(value).__name__} is no attribute that can be agreed", "")

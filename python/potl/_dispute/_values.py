@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executes a step and keeps what each of its operators returned, as content roots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
+
+from .. import _core
+from .._base._errors import NotReplayable, Problem
+from .._job._steps import as_number
+from .._task._capture import TreeBuilder, is_standard, memory_format
+from .._task._values import Tree
+from ._encoding import AliasOutline, TensorOutline, joined, mapped
+from ._operators import CAPTURE, Operator, ValueTrace
+from ._outline import StateOutline
+from ._tracer import Memory, Tracer, geometry_of, plain_content, refused, span_of
+
+if TYPE_CHECKING:
+    from .._arithmetic._rounded_steps import Rounding
+    from .._job._session import Session
+    from .._task._task import Task
+
+
+def trace_values(
+    session: Session, step: int, batch: Any, *, rounding: Rounding | None = None
+) -> ValueTrace:
+    """Runs a step from the session's present state, and keeps what its operators returned.
+
+    Args:
+        session: Its state is the one before the step, and afterwards the one after it.
+        step: 1-based.
+        batch: The collated batch of the step, or its sample ids.
+        rounding: Makes or follows the step's rounding log (log64).
+
+    Raises:
+        NotReplayable: The step does what cannot be wired: writes a part of a tensor that is read
+            as a whole later, draws from a generator of its own. The operator and the remedy are
+            named.
+    """
+    batch = session._batches.on_device(step, batch)
+    before = StateOutline.of(session.capture())
+    tracer = _ValueTracer([*state_tensors(session, before), *batch_tensors(batch)])
+    traced_step(session, step, batch, tracer, as_number, rounding)
+    after = StateOutline.of(session.capture())
+    tracer.operators.append(capture_of(session, tracer, after))
+    return ValueTrace(step, before.digest(), after.digest(), tuple(tracer.operators))
+
+
+def traced_step(
+    session: Session,
+    step: int,
+    batch: Any,
+    tracer: Tracer,
+    number: Callable[[torch.Tensor], float],
+    rounding: Rounding | None = None,
+) -> None:
+    """Runs a step so that the tracer sees the operators of `Task.step` and no others. `number`
+    makes a number of its loss.
+    """
+    task = session.task
+    seed = task._before_micro_batch
+
+    def unseen(index: int) -> None:
+        with _disable_current_modes():
+            seed(index)
+
+    task._before_micro_batch = unseen
+    try:
+        session._steps.traced(step, batch, rounding, tracer, number)
+    finally:
+        task._before_micro_batch = seed
+
+
+class _ValueTracer(Tracer):  # type: ignore[no-untyped-call]
+    """Hashes every result before the next operator can change it."""
+
+    def content(self, tensor: torch.Tensor, memory: Memory, *, unset: bool) -> bytes | None:
+        if unset:
+            return None
+        span = span_of(tensor)
+        flat = tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+        geometry = geometry_of(tensor)
+        for other, value in memory.values.items():
+            if value.span[0] < span[1] and span[0] < value.span[1]:
+                if value.root is None:  # a view of memory that nobody has written
+                    return None
+                if other == geometry or (flat and value.flat and value.span == span):
+                    return value.root
+        return plain_content(tensor)
+
+
+# ---------------------------------------------------------------------- states and batches
+
+
+class _Live(TreeBuilder):
+    """Walks over a task, and leaves its tensors where they are."""
+
+    def _unmoved(self, tensor: torch.Tensor) -> Any:
+        return None
+
+    def _describe_anew(self, tensor: torch.Tensor, path: str) -> Any:
+        return tensor
+
+
+def live_tree(session: Session) -> Tree:
+    """The training state of a session, with the task's own tensors and aliases of them.
+
+    Raises:
+        NotReplayable: It holds tensors that only copies are known of.
+    """
+    task = session.task
+    _require_known(task)
+    state = session._state
+    builder, state._builder = state._builder, _Live(task)
+    try:
+        tree = state.tree()
+    finally:
+        state._builder = builder
+    first: dict[Any, str] = {}
+
+    def tied(path: str, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        place = (leaf.untyped_storage()._cdata, *geometry_of(leaf)) if leaf.numel() else id(leaf)
+        known = first.setdefault(place, path)
+        return leaf if known == path else AliasOutline(known)
+
+    return mapped(tree, tied)  # type: ignore[no-any-return]
+
+
+def _require_known(task: Task) -> None:
+    copies = [f"optimizers/{i}" for i, one in enumerate(task.optimizers) if not is_standard(one)]
+    copies += [joined("state", name) for name in task.state]
+    if task.ema is not None and not isinstance(task.ema, torch.nn.Module):
+        copies.append("ema")
+    if copies:
+        raise NotReplayable(
+            Problem(
+                what="its state_dict() may return copies, so that nobody knows which operator "
+                "wrote what it holds",
+                where=copies[0],
+                remedy="keep trained tensors in modules and in optimizers with torch's own "
+                "state_dict",
+            )
+        )
+
+
+def state_tensors(
+    session: Session, outline: StateOutline
+) -> Iterator[tuple[str, torch.Tensor, bytes | None]]:
+    """The live tensors of a session's state by name, with their content roots."""
+    outlines = outline.tensors()
+    found: dict[str, torch.Tensor] = {}
+    mapped(live_tree(session), lambda path, leaf: found.__setitem__(path, leaf))
+    for path, leaf in found.items():
+        if isinstance(leaf, torch.Tensor):
+            known = outlines[path]
+            root = known.root if isinstance(known, TensorOutline) else None
+            yield f"state/{path}", leaf, root
+
+
+def batch_tensors(batch: Any) -> Iterator[tuple[str, torch.Tensor, bytes | None]]:
+    """The tensors of a batch by name."""
+    tensors = (leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor))
+    for index, leaf in enumerate(tensors):
+        yield f"batch/{index}", leaf, None
+
+
+def capture_of(session: Session, tracer: Tracer, after: StateOutline | None) -> Operator:
+    """The last operator: makes the digest of the state out of its tensors.
+
+    Args:
+        session: After the step.
+        tracer: Has seen the step.
+        after: The state after the step; None where only the form is known.
+
+    Raises:
+        NotReplayable: A tensor of the state was written behind the operators' back.
+    """
+    outlines = {} if after is None else after.tensors()
+
+    def operand(path: str, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        reference = tracer.reference(leaf, f"{CAPTURE} of {path}")
+        held = outlines.get(path)
+        if isinstance(held, TensorOutline) and tracer.root(leaf) != held.root:
+            raise refused(
+                reference.path,
+                f"it was written by something that is no operator, and is {path} now",
+                "write tensors with torch's operators, not through NumPy or pointers",
+            )
+        return reference, memory_format(leaf)
+
+    tree = mapped(live_tree(session), operand)
+    digest = bytes(32) if after is None else after.digest()
+    result = TensorOutline("uint8", (32,), None if after is None else _core.content_root(digest))
+    return Operator(CAPTURE, {"state": tree}, (result,))

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A referee lists the operators of a step from the agreed task alone: equal for honest parties,
+and another program is seen as one (A31).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import traced_nets
+import zoo
+from torch import nn
+
+import potl
+from potl._dispute._derive import derive_operators
+from potl._dispute._operators import Operator, ValueTrace, structural_difference
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+Build = Callable[[], potl.Task]
+
+
+@functools.cache
+def job_of(build: Build) -> potl.Job:
+    return potl.Job.create(build, seed=traced_nets.SEED, checkpoint_every=4, arithmetic="ord32")
+
+
+def derived(build: Build, step: int = 1) -> tuple[Operator, ...]:
+    before = None if step == 1 else traced_nets.outline(build, step)
+    return derive_operators(build, job_of(build), step, before=before)
+
+
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("name", traced_nets.NETS)
+def test_the_derived_operators_are_those_that_are_executed(name: str, step: int) -> None:
+    build = traced_nets.NETS[name]
+    own, executed = derived(build, step), traced_nets.traced(build, step)
+    assert structural_difference(own, executed.operators) is None
+    assert [one.structure for one in own] == [one.structure for one in executed.operators]
+    assert all(one.root is None for operator in own for one in operator.tensors)
+
+
+def test_deriving_leaves_the_generators_where_they_were() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    derived(traced_nets.mlp)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+class Net(nn.Module):
+    """Two layers of one size, so that each fits in the other's place."""
+
+    def __init__(self, kind: str = "") -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10)
+        self.kind = kind
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.flatten(1)
+        layers = [self.first, self.second]
+        if self.kind == "wiring":
+            layers.reverse()
+        for layer in layers:
+            x = layer(x)
+            x = F.gelu(x) if self.kind == "operator" else F.relu(x)
+        if self.kind == "more":
+            x = x * 1.0
+        x = F.dropout(x, 0.5) if self.kind == "drawn" else x
+        out: torch.Tensor = self.last(x)
+        return out
+
+
+def of(kind: str) -> potl.Task:
+    net = Net(kind)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9 - 0.1 * (kind == "momentum"))
+    loss = functools.partial(F.cross_entropy, ignore_index=-7 if kind == "attribute" else -100)
+    return traced_nets.task(net, zoo.digits(), 32, optimizer, loss=loss)
+
+
+HONEST = functools.partial(of, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("operator", "another operator, aten.gelu.default"),
+        ("wiring", "another wiring"),
+        ("attribute", "another attribute, ignore_index"),
+        ("momentum", "another attribute, other"),
+        ("more", "another operator, aten.mul.Tensor"),
+        ("drawn", "another operator, aten.empty_like.default"),
+    ],
+)
+def test_the_trace_of_another_program_is_seen(kind: str, what: str) -> None:
+    step = 2  # the momentum counts from here on
+    own = derive_operators(HONEST, job_of(HONEST), step, before=traced_nets.outline(HONEST, step))
+    found = structural_difference(own, other_program(kind, step).operators)
+    assert found is not None
+    assert what in found[1]
+
+
+def other_program(kind: str, step: int) -> ValueTrace:
+    """A step of another program from the honest state before it."""
+    with traced_nets.before_step(HONEST, step) as (session, batch):
+        other = of(kind)
+        session.task.model.kind = kind  # type: ignore[assignment]
+        session.task.loss = other.loss
+        assert session.task.optimizer is not None and other.optimizer is not None
+        session.task.optimizer.param_groups[0]["momentum"] = other.optimizer.defaults["momentum"]
+        from potl._dispute._values import trace_values
+
+        return trace_values(session, step, batch)
+
+
+def test_a_shorter_trace_is_another_program() -> None:
+    own = derived(traced_nets.mlp)
+    assert structural_difference(own, own[:-1]) == (
+        len(own) - 1,
+        f"{len(own) - 1} operators instead of {len(own)}",
+    )
+
+
+class Deciding(potl.Task):
+    """Decides by what it computed."""
+
+    kind = ""
+
+    def compute_loss(self, batch: Any, reduction: str = "mean") -> torch.Tensor:
+        loss = super().compute_loss(batch, reduction)
+        if self.kind == "if" and loss > 1e9:
+            loss = loss * 0.5
+        if self.kind == "item":
+            loss = loss * min(1.0, float(loss.detach()))
+        if self.kind == "shape":
+            output = self.model(batch[0])
+            loss = loss + output[output > 0].sum()
+        if self.kind == "where":
+            loss = torch.where(loss > 1e9, loss * 0.5, loss)
+        return loss
+
+
+def deciding(kind: str) -> potl.Task:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    made = Deciding(
+        model=net,
+        optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+        dataset=zoo.digits(),
+        loss=F.cross_entropy,
+        batch_size=32,
+        epochs=1,
+    )
+    made.kind = kind
+    return made
+
+
+@pytest.mark.parametrize("kind", ["if", "item", "shape"])
+def test_control_flow_that_depends_on_data_is_refused_with_its_line(kind: str) -> None:
+    build = functools.partial(deciding, kind)
+    with pytest.raises(potl.NotReplayable, match=r"test_derive\.py:\d+.*torch\.where"):
+        derived(build)
+
+
+def test_what_is_chosen_without_reading_is_derived() -> None:
+    build = functools.partial(deciding, "where")
+    executed = traced_nets.traced(build, 1).operators
+    assert structural_difference(derived(build), executed) is None
+
+
+def test_a_schedule_that_follows_the_loss_is_refused() -> None:
+    def build() -> potl.Task:
+        made = traced_nets.mlp()
+        assert made.optimizer is not None
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(made.optimizer)
+        made.schedulers = (plateau,)
+        return made
+
+    with pytest.raises(potl.NotReplayable):
+        derived(build)
+
+
+def test_constants_of_the_task_are_bound_by_their_content() -> None:
+    def build() -> potl.Task:
+        made = traced_nets.mlp()
+        made.loss = functools.partial(F.cross_entropy, weight=torch.linspace(1, 2, 10))
+        return made
+
+    own, executed = derived(build), traced_nets.traced(build, 1)
+    assert structural_difference(own, executed.operators) is None
+    paths = [one.path for operator in own for one in operator.operands]
+    assert any(path.startswith("constant/") for path in paths)
+
+
+def test_later_steps_need_the_state_before_them() -> None:
+    with pytest.raises(potl.UsageError, match="before="):
+        derive_operators(traced_nets.mlp, job_of(traced_nets.mlp), 2)
+    with pytest.raises(potl.UsageError, match="no step 0"):
+        derive_operators(traced_nets.mlp, job_of(traced_nets.mlp), 0)
+    with pytest.raises(potl.MismatchError, match="after step 1"):
+        derive_operators(
+            traced_nets.mlp,
+            job_of(traced_nets.mlp),
+            3,
+            before=traced_nets.outline(traced_nets.mlp, 2),
+        )

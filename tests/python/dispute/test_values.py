@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trace of a step with values is the same on every machine, and one other bit anywhere in it
+names the operator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import struct
+import subprocess
+from typing import Any
+
+import programs
+import pytest
+import torch
+import traced_nets
+from places import HELPERS
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+import potl
+from potl import _core
+from potl._dispute import _values
+from potl._dispute._encoding import Reference, TensorOutline, encode
+from potl._dispute._operators import CAPTURE, captured_digest
+from potl._dispute._outline import StateOutline
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+
+def root_elsewhere(name: str, arithmetic: str, threads: int, *, portable: bool = False) -> str:
+    """The root in another process, on the least that this processor can be taken for."""
+    at_start = {"ATEN_CPU_CAPABILITY": "default"} if portable else {}
+    environment = {**os.environ, **at_start} | ({"POTL_ISA": "portable"} if portable else {})
+    command = [programs.python(**at_start), str(HELPERS / "traced_nets.py"), name]
+    command += ["--arithmetic", arithmetic, "--threads", str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("arithmetic", ["ord32", "log64"])
+@pytest.mark.parametrize("name", traced_nets.NETS)
+def test_threads_instructions_and_restarts_do_not_change_the_root(
+    name: str, arithmetic: str
+) -> None:
+    here = traced_nets.traced(traced_nets.NETS[name], arithmetic=arithmetic).root.hex()
+    assert root_elsewhere(name, arithmetic, 2) == here
+    assert root_elsewhere(name, arithmetic, 1, portable=True) == here
+
+
+@pytest.mark.parametrize("name", traced_nets.NETS)
+def test_a_trace_begins_and_ends_with_the_states_that_records_bind(name: str) -> None:
+    with traced_nets.before_step(traced_nets.NETS[name], 2) as (session, batch):
+        before = session.capture().digest()
+        trace = _values.trace_values(session, 2, batch)
+        assert trace.before == before
+        after = session.capture()
+    with traced_nets.before_step(traced_nets.NETS[name], 3) as (session, _):
+        assert trace.after == session.capture().digest() == after.digest()
+    # A referee makes the digest out of what earlier operators returned, and nothing else.
+    outline = traced_nets.outline(traced_nets.NETS[name], 2)
+    known: dict[str, Any] = {f"state/{path}": one for path, one in outline.tensors().items()}
+    for index, one in enumerate(trace.operators):
+        known |= {f"operator/{index}/{i}": r for i, r in enumerate(one.results)}
+    capture = trace.operators[-1]
+    operands = [known[one.path] for one in capture.operands]
+    assert capture.name == CAPTURE
+    assert captured_digest(capture, operands) == trace.after
+    assert capture.tensors[0].root == _core.content_root(trace.after)
+
+
+def changed_by_one_ulp(tensor: torch.Tensor, place: int) -> None:
+    tensor.detach().view(torch.int32).view(-1)[place] += 1
+
+
+@pytest.mark.parametrize("name", ["mlp", "gpt"])
+def test_one_ulp_in_a_result_names_its_operator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = traced_nets.NETS[name]
+    honest = traced_nets.traced(build)
+    made = [
+        index
+        for index, one in enumerate(honest.operators[:-1])
+        if one.tensors
+        and all(t.dtype == "float32" and t.root is not None for t in one.tensors[:1])
+        and not any(word in one.name for word in VIEWS)
+    ]
+    draw = random.Random(3)
+    chosen = sorted(draw.sample(made, 12))
+    run = _values._ValueTracer.run
+    for index in chosen:
+
+        def altered(self: Any, func: Any, args: Any, kwargs: Any, index: int = index) -> Any:
+            out = run(self, func, args, kwargs)
+            if len(self.operators) == index:
+                results = [t for t in tree_leaves((out, args)) if isinstance(t, torch.Tensor)]
+                changed_by_one_ulp(results[0], draw.randrange(results[0].numel()))
+            return out
+
+        monkeypatch.setattr(_values._ValueTracer, "run", altered)
+        found = honest.first_difference(traced_nets.traced(build))
+        assert found == index, honest.operators[index].name
+
+
+VIEWS = ("view", "detach", ".t.", "slice", "expand", "permute", "transpose", "unbind", "lift")
+
+
+class Secret(nn.Linear):
+    """Changes a weight behind torch's back."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = super().forward(x.flatten(1))
+        assert self.bias is not None
+        self.bias.detach().numpy()[0] += 1e-3
+        return out
+
+
+def test_a_write_that_is_no_operator_is_refused() -> None:
+    def build() -> potl.Task:
+        net = Secret(64, 10)
+        return traced_nets.task(net, traced_nets.zoo.digits(), 32, torch.optim.SGD([net.weight]))
+
+    with pytest.raises(potl.NotReplayable, match="no operator"):
+        traced_nets.traced(build, 1)
+
+
+class Patched(nn.Module):
+    """Writes into a view of what it reads as a whole afterwards."""
+
+    def __init__(self, clone: bool) -> None:
+        super().__init__()
+        self.inner, self.clone = nn.Linear(64, 10), clone
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.flatten(1).clone()
+        if self.clone:
+            x = torch.cat([torch.zeros(len(x), 3), x[:, 3:]], 1)
+        else:
+            x[:, :3] = 0
+        out: torch.Tensor = self.inner(x)
+        return out
+
+
+def test_a_write_through_a_part_is_refused_with_the_remedy() -> None:
+    def build(clone: bool) -> potl.Task:
+        net = Patched(clone)
+        return traced_nets.task(net, traced_nets.zoo.digits(), 32, traced_nets.sgd(net))
+
+    with pytest.raises(potl.NotReplayable, match=r"another view.*torch\.cat"):
+        traced_nets.traced(lambda: build(False), 1)
+    assert traced_nets.traced(lambda: build(True), 1).operators
+
+
+def test_traces_of_other_states_are_not_compared() -> None:
+    first, second = (traced_nets.traced(traced_nets.mlp, step) for step in (1, 2))
+    with pytest.raises(potl.UsageError, match="same state"):
+        first.first_difference(second)
+    assert first.first_difference(traced_nets.traced(traced_nets.mlp, 1)) is None
+
+
+def test_an_outline_has_the_digest_of_its_state() -> None:
+    with traced_nets.before_step(traced_nets.gpt, 3) as (session, _):
+        state = session.capture()
+        outline = StateOutline.of(state)
+        assert outline.digest() == state.digest()
+        session.restore(outline.zeros())
+        assert StateOutline.of(session.capture()).tensors().keys() == outline.tensors().keys()
+
+
+def test_a_leaf_has_the_bytes_of_the_format_page() -> None:
+    """Written from docs/format/operator_trace.md, with struct and hashlib alone."""
+
+    def text(tag: int, value: str) -> bytes:
+        return bytes([tag]) + struct.pack("<Q", len(value)) + value.encode()
+
+    def tensor(dtype: str, dims: tuple[int, ...]) -> bytes:
+        head = bytes([10, len(dtype)]) + dtype.encode() + bytes([10]) + b"contiguous"
+        return head + bytes([len(dims)]) + struct.pack(f"<{len(dims)}Q", *dims) + bytes(32)
+
+    trace = traced_nets.traced(traced_nets.mlp)
+    index, one = next((i, o) for i, o in enumerate(trace.operators) if "addmm" in o.name)
+    arguments = {
+        "self": one.arguments["self"].path,
+        "mat1": one.arguments["mat1"].path,
+        "mat2": one.arguments["mat2"].path,
+    }
+    encoded = bytes([9]) + struct.pack("<Q", 5)
+    encoded += text(5, "alpha") + bytes([3]) + struct.pack("<q", 1)
+    encoded += text(5, "beta") + bytes([3]) + struct.pack("<q", 1)
+    for key in ("mat1", "mat2", "self"):
+        encoded += text(5, key) + text(12, arguments[key])
+    body = bytes([7]) + struct.pack("<Q", 4) + text(5, "aten.addmm.default") + encoded
+    body += bytes([7]) + struct.pack("<Q", 1) + tensor("F32", (32, 48)) + bytes([0])
+    structure = hashlib.sha256(b"potl.operator.structure.v1\0" + body).digest()
+    assert one.structure == structure
+    root = one.tensors[0].root
+    assert root is not None
+    leaf = hashlib.sha256(b"\0" + b"potl.operator.v1\0" + structure + root).digest()
+    assert one.leaf == leaf == trace.tree.leaf(index)
+
+
+def test_values_without_an_encoding_are_refused() -> None:
+    assert encode(Reference("batch/0")) == b"\x0c" + struct.pack("<Q", 7) + b"batch/0"
+    assert encode(TensorOutline("bool", (), None))[:6] == bytes([10, 4]) + b"BOOL"
+    with pytest.raises(potl.UsageError, match="set has no encoding"):
+        encode({"a": {1}})
