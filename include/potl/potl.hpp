@@ -32,6 +32,12 @@
 #include <potl/crypto/hasher.hpp>
 #include <potl/crypto/merkle.hpp>
 #include <potl/crypto/signature.hpp>
+#include <potl/dispute/entry.hpp>
+#include <potl/dispute/game.hpp>
+#include <potl/dispute/message.hpp>
+#include <potl/dispute/player.hpp>
+#include <potl/dispute/proceedings.hpp>
+#include <potl/dispute/referee.hpp>
 #include <potl/encoding/json.hpp>
 #include <potl/evidence/evidence.hpp>
 #include <potl/numeric/arithmetic.hpp>

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Disputes with signed messages, from end to end, through what networks and crashes do to them.
+#include "catch.hpp"
+
+#include <bit>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "dispute_fixture.hpp"
+
+using namespace potl;
+using namespace potl::dispute;
+
+namespace {
+
+const sizes small{3, 2, 40};
+
+std::vector<std::string> lines_of(const std::string& transcript) {
+  std::vector<std::string> out;
+  for (std::size_t from = 0; from < transcript.size();) {
+    const std::size_t end = transcript.find('\n', from);
+    out.push_back(transcript.substr(from, end - from));
+    from = end + 1;
+  }
+  return out;
+}
+
+std::uint64_t rounds(std::uint64_t leaves) {
+  return static_cast<std::uint64_t>(std::bit_width(leaves - 1));
+}
+
+std::string played(const dispute_of& about) {
+  table at(about);
+  at.play();
+  return at.judge.transcript();
+}
+
+}  // namespace
+
+TEST_CASE("whoever is wrong loses, wherever the first wrong chunk is") {
+  const sizes size;
+  for (std::uint64_t step = 1; step <= size.steps; step += 2) {
+    for (std::uint64_t where = 0; where + 1 < size.operators; ++where) {
+      for (std::uint64_t chunk = 0; chunk < 3; ++chunk) {
+        for (const party liar : {party::trainer, party::auditor}) {
+          const fault wrong{step, where, chunk};
+          both<std::optional<fault>> faults;
+          faults.of(liar) = wrong;
+          const dispute_of about(size, faults.trainer, faults.auditor);
+          table at(about);
+          at.play();
+          REQUIRE(at.decided()->winner() == other(liar));
+          REQUIRE(at.decided()->why == reason::value);
+          const auto& levels = at.judge.now().state().bisections();
+          REQUIRE(at.judge.now().step() == step);
+          REQUIRE(levels[1].low == where);
+          REQUIRE(levels[2].low == chunk);
+          const std::uint64_t most =
+              2 * (rounds(size.steps) + rounds(size.operators) + rounds(3)) + 3 * 2 + 2;
+          REQUIRE(at.judge.now().state().moves() <= most);
+          for (const player& one : at.players) REQUIRE(one.now().state().decided() == at.decided());
+          const judged again =
+              judge_again(about.known, at.judge.transcript(), about.again()).value();
+          REQUIRE(again.outcome == *at.decided());
+          REQUIRE(again.believed == 0);
+          REQUIRE(again.step == step);
+          REQUIRE(judge_again(about.known, at.judge.transcript()).value().believed == 4);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("two that are wrong in the same place both lose") {
+  const dispute_of about(small, fault{2, 0, 0}, fault{2, 0, 0});
+  const judged out = judge_again(about.known, played(about), about.again()).value();
+  REQUIRE(out.outcome == verdict{{true, true}, reason::value});
+}
+
+TEST_CASE("two that are wrong: whoever is wrong earlier loses") {
+  const dispute_of about(small, fault{3, 0, 0}, fault{2, 0, 0});
+  const judged out = judge_again(about.known, played(about), about.again()).value();
+  REQUIRE(out.outcome.winner() == party::trainer);
+  REQUIRE(out.step == 2);
+}
+
+TEST_CASE("equal runs are no dispute") {
+  const dispute_of about(small, {}, {});
+  const table at(about);
+  REQUIRE(at.decided() == verdict{{}, reason::agreement});
+  REQUIRE(judge_again(about.known, at.judge.transcript()).value().outcome == *at.decided());
+}
+
+TEST_CASE("a recomputation that finds something else is heard") {
+  const dispute_of about(small, fault{2, 0, 0}, {});
+  const std::string text = played(about);
+  std::size_t seen = 0;
+  const recomputation refuses = [&](const proceedings& before, const decision& made) -> status {
+    REQUIRE(before.state().is_referees_turn());
+    ++seen;
+    if (!std::holds_alternative<ruling>(made)) return unit{};
+    return error{errc::mismatch, "another value", ""};
+  };
+  REQUIRE(judge_again(about.known, text, refuses).why().message == "another value");
+  REQUIRE(seen == 4);
+}
+
+TEST_CASE("a transcript that is cut off has no verdict") {
+  const dispute_of about(small, fault{2, 0, 0}, {});
+  const std::string text = played(about);
+  REQUIRE(judge_again(about.known, "").why().code == errc::missing);
+  std::string shorter;
+  for (const std::string& line : lines_of(text)) {
+    if (!shorter.empty()) REQUIRE(judge_again(about.known, shorter).why().code == errc::missing);
+    shorter += line;
+    REQUIRE(judge_again(about.known, shorter).why().code == errc::malformed);
+    shorter += "\n";
+  }
+  REQUIRE(judge_again(about.known, text));
+  REQUIRE(judge_again(about.known, text + "\n").why().code == errc::malformed);
+  REQUIRE(judge_again(about.known, text + lines_of(text).back() + "\n").why().code ==
+          errc::mismatch);
+}
+
+TEST_CASE("a transcript without one of its lines, or with two changed over, is refused") {
+  const dispute_of about(small, fault{2, 0, 0}, {});
+  const auto lines = lines_of(played(about));
+  for (std::size_t out = 0; out < lines.size(); ++out) {
+    std::string left, swapped;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (i != out) left += lines[i] + "\n";
+      const std::size_t from = i == out ? i + 1 : i == out + 1 ? out : i;
+      if (from < lines.size()) swapped += lines[from] + "\n";
+    }
+    REQUIRE(!judge_again(about.known, left));
+    REQUIRE(!judge_again(about.known, swapped));
+  }
+}
+
+namespace {
+
+/// Turns bits of each line in turn, in every position that `chosen` names.
+template <class Chosen>
+std::uint64_t turn_bits(const Chosen& chosen) {
+  const dispute_of about(small, fault{2, 0, 0}, {});
+  const auto lines = lines_of(played(about));
+  std::optional<proceedings> before;
+  std::uint64_t turned = 0;
+  for (const std::string& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      for (unsigned bit = 0; bit < 8; ++bit) {
+        if (!chosen(i, bit)) continue;
+        std::string broken = line;
+        broken[i] = static_cast<char>(static_cast<unsigned char>(broken[i]) ^ (1U << bit));
+        ++turned;
+        // A copy for each would cost more than reading the line.
+        if (before ? before->append(broken).has_value()
+                   : proceedings::begin(about.known, broken).has_value()) {
+          FAIL("bit " << bit << " of byte " << i << " is not looked at: " << line);
+        }
+      }
+    }
+    if (before) {
+      before->append(line).value();  // nothing has changed
+    } else {
+      before.emplace(proceedings::begin(about.known, line).value());
+    }
+  }
+  REQUIRE(before->state().decided()->winner() == party::auditor);
+  return turned;
+}
+
+}  // namespace
+
+TEST_CASE("one turned bit in each byte of a transcript is refused") {
+  REQUIRE(turn_bits([](std::size_t i, unsigned bit) { return i % 8 == bit; }) > 10'000);
+}
+
+TEST_CASE("every turned bit of a transcript is refused", "[.][dispute_all]") {
+  REQUIRE(turn_bits([](std::size_t, unsigned) { return true; }) > 80'000);
+}
+
+TEST_CASE("keys, job and commitments are those that are known") {
+  const dispute_of about(small, fault{2, 0, 0}, {});
+  const std::string text = played(about);
+  const auto judged_with = [&](auto change) {
+    setting other = about.known;
+    change(other);
+    const auto out = judge_again(other, text);
+    return out.has_value() ? errc::internal : out.why().code;
+  };
+  const public_key stranger = key_of("stranger").verifier();
+  REQUIRE(judged_with([&](setting& one) { one.trainer = stranger; }) == errc::mismatch);
+  REQUIRE(judged_with([&](setting& one) { one.auditor = stranger; }) == errc::mismatch);
+  REQUIRE(judged_with([&](setting& one) { one.referee = stranger; }) == errc::mismatch);
+  REQUIRE(judged_with([](setting& one) { one.job = digest_of("other"); }) == errc::mismatch);
+  REQUIRE(judged_with([](setting& one) { one.steps = 0; }) == errc::mismatch);
+  const auto opened = [&](auto change) {
+    terms agreed = about.agreed();
+    change(agreed);
+    return referee::open(about.known, agreed, key_of("referee"), opened_at).has_value();
+  };
+  REQUIRE(opened([](terms&) {}));
+  REQUIRE(!opened([](terms& one) { one.job = digest_of("other"); }));
+  REQUIRE(!opened([](terms& one) { one.turn_ms = 0; }));
+  REQUIRE(!opened([](terms& one) { std::swap(one.commitments.trainer, one.commitments.auditor); }));
+  const auto note = [](const digest& job, std::optional<digest> final_state) {
+    return transcript::sign_run_note(job, 3, digest_of("r"), final_state, key_of("trainer"))
+        .value();
+  };
+  REQUIRE(opened([&](terms& one) { one.commitments.trainer = note(job_id, digest_of("x")); }));
+  REQUIRE(!opened([&](terms& one) { one.commitments.trainer = note(job_id, {}); }));
+  REQUIRE(
+      !opened([&](terms& one) { one.commitments.trainer = note(digest_of("j"), digest_of("x")); }));
+  REQUIRE(referee::open(about.known, about.agreed(), key_of("stranger"), opened_at).why().code ==
+          errc::usage);
+  const std::string first = lines_of(text).front();
+  REQUIRE(player::join(about.known, party::trainer, key_of("auditor"), {}, first).why().code ==
+          errc::usage);
+}
+
+TEST_CASE("messages that are repeated, late by a line, or lost change no verdict") {
+  const dispute_of about(small, fault{2, 0, 0}, {});
+  const std::string calm = played(about);
+  std::vector<std::pair<party, std::string>> sent;
+  table at(about);
+  std::uint64_t now = opened_at;
+  while (!at.decided()) {
+    ++now;
+    at.step(now, [&](party from, const std::string& text) {
+      sent.emplace_back(from, text);
+      // Whatever was sent before comes again, in any order; then twice what is new.
+      for (auto old = sent.rbegin() + 1; old != sent.rend(); ++old) {
+        REQUIRE(!at.judge.receive(old->first, as_bytes_view(old->second), now));
+      }
+      REQUIRE(at.judge.receive(from, as_bytes_view(text), now));
+      REQUIRE(!at.judge.receive(from, as_bytes_view(text), now));
+      // The party itself does not move twice, however often it is asked.
+      REQUIRE(!at.players[static_cast<std::size_t>(from)].next_message());
+    });
+    at.spread();
+    for (const std::string& line : lines_of(at.judge.transcript())) {
+      for (player& one : at.players) REQUIRE(one.follow(line));
+    }
+  }
+  REQUIRE(at.judge.transcript() == calm);
+}
+
+TEST_CASE("each may crash at every message, and the verdict stays") {
+  const dispute_of about(small, {}, fault{2, 0, 0});
+  const auto lines = lines_of(played(about));
+  for (std::size_t killed = 1; killed < lines.size(); ++killed) {
+    CAPTURE(killed);
+    std::string stored;
+    for (std::size_t i = 0; i < killed; ++i) stored += lines[i] + "\n";
+    // The referee died in the middle of a line, an hour before anybody looked.
+    const std::uint64_t at = opened_at + 3'600'000;
+    table again(about);
+    again.judge =
+        referee::resume(about.known, stored + lines[killed].substr(0, 20), key_of("referee"), at)
+            .value();
+    const auto& expected = again.judge.now().state().expected();
+    std::string in_flight;
+    if (expected.who) {
+      // It was written before the crash, and the sender died with it.
+      player sender = about.join(*expected.who, again.judge);
+      for (std::size_t i = 1; i < killed; ++i) REQUIRE(sender.follow(lines[i]));
+      in_flight = sender.next_message().value();
+      REQUIRE(again.judge.receive(*expected.who, as_bytes_view(in_flight), at + turn_ms));
+    }
+    again.sent = lines[0].size() + 1;
+    std::uint64_t now = at + turn_ms;
+    while (!again.decided()) {
+      ++now;
+      again.step(now, [&](party from, const std::string& text) {
+        again.judge.receive(from, as_bytes_view(text), now);
+      });
+    }
+    REQUIRE(again.decided()->winner() == party::trainer);
+    REQUIRE(judge_again(about.known, again.judge.transcript(), about.again()).value().outcome ==
+            *again.decided());
+  }
+}
+
+TEST_CASE("a message at the deadline is in time, a second later it is silence") {
+  const dispute_of about(small, fault{2, 0, 0}, {});
+  for (const int after : {-1000, 0, 1, 1000}) {
+    for (const bool is_only_clock : {false, true}) {
+      CAPTURE(after, is_only_clock);
+      table at(about);
+      at.spread();
+      const std::string text = at.players[0].next_message().value();
+      const std::uint64_t now = opened_at + turn_ms + static_cast<std::uint64_t>(after);
+      const new_line line = is_only_clock
+                                ? at.judge.tick(now)
+                                : at.judge.receive(party::trainer, as_bytes_view(text), now);
+      REQUIRE(line.has_value() == (after > 0 || !is_only_clock));
+      REQUIRE(at.decided().has_value() == (after > 0));
+      if (after > 0) {
+        REQUIRE(at.decided() == verdict{{true, false}, reason::silence});
+        REQUIRE(judge_again(about.known, at.judge.transcript()).value().outcome == *at.decided());
+      }
+    }
+  }
+}
+
+TEST_CASE("a referee's clock that goes back is taken for one that stands") {
+  const dispute_of about(small, fault{2, 0, 0}, {});
+  table at(about);
+  const std::string text = at.players[0].next_message().value();
+  REQUIRE(at.judge.receive(party::trainer, as_bytes_view(text), opened_at - 500));
+  REQUIRE(at.judge.now().last_at() == opened_at);
+}
