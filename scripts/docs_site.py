@@ -46,6 +46,14 @@ HEADERS = {
         "checks/spot_check_socket",
         "statistics/displacement",
     ],
+    "Disputes": [
+        "dispute/game",
+        "dispute/message",
+        "dispute/entry",
+        "dispute/proceedings",
+        "dispute/referee",
+        "dispute/player",
+    ],
     "Transcripts": [
         "transcript/job",
         "transcript/writer",

@@ -10,7 +10,8 @@
 // apart.
 // Cost: 2 ceil(log2 n) claims per bisection over n, and at most max_extra_moves more.
 // Cannot detect: what the bytes behind a digest are; proceedings.hpp compares those.
-// Source: Arun et al., Optimistic Verifiable Training (2024); docs/format/dispute.md.
+// Source: Srivastava, Arora and Boneh, Optimistic Verifiable Training by Controlling Hardware
+// Nondeterminism (NeurIPS 2024); docs/format/dispute.md has the protocol.
 //
 // Pure: no clock, no bytes, no keys. Times are milliseconds on one clock, the referee's.
 #pragma once
@@ -27,6 +28,7 @@ namespace potl::dispute {
 /// Who disputes. In each round the trainer moves first.
 enum class party : std::uint8_t { trainer, auditor };
 
+/// The opponent.
 constexpr party other(party one) noexcept {
   return one == party::trainer ? party::auditor : party::trainer;
 }
@@ -97,6 +99,7 @@ enum class reason : std::uint8_t {
   referee,        ///< the referee could not decide; nobody is convicted
 };
 
+/// Their names in messages, in transcripts and in Python.
 const char* to_string(party one) noexcept;
 const char* to_string(level_kind one) noexcept;
 const char* to_string(act one) noexcept;

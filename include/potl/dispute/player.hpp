@@ -27,6 +27,7 @@ struct knowledge {
   std::function<answer(const proceedings& now)> answer_to;
 };
 
+/// One party, between the transcript and what it knows.
 class player {
  public:
   /// `first`: the transcript's first line. usage: the key is not the party's.

@@ -5,8 +5,8 @@
 // Claims: every line that is taken was signed by the referee, continues the one before, and does
 // what the rules of the game say. A verdict follows from the lines alone; what the referee
 // decided by computing is in them as a decision, which judge_again has recomputed.
-// Assumes: the keys. Cost: two signatures per line. Memory: the openings and answers of the
-// bisection that is played.
+// Assumes: the keys.
+// Cost: two signatures per line. Memory: the last openings and answers, and 32 bytes per message.
 #pragma once
 
 #include <cstdint>

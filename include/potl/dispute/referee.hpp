@@ -25,6 +25,7 @@ namespace potl::dispute {
 /// Nothing: what happened changes nothing. Else the line to store and to send to both.
 using new_line = std::optional<std::string>;
 
+/// Weighs what arrives, and writes the transcript.
 class referee {
  public:
   /// Opens a dispute. usage: the key is not the setting's; mismatch: a commitment is not one.
