@@ -60,6 +60,11 @@ if TYPE_CHECKING:
         Replayer as Replayer,
         SegmentResult as SegmentResult,
     )
+    from ._dispute._diff import (
+        Difference as Difference,
+        OperatorDifference as OperatorDifference,
+        diff as diff,
+    )
     from ._extra_task._design import ExtraOptions as ExtraOptions
     from ._extra_task._extra_task import ExtraTask as ExtraTask
     from ._extra_task._key import ExtraKey as ExtraKey
@@ -105,6 +110,7 @@ _EXPORTS = {
     "Challenge": "_verify._challenge",
     "Check": "_checks._checks",
     "Commitment": "_record._run",
+    "Difference": "_dispute._diff",
     "Explanation": "_arithmetic._explain",
     "ExtraKey": "_extra_task._key",
     "ExtraOptions": "_extra_task._design",
@@ -127,6 +133,7 @@ _EXPORTS = {
     "Noise": "_job._calibrate",
     "NotReplayable": "_base._errors",
     "NotReproducible": "_base._errors",
+    "OperatorDifference": "_dispute._diff",
     "OperatorTrace": "_record._trace",
     "OperatorUse": "_arithmetic._explain",
     "PEV": "_checks._checks",
@@ -161,6 +168,7 @@ _EXPORTS = {
     "calibrate": "_job._calibrate",
     "challenge": "_verify._challenge",
     "check": "_job._check",
+    "diff": "_dispute._diff",
     "deterministic": "_arithmetic._deterministic",
     "explain": "_arithmetic._explain",
     "freivalds": "_spot_check._freivalds",

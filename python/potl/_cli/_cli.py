@@ -15,6 +15,7 @@ import typer
 from .._base import _arguments
 from . import (
     _demo,
+    _diff,
     _explain,
     _extra,
     _files,
@@ -37,8 +38,8 @@ app = typer.Typer(
     "  potl verify runs/1 --job job.json --commitment note.txt --task trainer:build\n\n"
     "What follows -- on any of them is the command line of the task's module: "
     "potl check trainer:build -- --lr 0.1\n\n"
-    "Exit codes: 0 success or accepted, 1 rejected, 2 usage, 3 inconclusive or an error, "
-    "4 unreadable input, 130 interrupted.",
+    "Exit codes: 0 success or accepted, 1 rejected, or runs that differ, 2 usage, "
+    "3 inconclusive or an error, 4 unreadable input, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -47,6 +48,7 @@ app = typer.Typer(
 
 _run.add_to(app)
 _explain.add_to(app)
+_diff.add_to(app)
 _verify.add_to(app)
 _files.add_to(app)
 _extra.add_to(app)

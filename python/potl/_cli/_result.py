@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a command ends: what it prints and its exit code.
 
-Exit codes: 0 success or accepted, 1 rejected, 2 usage, 3 inconclusive or an error, 4 unreadable
-input, 130 interrupted. Only a verdict that was computed ends in 1, and `verify` ends in 0 only with
-one: whatever a user's task does, raising SystemExit included, becomes 3.
+Exit codes: 0 success or accepted, 1 rejected (`diff`: the runs part), 2 usage, 3 inconclusive or an
+error, 4 unreadable input, 130 interrupted. Only what was computed ends in 1, and `verify` ends in 0
+only with a verdict: whatever a user's task does, raising SystemExit included, becomes 3.
 """
 
 from __future__ import annotations

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that compares two runs: diff."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .._base._printable import printable
+from ._result import REJECTED, Debug, Json, Result, command
+from ._task import load
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    command(
+        app,
+        "diff",
+        examples="  potl diff runs/1 runs/2\n\n  potl diff runs/1 runs/2 --task trainer:build",
+    )(_diff)
+
+
+def _diff(
+    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="A run directory.")],
+    run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="Another one.")],
+    *,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="The build function of both runs. With it the step is executed again, and the "
+            "first operator that differs is named.",
+        ),
+    ] = None,
+    other_task: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="The build function of RUN_B."),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Find the first step, and the first operator, at which two runs part, and why.
+
+    Compares two runs of one training on your own machines, without keys and without a verdict. Ends
+    with 0 if all steps agree that both have, else with 1.
+    """
+    from .._dispute._diff import diff
+
+    found = diff(
+        run_a,
+        run_b,
+        task=None if task is None else load(task),
+        other_task=None if other_task is None else load(other_task),
+    )
+    document = {"same": found.same, **dataclasses.asdict(found)}
+
+    def show(console: Console) -> None:
+        for line in found.lines():
+            console.print(printable(line))
+
+    return Result(document=document, show=show, exit_code=0 if found.same else REJECTED)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two runs that part are told where and why."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import programs
+import pytest
+import torch
+import torch.nn.functional as F
+import traced_nets
+import zoo
+from torch import nn
+
+import potl
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+Build = Callable[[], potl.Task]
+AT = 6
+
+
+class Layer(nn.Linear):
+    """Adds a thousandth at one call, where it is told to."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = super().forward(x)
+        self.calls.add_(1)
+        if Layer.broken:
+            out = out + 1e-3 * (self.calls == AT)
+        return out
+
+    broken = False
+
+
+def restless_batch(samples: list[Any]) -> Any:
+    """Adds noise that nothing seeds."""
+    x, y = torch.utils.data.default_collate(samples)
+    return x + 1e-3 * next(NOISE), y
+
+
+NOISE = itertools.count()
+
+
+def of(*, momentum: float = 0.9, later: float = 1.0, batch: int = 16, width: int = 32) -> potl.Task:
+    net = nn.Sequential(nn.Flatten(), Layer(64, width), nn.ReLU(), nn.Linear(width, 10))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=momentum)
+    return potl.Task(
+        model=net,
+        optimizer=optimizer,
+        dataset=zoo.digits(),
+        loss=F.cross_entropy,
+        batch_size=batch,
+        max_steps=12,
+        scheduler=torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: 1.0 if step < AT else later
+        ),
+    )
+
+
+def restless() -> potl.Task:
+    made = of()
+    made.collate_fn = restless_batch
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _honest() -> Any:
+    yield
+    Layer.broken = False
+
+
+def recorded(
+    folder: Path, build: Build, *, seed: int = 7, arithmetic: str = "ord32", job: Any = None
+) -> potl.Run:
+    job = job or potl.Job.create(build, seed=seed, checkpoint_every=4, arithmetic=arithmetic)
+    return potl.record(build, folder, job=job)
+
+
+def test_two_honest_runs_are_the_same(tmp_path: Path) -> None:
+    runs = [recorded(tmp_path / name, of) for name in "ab"]
+    found = potl.diff(*runs, task=of)
+    assert found.same
+    assert (found.compared, found.steps, found.causes) == (12, (12, 12), ())
+    assert "agree on all 12 steps" in str(found)
+
+
+@pytest.mark.parametrize("arithmetic", ["ord32", "log64"])
+def test_a_broken_machine_is_named_by_step_and_by_which_run_is_reproduced(
+    tmp_path: Path, arithmetic: str
+) -> None:
+    a = recorded(tmp_path / "a", of, arithmetic=arithmetic)
+    Layer.broken = True
+    b = recorded(tmp_path / "b", of, job=a.job)
+    left = potl.trace(b, step=AT, task=of)
+    Layer.broken = False
+    alone = potl.diff(a, b)
+    assert (alone.step, alone.parts, alone.operator) == (AT, ("loss", "state"), None)
+    found = potl.diff(a, b, task=of)
+    assert found.step == AT
+    assert found.reproduced == (True, False)
+    assert found.operator is None
+    assert any("potl trace --step 6" in cause and "second" in cause for cause in found.causes)
+    if arithmetic == "log64":
+        return
+    # With the trace of the machine where it was trained, the operator too.
+    left.write(b.path)
+    told = potl.diff(a, b, task=of)
+    assert told.operator is not None
+    assert told.operator.what.startswith("another operator, aten.")
+    assert potl.diff(b, a, task=of).reproduced == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "step", "part", "operator", "cause"),
+    [
+        ({"later": 0.5}, AT, "state", "capture", "learning_rates"),
+        ({"batch": 24}, 1, "samples", "view", "other samples"),
+    ],
+)
+def test_other_jobs_are_explained(
+    tmp_path: Path, change: dict[str, Any], step: int, part: str, operator: str, cause: str
+) -> None:
+    other = functools.partial(of, **change)
+    runs = recorded(tmp_path / "a", of), recorded(tmp_path / "b", other)
+    found = potl.diff(*runs, task=of, other_task=other)
+    assert found.step == step
+    assert part in found.parts
+    assert found.reproduced == (True, True)
+    assert found.operator is not None
+    assert operator in found.operator.name
+    assert any(cause in one for one in found.causes), found.causes
+
+
+def test_other_options_are_named(tmp_path: Path) -> None:
+    other = functools.partial(of, momentum=0.8)
+    runs = recorded(tmp_path / "a", of), recorded(tmp_path / "b", other)
+    found = potl.diff(*runs)
+    assert found.step == 0
+    assert "param_groups/0/momentum is 0.9 in the first, 0.8 in the second" in found.causes[0]
+
+
+def test_another_initial_state_names_its_first_tensor(tmp_path: Path) -> None:
+    runs = recorded(tmp_path / "a", of), recorded(tmp_path / "b", of, seed=8)
+    found = potl.diff(*runs, task=of)
+    assert found.step == 0
+    assert "model/parameters/1.bias" in found.causes[0]
+    assert any("seed is 7 in the first, 8 in the second" in one for one in found.causes)
+    assert "begin with other states" in str(found)
+
+
+def test_reads_that_nothing_seeds_are_named(tmp_path: Path) -> None:
+    job = potl.Job.create(restless, seed=7, checkpoint_every=4, arithmetic="ord32")
+    runs = [recorded(tmp_path / name, restless, job=job) for name in "ab"]
+    found = potl.diff(*runs, task=restless)
+    assert found.step == 1
+    assert any("hold other values" in one or "other values whenever" in one for one in found.causes)
+
+
+def test_stock_arithmetic_is_named_as_a_cause(tmp_path: Path) -> None:
+    a = recorded(tmp_path / "a", of, arithmetic="stock")
+    Layer.broken = True
+    b = recorded(tmp_path / "b", of, job=a.job)
+    Layer.broken = False
+    assert any("stock arithmetic" in one for one in potl.diff(a, b).causes)
+
+
+def test_a_task_that_is_not_the_job_s_is_said(tmp_path: Path) -> None:
+    wide = functools.partial(of, width=33)
+    a = recorded(tmp_path / "a", of)
+    Layer.broken = True
+    b = recorded(tmp_path / "b", of, job=a.job)
+    Layer.broken = False
+    found = potl.diff(a, b, task=of, other_task=wide)
+    assert found.reproduced == (True, None)
+    assert any("second run was not executed" in one for one in found.causes)
+    with pytest.raises(potl.UsageError, match="needs task"):
+        potl.diff(a, b, other_task=wide)
+    with pytest.raises(potl.UsageError, match="no run directory"):
+        potl.diff(a, tmp_path / "c")
+
+
+def test_a_run_without_states_is_compared_by_its_log(tmp_path: Path) -> None:
+    a = recorded(tmp_path / "a", of)
+    Layer.broken = True
+    b = recorded(tmp_path / "b", of, job=a.job)
+    Layer.broken = False
+    for run in (a, b):
+        for file in (run.path / "checkpoints").iterdir():
+            file.unlink()
+    found = potl.diff(a, b, task=of)
+    assert found.step == AT
+    assert any("no state before step 6 is stored" in one for one in found.causes)
+
+
+def test_the_command_prints_the_same_and_ends_with_one(tmp_path: Path) -> None:
+    runs = (
+        recorded(tmp_path / "a", traced_nets.mlp),
+        recorded(tmp_path / "b", traced_nets.mlp, seed=8),
+    )
+    command = [programs.command(), "diff", str(runs[0].path), str(runs[1].path)]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["same"], document["step"]) == (False, 0)
+    printed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "the runs begin with other states" in printed.stdout
+    command[3] = command[2]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
