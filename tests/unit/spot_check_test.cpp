@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A guarded training: honest workers finish it, false gradients are caught as often as planned, and
 // what comes over the wire changes nothing else.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <potl/checks/detail/spot_check_judge.hpp>
@@ -131,6 +134,24 @@ TEST_CASE("each false gradient is caught, at its step and for its reason", "[spo
   }
 }
 
+TEST_CASE("a session that pauses is not accepted, and the next one finishes it", "[spot_check]") {
+  spot_check_sgd training = test::tiny_training(60);
+  spot_check_options options = test::tiny_options(60, 1.0);
+  options.until = 25;
+  const session first = play(60, options, {}, &training);
+  CHECK(first.found.end == spot_check_end::paused);
+  CHECK(first.found.final_step == 25);
+  CHECK_FALSE(first.served.stopped);
+  CHECK(first.state == alone(25));
+  const auto judged = judge_spot_check(first.found, {0.999, 2, 0, 8});
+  CHECK(judged[0].result == outcome::inconclusive);
+  CHECK(judged[0].rule == "spot_check.session");
+  const session second = play(60, test::tiny_options(60, 1.0), {}, &training);
+  CHECK(second.found.end == spot_check_end::finished);
+  CHECK(second.found.first_step == 26);
+  CHECK(second.state == alone(60));
+}
+
 TEST_CASE("after a worker was caught another one goes on, and the certificate counts both",
           "[spot_check]") {
   spot_check_sgd training = test::tiny_training(60);
@@ -240,7 +261,7 @@ TEST_CASE("a trusted side that fails, or computes twice with two results, accuse
                     std::span<float> out) override {
       if (throws_) throw std::runtime_error("out of memory");
       const double loss = tiny_gradients::gradient(step, weights, way, out);
-      out[0] += static_cast<float>(++calls_);
+      out[0] += 1 + 0.001F * static_cast<float>(++calls_);  // far off, and almost the same twice
       return loss;
     }
 
@@ -258,6 +279,7 @@ TEST_CASE("a trusted side that fails, or computes twice with two results, accuse
   test::serving serving(std::move(right), key, honest);
   const auto found = guard(std::move(left), key, job, training, own, options);
   CHECK(found.end == spot_check_end::doubtful);
+  CHECK(found.reason.find(throws ? "could not execute" : "with two results") != std::string::npos);
   CHECK(found.final_step == 0);
   CHECK(training.step() == 0);
 }
@@ -325,6 +347,60 @@ TEST_CASE("an exception of the training itself takes back what was not checked",
                     "stopped by the user");
   CHECK(training.step() == 20);
   CHECK(training.state() == alone(20));
+}
+
+TEST_CASE("each step is drawn with its own probability", "[spot_check]") {
+  spot_check_options options = test::tiny_options(20, 0);
+  for (std::size_t i = 0; i < 20; ++i) options.probabilities[i] = 0.01 * static_cast<double>(i);
+  std::vector<double> seen(20, -1);
+  options.coin = [&](std::uint64_t step, double probability) {
+    seen.at(step - 1) = probability;
+    return false;
+  };
+  CHECK(play(20, options).found.end == spot_check_end::finished);
+  CHECK(seen == options.probabilities);
+}
+
+TEST_CASE("a training waits when too many segments are undecided", "[spot_check]") {
+  class slow final : public tiny_gradients {
+   public:
+    slow() : tiny_gradients(60) {}
+    double gradient(std::uint64_t step, bytes_view weights, std::uint64_t way,
+                    std::span<float> out) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      return tiny_gradients::gradient(step, weights, way, out);
+    }
+  } own;
+  tiny_gradients honest(60);
+  spot_check_options options = test::tiny_options(60, 1.0);
+  options.segment = 5;
+  options.lag = 2;
+  options.background = true;
+  std::uint64_t most = 0;
+  options.told = [&](std::uint64_t step, std::uint64_t final_step) {
+    most = std::max(most, step - final_step);
+  };
+  spot_check_sgd training = test::tiny_training(60);
+  auto [left, right] = spot_check_socket::pair();
+  test::serving serving(std::move(right), key, honest);
+  CHECK(guard(std::move(left), key, job, training, own, options).end == spot_check_end::finished);
+  CHECK(most < 15);  // two segments, and the one that is being trained
+}
+
+TEST_CASE("a bias that is a small share of the tolerance is seen soon", "[spot_check]") {
+  residual_direction sum(1, 1e-3);
+  const std::vector<float> own{0, 0}, reported{1e-3F / 6, 0};
+  for (int i = 0; i < 60; ++i) sum.add(reported, own);
+  CHECK(sum.alarm());
+}
+
+TEST_CASE("gradients are compared as they are applied: clipped", "[spot_check]") {
+  const std::vector<float> own{30, 40}, twice{60, 80}, small{0.3F, 0.4F};
+  const std::vector<spot_check_tensor> tensors{{"all", 2}};
+  CHECK(compare_gradients(twice, own, tensors, 1).distance < 1e-6);
+  CHECK(compare_gradients(twice, own, tensors, 50).distance < 1e-4);
+  CHECK(compare_gradients(small, own, tensors, 1).distance == Approx(0.5).margin(1e-6));
+  CHECK(compare_gradients(small, own, tensors, 1000).distance == Approx(49.5));
 }
 
 TEST_CASE("options that would check nothing are refused", "[spot_check]") {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -255,6 +256,99 @@ TEST_CASE("a worker that is silent or sends a byte now and then costs its time o
   }
 }
 
+TEST_CASE("a report without a gradient says why, or ends the session", "[spot_check]") {
+  for (const bool says_why : {false, true}) {
+    tiny_gradients own(steps);
+    spot_check_sgd training = test::tiny_training(steps);
+    auto [left, right] = spot_check_socket::pair();
+    std::thread worker([&, end = std::move(right)]() mutable {
+      spot_check_frame hello;
+      bytes text;
+      digest id;
+      auto link =
+          spot_check_link::accepted(std::move(end), key, 20, 1 << 20, hello, text, id).value();
+      bytes weights(own.weights_bytes());
+      static_cast<void>(link.send(spot_check_kind::ready, hello.step));
+      static_cast<void>(link.receive({spot_check_kind::step, 1, weights.size()}, weights));
+      static_cast<void>(link.send(spot_check_kind::report, 1,
+                                  says_why ? R"({"reason":"no memory"})" : R"({"loss":"0"})"));
+      static_cast<void>(link.receive({spot_check_kind::stop, 0, 0}, {}));
+    });
+    const auto found =
+        guard(std::move(left), key, job, training, own, test::tiny_options(steps, 1.0));
+    worker.join();
+    CHECK(found.end == spot_check_end::refused);
+    CHECK(found.reason.find(says_why ? "no memory" : "without a gradient") != std::string::npos);
+    CHECK(found.entries.empty());
+    CHECK(training.step() == 0);
+  }
+}
+
+TEST_CASE("a worker does the named job's steps, and sends nothing that it did not compute",
+          "[spot_check]") {
+  class failing final : public tiny_gradients {
+   public:
+    failing() : tiny_gradients(40) {}
+    double gradient(std::uint64_t step, bytes_view weights, std::uint64_t way,
+                    std::span<float> out) override {
+      if (step == 2) throw std::runtime_error("no memory");
+      return tiny_gradients::gradient(step, weights, way, out);
+    }
+  };
+  const auto trusted = [](spot_check_socket socket, const digest& named) {
+    const digest session = sha256_of(as_bytes_view("a session"));
+    return spot_check_link(
+        std::move(socket),
+        {spot_check_session_key(key, named, session), named, session, spot_check_side::trusted},
+        20);
+  };
+  const bytes_view text = as_bytes_view(job);
+  for (const std::uint64_t step :
+       {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, steps + 1}) {
+    failing worker;
+    auto [left, right] = spot_check_socket::pair();
+    test::serving serving(std::move(right), key, worker);
+    spot_check_link link = trusted(std::move(left), sha256_of(text));
+    REQUIRE(link.send(spot_check_kind::hello, 0, "", {&text, 1}));
+    REQUIRE(link.receive({spot_check_kind::ready, 0, 0}, {}));
+    const bytes weights(worker.weights_bytes());
+    const bytes_view part = weights;
+    REQUIRE(link.send(spot_check_kind::step, step, "", {&part, 1}));
+    bytes gradient(tiny_gradients::inputs * sizeof(float));
+    const auto report = link.receive(
+        [&](const spot_check_header& header) {
+          return spot_check_expected{spot_check_kind::report, step, header.frame.payload_bytes};
+        },
+        gradient);
+    REQUIRE(report);
+    CHECK((report->payload_bytes > 0) == (step == 1));
+  }
+  tiny_gradients worker(steps);
+  auto [left, right] = spot_check_socket::pair();
+  test::serving serving(std::move(right), key, worker);
+  spot_check_link link = trusted(std::move(left), sha256_of(as_bytes_view("another job")));
+  static_cast<void>(link.send(spot_check_kind::hello, 0, "", {&text, 1}));
+  CHECK(serving.wait().reason.find("another than its frames name") != std::string::npos);
+}
+
+TEST_CASE("a job longer than a worker reads is refused before it is read", "[spot_check]") {
+  auto [left, right] = spot_check_socket::pair();
+  const digest session = sha256_of(as_bytes_view("a session")), id = sha256_of(as_bytes_view(job));
+  spot_check_link link(
+      std::move(left),
+      {spot_check_session_key(key, id, session), id, session, spot_check_side::trusted}, 20);
+  const bytes_view text = as_bytes_view(job);
+  REQUIRE(link.send(spot_check_kind::hello, 0, "", {&text, 1}));
+  spot_check_frame hello;
+  bytes payload;
+  digest named;
+  const auto accepted =
+      spot_check_link::accepted(std::move(right), key, 20, text.size() - 1, hello, payload, named);
+  REQUIRE_FALSE(accepted);
+  CHECK(accepted.why().code == errc::limit);
+  CHECK(payload.empty());
+}
+
 TEST_CASE("a peer that does not speak the protocol does not end a worker", "[spot_check]") {
   tiny_gradients honest(steps);
   auto [left, right] = spot_check_socket::pair();
@@ -290,14 +384,21 @@ TEST_CASE("addresses are Unix sockets and TCP ports", "[spot_check]") {
     auto there = spot_check_socket::connect(listening->address(), soon()).value();
     auto here = listening->accept(soon()).value();
     const bytes sent(100000, 7);
-    std::thread writing([&] { CHECK(there.write(sent, soon())); });
+    bool written = false;  // Catch2's macros are for one thread at a time
+    std::thread writing([&] { written = static_cast<bool>(there.write(sent, soon())); });
     bytes got(sent.size());
-    CHECK(here.read(got, soon()));
+    const bool read_all = static_cast<bool>(here.read(got, soon()));
     writing.join();
+    CHECK((written && read_all));
     CHECK(got == sent);
   }
   CHECK_FALSE(std::filesystem::exists(folder / "a.sock"));
   CHECK_THROWS_AS(spot_check_listener("unix:" + (folder / "no" / "b.sock").string()), exception);
+  // A file that is no socket is somebody's.
+  const std::filesystem::path plain = folder / "plain";
+  std::ofstream(plain) << "a user's";
+  CHECK_THROWS_AS(spot_check_listener("unix:" + plain.string()), exception);
+  CHECK(std::filesystem::file_size(plain) == 8);
   std::filesystem::remove_all(folder);
 
   CHECK(spot_check_socket::connect("http://a", soon()).why().code == errc::usage);

@@ -3,6 +3,7 @@
 #include <exception>
 
 #include <potl/checks/detail/spot_check_link.hpp>
+#include <potl/checks/spot_check.hpp>
 
 #include "spot_check_body.hpp"
 
