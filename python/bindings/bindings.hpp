@@ -43,6 +43,7 @@ void bind_numeric(py::module_& module);
 void bind_convolution(py::module_& module);
 void bind_freivalds(py::module_& module);
 void bind_spot_check(py::module_& module);
+void bind_dispute(py::module_& module);
 
 /// A contiguous Python buffer as bytes, held while this object lives. The element type is ignored.
 class readable_buffer {

@@ -73,6 +73,7 @@ from ._core_checks import (
     screen_reach as screen_reach,
     unanswered as unanswered,
 )
+from ._core_dispute import *  # noqa: F403
 from ._core_documents import (
     AskedCheck as AskedCheck,
     BuildInfo as BuildInfo,

@@ -11,6 +11,8 @@ error refused(const char* what) { return {errc::usage, what, ""}; }
 
 /// The last time that a transcript can name.
 constexpr auto last_time = static_cast<std::uint64_t>(json_max_integer);
+/// More moves than most disputes take.
+constexpr std::size_t expected_moves = 48;
 
 }  // namespace
 
@@ -69,6 +71,8 @@ game::game(const game_rules& rules, std::uint64_t at) : run_(rules.run), turn_ms
   steps.claimed = rules.final_state;
   levels_.reserve(3);
   levels_.push_back(steps);
+  made_.trainer.reserve(expected_moves);
+  made_.auditor.reserve(expected_moves);
   if (rules.final_state.trainer == rules.final_state.auditor) {
     verdict_ = verdict{{}, reason::agreement};
     return;
@@ -112,7 +116,7 @@ effect game::play(party from, const move& one, const digest& head, std::uint64_t
                   std::optional<reason> flaw) {
   if (verdict_) return effect::ignored;
   const bool is_its_turn = turn_.who == from;
-  if (one.run == run_) {
+  if (one.run == run_ && !(is_its_turn && one.where == turn_.where)) {
     // A network may deliver a message again, and late.
     if (const done* earlier = before(from, one.where)) {
       return earlier->content == one.content ? effect::ignored : lose(from, reason::contradiction);

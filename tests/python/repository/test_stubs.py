@@ -58,6 +58,7 @@ def declared(stub: str) -> dict[str, set[str]]:
                 "_core.pyi",
                 "_core_arithmetic.pyi",
                 "_core_checks.pyi",
+                "_core_dispute.pyi",
                 "_core_documents.pyi",
                 "_core_extra_task.pyi",
                 "_core_spot_check.pyi",

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types of potl._core, continued: disputes (docs/format/dispute.md). No module of its own: all of it is
+in potl._core.
+
+Times are milliseconds by the referee's clock. Pairs are of the trainer and the auditor. Lines have
+no newline.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias
+
+from ._core import Job, PublicKey, SigningKey
+
+DisputeParty: TypeAlias = Literal["trainer", "auditor"]
+DisputeLevel: TypeAlias = Literal["steps", "operators", "chunks"]
+DisputeRulingReason: TypeAlias = Literal["opening", "structure", "value", "referee"]
+DisputeReason: TypeAlias = Literal[
+    DisputeRulingReason,
+    "agreement",
+    "silence",
+    "garbage",
+    "other_run",
+    "other_parent",
+    "other_place",
+    "contradiction",
+    "commitment",
+]
+
+class DisputeNext:
+    """The next bisection, inside what both opened: inner_bisection."""
+
+    def __init__(
+        self,
+        kind: DisputeLevel,
+        size: int,
+        *,
+        subject: int = 0,
+        length: int = 0,
+        claimed: tuple[bytes, bytes] | None = None,
+    ) -> None: ...
+    @property
+    def kind(self) -> DisputeLevel: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def subject(self) -> int: ...
+    @property
+    def length(self) -> int:
+        """Of chunks: the bytes of the result."""
+
+    @property
+    def claimed(self) -> tuple[bytes, bytes]: ...
+
+class DisputeQuestion:
+    """What the referee asks both for."""
+
+    def __init__(self, text: bytes, max_bytes: int) -> None: ...
+    @property
+    def text(self) -> bytes: ...
+    @property
+    def max_bytes(self) -> int: ...
+
+class DisputeRuling:
+    """The end, as far as the referee decides it."""
+
+    def __init__(
+        self,
+        why: DisputeRulingReason,
+        *,
+        trainer_wrong: bool = False,
+        auditor_wrong: bool = False,
+        evidence: bytes = b"",
+    ) -> None: ...
+    @property
+    def why(self) -> DisputeRulingReason: ...
+    @property
+    def trainer_wrong(self) -> bool: ...
+    @property
+    def auditor_wrong(self) -> bool: ...
+    @property
+    def evidence(self) -> bytes: ...
+
+DisputeDecision: TypeAlias = DisputeNext | DisputeQuestion | DisputeRuling
+
+class DisputeClaim:
+    """A digest, and between steps the record of the party's log that holds it."""
+
+    def __init__(
+        self,
+        value: bytes,
+        *,
+        record: bytes | None = None,
+        index: int = 0,
+        proof: Iterable[bytes] = (),
+    ) -> None: ...
+
+class DisputeOpening:
+    """A leaf, and its inclusion proof in the tree that ends with it."""
+
+    def __init__(self, leaf: bytes, proof: Iterable[bytes]) -> None: ...
+    @property
+    def leaf(self) -> bytes: ...
+    @property
+    def proof(self) -> list[bytes]: ...
+
+class DisputeVerdict:
+    """Who lost, and why."""
+
+    @property
+    def winner(self) -> DisputeParty | None: ...
+    @property
+    def trainer_wrong(self) -> bool: ...
+    @property
+    def auditor_wrong(self) -> bool: ...
+    @property
+    def why(self) -> DisputeReason: ...
+
+class DisputeJudged:
+    """What a stored transcript says."""
+
+    @property
+    def verdict(self) -> DisputeVerdict: ...
+    @property
+    def believed(self) -> int:
+        """Decisions of the referee that were not recomputed."""
+
+    @property
+    def step(self) -> int:
+        """The disputed step, 0 when it was not found."""
+
+class DisputeSetting:
+    """What everybody knows before a dispute."""
+
+    def __init__(
+        self, job: Job, *, trainer: PublicKey, auditor: PublicKey, referee: PublicKey
+    ) -> None: ...
+
+class DisputeBisection:
+    """The parties agree at `low` and differ at `high`."""
+
+    @property
+    def kind(self) -> DisputeLevel: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def low(self) -> int: ...
+    @property
+    def high(self) -> int: ...
+    @property
+    def agreed(self) -> bytes: ...
+    @property
+    def claimed(self) -> tuple[bytes, bytes]: ...
+    @property
+    def asked(self) -> bool: ...
+
+class DisputeTurn:
+    """What a party is expected to do."""
+
+    @property
+    def who(self) -> DisputeParty: ...
+    @property
+    def level(self) -> int: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def what(self) -> Literal["claim", "opening", "answer"]: ...
+    @property
+    def deadline(self) -> int: ...
+
+class DisputeProceedings:
+    """A transcript as far as it goes."""
+
+    def __init__(self, setting: DisputeSetting, first_line: str) -> None: ...
+    def append(self, line: str) -> None:
+        """MalformedError, LimitError, MismatchError: it is not the next line; nothing changes."""
+
+    @property
+    def verdict(self) -> DisputeVerdict | None: ...
+    @property
+    def expected(self) -> DisputeTurn | None:
+        """None in the referee's turn, and after the verdict."""
+
+    @property
+    def is_referees_turn(self) -> bool: ...
+    @property
+    def bisections(self) -> list[DisputeBisection]: ...
+    @property
+    def moves(self) -> int: ...
+    @property
+    def head(self) -> bytes: ...
+    @property
+    def last_at(self) -> int: ...
+    @property
+    def step(self) -> int:
+        """The disputed step, from 1; 0 as long as it is not found."""
+
+    @property
+    def inner(self) -> DisputeNext | None:
+        """The bisection that is being played, as the referee opened it. None between steps."""
+
+    @property
+    def openings(self) -> tuple[DisputeOpening, DisputeOpening]: ...
+    @property
+    def asked(self) -> DisputeQuestion: ...
+    @property
+    def answers(self) -> tuple[bytes, bytes]: ...
+    @property
+    def expected_bytes(self) -> int:
+        """The most bytes of the message that is expected."""
+
+class DisputeReferee:
+    """The referee's desk. What it returns is the line to store, and then to send to both."""
+
+    @staticmethod
+    def open(
+        setting: DisputeSetting,
+        *,
+        trainer: str,
+        auditor: str,
+        turn_ms: int,
+        key: SigningKey,
+        at: int,
+    ) -> DisputeReferee:
+        """`trainer` and `auditor`: the texts of their commitments. MismatchError: one is not."""
+
+    @staticmethod
+    def resume(
+        setting: DisputeSetting, transcript: str, *, key: SigningKey, at: int
+    ) -> DisputeReferee: ...
+    def receive(self, sender: DisputeParty, text: bytes, *, at: int) -> str | None:
+        """None: it changes nothing."""
+
+    def tick(self, *, at: int) -> str | None: ...
+    def decide(self, decision: DisputeDecision, *, at: int) -> str:
+        """MismatchError: it is not the time for it, or it does not fit what was opened."""
+
+    def author(self, text: bytes) -> DisputeParty | None: ...
+    @property
+    def proceedings(self) -> DisputeProceedings:
+        """A copy of what it knows now."""
+
+    @property
+    def transcript(self) -> str: ...
+
+class DisputePlayer:
+    """A party that says what it computed. The functions are asked about the expected move."""
+
+    def __init__(
+        self,
+        setting: DisputeSetting,
+        party: DisputeParty,
+        *,
+        key: SigningKey,
+        first_line: str,
+        claim: Callable[[DisputeProceedings], DisputeClaim],
+        opening: Callable[[DisputeProceedings], DisputeOpening],
+        answer: Callable[[DisputeProceedings], bytes],
+    ) -> None: ...
+    def follow(self, line: str) -> None: ...
+    def next_message(self) -> str | None:
+        """The message to send until a line answers it; given once."""
+
+    @property
+    def proceedings(self) -> DisputeProceedings: ...
+
+def judge_dispute(
+    setting: DisputeSetting,
+    transcript: str,
+    again: Callable[[DisputeProceedings, DisputeDecision], str | None] | None = None,
+) -> DisputeJudged:
+    """Judges a stored transcript. `again` computes a decision of the referee from what was opened
+    before it, and says what is wrong with it, or None. MissingError: there is no verdict.
+    MismatchError, MalformedError, LimitError: it is not a transcript of this setting.
+    """
