@@ -96,10 +96,14 @@ def derive_step(session: Session, step: int) -> tuple[Operator, ...]:
             for path, one in outline.tensors().items()
             if isinstance(one, TensorOutline) and one.data is not None
         }
+        roots = [root for _, _, root in batch_tensors(batch)]
         batch = tree_map(
             lambda one: fake.from_tensor(one) if isinstance(one, torch.Tensor) else one, batch
         )
-        tracer = _Deriver(fake, [*state_tensors(session, outline), *batch_tensors(batch)])
+        named = list(state_tensors(session, outline))
+        emptied = [one for one in tree_leaves(batch) if isinstance(one, torch.Tensor)]
+        named += [(f"batch/{i}", one, roots[i]) for i, one in enumerate(emptied)]
+        tracer = _Deriver(fake, named)
         for path, tensor in values:
             if path in elements:
                 tracer.know(tensor, elements[path])
@@ -196,7 +200,8 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
         except (DataDependentOutputException, DynamicOutputShapeException):
             raise _reads_values(str(func)) from None
         outs = [one for one in tree_leaves(out) if isinstance(one, torch.Tensor)]
-        written = [one for one in operands if self._is_written(func, one, args, kwargs)]
+        form = self.form(func)
+        written = form.written_of(form.given(args, kwargs))
         for one in written:
             self._forget(one)
         if known and all(one.numel() == 1 for one in (*outs, *written)):
@@ -231,11 +236,6 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
         first, last = span_of(tensor)
         for key in [key for key, (span, _) in place.items() if span[0] < last and first < span[1]]:
             del place[key]
-
-    def _is_written(self, func: Any, tensor: torch.Tensor, args: Any, kwargs: Any) -> bool:
-        form = self.form(func)
-        given = form.given(args, kwargs)
-        return any(one is tensor for name in form.written for one in tree_leaves(given.get(name)))
 
     def _for_real(
         self, func: Any, args: Any, kwargs: Any, given: dict[int, torch.Tensor | None]

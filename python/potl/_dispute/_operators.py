@@ -6,6 +6,7 @@ content of what they returned. docs/format/operator_trace.md has the bytes.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,12 +31,15 @@ class Operator:
         results: What it returned, then what it wrote: an outline for each tensor, and other values
             as they are. The content roots of derived operators are None.
         generator: For operators that draw: the state of torch's generator before.
+        inputs: The forms of `operands`, with their content roots where these are known. Wiring says
+            the same, so they are no part of the encoding.
     """
 
     name: str
     arguments: Tree
     results: tuple[Any, ...]
     generator: bytes | None = field(default=None, repr=False)
+    inputs: tuple[TensorOutline, ...] = field(default=(), repr=False)
 
     @functools.cached_property
     def structure(self) -> bytes:
@@ -57,8 +61,8 @@ class Operator:
 
     @property
     def operands(self) -> list[Reference]:
-        """What it reads, in the order of the encoding."""
-        found = leaves(self.arguments)
+        """What it reads, in the order of the schema."""
+        found = itertools.chain.from_iterable(map(leaves, self.arguments.values()))
         return [leaf for _, leaf in found if isinstance(leaf, Reference)]
 
     def difference(self, other: Operator) -> str | None:

@@ -21,6 +21,8 @@ from ._operators import Operator
 
 # Marks for profilers and questions about a tensor compute nothing.
 _SILENT = ("profiler", "prim")
+# The ends of names of arguments that are attributes of torch.
+_TORCH_S_OWN = ("dtype", "memory_format", "layout")
 # Where something is computed is no part of what is computed.
 _PLACES = frozenset(("device", "pin_memory"))
 # Operators that write operands without saying so in their schema.
@@ -31,6 +33,8 @@ _UNDECLARED = {
     "aten::batch_norm_gather_stats": ("running_mean", "running_var"),
     "aten::batch_norm_gather_stats_with_counts": ("running_mean", "running_var"),
 }
+
+_DENSE = "use dense tensors of the dtypes that docs/reference/task.md lists"
 
 Geometry = tuple[Any, ...]
 Span = tuple[int, int]
@@ -81,6 +85,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self.operators: list[Operator] = []
+        self._inputs: list[TensorOutline] = []
         self._memories: dict[int, Memory] = {}
         for path, tensor, root in named:
             memory = self._memory(tensor)
@@ -110,19 +115,16 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         form = self.form(func)
         given = form.given(args, kwargs)
+        self._inputs = []
         arguments = {name: self._attribute(value, name, form.name) for name, value in given.items()}
+        inputs = tuple(self._inputs)
         generator = None
         if form.draws:
             with _disable_current_modes():
                 generator = bytes(torch.default_generator.get_state().numpy())
         out = self.run(func, args, kwargs)
         # Written operands are results too; a schema returns some of them as well.
-        written = [
-            one
-            for name in form.written
-            for one in tree_flatten(given.get(name))[0]
-            if isinstance(one, torch.Tensor)
-        ]
+        written = form.written_of(given)
         returned = form.returned(out)
         results = []
         for tensor in written:
@@ -133,7 +135,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 results.append(self._result(one, reference, unset=form.unset))
             else:
                 results.append(_plain(one, form.name))
-        self.operators.append(Operator(form.name, arguments, tuple(results), generator))
+        self.operators.append(Operator(form.name, arguments, tuple(results), generator, inputs))
         return out
 
     @staticmethod
@@ -171,10 +173,11 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         assert root is not None
         return root
 
-    def root(self, tensor: torch.Tensor) -> bytes | None:
-        """The content root that the wiring knows of a tensor."""
+    def outline(self, tensor: torch.Tensor) -> TensorOutline:
+        """The form of a tensor, and the content root that the wiring knows of it."""
         known = self._memory(tensor).values.get(geometry_of(tensor))
-        return None if known is None else known.root
+        root = None if known is None else known.root
+        return TensorOutline(DTYPES[tensor.dtype], tuple(tensor.shape), root)
 
     # ------------------------------------------------------------------ parts
 
@@ -183,7 +186,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise refused(
                 reference.path,
                 f"it returns a tensor of {tensor.dtype}, {tensor.layout}",
-                "use dense tensors of the dtypes that docs/reference/task.md lists",
+                _DENSE,
             )
         memory = self._memory(tensor)
         root = self.content(tensor, memory, unset=unset)
@@ -200,9 +203,12 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _attribute(self, value: Any, name: str, operator: str) -> Any:
         if isinstance(value, torch.Tensor):
-            if value.layout is not torch.strided:
-                raise refused(operator, f"{name} is {value.layout}", "use dense tensors")
-            return self.reference(value, operator)
+            if value.layout is not torch.strided or value.dtype not in DTYPES:
+                what = f"{name} is a tensor of {value.dtype}, {value.layout}"
+                raise refused(operator, what, _DENSE)
+            reference = self.reference(value, operator)
+            self._inputs.append(self.outline(value))
+            return reference
         if isinstance(value, (list, tuple)):
             return [self._attribute(item, name, operator) for item in value]
         if isinstance(value, torch.Generator):
@@ -237,6 +243,22 @@ class Form:
         """Every argument by name, in the schema's order, defaults included."""
         named = dict(zip(self._positional, args, strict=False)) | dict(kwargs)
         return {name: named.get(name, default) for name, default in self._defaults.items()}
+
+    def called(self, arguments: Tree) -> Tree:
+        """Arguments as they are encoded, as the operator takes them."""
+        return {
+            name: getattr(torch, value)
+            if isinstance(value, str) and name.endswith(_TORCH_S_OWN)
+            else complex(value["real"], value["imaginary"])
+            if isinstance(value, dict)
+            else value
+            for name, value in arguments.items()
+        }
+
+    def written_of(self, given: Tree) -> list[torch.Tensor]:
+        """The operands that it writes."""
+        flat = [one for name in self.written for one in tree_flatten(given.get(name))[0]]
+        return [one for one in flat if isinstance(one, torch.Tensor)]
 
     def returned(self, out: Any) -> list[Any]:
         """What an operator returned that is not one of its operands."""

@@ -168,7 +168,7 @@ def batch_tensors(batch: Any) -> Iterator[tuple[str, torch.Tensor, bytes | None]
     """The tensors of a batch by name."""
     tensors = (leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor))
     for index, leaf in enumerate(tensors):
-        yield f"batch/{index}", leaf, None
+        yield f"batch/{index}", leaf, plain_content(leaf)
 
 
 def capture_of(session: Session, tracer: Tracer, after: StateOutline | None) -> Operator:
@@ -183,13 +183,15 @@ def capture_of(session: Session, tracer: Tracer, after: StateOutline | None) -> 
         NotReplayable: A tensor of the state was written behind the operators' back.
     """
     outlines = {} if after is None else after.tensors()
+    inputs: list[TensorOutline] = []
 
     def operand(path: str, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         reference = tracer.reference(leaf, f"{CAPTURE} of {path}")
+        inputs.append(tracer.outline(leaf))
         held = outlines.get(path)
-        if isinstance(held, TensorOutline) and tracer.root(leaf) != held.root:
+        if isinstance(held, TensorOutline) and tracer.outline(leaf).root != held.root:
             raise refused(
                 reference.path,
                 f"it was written by something that is no operator, and is {path} now",
@@ -200,4 +202,4 @@ def capture_of(session: Session, tracer: Tracer, after: StateOutline | None) -> 
     tree = mapped(live_tree(session), operand)
     digest = bytes(32) if after is None else after.digest()
     result = TensorOutline("uint8", (32,), None if after is None else _core.content_root(digest))
-    return Operator(CAPTURE, {"state": tree}, (result,))
+    return Operator(CAPTURE, {"state": tree}, (result,), inputs=tuple(inputs))

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a referee computes itself: one element of a result, from opened parts of the operands."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from .. import _core
+from .._arithmetic import _arithmetic
+from .._base._errors import MissingError, UnsupportedError, UsageError
+from .._task import _random
+from .._task._values import DTYPE_OF
+from . import _regions
+from ._call import call
+from ._encoding import TensorOutline
+from ._operators import CAPTURE, Operator, captured_digest
+
+CHUNK = _core.CONTENT_CHUNK_BYTES
+
+
+@dataclass(frozen=True)
+class Need:
+    """What has to be opened of one operand.
+
+    Attributes:
+        operand: Its place among `Operator.operands`.
+        chunks: Of its content, ascending.
+    """
+
+    operand: int
+    chunks: tuple[int, ...]
+
+
+@dataclass
+class Opened:
+    """An operand as far as it was opened.
+
+    Attributes:
+        outline: With the content root that was agreed.
+    """
+
+    outline: TensorOutline
+    _chunks: dict[int, bytes] = field(default_factory=dict)
+
+    def add(self, index: int, chunk: bytes, proof: Sequence[bytes]) -> None:
+        """Takes a chunk.
+
+        Raises:
+            MismatchError: The proof does not show that it is that chunk of the operand.
+            MalformedError: There is no such chunk, or the proof cannot be one.
+        """
+        if self.outline.root is None:
+            raise UsageError("the operand has no agreed content", "")
+        _core.verify_chunk(self.outline.root, nbytes_of(self.outline), index, chunk, proof)
+        self._chunks[index] = bytes(chunk)
+
+    def gather(self, places: torch.Tensor | None) -> torch.Tensor:
+        """The elements at these places, in their shape; +0 at -1. None: all of them.
+
+        Raises:
+            MissingError: A chunk was not opened.
+        """
+        dtype = DTYPE_OF[self.outline.dtype]
+        if places is None:
+            places = torch.arange(math.prod(self.outline.shape)).reshape(self.outline.shape)
+        if places.numel() == 0:
+            return torch.zeros(places.shape, dtype=dtype)
+        flat = places.reshape(-1)
+        each = CHUNK // dtype.itemsize
+        out = torch.zeros(flat.shape, dtype=dtype)
+        numbers = torch.where(flat < 0, -1, flat // each)
+        for number in sorted(set(numbers.tolist())):
+            if number < 0:
+                continue
+            if number not in self._chunks:
+                raise MissingError(f"chunk {number} of an operand was not opened", "open it")
+            held = torch.frombuffer(bytearray(self._chunks[number]), dtype=dtype)
+            mine = numbers == number
+            out[mine] = held[flat[mine] - number * each]
+        return out.reshape(places.shape)
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """One element.
+
+    Attributes:
+        element: Its bytes.
+        multiply_adds: What it cost.
+    """
+
+    element: bytes
+    multiply_adds: int
+
+
+def nbytes_of(outline: TensorOutline) -> int:
+    """Bytes of a tensor's content."""
+    return math.prod(outline.shape) * DTYPE_OF[outline.dtype].itemsize
+
+
+def element_of(outline: TensorOutline, chunk: int, element: int) -> int:
+    """The place in a tensor of an element of a chunk."""
+    return chunk * (CHUNK // DTYPE_OF[outline.dtype].itemsize) + element
+
+
+def needs(operator: Operator, result: int, chunk: int, element: int) -> list[Need]:
+    """What has to be opened so that an element can be recomputed.
+
+    Args:
+        operator: Of a derived trace.
+        result: Which of its results.
+        chunk: Of the result's content.
+        element: In the chunk.
+    """
+    if operator.name == CAPTURE:
+        return []
+    place = element_of(_tensor_result(operator, result), chunk, element)
+    plan = _regions.plan(operator, result, place)
+    out = []
+    for number, (outline, places) in enumerate(zip(operator.inputs, plan.places, strict=True)):
+        size = nbytes_of(outline)
+        if places is None:
+            chunks: Sequence[int] = range(-(-size // CHUNK))
+        else:
+            inside = places[places >= 0]
+            chunks = sorted(set((inside * DTYPE_OF[outline.dtype].itemsize // CHUNK).tolist()))
+        if len(chunks):
+            out.append(Need(number, tuple(chunks)))
+    return out
+
+
+def recompute(
+    operator: Operator,
+    result: int,
+    chunk: int,
+    element: int,
+    opened: Mapping[int, Opened],
+    *,
+    arithmetic: str,
+) -> Recomputed:
+    """The true element of a result.
+
+    Args:
+        operator: Of a derived trace.
+        result: Which of its results.
+        chunk: Of the result's content.
+        element: In the chunk.
+        opened: By their place among `Operator.operands`, with at least what `needs` says; for
+            "capture" all, of which nothing but the content root is read.
+        arithmetic: Of the job.
+
+    Raises:
+        MissingError: Something was not opened.
+        UnsupportedError: The result has no agreed content.
+    """
+    outline = _tensor_result(operator, result)
+    place = element_of(outline, chunk, element)
+    if operator.name == CAPTURE:
+        forms = [_of(opened, number).outline for number in range(len(operator.operands))]
+        return Recomputed(captured_digest(operator, forms)[place : place + 1], 0)
+    if _core.returns_unset(operator.name):
+        raise UnsupportedError(f"{operator.name} leaves memory as it is", "nothing to recompute")
+    plan = _regions.plan(operator, result, place)
+    operands = [
+        torch.zeros(places.shape, dtype=DTYPE_OF[one.dtype])
+        if number not in opened and places is not None and not bool((places >= 0).any())
+        else _of(opened, number).gather(places)
+        for number, (one, places) in enumerate(zip(operator.inputs, plan.places, strict=True))
+    ]
+    if plan.result == _regions.MOVED:
+        moved = next(one for one in operands if one.numel())
+        return Recomputed(_bytes(moved, 0), 0)
+    with _in_arithmetic(arithmetic), _drawing(operator):
+        out = call(operator, operands, plan.changed)
+    made = out[result if plan.result is None else plan.result]
+    return Recomputed(_bytes(made, plan.element), plan.multiply_adds)
+
+
+def _tensor_result(operator: Operator, result: int) -> TensorOutline:
+    outline = operator.results[result]
+    if not isinstance(outline, TensorOutline):
+        raise UsageError(f"result {result} of {operator.name} is no tensor")
+    return outline
+
+
+def _of(opened: Mapping[int, Opened], number: int) -> Opened:
+    if number not in opened:
+        raise MissingError(f"operand {number} was not opened", "open it")
+    return opened[number]
+
+
+def _bytes(tensor: torch.Tensor, element: int) -> bytes:
+    flat = tensor.detach().contiguous().reshape(-1)
+    return bytes(flat[element : element + 1].view(torch.uint8).numpy())
+
+
+@contextlib.contextmanager
+def _in_arithmetic(name: str) -> Iterator[None]:
+    with _random.scope(), torch.no_grad(), _arithmetic.block(name):
+        yield
+
+
+@contextlib.contextmanager
+def _drawing(operator: Operator) -> Iterator[None]:
+    """Draws what the operator drew."""
+    if operator.generator is not None:
+        state = torch.frombuffer(bytearray(operator.generator), dtype=torch.uint8)
+        torch.default_generator.set_state(state)
+    yield

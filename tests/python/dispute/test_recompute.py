@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A referee computes one element of any result from opened parts of the operands, to the bit."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import traced_nets
+import zoo
+from torch import nn
+
+import potl
+from potl import _core
+from potl._dispute import _recompute, _regions, _values
+from potl._dispute._encoding import TensorOutline
+from potl._dispute._operators import CAPTURE, Operator, ValueTrace
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+Values = dict[str, bytes]
+
+
+def content(tensor: torch.Tensor) -> bytes:
+    flat = tensor.detach().contiguous().reshape(-1)
+    return bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b""
+
+
+class Keeping(_values._ValueTracer):
+    """Keeps all values, where a party keeps roots alone and executes again."""
+
+    values: Values
+
+    def reference(self, tensor: torch.Tensor, operator: str) -> Any:
+        found = super().reference(tensor, operator)
+        if found.path not in self.values and not found.path.startswith("operator/"):
+            self.values[found.path] = content(tensor)
+        return found
+
+    def _result(self, tensor: torch.Tensor, reference: Any, *, unset: bool) -> TensorOutline:
+        self.values[reference.path] = content(tensor)
+        return super()._result(tensor, reference, unset=unset)
+
+
+def executed(
+    build: Callable[[], potl.Task], step: int, arithmetic: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[ValueTrace, Values]:
+    Keeping.values = {}
+    monkeypatch.setattr(_values, "_ValueTracer", Keeping)
+    return traced_nets.traced(build, step, arithmetic), Keeping.values
+
+
+def opened(operator: Operator, needed: list[_recompute.Need], values: Values) -> Any:
+    """The parties' side: chunks with proofs, against the roots that were agreed."""
+    out = {}
+    for need in needed:
+        data = values[operator.operands[need.operand].path]
+        out[need.operand] = holder = _recompute.Opened(operator.inputs[need.operand])
+        for chunk in need.chunks:
+            part = data[chunk * _recompute.CHUNK : (chunk + 1) * _recompute.CHUNK]
+            holder.add(chunk, part, _core.open_chunk(data, chunk))
+    return out
+
+
+def check(
+    trace: ValueTrace, values: Values, arithmetic: str, elements: int, seed: int
+) -> tuple[dict[str, int], int]:
+    """Recomputes random elements of every result. Returns elements by operator, and the largest
+    cost.
+    """
+    draw = random.Random(seed)
+    done: dict[str, int] = {}
+    worst = 0
+    for index, one in enumerate(trace.operators):
+        for number, outline in enumerate(one.results):
+            if not isinstance(outline, TensorOutline) or outline.root is None:
+                continue
+            data = values.get(f"operator/{index}/{number}", trace.after)
+            size = _recompute.DTYPE_OF[outline.dtype].itemsize
+            for _ in range(elements if data else 0):
+                place = draw.randrange(len(data) // size)
+                each = _recompute.CHUNK // size
+                at = (one, number, place // each, place % each)
+                if one.name == CAPTURE:
+                    holders = {i: _recompute.Opened(o) for i, o in enumerate(one.inputs)}
+                else:
+                    holders = opened(one, _recompute.needs(*at), values)
+                found = _recompute.recompute(*at, holders, arithmetic=arithmetic)
+                said = f"operator {index}, {one.name}, result {number}, element {place}"
+                assert found.element == data[place * size : (place + 1) * size], said
+                done[one.name] = done.get(one.name, 0) + 1
+                worst = max(worst, found.multiply_adds)
+    return done, worst
+
+
+CASES = [(name, "ord32") for name in traced_nets.NETS] + [("mlp", "log64"), ("gpt", "log64")]
+
+
+@pytest.mark.parametrize(("name", "arithmetic"), CASES)
+def test_every_result_of_a_step_is_recomputed_to_the_bit(
+    name: str, arithmetic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, values = executed(traced_nets.NETS[name], 2, arithmetic, monkeypatch)
+    done, worst = check(trace, values, arithmetic, 2 if "mlp" in name else 1, 3)
+    assert done[CAPTURE] > 0
+    total = sum(map(_regions.multiply_adds, trace.operators))
+    assert worst > 0
+    if name in ("resnet20", "gpt"):
+        assert worst <= 0.01 * total, (worst, total)
+
+
+class Many(nn.Module):
+    """Operators that the nets do not have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(17, 12)
+        self.grouped = nn.Conv2d(12, 8, 3, stride=2, padding=2, dilation=2, groups=4)
+        self.wide = nn.Conv1d(8, 6, 5, stride=3, padding=1)
+        self.odd = nn.Conv2d(6, 4, 1, stride=2)
+        self.back = nn.ConvTranspose2d(4, 5, 3, stride=2)
+        self.norm = nn.GroupNorm(1, 6)
+        self.head = nn.Linear(5, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = (x * 16).to(torch.int64).flatten(1)
+        y = self.embed(tokens).transpose(1, 2).reshape(-1, 12, 8, 8)
+        y = F.max_pool2d(F.silu(self.grouped(y)), 2, 1)
+        y = torch.cat([y, y.flip(2)], 3).flatten(2)
+        y = self.norm(F.leaky_relu(self.wide(y)))
+        y = torch.bmm(y, y.transpose(1, 2)).softmax(1)
+        y = torch.stack([y, y * y], 2)[:, :, :, 1:]
+        y = self.back(self.odd(y)).amax((2, 3))
+        out: torch.Tensor = self.head(y.tanh().clamp(max=0.5))
+        return out
+
+
+def many() -> potl.Task:
+    net = Many()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, foreach=True)
+    return traced_nets.task(net, zoo.digits(), 6, optimizer, grad_clip=0.1)
+
+
+def test_other_operators_are_recomputed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, values = executed(many, 2, "ord32", monkeypatch)
+    done, _ = check(trace, values, "ord32", 6, 5)
+    names = " ".join(done)
+    for wanted in ("bmm", "convolution_backward", "cat", "_foreach_add_", "_foreach_norm", "flip"):
+        assert wanted in names
+
+
+def operator_of(trace: ValueTrace, name: str) -> Operator:
+    return next(one for one in trace.operators if name in one.name)
+
+
+def test_what_is_opened_is_small_for_products_and_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, _ = executed(functools.partial(wide_net, 2048), 2, "ord32", monkeypatch)
+    for name in ("threshold_backward", "add_."):
+        one = operator_of(trace, name)
+        assert [need.chunks for need in _recompute.needs(one, 0, 1, 3)] == [(1,), (1,)]
+    last = [one for one in trace.operators if "addmm" in one.name][-1]
+    # The bias, and the row of the left operand; a column of the other one is everywhere.
+    assert [need.chunks for need in _recompute.needs(last, 0, 0, 25)][:2] == [(0,), (1,)]
+
+
+def wide_net(width: int) -> potl.Task:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
+    return traced_nets.task(net, zoo.digits(), 32, traced_nets.sgd(net))
+
+
+def test_chunks_that_are_not_the_operand_s_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, values = executed(traced_nets.mlp, 1, "ord32", monkeypatch)
+    one = operator_of(trace, "addmm")
+    need = _recompute.needs(one, 0, 0, 0)[0]
+    data = values[one.operands[need.operand].path]
+    chunk, proof = bytearray(data[: _recompute.CHUNK]), _core.open_chunk(data, 0)
+    chunk[0] ^= 1
+    with pytest.raises(potl.MismatchError):
+        _recompute.Opened(one.inputs[need.operand]).add(0, bytes(chunk), proof)
+    with pytest.raises(potl.MissingError, match="was not opened"):
+        _recompute.recompute(one, 0, 0, 0, {}, arithmetic="ord32")
+    unset = operator_of(trace, "aten.empty")
+    with pytest.raises(potl.UnsupportedError, match="leaves memory as it is"):
+        _recompute.recompute(unset, 0, 0, 0, {}, arithmetic="ord32")
+    with pytest.raises(potl.UsageError, match="is no tensor"):
+        _recompute.needs(replaced(one), 0, 0, 0)
+
+
+def replaced(one: Operator) -> Operator:
+    return Operator(one.name, one.arguments, (3.0,), inputs=one.inputs)
