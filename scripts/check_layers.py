@@ -71,12 +71,14 @@ PACKAGES = (
     "_task",
     "_job",
     "_record",
+    "_remote",
     "_checks",
     "_extra_task",
     "_report",
     "_spot_check",
     "_verify",
     "_dispute",
+    "_serve",
     "_machine",
     "_attacks",
     "_cli",
@@ -90,6 +92,7 @@ UNTYPED = {
     "python/potl/_cli/_options.py": 1,
     "python/potl/_extra_task/_arrays.py": 1,
     "python/potl/_extra_task/_result.py": 1,
+    "python/potl/_serve/_app.py": 1,
     "python/potl/_task/_values.py": 1,
 }
 TEST_HOOKS = re.compile(r"\b(?:(?:set_)?rule_enabled|_core_hooks)\b")

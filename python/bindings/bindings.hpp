@@ -26,6 +26,9 @@ namespace potl::python {
 
 namespace py = pybind11;
 
+/// What an exception of Python's says: one of potl's by its class, any other as own trouble (io).
+error error_of(const py::error_already_set& thrown);
+
 void bind_crypto(py::module_& module);
 void bind_signatures(py::module_& module);
 void bind_random(py::module_& module);

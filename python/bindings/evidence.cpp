@@ -54,11 +54,26 @@ py::bytes digest_at(const evidence& self, std::uint64_t step) {
   return to_bytes(*out);
 }
 
+// What a function of Python's raises is what the read comes to.
+file_fetcher fetcher_of(const shared_object& fetch) {
+  return [fetch](const std::string& name, std::uint64_t offset, std::uint64_t size) -> status {
+    return calling_python([&]() -> status {
+      try {
+        fetch.get()(name, offset, size);
+        return unit{};
+      } catch (py::error_already_set& thrown) {
+        if (!thrown.matches(PyExc_Exception)) throw;
+        return error_of(thrown);
+      }
+    });
+  };
+}
+
 evidence open_evidence(const std::string& directory, const job_handle* own,
                        std::optional<std::string> commitment, std::vector<std::string> published,
                        std::vector<std::string> others,
                        std::optional<std::uint64_t> max_checkpoint_bytes,
-                       std::optional<py::bytes> expected_log) {
+                       std::optional<py::bytes> expected_log, const py::object& fetch) {
   evidence_options options;
   options.directory = directory;
   if (own != nullptr) options.client_job = *own->agreed;
@@ -70,6 +85,7 @@ evidence open_evidence(const std::string& directory, const job_handle* own,
   options.other_commitments = std::move(others);
   options.max_checkpoint_bytes = max_checkpoint_bytes;
   if (expected_log) options.expected_log = to_digest(*expected_log);
+  if (!fetch.is_none()) options.fetch = fetcher_of(shared_object(fetch));
   py::gil_scoped_release released;
   return evidence::open(options).value();
 }
@@ -112,11 +128,12 @@ void bind_evidence(py::module_& module) {
       },
       py::arg("recorded"), py::arg("initial"), py::arg("masks") = py::none());
   py::class_<evidence>(module, "Evidence", py::module_local())
-      .def_static(
-          "open", &open_evidence, py::arg("directory"), py::kw_only(), py::arg("job").none(true),
-          py::arg("commitment").none(true), py::arg("published") = std::vector<std::string>{},
-          py::arg("other_commitments") = std::vector<std::string>{},
-          py::arg("max_checkpoint_bytes") = py::none(), py::arg("expected_log") = py::none())
+      .def_static("open", &open_evidence, py::arg("directory"), py::kw_only(),
+                  py::arg("job").none(true), py::arg("commitment").none(true),
+                  py::arg("published") = std::vector<std::string>{},
+                  py::arg("other_commitments") = std::vector<std::string>{},
+                  py::arg("max_checkpoint_bytes") = py::none(),
+                  py::arg("expected_log") = py::none(), py::arg("fetch") = py::none())
       .def_property_readonly("job", [](const evidence& self) { return job_handle(self.agreed()); })
       .def_property_readonly("job_is_own", &evidence::job_is_own)
       .def_property_readonly("committed", &evidence::committed)

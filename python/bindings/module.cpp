@@ -149,6 +149,16 @@ void bind_rules(py::module_& module) {
 
 }  // namespace
 
+potl::error potl::python::error_of(const py::error_already_set& thrown) {
+  const auto text = [&](const char* name) {
+    return py::cast<std::string>(thrown.value().attr(name));
+  };
+  for (const exception_class& one : exception_classes) {
+    if (thrown.matches(one.type)) return {one.code, text("message"), text("remedy")};
+  }
+  return {errc::io, py::cast<std::string>(py::repr(thrown.value())), ""};
+}
+
 PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   module.doc() = "The decisions of potl, in C++. Import potl instead.";
   module.def("version", [] { return POTL_VERSION; });

@@ -290,7 +290,17 @@ finding finding_of(py::handle one) {
   return out;
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the signature is pybind11's.
+static void pass_interrupts(std::exception_ptr pointer) {
+  try {
+    if (pointer) std::rethrow_exception(pointer);
+  } catch (interrupted& one) {
+    one.what.restore();
+  }
+}
+
 void bind_values(py::module_& module) {
+  py::register_local_exception_translator(&pass_interrupts);
   bind_distances(module);
   bind_requests(module);
   bind_measurements(module);

@@ -87,7 +87,9 @@ if TYPE_CHECKING:
     from ._record._record import record as record
     from ._record._run import Commitment as Commitment, Run as Run
     from ._record._trace import OperatorTrace as OperatorTrace, trace as trace
+    from ._remote._remote import Remote as Remote
     from ._report._value import Finding as Finding, Report as Report
+    from ._serve._server import serve as serve
     from ._spot_check._freivalds import (
         LayerState as LayerState,
         LayerStep as LayerStep,
@@ -146,6 +148,7 @@ _EXPORTS = {
     "Rederivation": "_verify._rederive",
     "Rejected": "_base._errors",
     "Replay": "_checks._checks",
+    "Remote": "_remote._remote",
     "Replayer": "_core",
     "Report": "_report._value",
     "Request": "_checks._checks",
@@ -177,6 +180,7 @@ _EXPORTS = {
     "prune": "_record._prune",
     "record": "_record._record",
     "rederive": "_verify._rederive",
+    "serve": "_serve._server",
     "spot_check": "_spot_check",
     "trace": "_record._trace",
     "verify": "_verify._verify",

@@ -5,7 +5,7 @@ Sections: errors and rules; crypto and randomness; parsing; state and recording;
 report.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias  # Any: a caller's buffers, and trees of states
 
 from ._core_arithmetic import (
@@ -425,8 +425,9 @@ class Evidence:
         other_commitments: Sequence[str] = (),
         max_checkpoint_bytes: int | None = None,
         expected_log: bytes | None = None,
+        fetch: Callable[[str, int, int], None] | None = None,
     ) -> Evidence:
-        """`expected_log` is the `log_digest` of who judged the log: any other is refused."""
+        """Refuses any log but `expected_log`. `fetch(name, offset, size)` brings what is read."""
     @property
     def job(self) -> Job: ...
     @property
@@ -439,9 +440,7 @@ class Evidence:
     def rejected(self) -> bool:
         """Whether the audit alone rejects the run, so that nothing of it is replayed."""
     def findings(self) -> list[Finding]:
-        """The fields of include/potl/core/finding.hpp: "check", "rule", "result" ("pass", "reject",
-        ...), "reason", ...
-        """
+        """The fields of include/potl/core/finding.hpp: "check", "rule", "result", "reason", ..."""
     def steps(self) -> StepColumns:
         """The effective history."""
     def superseded_steps(self) -> StepColumns: ...

@@ -13,6 +13,7 @@
 #include <potl/evidence/evidence.hpp>
 #include <potl/transcript/commitment.hpp>
 
+#include "evidence/run_files.hpp"
 #include "transcript/history.hpp"
 
 namespace potl::transcript {
@@ -66,7 +67,7 @@ result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& direct
 /// transcript.rounding, and transcript.withheld for rounding logs; an error as above.
 status audit_rounding(const std::string& directory, const audit_input& in, audit_log& log);
 /// telemetry.log, if it is what the close record binds.
-std::vector<std::uint8_t> audit_telemetry(const std::string& directory, const audit_input& in,
+std::vector<std::uint8_t> audit_telemetry(const run_files& files, const audit_input& in,
                                           audit_log& log);
 
 }  // namespace potl::transcript

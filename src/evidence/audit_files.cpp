@@ -177,12 +177,12 @@ result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& direct
   return std::move(stored.there);
 }
 
-std::vector<std::uint8_t> audit_telemetry(const std::string& directory, const audit_input& in,
+std::vector<std::uint8_t> audit_telemetry(const run_files& files, const audit_input& in,
                                           audit_log& log) {
   if (!in.run.close) return {};
   const digest& bound = in.run.close->telemetry;
   result<std::vector<std::uint8_t>> file =
-      read_entry(directory, telemetry_name, telemetry_limit(in.agreed));
+      files.read(std::string(telemetry_name), telemetry_limit(in.agreed));
   if (bound == digest{}) {
     if (file) log.note("telemetry.log is not bound by the close record: it is ignored");
     return {};

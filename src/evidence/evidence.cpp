@@ -6,7 +6,6 @@
 #include <limits>
 #include <mutex>
 
-#include <potl/core/file.hpp>
 #include <potl/crypto/hasher.hpp>
 #include <potl/numeric/rounding_log.hpp>
 
@@ -15,7 +14,11 @@
 namespace potl::transcript {
 
 struct evidence::body {
+  explicit body(const evidence_options& given)
+      : options(given), files(given.directory, given.fetch) {}
+
   evidence_options options;
+  run_files files;
   std::optional<run_note> commitment;
   std::optional<public_key> key;
   job agreed;
@@ -63,8 +66,8 @@ std::uint64_t log_limit(const std::optional<job>& agreed) {
   return std::min(max_log_bytes, bytes + (std::uint64_t{1} << 20));
 }
 
-result<job> job_of_run(const std::string& directory) {
-  const auto text = read_entry(directory, job_name, max_job_bytes);
+result<job> job_of_run(const run_files& files) {
+  const auto text = files.read(std::string(job_name), max_job_bytes);
   if (!text) return text.why();
   return parse_job(*text);
 }
@@ -118,11 +121,12 @@ std::optional<digest> job_id_in(bytes_view log, chain_rule chain) {
 }
 
 // What was agreed is the client's job. Only with rule agreed.job off is the prover's word taken.
-result<job> agreed_job(const evidence_options& options, bytes_view log, chain_rule chain) {
-  if (!options.client_job) return job_of_run(options.directory);
+result<job> agreed_job(const evidence_options& options, const run_files& files, bytes_view log,
+                       chain_rule chain) {
+  if (!options.client_job) return job_of_run(files);
   if (in_force("agreed.job")) return *options.client_job;
   const std::optional<digest> claimed = job_id_in(log, chain);
-  result<job> own = job_of_run(options.directory);
+  result<job> own = job_of_run(files);
   if (own && claimed && own->id() == *claimed) return own;
   return *options.client_job;
 }
@@ -162,7 +166,9 @@ bool lacks_files(const std::vector<finding>& findings) {
 result<evidence> evidence::open(const evidence_options& options) {
   const result<notes> given = parse_notes(options);
   if (!given) return given.why();
-  const auto log = read_entry(options.directory, log_name, log_limit(options.client_job));
+  auto content = std::make_shared<body>(options);
+  const run_files& files = content->files;
+  const auto log = files.read(std::string(log_name), log_limit(options.client_job));
   if (!log) return log.why();
   const digest log_digest = sha256_of(*log);
   if (options.expected_log && *options.expected_log != log_digest &&
@@ -174,7 +180,7 @@ result<evidence> evidence::open(const evidence_options& options) {
 
   history_options reading;
   reading.chain = in_force("transcript.chain") ? chain_rule::required : chain_rule::ignored;
-  result<job> agreed = agreed_job(options, *log, reading.chain);
+  result<job> agreed = agreed_job(options, files, *log, reading.chain);
   if (!agreed) return agreed.why();
   if (agreed->trainer && in_force("agreed.trainer_key")) {
     const result<public_key> pinned = public_key::from_raw(*agreed->trainer);
@@ -194,8 +200,6 @@ result<evidence> evidence::open(const evidence_options& options) {
     run->tail_problem = why.message;
   }
 
-  auto content = std::make_shared<body>();
-  content->options = options;
   content->agreed = std::move(*agreed);
   content->committed = given->commitment.has_value();
   content->commitment = given->commitment;
@@ -219,7 +223,7 @@ result<evidence> evidence::open(const evidence_options& options) {
   if (status looked = audit_rounding(options.directory, input, findings); !looked) {
     return looked.why();
   }
-  content->telemetry = audit_telemetry(options.directory, input, findings);
+  content->telemetry = audit_telemetry(files, input, findings);
   if (lacks_files(content->findings)) {
     const error why = unless_gone({errc::missing, "", ""}, options.directory);
     if (why.code == errc::io) return why;
@@ -307,14 +311,15 @@ std::uint64_t evidence::body::at_most(std::uint64_t known) const {
 // A file whose size is not the one that its head tells is none of the recorder's: it is refused
 // before memory is taken for it.
 result<std::vector<std::uint8_t>> evidence::body::read_checkpoint(const std::string& name) const {
-  const auto file = file_pieces::open_entry(options.directory, name);
+  const std::uint64_t limit = at_most(checkpoint_limit);
+  const auto file = files.open(name, max_checkpoint_head, limit);
   if (!file) return file.why();
   if (const status head = check_checkpoint_head(*file); !head) {
     error why = head.why();
     why.message = name + ": " + why.message;
     return why;
   }
-  return file->read_all(at_most(checkpoint_limit));
+  return file->read_all(limit);
 }
 
 result<state> evidence::load_state(std::uint64_t step) const {
@@ -403,7 +408,7 @@ result<std::vector<std::uint8_t>> evidence::load_rounding_log(std::uint64_t step
                      std::to_string(place->log.bytes) + " bytes",
                  std::string(limit_remedy)};
   }
-  auto bytes = read_entry_part(body_->options.directory, name, place->offset, place->log.bytes);
+  auto bytes = body_->files.read_part(name, place->offset, place->log.bytes);
   if (!bytes) {
     // A link or a directory in its place is the prover's doing, not own trouble.
     error why = unless_gone(bytes.why(), body_->options.directory);

@@ -15,7 +15,7 @@ namespace potl::transcript {
 namespace {
 
 // Large models have large headers; the size of the file bounds all of it.
-constexpr safetensors_limits checkpoint_limits{.max_header = std::size_t{32} << 20,
+constexpr safetensors_limits checkpoint_limits{.max_header = max_checkpoint_head - 8,
                                                .max_tensors = (std::size_t{1} << 16) + 1};
 
 error mismatch(const std::string& why) { return {errc::mismatch, "checkpoint: " + why, ""}; }

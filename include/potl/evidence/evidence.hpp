@@ -24,6 +24,11 @@
 
 namespace potl::transcript {
 
+/// Brings `size` bytes from `offset` on of a file beneath the directory, which are read next.
+/// missing: they are withheld; io, limit: the verifier's own trouble.
+using file_fetcher =
+    std::function<status(const std::string& name, std::uint64_t offset, std::uint64_t size)>;
+
 /// Where a run lies, and what the verifier holds against it.
 struct evidence_options {
   std::string directory;
@@ -35,6 +40,8 @@ struct evidence_options {
   std::optional<std::uint64_t> max_checkpoint_bytes;
   /// SHA-256 of the log that somebody judged already: any other is refused (mismatch).
   std::optional<digest> expected_log;
+  /// Of a directory that mirrors a run elsewhere: its files have their sizes there, and no bytes.
+  file_fetcher fetch;
 };
 
 /// A run whose log was read once and compared with the client's job and commitment.

@@ -148,6 +148,8 @@ result<state> load_checkpoint(const std::string& path, const digest& expected,
                               std::uint64_t max_bytes);
 /// For a prover's own file: the digest is computed from the contents, and compared with nothing.
 result<state> load_own_checkpoint(const std::string& path, std::uint64_t max_bytes);
+/// Bytes of the longest head: the length of the header, and the header.
+inline constexpr std::uint64_t max_checkpoint_head = 8 + (std::uint64_t{32} << 20);
 /// Whether a file of this size can be a checkpoint, by its head alone. mismatch: it cannot; io.
 status check_checkpoint_head(const file_pieces& file);
 /// The bytes of a checkpoint file, which the state keeps. Without a source of the base, files that

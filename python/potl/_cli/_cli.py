@@ -21,6 +21,7 @@ from . import (
     _files,
     _result,
     _run,
+    _serve,
     _spot_check,
     _system,
     _verify,
@@ -50,6 +51,7 @@ _run.add_to(app)
 _explain.add_to(app)
 _diff.add_to(app)
 _verify.add_to(app)
+_serve.add_to(app)
 _files.add_to(app)
 _extra.add_to(app)
 _spot_check.add_to(app)

@@ -11,6 +11,7 @@ import typer
 from .._base._printable import number, percent
 from ._options import chosen, parameters, policy_of
 from ._result import Debug, Json, Result, command
+from ._serve import AnyRun, CacheBytes, TlsCa, TokenFile, run_of
 from ._task import TaskName, make_importable
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _verify(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
+    run: AnyRun,
     *,
     job: Annotated[
         Path | None, typer.Option(help="Your own copy of the job. Without it: never accepted.")
@@ -105,6 +106,9 @@ def _verify(
             "states and 64 MiB.",
         ),
     ] = None,
+    token_file: TokenFile = None,
+    tls_ca: TlsCa = None,
+    cache_bytes: CacheBytes = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit XML.")] = None,
     json: Json = False,
@@ -127,13 +131,14 @@ def _verify(
         # Better now than after an hour of replays.
         if target is not None and not target.absolute().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {target.absolute().parent}")
-    make_importable(run)
+    place = run_of(run, token_file, tls_ca, cache_bytes)
+    make_importable(place if isinstance(place, Path) else None)
     if extra_task is not None:
         from .._extra_task._extra_task import ExtraTask
 
         checks.append(ExtraTask(extra_task))
     report = verify(
-        run,
+        place,
         job=job,
         commitment=commitment,
         task=task,
@@ -168,7 +173,7 @@ def _ledger_of(ledger: Path | None, no_ledger: bool) -> Path | bool:
 
 
 def _challenge(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
+    run: AnyRun,
     out: Annotated[Path, typer.Argument(metavar="CHALLENGE", help="The file to write.")],
     *,
     job: Annotated[Path, typer.Option(help="Your own copy of the job.")],
@@ -177,6 +182,9 @@ def _challenge(
         str | None, typer.Option(help="64 hexadecimal digits instead of fresh ones.")
     ] = None,
     ledger: Ledger = None,
+    token_file: TokenFile = None,
+    tls_ca: TlsCa = None,
+    cache_bytes: CacheBytes = None,
     json: Json = False,
     debug: Debug = False,
     **options: object,
@@ -193,7 +201,7 @@ def _challenge(
     if out.exists():
         raise UsageError(f"{out} exists and is not replaced", "choose another name")
     drawn = challenge(
-        run,
+        run_of(run, token_file, tls_ca, cache_bytes),
         job=job,
         commitment=commitment,
         checks=chosen(options) or None,

@@ -19,11 +19,10 @@ from ._worker import Setup, fulfil
 from ._workload import describe, replayer_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from typing_extensions import Self
 
     from .._job._job import Job
+    from .._remote._remote import Place
     from .._task._task import Task
 
 _NO_TASK = "no task was given to replay with; pass task=build"
@@ -34,7 +33,7 @@ class Answers:
 
     def __init__(
         self,
-        directory: Path,
+        place: Place,
         evidence: _core.Evidence,
         *,
         job: Job | None,
@@ -61,9 +60,9 @@ class Answers:
         if executor is not None:
             _executors.check_executor(executor)
         if task is not None and (workers or executor is not None):
-            _imports.require_clean_start(directory)
+            _imports.require_clean_start(place.directory)
             self._setup = Setup.of(
-                directory,
+                place,
                 evidence,
                 note=note,
                 task=_executors.task_name(task),

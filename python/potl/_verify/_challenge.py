@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from .. import _core
 from .._base import _imports
 from .._base._errors import MalformedError, UsageError
-from .._record._inputs import as_job, as_note, require_file, run_directory
+from .._record._inputs import as_job, as_note, require_file
+from .._remote._remote import AnyRun, opened
 from . import _ledger
 from ._questions import Asked, Question, Questions, given
 
 if TYPE_CHECKING:
     from .._checks._checks import AnyCheck, Policy
     from .._job._job import Job
-    from .._record._run import Commitment, Run
+    from .._record._run import Commitment
 
 _FORMAT = "potl-challenge-v1"
 _MAX_BYTES = 8 << 20  # as parse_json allows by default: hostile text costs less than 64 MB
@@ -128,7 +129,7 @@ def as_challenge(challenge: Challenge | str | os.PathLike[str]) -> Challenge:
 
 
 def challenge(
-    run: str | os.PathLike[str] | Run,
+    run: AnyRun,
     *,
     job: Job | str | os.PathLike[str],
     commitment: Commitment | str | os.PathLike[str],
@@ -142,7 +143,7 @@ def challenge(
     The challenge is remembered: each later verification repeats it.
 
     Args:
-        run: The run directory; its log is enough.
+        run: The run directory, a URL or a `potl.Remote`; its log is enough.
         job: The verifier's own copy of what was agreed.
         commitment: The prover's commitment.
         checks: What will be looked at; None chooses as `verify` does.
@@ -163,16 +164,17 @@ def challenge(
             "verify at once; a job with store_every, which needs a reproducible arithmetic, lets "
             "the trainer derive states on demand",
         )
-    directory = run_directory(run)
-    _imports.close(directory)
-    path = _ledger.path_for(ledger, own, commitment)
-    known = _ledger.known_of(path, own)
-    evidence = _core.Evidence.open(
-        str(directory),
-        job=own,
-        commitment=note,
-        other_commitments=[other for other in known.commitments if other != note],
-    )
+    with opened(run) as place:
+        _imports.close(place.directory)
+        path = _ledger.path_for(ledger, own, commitment)
+        known = _ledger.known_of(path, own)
+        evidence = _core.Evidence.open(
+            str(place.directory),
+            job=own,
+            commitment=note,
+            other_commitments=[other for other in known.commitments if other != note],
+            fetch=place.fetch,
+        )
     _registry.load()
     chosen, extra = split(checks)
     for check in chosen:

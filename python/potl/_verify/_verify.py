@@ -18,7 +18,8 @@ from .._base._executors import require_own_call, task_name
 from .._base._progress import Progress
 from .._checks import _registry
 from .._checks._checks import AnyCheck, Policy, split
-from .._record._inputs import as_job, as_note, run_directory
+from .._record._inputs import as_job, as_note
+from .._remote._remote import AnyRun, opened
 from .._report._value import Report
 from . import _challenge, _extra_verify, _ledger
 from ._answers import Answers
@@ -26,13 +27,13 @@ from ._questions import Question, Questions, given
 
 if TYPE_CHECKING:
     from .._job._job import Job
-    from .._record._run import Commitment, Run
+    from .._record._run import Commitment
     from .._task._task import Task
     from ._challenge import Challenge
 
 
 def verify(
-    run: str | os.PathLike[str] | Run,
+    run: AnyRun,
     *,
     job: Job | str | os.PathLike[str] | None = None,
     commitment: Commitment | str | os.PathLike[str] | None = None,
@@ -54,7 +55,8 @@ def verify(
     """Checks that a run was trained as agreed.
 
     Args:
-        run: The run directory as the prover delivered it. Nothing in it is trusted.
+        run: The run as the prover delivered it: a directory, the URL of what `potl serve` serves or
+            of storage, or a `potl.Remote`. Nothing in it is trusted.
         job: The verifier's own copy of what was agreed. Without it a run is never accepted.
         commitment: The prover's commitment, received before this call: its text or a file. Without
             it a run is never accepted.
@@ -89,142 +91,150 @@ def verify(
         JobMismatch: The verifier's task is not that of its own job.
         UsageError: Arguments that contradict each other.
         MalformedError: The run, the job or the commitment cannot be read at all.
+        StorageError: Nobody answers at the URL.
     """
     began = time.perf_counter()
     require_own_call("verify a run")
     if max_checkpoint_bytes is not None and max_checkpoint_bytes < 0:
         raise UsageError(f"max_checkpoint_bytes is {max_checkpoint_bytes}", "pass bytes, or None")
-    directory = run_directory(run)
-    _imports.close(directory)
-    agreed = None if job is None else as_job(job)
-    own_job = None if agreed is None else agreed.core
-    note = None if commitment is None else as_note(commitment)
-    policy = Policy() if policy is None else policy
-    _registry.load()
-    chosen, extra = split(checks)
-    for check in chosen:
-        _registry.add(type(check))
-    answered = None if challenge is None else _challenge.as_challenge(challenge)
-    memory_path = _ledger.path_for(ledger, own_job, commitment)
-    known = _ledger.known_of(memory_path, own_job)
-    if answered is not None:
-        _challenge.require_own(answered, own_job, note, known)
-        if chosen or nonce is not None or (checks is not None and not extra):
-            raise UsageError("the challenge says which checks, and which nonce", "leave them out")
-    evidence = _core.Evidence.open(
-        str(directory),
-        job=own_job,
-        commitment=note,
-        published=list(published),
-        other_commitments=[
-            other for other in (*other_commitments, *known.commitments) if other != note
-        ],
-        max_checkpoint_bytes=max_checkpoint_bytes,
-    )
-    if checks is None or (extra and not chosen):
-        chosen = list(policy.checks(evidence.job))
-    wanted = [(check.name, given(check.options())) for check in chosen]
-    if answered is not None:
-        wanted = [(name, dict(options)) for name, options in answered.checks]
-    with Answers(
-        directory,
-        evidence,
-        job=agreed,
-        note=note,
-        task=task,
-        workers=workers,
-        executor=executor,
-        timeout=timeout,
-        max_checkpoint_bytes=max_checkpoint_bytes,
-        derive=answered is None,
-        progress=progress,
-    ) as answers:
-        # Drawn only now: the commitment has been read, and nothing of the run can change any more.
-        drawn = _challenge.fresh_nonce(nonce) if answered is None else answered.nonce
-        if memory_path is not None and own_job is not None and evidence.committed:
-            # Written before anything is asked, so that an aborted verification counts.
-            entry = _ledger.new_challenge(
-                drawn,
-                wanted,
-                None if answered is None else answered.digest(),
-            )
-            compared = {*known.commitments, note}
-            known = _ledger.remember(
-                memory_path, job_id=own_job.id, commitment=note, challenge=entry
-            )
-            if not compared.issuperset(known.commitments):
-                raise _ledger.changed(memory_path)
-        findings = evidence.findings() + _memory_note(memory_path, known)
-        if evidence.rejected:
-            findings.append(_note("the record itself is rejected, so that nothing was recomputed"))
-        questions = Questions(evidence, wanted, drawn, known, screen=task is not None)
-        findings += [
-            _note(
-                f"the check {name}, asked in an earlier verification, is not known here and was "
-                "not repeated"
-            )
-            for name in questions.unknown
-        ]
-        if answered is not None and not evidence.rejected:
-            _challenge.require_asked(answered, questions.all, evidence)
-        measured = answers.to(questions.requests, until=questions.settled_by)
-        unanswered = len(questions.requests) - len(measured)
-        if unanswered:
-            findings.append(
-                _note(
-                    f"what was seen rejects the run, so that {unanswered} more requests were not "
-                    "looked at"
+    with opened(run) as place:
+        # Before anything is imported for the checks.
+        _imports.close(place.directory)
+        agreed = None if job is None else as_job(job)
+        own_job = None if agreed is None else agreed.core
+        note = None if commitment is None else as_note(commitment)
+        policy = Policy() if policy is None else policy
+        _registry.load()
+        chosen, extra = split(checks)
+        for check in chosen:
+            _registry.add(type(check))
+        answered = None if challenge is None else _challenge.as_challenge(challenge)
+        memory_path = _ledger.path_for(ledger, own_job, commitment)
+        known = _ledger.known_of(memory_path, own_job)
+        if answered is not None:
+            _challenge.require_own(answered, own_job, note, known)
+            if chosen or nonce is not None or (checks is not None and not extra):
+                raise UsageError(
+                    "the challenge says which checks, and which nonce", "leave them out"
                 )
-            )
-        answered_all = questions.answers(measured, answers.to)
-        judged = [
-            _extra_verify.judged(check, evidence, answers)
-            for check in extra
-            if not evidence.rejected
-        ]
-    findings += questions.judge(answered_all)
-    for found, _ in judged:
-        findings += found
-    findings += _core.judge_model(
-        evidence, None if model is None else os.fspath(model), answers.non_persistent_buffers()
-    )
-    asked: list[_core.AskedCheck] = [
-        {"check": one.check, "options": dict(one.options)} for one in questions.all
-    ]
-    asked += [{"check": one.name, "options": one.options()} for one in extra]
-    context: _core.ReportContext = {
-        "nonce": drawn.hex(),
-        "reproduce": _reproduce(
-            directory,
-            [
-                # A challenge brings its nonce and its checks.
-                ("--challenge", challenge),
-                ("--job", job),
-                ("--commitment", commitment),
-                ("--model", model),
-                *[("--extra-task", check) for check in extra],
-                *[("--published", note) for note in published],
-                *[("--other-commitment", note) for note in other_commitments],
-                ("--ledger", ledger if isinstance(ledger, (str, os.PathLike)) else None),
+        evidence = _core.Evidence.open(
+            str(place.directory),
+            job=own_job,
+            commitment=note,
+            published=list(published),
+            other_commitments=[
+                other for other in (*other_commitments, *known.commitments) if other != note
             ],
+            max_checkpoint_bytes=max_checkpoint_bytes,
+            fetch=place.fetch,
+        )
+        if checks is None or (extra and not chosen):
+            chosen = list(policy.checks(evidence.job))
+        wanted = [(check.name, given(check.options())) for check in chosen]
+        if answered is not None:
+            wanted = [(name, dict(options)) for name, options in answered.checks]
+        with Answers(
+            place,
+            evidence,
+            job=agreed,
+            note=note,
             task=task,
-            more=[
-                *(["--no-ledger"] if memory_path is None else []),
-                *([] if answered else ["--nonce", drawn.hex()]),
-                *_flags.words(
-                    []
-                    if answered
-                    else [(q.check, q.options) for q in questions.all if not q.earlier],
-                    policy.options(),
-                ),
-            ],
-        ),
-        "software": f"potl {_core.version()}",
-        "seconds": time.perf_counter() - began,
-        "costs": _costs(questions.all, answered_all) | _extra_verify.costs(judged),
-        "checks": asked,
-    }
-    return Report(_core.conclude(evidence, findings, policy=policy.options(), context=context))
+            workers=workers,
+            executor=executor,
+            timeout=timeout,
+            max_checkpoint_bytes=max_checkpoint_bytes,
+            derive=answered is None,
+            progress=progress,
+        ) as answers:
+            # Drawn only now: the commitment has been read, and nothing of the run can change any
+            # more.
+            drawn = _challenge.fresh_nonce(nonce) if answered is None else answered.nonce
+            if memory_path is not None and own_job is not None and evidence.committed:
+                # Written before anything is asked, so that an aborted verification counts.
+                entry = _ledger.new_challenge(
+                    drawn,
+                    wanted,
+                    None if answered is None else answered.digest(),
+                )
+                compared = {*known.commitments, note}
+                known = _ledger.remember(
+                    memory_path, job_id=own_job.id, commitment=note, challenge=entry
+                )
+                if not compared.issuperset(known.commitments):
+                    raise _ledger.changed(memory_path)
+            findings = evidence.findings() + _memory_note(memory_path, known)
+            if evidence.rejected:
+                findings.append(
+                    _note("the record itself is rejected, so that nothing was recomputed")
+                )
+            questions = Questions(evidence, wanted, drawn, known, screen=task is not None)
+            findings += [
+                _note(
+                    f"the check {name}, asked in an earlier verification, is not known here and "
+                    "was not repeated"
+                )
+                for name in questions.unknown
+            ]
+            if answered is not None and not evidence.rejected:
+                _challenge.require_asked(answered, questions.all, evidence)
+            measured = answers.to(questions.requests, until=questions.settled_by)
+            unanswered = len(questions.requests) - len(measured)
+            if unanswered:
+                findings.append(
+                    _note(
+                        f"what was seen rejects the run, so that {unanswered} more requests were "
+                        "not looked at"
+                    )
+                )
+            answered_all = questions.answers(measured, answers.to)
+            judged = [
+                _extra_verify.judged(check, evidence, answers)
+                for check in extra
+                if not evidence.rejected
+            ]
+        findings += questions.judge(answered_all)
+        for found, _ in judged:
+            findings += found
+        findings += _core.judge_model(
+            evidence, None if model is None else os.fspath(model), answers.non_persistent_buffers()
+        )
+        asked: list[_core.AskedCheck] = [
+            {"check": one.check, "options": dict(one.options)} for one in questions.all
+        ]
+        asked += [{"check": one.name, "options": one.options()} for one in extra]
+        context: _core.ReportContext = {
+            "nonce": drawn.hex(),
+            "reproduce": _reproduce(
+                place.name,
+                [
+                    # A challenge brings its nonce and its checks.
+                    ("--challenge", challenge),
+                    ("--job", job),
+                    ("--commitment", commitment),
+                    ("--model", model),
+                    *[("--extra-task", check) for check in extra],
+                    *[("--published", note) for note in published],
+                    *[("--other-commitment", note) for note in other_commitments],
+                    ("--ledger", ledger if isinstance(ledger, (str, os.PathLike)) else None),
+                ],
+                task=task,
+                more=[
+                    *(["--no-ledger"] if memory_path is None else []),
+                    *([] if answered else ["--nonce", drawn.hex()]),
+                    *_flags.words(
+                        []
+                        if answered
+                        else [(q.check, q.options) for q in questions.all if not q.earlier],
+                        policy.options(),
+                    ),
+                ],
+            ),
+            "software": f"potl {_core.version()}",
+            "seconds": time.perf_counter() - began,
+            "costs": _costs(questions.all, answered_all) | _extra_verify.costs(judged),
+            "checks": asked,
+        }
+        return Report(_core.conclude(evidence, findings, policy=policy.options(), context=context))
 
 
 def _note(reason: str) -> _core.Finding:
@@ -254,7 +264,7 @@ def _costs(
 
 
 def _reproduce(
-    directory: Path,
+    run: str,
     files: Sequence[tuple[str, object]],
     *,
     task: object,
@@ -273,7 +283,7 @@ def _reproduce(
         missing.append(placeholder)
         return placeholder
 
-    words = ["potl", "verify", str(directory)]
+    words = ["potl", "verify", run]
     for option, value in files:
         if value is not None:
             words += [option, named(value, option[2:].upper().replace("-", "_"))]

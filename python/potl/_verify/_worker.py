@@ -16,11 +16,13 @@ from .. import _core
 from .._base import _executors, _imports
 from .._base._errors import MismatchError, PotlError, UsageError
 from .._job._agreement import job_of, open_unchecked
+from .._remote._remote import again
 from ._schema import Schema
 from ._workload import replayer_of
 
 if TYPE_CHECKING:
     from .._job._session import Session
+    from .._remote._remote import Place, Remote
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Setup:
         derive: Whether missing states that nobody has asked for are derived.
         threads: Threads that torch uses. The same number as in the parent gives the same bits as in
             the parent.
+        remote: Where the run lies, if the directory is the parent's mirror of it.
     """
 
     directory: str
@@ -51,10 +54,11 @@ class Setup:
     max_checkpoint_bytes: int | None
     derive: bool
     threads: int
+    remote: Remote | None
 
     @staticmethod
     def of(
-        directory: Path,
+        place: Place,
         evidence: _core.Evidence,
         *,
         note: str | None,
@@ -66,7 +70,7 @@ class Setup:
         import torch
 
         return Setup(
-            directory=str(directory.resolve()),
+            directory=str(place.directory.resolve()),
             log=evidence.log_digest,
             job=evidence.job.text,
             note=note,
@@ -75,6 +79,7 @@ class Setup:
             max_checkpoint_bytes=max_checkpoint_bytes,
             derive=derive,
             threads=torch.get_num_threads(),
+            remote=place.remote,
         )
 
 
@@ -92,12 +97,14 @@ def fulfil(setup: Setup, request: _core.Request) -> _core.AnyMeasurement:
     if _ready is None or _ready[0] != setup:
         try:
             _imports.close(setup.directory)
+            own = None if setup.remote is None else again(setup.remote, Path(setup.directory))
             evidence = _core.Evidence.open(
-                setup.directory,
+                setup.directory if own is None else str(own.directory),
                 job=_core.Job.parse(setup.job),
                 commitment=setup.note,
                 max_checkpoint_bytes=setup.max_checkpoint_bytes,
                 expected_log=setup.log,
+                fetch=None if own is None else own.fetch,
             )
             import torch
 

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that serves a run, and the options of those that read one from elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ._files import RunPath, parse_size
+from ._result import Debug, Json, Result, command
+
+if TYPE_CHECKING:
+    from .._remote._remote import Remote
+
+AnyRun = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="The run directory, or a URL: of potl serve (https, http), or of storage (s3 and "
+        "others that fsspec knows).",
+        show_default=False,
+    ),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="RUN is a URL: file of the token that the server wants.")
+]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        help="RUN is a URL: certificates that vouch for the server. Default: the system's."
+    ),
+]
+CacheBytes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="RUN is a URL: what may lie in the folder for temporary files at a time. "
+        "Default: 8GiB.",
+    ),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    command(
+        app,
+        "serve",
+        examples="  potl serve runs/1\n\n"
+        "  potl serve runs/1 --listen 0.0.0.0:8470 --tls-cert cert.pem --tls-key key.pem "
+        "--token-file token",
+    )(_serve)
+
+
+def run_of(
+    run: str, token_file: Path | None, tls_ca: Path | None, cache_bytes: str | None
+) -> Path | Remote:
+    """What a command line means by RUN."""
+    from .._remote._remote import CACHE_BYTES, Remote, is_url, read_token
+
+    if is_url(run):
+        token = None if token_file is None else read_token(token_file)
+        return Remote(
+            run,
+            token=token,
+            ca=tls_ca,
+            cache_bytes=CACHE_BYTES if cache_bytes is None else parse_size(cache_bytes),
+        )
+    if (token_file, tls_ca, cache_bytes) != (None, None, None):
+        raise typer.BadParameter("--token-file, --tls-ca and --cache-bytes are for URLs")
+    return Path(run)
+
+
+def _serve(
+    run: RunPath,
+    *,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where; port 0 takes a free one.")
+    ] = "127.0.0.1:8470",
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="PEM file of the server's certificate. With --tls-key.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="PEM file of its private key. With --tls-cert.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of a token that clients have to send. Without it whoever reaches the port "
+            "reads the run, its weights included."
+        ),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Serve a run over HTTP, so that it can be verified from elsewhere.
+
+    Serves what the log names, and nothing else; all of it is read only. The run may still be
+    recorded meanwhile, and states may be derived. SIGTERM and Ctrl-C end it. Needs
+    `pip install "potl[serve]"`.
+    """
+    from .._remote._remote import read_token
+    from .._serve._server import serve
+
+    serve(
+        run,
+        listen=listen,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        token=None if token_file is None else read_token(token_file),
+        ready=lambda url: typer.echo(f"serving {run} at {url}", err=True),
+    )
+    return Result(document={"path": str(run)}, show=lambda console: None)

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run that `potl serve` serves, as a verifier reads it: docs/format/http.md.
+
+A server is not believed: sizes come first and are compared, an answer has to be of potl's form and
+of exactly the bytes that were asked for, redirections are not followed, and nothing takes longer
+than it may. What is not so is StorageError, which never rejects a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .. import _core
+from .._base._errors import MalformedError, MissingError, PotlError, StorageError, UsageError
+from . import _source
+from ._source import Sizes, Write
+
+if TYPE_CHECKING:
+    import httpx
+
+
+T = TypeVar("T")
+
+JOB_HEADER = "Potl-Job"
+_MAX_LISTING = 32 << 20
+_ATTEMPTS = 3
+_BUSY = (429, 502, 503, 504)
+# A transfer below this is a stalled one.
+_LEAST_BYTES_PER_SECOND = 16 << 10
+
+
+class _AgainError(Exception):
+    """What may be different the next time."""
+
+
+class Http:
+    """One server.
+
+    Args:
+        url: Where it is.
+        token: What it wants to hear.
+        ca: File of the certificates that vouch for it, instead of the system's.
+        timeout: Seconds of `potl.Remote`.
+    """
+
+    def __init__(
+        self, url: str, *, token: str | None, ca: str | os.PathLike[str] | None, timeout: float
+    ) -> None:
+        try:
+            import httpx
+        except ImportError as error:
+            raise UsageError(f"reading {url} needs httpx", 'pip install "potl[remote]"') from error
+        self._httpx = httpx
+        self._timeout = timeout
+        self._base = url.rstrip("/")
+        self._job = ""
+        self._gone = False  # then one attempt shows whether it is back
+        # A loop of its own, because only there a whole answer can have a time limit, and the caller
+        # may be within another one.
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        try:
+            self._client = self._run(self._connect(token, ca))
+        except BaseException:
+            self._stop()
+            raise
+
+    def close(self) -> None:
+        """Ends the connections."""
+        try:
+            self._run(self._client.aclose())
+        finally:
+            self._stop()
+
+    def sizes(self) -> Sizes:
+        parts: list[bytes] = []
+        self._run(self._answered("/v1/run", lambda: None, parts.append, limit=_MAX_LISTING))
+        try:
+            document: Any = _core.parse_json(b"".join(parts), max_bytes=_MAX_LISTING)
+            listed = _listed(document)
+        except (PotlError, KeyError, TypeError, ValueError) as error:
+            raise MalformedError(f"{self._base} does not list a run: {error}", "") from error
+        self._job = document["job"]
+        return listed
+
+    def read(self, name: str, offset: int, size: int, write: Write) -> None:
+        at = offset
+
+        def counted(piece: bytes) -> None:
+            nonlocal at
+            write(piece)
+            at += len(piece)
+
+        def left() -> tuple[int, int]:
+            return at, offset + size
+
+        try:
+            self._run(self._answered(_path_of(name), left, counted, limit=size))
+        except MissingError:
+            if name == _source.LOG or not self._log_is_there():
+                raise StorageError(f"{self._base} has no run any more", "") from None
+            raise
+
+    def _log_is_there(self) -> bool:
+        try:
+            self._run(
+                self._answered(_path_of(_source.LOG), lambda: (0, 1), lambda _: None, limit=1)
+            )
+        except PotlError:
+            return False
+        return True
+
+    async def _connect(
+        self, token: str | None, ca: str | os.PathLike[str] | None
+    ) -> httpx.AsyncClient:
+        import ssl
+
+        headers = {"Accept-Encoding": "identity", "User-Agent": f"potl {_core.version()}"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            context = ssl.create_default_context(cafile=None if ca is None else os.fspath(ca))
+        except OSError as error:
+            raise UsageError(f"{ca} holds no certificates: {error}", "") from error
+        return self._httpx.AsyncClient(
+            headers=headers,
+            verify=context,
+            timeout=self._timeout,
+            follow_redirects=False,
+            limits=self._httpx.Limits(max_connections=1),
+        )
+
+    async def _answered(
+        self,
+        path: str,
+        left: Callable[[], tuple[int, int] | None],
+        write: Write,
+        *,
+        limit: int,
+    ) -> None:
+        """Gives what a path has: all of it, or what is `left` when it is asked again."""
+        trouble = ""
+        for attempt in range(1 if self._gone else _ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(min(0.25 * 2**attempt, self._timeout / 2))
+            wanted = left()
+            if wanted is not None and wanted[0] == wanted[1]:
+                break
+            try:
+                await self._once(path, wanted, write, limit)
+                break
+            except _AgainError as error:
+                trouble = str(error)
+            except self._httpx.TransportError as error:
+                trouble = f"{type(error).__name__} {error}".strip()
+            except (asyncio.TimeoutError, TimeoutError):
+                self._gone = True
+                raise self._odd(path, "it is too slow") from None
+            except (self._httpx.HTTPError, self._httpx.InvalidURL) as error:
+                raise self._odd(path, str(error)) from error
+        else:
+            self._gone = True
+            raise self._odd(path, trouble)
+        self._gone = False
+
+    async def _once(
+        self, path: str, wanted: tuple[int, int] | None, write: Write, limit: int
+    ) -> None:
+        headers = {} if wanted is None else {"Range": f"bytes={wanted[0]}-{wanted[1] - 1}"}
+        request = self._client.build_request("GET", self._base + path, headers=headers)
+        answer = await asyncio.wait_for(self._client.send(request, stream=True), self._timeout)
+        try:
+            self._require_potls(answer, path)
+            length = answer.headers.get("Content-Length", "")
+            size = int(length) if re.fullmatch(r"[0-9]{1,18}", length) else -1
+            if wanted is not None:
+                expected = f"bytes {wanted[0]}-{wanted[1] - 1}/"
+                given = answer.headers.get("Content-Range", "")
+                if answer.status_code != 206 or not given.startswith(expected):
+                    raise self._odd(path, "it answers with other bytes than were asked for")
+                if size != wanted[1] - wanted[0]:
+                    raise self._odd(path, "it announces more or fewer bytes than it should")
+            elif answer.status_code != 200 or not 0 <= size <= limit:
+                raise self._odd(path, "it answers with too much, or without saying with how much")
+            seconds = self._timeout + size / _LEAST_BYTES_PER_SECOND
+            await asyncio.wait_for(self._take(answer, path, size, write), seconds)
+        finally:
+            await answer.aclose()
+
+    async def _take(self, answer: httpx.Response, path: str, size: int, write: Write) -> None:
+        came = 0
+        async for piece in answer.aiter_raw():
+            came += len(piece)
+            if came > size:
+                raise self._odd(path, "it sends more than it announces")
+            write(piece)
+        if came != size:
+            raise _AgainError("the answer ends too early")
+
+    def _require_potls(self, answer: httpx.Response, path: str) -> None:
+        status = answer.status_code
+        if status in (401, 403):
+            raise UsageError(
+                f"{self._base} does not know who is asking (status {status})",
+                "pass the token that the trainer gave you: potl.Remote(url, token=...), or "
+                "--token-file",
+            )
+        if 300 <= status < 400:
+            raise self._odd(path, f"it sends elsewhere (status {status}), which is not followed")
+        if status in _BUSY:
+            raise _AgainError(f"status {status}")
+        job = answer.headers.get(JOB_HEADER, "")
+        if not job or (self._job and job != self._job):
+            raise self._odd(path, f"this is no answer of potl serve about the run ({status})")
+        if status in (404, 410):
+            raise MissingError(f"{self._base} has no {path}", "")
+        if "Content-Encoding" in answer.headers:
+            raise self._odd(path, "it answers in an encoding that was not asked for")
+
+    def _odd(self, path: str, what: str) -> StorageError:
+        return StorageError(f"{self._base}{path}: {what}", "")
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _path_of(name: str) -> str:
+    fixed = {_source.LOG: "/v1/log", _source.JOB: "/v1/job", _source.TELEMETRY: "/v1/telemetry"}
+    if name in fixed:
+        return fixed[name]
+    state, branch = _source.state_of(name), _source.rounding_of(name)
+    if state is not None:
+        return f"/v1/checkpoints/{state[0]}/{state[1]}"
+    assert branch is not None, name
+    return f"/v1/rounding/{branch}"
+
+
+# Any: it comes from a server. What is not as it should be raises here, and `sizes` says so.
+def _listed(document: Any) -> Sizes:
+    if document["format"] != "potl-run-v1":
+        raise ValueError('the format is not "potl-run-v1"')
+    if len(bytes.fromhex(document["job"])) != 32:
+        raise ValueError("a job id has 64 hexadecimal digits")
+    found = [
+        (name, document[key])
+        for name, key in (
+            (_source.LOG, "log"),
+            (_source.JOB, "job_bytes"),
+            (_source.TELEMETRY, "telemetry"),
+        )
+        if document[key] is not None
+    ]
+    found += [
+        (_source.state_name(one["step"], one["branch"]), one["bytes"])
+        for one in document["checkpoints"]
+    ]
+    found += [(_source.rounding_name(one["branch"]), one["bytes"]) for one in document["rounding"]]
+    if not all(type(size) is int and size >= 0 for _, size in found):
+        raise ValueError("a size is no number of bytes")
+    listed = _source.known(found)
+    if len(listed) != len(found):
+        raise ValueError("something is listed twice, or is nothing of a run")
+    return listed

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A directory that mirrors a run elsewhere: each file has its size from the beginning, and its
+bytes when they are read.
+
+Evidence asks for bytes just before it reads them, once it has compared the size with what the job
+and the verifier's own states allow. So sizes cost nothing, nothing unchallenged is brought, and
+what is judged are files of the verifier's own that nobody else writes to. Bytes that were dropped
+for room are brought again: digests bind them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+from .._base._errors import LimitError, StorageError, UsageError
+from . import _source
+from ._source import Sizes, Source
+
+# Many more than honest runs have; each costs an entry in the verifier's own file system.
+_MOST_FILES = 1 << 20
+
+_Range = tuple[str, int, int]
+
+
+class Mirror:
+    """Belongs to one process.
+
+    Args:
+        source: Where the run lies.
+        sizes: What is there.
+        root: An empty directory of the verifier's own.
+        room: Bytes that may lie here at a time, without those of the log.
+    """
+
+    def __init__(self, source: Source, sizes: Sizes, *, root: Path, room: int) -> None:
+        self._source = source
+        self._sizes = sizes
+        self._room = room
+        self.directory = root / "run"
+        self._here: dict[_Range, None] = {}  # oldest first
+        self._lock = threading.Lock()
+        if len(sizes) > _MOST_FILES:
+            raise LimitError(f"the run is said to have {len(sizes)} files", "")
+        for folder in (_source.CHECKPOINTS, _source.ROUNDING):
+            (self.directory / folder).mkdir(parents=True)
+        for name, size in sizes.items():
+            self._empty(name, size)
+
+    def fetch(self, name: str, offset: int, size: int) -> None:
+        """Brings bytes of a file."""
+        with self._lock:
+            wanted = (name, offset, size)
+            if wanted in self._here:
+                self._here[wanted] = self._here.pop(wanted)
+                return
+            self._make_room(name, size)
+            at = offset
+            with self._path(name).open("r+b", buffering=0) as file:
+
+                def write(piece: bytes) -> None:
+                    nonlocal at
+                    at += os.pwrite(file.fileno(), piece, at)
+
+                try:
+                    self._source.read(name, offset, size, write)
+                except BaseException:
+                    self._drop(name)
+                    raise
+            if at != offset + size:
+                self._drop(name)
+                raise StorageError(f"{name}: {at - offset} bytes came instead of {size}", "")
+            self._here[wanted] = None
+
+    def copy_from(self, other: Path) -> None:
+        """Takes over from a mirror of the same run what every process reads."""
+        for name in (_source.LOG, _source.JOB, _source.TELEMETRY):
+            if name in self._sizes:
+                shutil.copyfile(other / name, self._path(name))
+                self._here[name, 0, self._sizes[name]] = None
+
+    def _make_room(self, name: str, size: int) -> None:
+        if name == _source.LOG:
+            return
+        if size > self._room:
+            raise StorageError(
+                f"{name} has {size} bytes, and {self._room} may be held here",
+                "raise cache_bytes, and see that the folder for temporary files has the room",
+            )
+        held = sum(length for one, _, length in self._here if one != _source.LOG)
+        for old in list(self._here):
+            if held + size <= self._room:
+                break
+            if old[0] == _source.LOG or old not in self._here:
+                continue
+            held -= sum(length for one, _, length in self._here if one == old[0])
+            self._drop(old[0])
+
+    def _drop(self, name: str) -> None:
+        self._here = {one: None for one in self._here if one[0] != name}
+        self._empty(name, self._sizes[name])
+
+    def _empty(self, name: str, size: int) -> None:
+        try:
+            with self._path(name).open("wb") as file:
+                os.truncate(file.fileno(), size)
+        except (OSError, OverflowError) as error:
+            raise LimitError(f"{name} is said to have {size} bytes: {error}", "") from error
+
+    def _path(self, name: str) -> Path:
+        assert _source.is_of_a_run(name), name
+        return self.directory / name
+
+
+def sizes_of(directory: Path) -> Sizes:
+    """What a mirror says of the run."""
+    found = (path for path in directory.rglob("*") if path.is_file())
+    return {path.relative_to(directory).as_posix(): path.stat().st_size for path in found}
+
+
+def new_root() -> tempfile.TemporaryDirectory[str]:
+    """A directory of the verifier's own."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="potl-mirror-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise UsageError(
+            f"there is no folder for temporary files: {error}", "set TMPDIR to one"
+        ) from error

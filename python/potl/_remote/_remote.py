@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Remote`: a run elsewhere, and how it is reached."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from .._base._errors import UsageError
+from .._record._inputs import Recorded, run_directory
+from ._mirror import Mirror, new_root, sizes_of
+
+if TYPE_CHECKING:
+    from ._source import Source
+
+CACHE_BYTES = 8 << 30
+_MAX_TOKEN = 4096
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
+
+Fetch: TypeAlias = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A run elsewhere: at a URL that `potl serve` serves (http, https), or on storage that fsspec
+    reaches (s3 and others).
+
+    Args:
+        url: Where it is.
+        token: What the server wants to hear.
+        ca: File of the certificates that vouch for the server, instead of the system's.
+        timeout: Seconds without an answer after which a server counts as not reachable; on top of
+            it, an answer may take a second for each 16 KiB.
+        cache_bytes: Bytes that are held in the folder for temporary files at a time.
+        options: For storage: what fsspec's file system takes, such as credentials.
+
+    Example:
+        >>> run = potl.Remote("https://trainer.example", token="...")  # doctest: +SKIP
+        >>> report = potl.verify(run, job=job, commitment=note, task=build)  # doctest: +SKIP
+    """
+
+    url: str
+    token: str | None = field(default=None, kw_only=True, repr=False)
+    ca: str | os.PathLike[str] | None = field(default=None, kw_only=True)
+    timeout: float = field(default=30.0, kw_only=True)
+    cache_bytes: int = field(default=CACHE_BYTES, kw_only=True)
+    options: Mapping[str, object] = field(default_factory=dict, kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        if not is_url(self.url):
+            raise UsageError(f'"{self.url}" is not a URL', "write for example https://host:port")
+        if not self.timeout > 0 or self.cache_bytes <= 0:
+            raise UsageError("timeout and cache_bytes are above 0", "")
+        if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
+            raise UsageError("a token is one word of visible ASCII characters", "")
+        if not self._is_served and self.token is not None:
+            raise UsageError("a token is for http and https", "pass credentials as options")
+
+    @property
+    def _is_served(self) -> bool:
+        return self.url.lower().startswith(("http://", "https://"))
+
+    def source(self) -> Source:
+        """Connects."""
+        if self._is_served:
+            from ._http import Http
+
+            return Http(self.url, token=self.token, ca=self.ca, timeout=self.timeout)
+        from ._storage import Storage
+
+        return Storage(self.url, self.options)
+
+
+AnyRun: TypeAlias = str | os.PathLike[str] | Recorded | Remote
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a verification reads a run.
+
+    Attributes:
+        directory: The run directory, or a mirror of one.
+        fetch: Brings what of a mirror is read; None for a directory.
+        name: What the user calls it.
+        remote: Of a mirror: what it mirrors.
+    """
+
+    directory: Path
+    fetch: Fetch | None
+    name: str
+    remote: Remote | None = None
+
+
+@contextlib.contextmanager
+def opened(run: AnyRun) -> Iterator[Place]:
+    """The place of a run. A mirror ends with the context.
+
+    Raises:
+        UsageError: There is no such directory.
+        StorageError: Nobody answers at the URL.
+    """
+    if isinstance(run, str) and is_url(run):
+        run = Remote(run)
+    if not isinstance(run, Remote):
+        directory = run_directory(run)
+        yield Place(directory, None, str(directory))
+        return
+    with new_root() as root, contextlib.closing(run.source()) as source:
+        mirror = Mirror(source, source.sizes(), root=Path(root), room=run.cache_bytes)
+        yield Place(mirror.directory, mirror.fetch, run.url, run)
+
+
+def again(remote: Remote, directory: Path) -> Place:
+    """A mirror for a worker process, beside the one of its parent, with which it goes."""
+    root = directory.parent / f"worker-{os.getpid()}"
+    mirror = Mirror(remote.source(), sizes_of(directory), root=root, room=remote.cache_bytes)
+    mirror.copy_from(directory)
+    return Place(mirror.directory, mirror.fetch, remote.url, remote)
+
+
+def read_token(path: str | os.PathLike[str]) -> str:
+    """The token in a file: its first and only word."""
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(_MAX_TOKEN + 1)
+        return raw.decode("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{os.fspath(path)} holds no token: {error}", "") from error
+
+
+def is_url(text: str) -> bool:
+    """Whether a run is named by a URL."""
+    return _URL.match(text) is not None

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The endpoints: docs/format/http.md. All of them read."""
+
+# FastAPI reads the annotations of the endpoints: no postponed ones here.
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from fastapi import FastAPI, Header, HTTPException, Path, Query, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from .._base._errors import MissingError, PotlError
+from .._remote import _source
+from ._limits import Application, Gate, Limits
+from ._served import File, Listing, OpenedChunk, OpenedRecord, ServedRun
+
+T = TypeVar("T")
+
+_PIECE = 256 << 10
+_MOST = 10**15 - 1
+_OCTETS = "application/octet-stream"
+_RANGE = re.compile(r"bytes=(\d{1,15})-(\d{1,15})?")
+
+# Any: FastAPI's own type of what describes an answer.
+_Responses: TypeAlias = dict[int | str, dict[str, Any]]
+
+Step = Annotated[int, Path(ge=0, le=_MOST, description="Step of the job; 0 is before the first.")]
+Branch = Annotated[int, Path(ge=0, le=_MOST, description="0, or the number of a resume.")]
+Index = Annotated[int, Path(ge=0, le=_MOST, description="Number of the record, from 0.")]
+Chunk = Annotated[int, Path(ge=0, le=_MOST, description="Number of the chunk, from 0.")]
+Tensor = Annotated[str, Query(max_length=1024, description="Path of the tensor in the state.")]
+InBranch = Annotated[int, Query(ge=0, le=_MOST, description="0, or the number of a resume.")]
+Size = Annotated[
+    int | None,
+    Query(
+        ge=1, le=_MOST, description="Records that the proof is about; default: the commitment's."
+    ),
+]
+Wanted = Annotated[
+    str | None,
+    Header(
+        alias="Range", description="bytes=FIRST-LAST or bytes=FIRST-; any other form is ignored."
+    ),
+]
+
+_MISSING: _Responses = {404: {"description": "It is not there."}}
+_FILE: _Responses = {
+    200: {"description": "All of it.", "content": {_OCTETS: {}}},
+    206: {"description": "The bytes that were asked for.", "content": {_OCTETS: {}}},
+    416: {"description": "There are no such bytes."},
+    **_MISSING,
+}
+
+
+def application(run: ServedRun, *, token: str | None, limits: Limits) -> Application:
+    """The whole of what is served."""
+    return Gate(endpoints(run, limits=limits), job=run.job, token=token, limits=limits)
+
+
+def endpoints(run: ServedRun, *, limits: Limits) -> FastAPI:
+    """The same without the gate."""
+    app = FastAPI(
+        title="potl serve",
+        version="1",
+        description="A recorded training run, for those who verify it.",
+        # Their pages fetch scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+    )
+    openings = asyncio.Semaphore(limits.openings)
+
+    @app.exception_handler(PotlError)
+    async def _failed(_: Request, error: PotlError) -> JSONResponse:
+        status = 404 if isinstance(error, MissingError) else 500
+        return JSONResponse({"detail": error.message}, status_code=status)
+
+    async def opened(call: Callable[[], T]) -> T:
+        # What waits here holds no thread.
+        async with openings:
+            return await asyncio.to_thread(call)
+
+    def file(path: str, name: str, what: str) -> None:
+        @app.get(path, responses=_FILE, response_class=Response, summary=what, name=name)
+        async def _read(wanted: Wanted = None) -> Response:
+            return _answer(run.open(name), wanted)
+
+    file("/v1/job", _source.JOB, "The job")
+    file("/v1/commitment", _source.COMMITMENT, "The commitment")
+    file("/v1/telemetry", _source.TELEMETRY, "The telemetry")
+    file("/v1/log", _source.LOG, "The log of records")
+
+    @app.get("/v1/run", summary="What is there")
+    async def _listing() -> Listing:
+        return await asyncio.to_thread(run.listing)
+
+    @app.get("/v1/records/{index}", responses=_MISSING, summary="A record and its proof")
+    async def _record(index: Index, size: Size = None) -> OpenedRecord:
+        return await asyncio.to_thread(run.open_record, index, size)
+
+    @app.get("/v1/steps/{step}", responses=_MISSING, summary="The record of a step and its proof")
+    async def _step(step: Step, branch: InBranch = 0, size: Size = None) -> OpenedRecord:
+        return await asyncio.to_thread(run.open_step, step, branch, size)
+
+    @app.get(
+        "/v1/checkpoints/{step}/{branch}",
+        responses=_FILE,
+        response_class=Response,
+        summary="The state after a step",
+    )
+    async def _state(step: Step, branch: Branch, wanted: Wanted = None) -> Response:
+        return _answer(await asyncio.to_thread(run.open_state, step, branch), wanted)
+
+    @app.get(
+        "/v1/checkpoints/{step}/{branch}/tree",
+        responses={200: _FILE[200], **_MISSING},
+        response_class=Response,
+        summary="The encoding of a state",
+    )
+    async def _tree(step: Step, branch: Branch) -> Response:
+        return Response(await opened(lambda: run.tree(step, branch)), media_type=_OCTETS)
+
+    @app.get(
+        "/v1/checkpoints/{step}/{branch}/chunks/{index}",
+        responses=_MISSING,
+        summary="A chunk of a tensor and its proof",
+    )
+    async def _chunk(step: Step, branch: Branch, index: Chunk, tensor: Tensor) -> OpenedChunk:
+        return await opened(lambda: run.open_chunk(step, branch, tensor, index))
+
+    @app.get(
+        "/v1/rounding/{branch}",
+        responses=_FILE,
+        response_class=Response,
+        summary="The rounding logs of a branch",
+    )
+    async def _rounding(branch: Branch, wanted: Wanted = None) -> Response:
+        return _answer(await asyncio.to_thread(run.open_rounding, branch), wanted)
+
+    @app.get(
+        "/v1/rounding/{branch}/{step}",
+        responses={200: _FILE[200], **_MISSING},
+        response_class=Response,
+        summary="The rounding log of a step",
+    )
+    async def _rounding_of(branch: Branch, step: Step) -> Response:
+        start, size = await asyncio.to_thread(run.rounding_log, step, branch)
+        logs = await asyncio.to_thread(run.open_rounding, branch)
+        if start + size > logs.size:
+            logs.close()
+            raise MissingError("the rounding log ends too early", "")
+        return _stream(logs, start, size, status=200)
+
+    return app
+
+
+def _answer(file: File, wanted: str | None) -> Response:
+    """A file, or the range of it that was asked for. Closes it in the end."""
+    found = None if wanted is None else _RANGE.fullmatch(wanted)
+    first, end = (int(found[1]), int(found[2] or _MOST)) if found else (0, -1)
+    if first > end:  # no range, or none of that form: RFC 9110 ignores it
+        return _stream(file, 0, file.size, status=200)
+    last = min(end, file.size - 1)
+    if first > last:
+        file.close()
+        raise HTTPException(416, "no such bytes", {"Content-Range": f"bytes */{file.size}"})
+    headers = {"Content-Range": f"bytes {first}-{last}/{file.size}"}
+    return _stream(file, first, last + 1 - first, status=206, headers=headers)
+
+
+def _stream(
+    file: File, start: int, size: int, *, status: int, headers: dict[str, str] | None = None
+) -> Response:
+    async def pieces() -> AsyncIterator[bytes]:
+        at = start
+        while at < start + size:
+            # A thread reads a piece and is free again: a client that takes nothing holds none.
+            length = min(_PIECE, start + size - at)
+            piece = await asyncio.to_thread(file.read, at, length)
+            if len(piece) != length:
+                raise OSError("the file became shorter")
+            yield piece
+            at += length
+
+    return _Closing(
+        pieces(),
+        status_code=status,
+        media_type=_OCTETS,
+        headers={"Content-Length": str(size), "Accept-Ranges": "bytes", **(headers or {})},
+        file=file,
+    )
+
+
+class _Closing(StreamingResponse):
+    """Closes its file however the answer ends."""
+
+    def __init__(self, *args: Any, file: File, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._file = file
+
+    async def __call__(self, *asgi: Any) -> None:
+        try:
+            await super().__call__(*asgi)
+        finally:
+            self._file.close()

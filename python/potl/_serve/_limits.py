@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands before the endpoints: who may ask, how many at a time, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from .._remote._http import JOB_HEADER
+
+_log = logging.getLogger("potl")
+
+# Any: ASGI's messages hold whatever.
+Message: TypeAlias = MutableMapping[Any, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a server spends on its clients.
+
+    Attributes:
+        requests: Requests that are answered at a time; others are told to come back (503).
+        openings: Chunks and trees that are opened at a time: each reads and hashes a tensor.
+        stall_seconds: How long a client may take for the next 64 KiB, or for sending its request.
+        request_seconds: How long one request may take.
+    """
+
+    requests: int = 64
+    openings: int = 2
+    stall_seconds: float = 30.0
+    request_seconds: float = 3600.0
+
+
+class _StalledError(Exception):
+    """A client that takes nothing."""
+
+
+class Gate:
+    """Answers itself what does not get through.
+
+    Args:
+        inner: The endpoints.
+        job: Id of the run's job, which every answer names.
+        token: What a client has to know; None: nothing.
+        limits: What is spent.
+    """
+
+    def __init__(self, inner: Application, *, job: str, token: str | None, limits: Limits) -> None:
+        self._inner = inner
+        self._headers = [
+            (JOB_HEADER.lower().encode(), job.encode()),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        self._token = None if token is None else _digest(token.encode())
+        self._limits = limits
+        self._running = 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._inner(scope, receive, send)
+            return
+        begun = False
+
+        async def sent(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                message["headers"] = [*message.get("headers", []), *self._headers]
+            try:
+                await asyncio.wait_for(send(message), self._limits.stall_seconds)
+            except (asyncio.TimeoutError, TimeoutError) as error:
+                raise _StalledError from error
+
+        if not self._is_known(scope):
+            await _refuse(sent, 401, "who is asking?", (b"www-authenticate", b"Bearer"))
+        elif self._running >= self._limits.requests:
+            await _refuse(sent, 503, "too many requests at a time", (b"retry-after", b"1"))
+        else:
+            self._running += 1
+            try:
+                await asyncio.wait_for(
+                    self._inner(scope, receive, sent), self._limits.request_seconds
+                )
+            except (asyncio.TimeoutError, TimeoutError, _StalledError):
+                # What has begun cannot be taken back: the connection ends without its last bytes.
+                if not begun:
+                    await _refuse(sent, 503, "it takes too long")
+            except Exception:
+                _log.exception("a request failed")
+                if not begun:
+                    await _refuse(sent, 500, "the server failed")
+            finally:
+                self._running -= 1
+
+    def _is_known(self, scope: Message) -> bool:
+        if self._token is None:
+            return True
+        given = b""
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                given = value
+        scheme, _, word = given.partition(b" ")
+        # Of digests, which have one length whatever was sent.
+        same = hmac.compare_digest(_digest(word.strip()), self._token)
+        return scheme.lower() == b"bearer" and same
+
+
+def _digest(word: bytes) -> bytes:
+    return hashlib.sha256(word).digest()
+
+
+async def _refuse(send: Send, status: int, why: str, *headers: tuple[bytes, bytes]) -> None:
+    body = json.dumps({"detail": why}).encode()
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+                *headers,
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})

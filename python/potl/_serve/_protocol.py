@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""uvicorn's HTTP, which by itself waits without end for a client that neither asks nor takes."""
+
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ._limits import Message, Receive, Send
+
+
+def protocol(seconds: float) -> type[H11Protocol]:
+    """HTTP over connections that end when no request has come within so many seconds, or when an
+    answer was given up.
+    """
+
+    class Impatient(H11Protocol):
+        _waiting: Any = None
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self._inner = self.app
+            self.app = self._answered
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._waiting.cancel()
+            super().connection_lost(exc)
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._waiting.cancel()
+            self._wait()
+
+        async def _answered(self, scope: Message, receive: Receive, send: Send) -> None:
+            try:
+                await self._inner(scope, receive, send)
+            finally:
+                # Closed, it would wait until the client takes what is on its way.
+                if not self.cycle.response_complete:
+                    self.transport.abort()
+
+        def _wait(self) -> None:
+            self._waiting = self.loop.call_later(seconds, self._give_up)
+
+        def _give_up(self) -> None:
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.abort()
+
+    return Impatient

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recorded run, and a server of it, for the tests of this folder."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from serving import Recorded, served
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return Recorded.make(tmp_path_factory.mktemp("remote"))
+
+
+@pytest.fixture(scope="session")
+def url(recorded: Recorded) -> Iterator[str]:
+    with served(recorded.run) as where:
+        yield where
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Nothing is left in the folder for temporary files."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    yield place
+    assert list(place.iterdir()) == []

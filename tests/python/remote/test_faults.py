@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a network or a server does wrong rejects nobody, accepts nobody, and ends."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from serving import Recorded, proxied
+
+import potl
+
+QUICK: dict[str, Any] = {"checks": [potl.Replay(samples=1, top_q=0, reach=0)]}
+LISTING, LOG, STATE = "/v1/run", "/v1/log", "/v1/checkpoints/"
+
+Fault = Callable[[bytes], Iterator[bytes]]
+
+
+def head_and_body(raw: bytes) -> tuple[bytes, bytes]:
+    head, _, body = raw.partition(b"\r\n\r\n")
+    return head, body
+
+
+def with_head(raw: bytes, old: bytes, new: bytes) -> bytes:
+    head, body = head_and_body(raw)
+    assert old.lower() in head.lower(), head
+    at = head.lower().index(old.lower())
+    return head[:at] + new + head[at + len(old) :] + b"\r\n\r\n" + body
+
+
+def closed_at_once(raw: bytes) -> Iterator[bytes]:
+    yield b""
+
+
+def cut_in_the_head(raw: bytes) -> Iterator[bytes]:
+    yield raw[:20]
+
+
+def cut_in_the_body(raw: bytes) -> Iterator[bytes]:
+    yield raw[:-1]
+
+
+def without_body(raw: bytes) -> Iterator[bytes]:
+    yield head_and_body(raw)[0] + b"\r\n\r\n"
+
+
+def a_byte_at_a_time(raw: bytes) -> Iterator[bytes]:
+    for at in range(len(raw)):
+        yield raw[at : at + 1]
+        time.sleep(0.2)
+
+
+def silent(raw: bytes) -> Iterator[bytes]:
+    time.sleep(1.5)
+    yield b""
+
+
+def a_head_without_end(raw: bytes) -> Iterator[bytes]:
+    yield b"HTTP/1.1 200 OK\r\n"
+    for number in range(100_000):
+        yield b"X-%d: %s\r\n" % (number, b"x" * 1000)
+
+
+def announces_more(raw: bytes) -> Iterator[bytes]:
+    size = len(head_and_body(raw)[1])
+    yield with_head(raw, b"content-length: %d" % size, b"content-length: %d" % (size + 7))
+
+
+def announces_less(raw: bytes) -> Iterator[bytes]:
+    size = len(head_and_body(raw)[1])
+    yield with_head(raw, b"content-length: %d" % size, b"content-length: %d" % (size - 7))
+
+
+def announces_nothing(raw: bytes) -> Iterator[bytes]:
+    yield with_head(raw, b"content-length:", b"x-length:")
+
+
+def announces_a_word(raw: bytes) -> Iterator[bytes]:
+    yield with_head(raw, b"content-length:", b"content-length: many\r\nx-length:")
+
+
+def redirects(raw: bytes) -> Iterator[bytes]:
+    yield b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+
+
+def a_portals_page(raw: bytes) -> Iterator[bytes]:
+    body = b"<html>log in</html>"
+    yield b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+def a_portals_404(raw: bytes) -> Iterator[bytes]:
+    yield b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+
+
+def about_another_run(raw: bytes) -> Iterator[bytes]:
+    head, body = head_and_body(raw)
+    at = head.lower().index(b"potl-job: ") + 10
+    yield head[:at] + b"00" * 32 + head[at + 64 :] + b"\r\n\r\n" + body
+
+
+def compressed(raw: bytes) -> Iterator[bytes]:
+    yield with_head(raw, b"content-length:", b"content-encoding: gzip\r\ncontent-length:")
+
+
+def garbage(raw: bytes) -> Iterator[bytes]:
+    yield b"\x16\x03\x01" + bytes(range(256)) * 4
+
+
+def fails(raw: bytes) -> Iterator[bytes]:
+    yield b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"
+
+
+FAULTS = [
+    closed_at_once,
+    cut_in_the_head,
+    cut_in_the_body,
+    without_body,
+    a_byte_at_a_time,
+    silent,
+    a_head_without_end,
+    announces_more,
+    announces_less,
+    announces_nothing,
+    announces_a_word,
+    redirects,
+    a_portals_page,
+    a_portals_404,
+    about_another_run,
+    compressed,
+    garbage,
+    fails,
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("where", [LISTING, LOG, STATE])
+def test_a_fault_gives_no_verdict(recorded: Recorded, url: str, fault: Fault, where: str) -> None:
+    if (fault, where) == (about_another_run, LISTING):
+        pytest.skip("nothing says yet which run it should be")
+
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        yield from fault(raw) if path.startswith(where) else iter([raw])
+
+    with proxied(url, change) as proxy:
+        remote = potl.Remote(proxy.url, timeout=0.5)
+        try:
+            report = recorded.verify(remote, **QUICK)
+        except (potl.StorageError, potl.MalformedError) as error:
+            assert where != STATE, error
+            return
+    assert report.verdict == "inconclusive", report.sentence
+    assert where == STATE
+
+
+def test_a_server_that_dies_in_the_middle_gives_no_verdict(recorded: Recorded, url: str) -> None:
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        if not path.startswith(STATE):
+            yield raw
+            return
+        yield raw[: len(raw) // 2]
+        proxy.end()
+
+    with proxied(url, change) as proxy:
+        report = recorded.verify(potl.Remote(proxy.url, timeout=0.5), **QUICK)
+    assert report.verdict == "inconclusive", report.sentence
+
+
+def test_a_connection_that_breaks_goes_on_where_it_broke(recorded: Recorded, url: str) -> None:
+    broken: set[str] = set()
+
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        if path in (LISTING, LOG) or path in broken:
+            yield raw
+            return
+        broken.add(path)
+        yield raw[:-100]
+
+    with proxied(url, change) as proxy:
+        report = recorded.verify(proxy.url, **QUICK)
+    assert report.verdict == "accepted", report.sentence
+    assert broken
+    for path in broken:
+        if path.startswith(STATE):
+            size = (recorded.run / f"checkpoints/step-{path.split('/')[3]}.safetensors").stat()
+            assert proxy.sent[path] < size.st_size + 2048
+
+
+def relisted(change: Callable[[Any], object]) -> Callable[[str, bytes], Iterator[bytes]]:
+    def changed(path: str, raw: bytes) -> Iterator[bytes]:
+        if path != LISTING:
+            yield raw
+            return
+        head, body = head_and_body(raw)
+        document = json.loads(body)
+        change(document)
+        text = json.dumps(document).encode()
+        new = head.replace(b"content-length: %d" % len(body), b"content-length: %d" % len(text))
+        yield new + b"\r\n\r\n" + text
+
+    return changed
+
+
+BAD_LISTINGS: dict[str, Callable[[Any], object]] = {
+    "another format": lambda d: d.update(format="potl-run-v2"),
+    "no job": lambda d: d.pop("job"),
+    "a negative size": lambda d: d.update(log=-1),
+    "a size that is no number": lambda d: d.update(log="1"),
+    "a size of no file": lambda d: d.update(log=1 << 62),
+    "a path for a step": lambda d: d["checkpoints"][0].update(step="../../x"),
+    "a negative step": lambda d: d["checkpoints"][0].update(step=-1),
+    "a state twice": lambda d: d["checkpoints"].append(d["checkpoints"][0]),
+    "no list": lambda d: d.update(checkpoints=3),
+}
+
+
+@pytest.mark.parametrize("what", BAD_LISTINGS)
+def test_a_listing_that_is_none_is_an_error(recorded: Recorded, url: str, what: str) -> None:
+    with proxied(url, relisted(BAD_LISTINGS[what])) as proxy:
+        with pytest.raises((potl.MalformedError, potl.LimitError, potl.StorageError)):
+            recorded.verify(potl.Remote(proxy.url, timeout=0.5), **QUICK)
+        assert sum(proxy.sent.values()) < 1 << 16
+
+
+def test_a_state_said_to_be_vast_is_not_brought(recorded: Recorded, url: str) -> None:
+    """Its head alone is asked for, and that no longer than a head can be."""
+    asked: list[str] = []
+
+    def vast(document: Any) -> None:
+        for one in document["checkpoints"]:
+            one["bytes"] = 1 << 40
+
+    inner = relisted(vast)
+
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        asked.append(path)
+        return inner(path, raw)
+
+    with proxied(url, change) as proxy:
+        report = recorded.verify(potl.Remote(proxy.url, timeout=0.5), **QUICK)
+    assert report.verdict == "inconclusive", report.sentence
+    assert any(path.startswith(STATE) for path in asked)
+
+
+def test_nobody_there_is_an_error(recorded: Recorded) -> None:
+    with pytest.raises(potl.StorageError):
+        recorded.verify(potl.Remote("http://127.0.0.1:1", timeout=0.5))
+
+
+@pytest.mark.parametrize(
+    "text", ["http://", "ftp//x", "://x"], ids=["no host", "no scheme", "nothing before"]
+)
+def test_what_is_no_url_is_a_directory_that_is_not_there(recorded: Recorded, text: str) -> None:
+    with pytest.raises(potl.UsageError):
+        recorded.verify(text)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that stall, crowd or send what no library would, and how a server ends."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import transcript_helpers as helpers
+from serving import Server, raw_request
+
+import potl
+from potl import _core
+from potl._cli import _cli
+from potl._serve._limits import Limits
+
+JOB = _core.Job.parse(helpers.job_text())
+# A request that stalls is cut after this; others must not wait for it.
+REQUESTS, STALL_SECONDS = 8, 1.0
+LARGE = 64 << 20  # more than what sockets hold on the way
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("clients") / "run"
+    helpers.record_run(path, JOB)
+    (path / "secret").write_text("classified")
+    # What is not bound by the log may have any size.
+    with (path / "telemetry.log").open("wb") as file:
+        file.truncate(LARGE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def url(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with small limits, in a process of its own."""
+    server = Server.limited(run, Limits(requests=REQUESTS, stall_seconds=STALL_SECONDS))
+    yield server.url
+    code, said = server.end()
+    assert (code, said) == (0, "")
+
+
+def connected(url: str) -> socket.socket:
+    place = urlsplit(url)
+    return socket.create_connection((place.hostname or "", place.port or 0))
+
+
+def status_of(url: str, path: str = "/v1/run") -> int:
+    place = urlsplit(url)
+    with contextlib.closing(http.client.HTTPConnection(place.netloc)) as connection:
+        connection.request("GET", path)
+        return connection.getresponse().status
+
+
+PATHS = [
+    b"/../secret",
+    b"/v1/../../secret",
+    b"/v1/checkpoints/../secret",
+    b"/v1/checkpoints/..%2fsecret/0",
+    b"/%2e%2e/secret",
+    b"//secret",
+    b"/v1/log/../../secret",
+    b"/v1/rounding/..%5c..%5csecret",
+    b"http://elsewhere/secret",
+    b"/v1/checkpoints/4\x00/0",
+    b"/v1/checkpoints/%00/0",
+    b"/" + b"a" * 60_000,
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_path_leads_elsewhere(url: str, path: bytes) -> None:
+    answer = raw_request(url, b"GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % path)
+    assert not answer or int(answer.split()[1]) in (400, 404, 422), answer[:200]
+    assert b"classified" not in answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\x16\x03\x01\x00\xff garbage\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /v1/run HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
+        b"POST /v1/run HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
+        b"DELETE /v1/log HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    ],
+    ids=["TLS", "half a line", "many headers", "a body", "another method"],
+)
+def test_what_no_client_sends_harms_nobody(url: str, text: bytes) -> None:
+    with contextlib.suppress(ConnectionError):
+        answer = raw_request(url, text)
+        assert not answer or int(answer.split()[1]) in (400, 405, 431), answer[:200]
+    assert status_of(url) == 200
+
+
+def test_clients_that_stall_block_nobody_and_are_cut(url: str) -> None:
+    """Some ask for much and take nothing, some do not finish asking."""
+    with contextlib.ExitStack() as held:
+        takers = [held.enter_context(connected(url)) for _ in range(3)]
+        askers = [held.enter_context(connected(url)) for _ in range(6)]
+        for one in takers:
+            one.sendall(b"GET /v1/telemetry HTTP/1.1\r\nHost: x\r\n\r\n")
+        for one in askers:
+            one.sendall(b"GET /v1/run HT")
+        for _ in range(3):
+            assert status_of(url) == 200
+        for one in askers:
+            assert one.recv(1) == b""
+        for one in takers:
+            assert len(taken(one)) < LARGE
+    assert status_of(url) == 200
+
+
+def taken(connection: socket.socket) -> bytes:
+    """What had been sent when the connection was cut."""
+    # Only then is anything taken: until the other side gives up, it waits.
+    threading.Event().wait(2.5 * STALL_SECONDS)
+    parts = []
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(1 << 20):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def test_more_requests_than_are_answered_at_a_time_are_told_to_come_back(url: str) -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(REQUESTS):
+            one = held.enter_context(connected(url))
+            one.sendall(b"GET /v1/telemetry HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert one.recv(12) == b"HTTP/1.1 200"
+        assert status_of(url) == 503
+    # Whoever went away is noticed.
+    assert any(status_of(url) == 200 for _ in range(200))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_while_somebody_takes_nothing(run: Path, number: int) -> None:
+    server = Server(run)
+    with connected(server.url) as one:
+        one.sendall(b"GET /v1/telemetry HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert one.recv(12) == b"HTTP/1.1 200"
+        code, _ = server.end(number)
+    assert code == 0
+
+
+BAD: list[list[str]] = [
+    ["--listen", "nowhere"],
+    ["--listen", "127.0.0.1:70000"],
+    ["--tls-cert", "cert.pem"],
+    ["--tls-cert", "none.pem", "--tls-key", "none.pem"],
+    ["--token-file", "none"],
+]
+
+
+@pytest.mark.parametrize("options", BAD, ids=" ".join)
+def test_what_cannot_be_served_is_said(
+    run: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _cli.run(["serve", str(run), *options]) == 2
+    assert capsys.readouterr().err.startswith("potl: ")
+
+
+def test_a_short_token_and_no_run_are_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(potl.UsageError, match="token"):
+        potl.serve(run, token="short")
+    with pytest.raises(potl.UsageError):
+        potl.serve(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(potl.PotlError):
+        potl.serve(tmp_path / "empty")
+
+
+def test_a_taken_address_is_an_error(run: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        pytest.raises(potl.StorageError, match="listen"),
+    ):
+        potl.serve(run, listen=f"127.0.0.1:{other.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("name", ["fastapi", "uvicorn"])
+def test_a_missing_library_is_named_with_the_command(
+    run: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(potl.UsageError, match=r"potl\[serve\]"):
+        potl.serve(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "extra"),
+    [("httpx", "http://127.0.0.1:1", "remote"), ("fsspec", "memory://x/y", "storage")],
+)
+def test_so_is_one_that_reads(
+    name: str, url: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(potl.UsageError, match=rf"potl\[{extra}\]"):
+        potl.verify(url)
