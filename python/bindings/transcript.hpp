@@ -42,4 +42,7 @@ inline std::vector<transcript::traced_operator> operators_of(const py::iterable&
   return out;
 }
 
+/// A part of bind_transcript.
+void bind_repetition(py::module_& module);
+
 }  // namespace potl::python

@@ -93,29 +93,44 @@ result<log_reader> log_reader::open(bytes_view file, chain_rule rule) {
   return log_reader(file, rule);
 }
 
+frame_view frame_at(bytes_view rest, const digest& before) {
+  frame_view out;
+  const auto stop = [&](const char* why, bool cut_short) {
+    out.problem = why;
+    out.is_cut_short = cut_short;
+    return out;
+  };
+  if (rest.size() < length_bytes) return stop("the frame is cut short", true);
+  const std::uint32_t length = length_at(rest, 0);
+  if (length > max_record_bytes) return stop("the frame is longer than a record can be", false);
+  if (length + frame_overhead > rest.size()) return stop("the frame is cut short", true);
+  out.payload = rest.subspan(length_bytes, length);
+  out.stored = rest.subspan(length_bytes + length, digest::size);
+  out.chain = sha256_of(before, out.payload);
+  out.bytes = length + frame_overhead;
+  if (!std::equal(out.stored.begin(), out.stored.end(), out.chain.bytes.begin())) {
+    return stop("the frame does not follow from what precedes", false);
+  }
+  return out;
+}
+
 std::optional<record> log_reader::next() {
-  const std::size_t left = file_.size() - at_;
-  if (left == 0) return std::nullopt;
+  if (at_ == file_.size()) return std::nullopt;
   const auto stop = [&](const char* why) {
     problem_ = why;
     return std::nullopt;
   };
-  if (left < length_bytes) return stop("the frame is cut short");
-  const std::uint32_t length = length_at(file_, at_);
-  if (length > max_record_bytes) return stop("the frame is longer than a record can be");
-  if (length + frame_overhead > left) return stop("the frame is cut short");
-  const bytes_view payload = file_.subspan(at_ + length_bytes, length);
-  const digest chain = sha256_of(chain_, payload);
-  const bytes_view stored = file_.subspan(at_ + length_bytes + length, digest::size);
-  if (!std::equal(stored.begin(), stored.end(), chain.bytes.begin())) {
-    if (rule_ == chain_rule::required) return stop("the frame does not follow from what precedes");
+  const frame_view frame = frame_at(file_.subspan(at_), chain_);
+  const bool is_whole = frame.bytes > 0;
+  if (frame.problem != nullptr && (rule_ == chain_rule::required || !is_whole)) {
+    return stop(frame.problem);
   }
-  result<record> out = decode(payload);
+  result<record> out = decode(frame.payload);
   if (!out) return stop("the frame does not hold a record");
   if (at_ == log_header_bytes) job_id_ = job_id_of(*out);
-  std::copy(stored.begin(), stored.end(), chain_.bytes.begin());
-  payload_ = payload;
-  at_ += length + frame_overhead;
+  std::copy(frame.stored.begin(), frame.stored.end(), chain_.bytes.begin());
+  payload_ = frame.payload;
+  at_ += frame.bytes;
   return std::move(*out);
 }
 

@@ -40,6 +40,16 @@ digest log_chain_start();
 /// Appends a frame to `out` and moves `chain` on.
 void append_frame(const record& what, digest& chain, std::vector<std::uint8_t>& out);
 
+/// What bytes begin with that go on with a log.
+struct frame_view {
+  bytes_view payload, stored;     ///< the record, and the chain value behind it
+  digest chain;                   ///< that follows from the frames before
+  std::size_t bytes = 0;          ///< of the frame
+  bool is_cut_short = false;      ///< more bytes may make a frame
+  const char* problem = nullptr;  ///< null: the frame is whole, and follows
+};
+frame_view frame_at(bytes_view rest, const digest& before);
+
 /// What comes after the last valid frame.
 enum class log_tail {
   clean,   ///< nothing
