@@ -60,7 +60,12 @@ HEADERS = {
         "transcript/state",
         "transcript/operator_trace",
     ],
-    "Commitments": ["transcript/commitment", "transcript/snapshot", "evidence/evidence"],
+    "Commitments": [
+        "transcript/commitment",
+        "transcript/snapshot",
+        "evidence/evidence",
+        "transcript/repetition",
+    ],
     "Hashes and signatures": ["crypto/hasher", "crypto/merkle", "crypto/signature"],
     "Draws": ["crypto/challenge"],
     "Values": ["core/digest", "core/dtype", "core/error", "core/result"],

@@ -53,6 +53,7 @@
 #include <potl/transcript/commitment.hpp>
 #include <potl/transcript/job.hpp>
 #include <potl/transcript/operator_trace.hpp>
+#include <potl/transcript/repetition.hpp>
 #include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/state.hpp>
 #include <potl/transcript/writer.hpp>

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         Replayer as Replayer,
         SegmentResult as SegmentResult,
     )
+    from ._dispute._audit import Audit as Audit, AuditDifference as AuditDifference, audit as audit
     from ._dispute._diff import (
         Difference as Difference,
         OperatorDifference as OperatorDifference,
@@ -108,6 +109,8 @@ if TYPE_CHECKING:
 
 # Public name -> private module that defines it, or the package that it stands for.
 _EXPORTS = {
+    "Audit": "_dispute._audit",
+    "AuditDifference": "_dispute._audit",
     "Calibration": "_job._calibrate",
     "Challenge": "_verify._challenge",
     "Check": "_checks._checks",
@@ -168,6 +171,7 @@ _EXPORTS = {
     "Telemetry": "_checks._checks",
     "UnsupportedError": "_base._errors",
     "UsageError": "_base._errors",
+    "audit": "_dispute._audit",
     "calibrate": "_job._calibrate",
     "challenge": "_verify._challenge",
     "check": "_job._check",

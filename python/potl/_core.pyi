@@ -384,32 +384,6 @@ class Recorder:
         exception).
         """
 
-class Repetition:
-    """A run and its repetition by an auditor, compared as both logs grow."""
-
-    def __init__(self, job: Job) -> None: ...
-    def hear(self, more: Buffer) -> None:
-        """Bytes of the run's log from `position` on. MalformedError, UnsupportedError,
-        MismatchError: they are not the continuation of this job's log.
-        """
-    def hear_own(self, more: Buffer) -> None:
-        """The same of the auditor's log. InternalError: a step came out in two ways."""
-    @property
-    def position(self) -> int: ...
-    @property
-    def own_position(self) -> int: ...
-    @property
-    def heard_steps(self) -> int: ...
-    @property
-    def repeated_steps(self) -> int: ...
-    @property
-    def is_closed(self) -> bool: ...
-    @property
-    def agreed_steps(self) -> int: ...
-    @property
-    def difference(self) -> tuple[int, str, str] | None:
-        """Step, field and sentence of the first one."""
-
 def affordable_stride(segments: int, state_bytes: int) -> int:
     """A run of so many segments keeps the state of one end in how many, unless its job says
     otherwise.

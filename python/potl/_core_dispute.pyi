@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of potl._core, continued: disputes (docs/format/dispute.md). No module of its own:
+"""Types of potl._core, continued: audits and disputes (docs/format/dispute.md). No module of its own:
 everything here is in potl._core.
 
 Times are milliseconds by the referee's clock. Pairs are of the trainer and the auditor. Lines have
@@ -9,7 +9,7 @@ no newline.
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
-from ._core import Job, PublicKey, SigningKey
+from ._core import Job, PublicKey, ReadableBuffer, SigningKey
 
 DisputeParty: TypeAlias = Literal["trainer", "auditor"]
 DisputeLevel: TypeAlias = Literal["steps", "operators", "chunks"]
@@ -25,6 +25,32 @@ DisputeReason: TypeAlias = Literal[
     "contradiction",
     "commitment",
 ]
+
+class Repetition:
+    """A run and its repetition by an auditor, compared as both logs grow."""
+
+    def __init__(self, job: Job) -> None: ...
+    def hear(self, more: ReadableBuffer) -> None:
+        """Bytes of the run's log from `position` on. MalformedError, UnsupportedError,
+        MismatchError: they are not the continuation of this job's log.
+        """
+    def hear_own(self, more: ReadableBuffer) -> None:
+        """The same of the auditor's log. InternalError: a step came out in two ways."""
+    @property
+    def position(self) -> int: ...
+    @property
+    def own_position(self) -> int: ...
+    @property
+    def heard_steps(self) -> int: ...
+    @property
+    def repeated_steps(self) -> int: ...
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def agreed_steps(self) -> int: ...
+    @property
+    def difference(self) -> tuple[int, str, str] | None:
+        """Step, field and sentence of the first one."""
 
 class DisputeNext:
     """The next bisection, inside what both opened: inner_bisection."""

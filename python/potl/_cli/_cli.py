@@ -14,6 +14,7 @@ import typer
 
 from .._base import _arguments
 from . import (
+    _audit,
     _demo,
     _diff,
     _explain,
@@ -50,6 +51,7 @@ app = typer.Typer(
 _run.add_to(app)
 _explain.add_to(app)
 _diff.add_to(app)
+_audit.add_to(app)
 _verify.add_to(app)
 _serve.add_to(app)
 _files.add_to(app)

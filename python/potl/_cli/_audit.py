@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that repeats a run: audit."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .._base._printable import duration, printable
+from ._files import RunPath
+from ._result import FAILED, REJECTED, Debug, Json, Result, command
+from ._task import load
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    command(
+        app,
+        "audit",
+        examples="  potl audit runs/1 --job job.json --task trainer:build --log audits/1\n\n"
+        "  potl audit runs/1 --job job.json --task trainer:build --log audits/1 --follow\n\n"
+        "  potl audit runs/1 --job job.json --task trainer:build --log audits/1 "
+        "--commitment note.txt --to-the-end",
+    )(_audit)
+
+
+def _audit(
+    run: RunPath,
+    *,
+    job: Annotated[Path, typer.Option(help="What was agreed: the client's own job file.")],
+    task: Annotated[
+        str, typer.Option(metavar="MODULE:FUNCTION", help="Makes the task that was agreed.")
+    ],
+    log: Annotated[
+        Path,
+        typer.Option(
+            help="Directory of the repetition. An interrupted audit goes on from what it holds."
+        ),
+    ],
+    key: Annotated[
+        Path | None,
+        typer.Option(help="The auditor's key; created when there is none. Default: in LOG."),
+    ] = None,
+    commitment: Annotated[
+        Path | None, typer.Option(help="The trainer's, if it has committed already.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for steps that are still to be trained.")
+    ] = False,
+    patience: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long a followed log may stay as it is.")
+    ] = 600.0,
+    to_the_end: Annotated[
+        bool,
+        typer.Option(
+            "--to-the-end", help="Repeat all steps also after a difference, as a dispute needs."
+        ),
+    ] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Repeat a run in full, and compare every step with its log.
+
+    Needs a job in a reproducible arithmetic. Ends with 0 if all steps are the same, with 1 at the
+    first difference, with 3 if the run is not finished.
+    """
+    from .._dispute._audit import audit
+
+    found = audit(
+        run,
+        job=job,
+        task=load(task),
+        log=log,
+        key=key,
+        commitment=commitment,
+        follow=follow,
+        patience=patience,
+        to_the_end=to_the_end,
+    )
+    difference = None if found.difference is None else dataclasses.asdict(found.difference)
+    document = {
+        "agrees": found.agrees,
+        "steps": found.steps,
+        "difference": difference,
+        "reason": found.reason,
+        "log": str(found.log),
+        "commitment": None if found.commitment is None else str(found.commitment),
+        "seconds": found.seconds,
+    }
+
+    def show(console: Console) -> None:
+        word = {True: "agrees", False: "differs", None: "undecided"}[found.agrees]
+        console.print(f"{word}: {printable(found.reason)}")
+        console.print(f"{found.steps} steps alike, in {duration(found.seconds)}")
+        console.print(f"the repetition is in {printable(str(found.log))}")
+
+    code = 0 if found.agrees else FAILED if found.agrees is None else REJECTED
+    return Result(document=document, show=show, exit_code=code)

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`audit`: repeats a run in full, and compares it step by step, also while it is still trained."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import _core
+from .._arithmetic import _rounded_steps
+from .._base import _executors, _imports
+from .._base._errors import MissingError, UnsupportedError, UsageError
+from .._base._progress import Progress, track
+from .._record import _keys
+from .._record._inputs import as_job, as_note
+from .._record._prover import Prover, Step
+from .._record._run import Commitment, Run
+
+if TYPE_CHECKING:
+    from .._job._job import Job
+    from .._record._inputs import Recorded
+    from .._task._task import Task
+
+# Of a log at once. Many times the longest record, and little beside a state.
+_PIECE = 1 << 20
+# How often a growing log is looked at.
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditDifference:
+    """The first place where a run and its repetition part.
+
+    Attributes:
+        step: 0 before the first step.
+        field: "initial state", "samples", "learning rates", "loss", "skipped update", "state", or
+            "record" of a step that the trainer recorded again after a resume.
+        sentence: With both values, where they can be read.
+    """
+
+    step: int
+    field: str
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What came of repeating a run.
+
+    Attributes:
+        agrees: True: every step of the job has the same bits, and the log is that of the
+            commitment, where one was given. False: it differs, or its log is not that of an
+            agreed run. None: the run is not finished, so that nothing is decided beyond `steps`.
+        steps: From the first step on, so many are the same.
+        difference: The first one; None where `agrees` is not False because of one.
+        reason: A sentence.
+        log: The auditor's own run directory.
+        commitment: The auditor's own, once it repeated all steps; what a dispute needs.
+        seconds: Time on the clock.
+    """
+
+    agrees: bool | None
+    steps: int
+    difference: AuditDifference | None
+    reason: str
+    log: Path
+    commitment: Commitment | None
+    seconds: float
+
+
+def audit(
+    run: str | os.PathLike[str] | Recorded,
+    *,
+    job: Job | str | os.PathLike[str],
+    task: Callable[[], Task] | str,
+    log: str | os.PathLike[str],
+    key: str | os.PathLike[str] | _core.SigningKey | None = None,
+    commitment: object = None,
+    follow: bool = False,
+    patience: float = 600.0,
+    to_the_end: bool = False,
+    progress: Progress = None,
+) -> Audit:
+    """Repeats a run from its first step, and compares every step with the trainer's log.
+
+    The repetition is recorded like a run, in `log` and under the auditor's key, so that a referee
+    can compare both. Interrupted, it goes on when it is called again.
+
+    Args:
+        run: The trainer's run directory. Nothing is imported from it.
+        job: The client's own: what was agreed.
+        task: `build`, or "module:function".
+        log: Directory of the repetition; a new one, or that of an interrupted audit.
+        key: The auditor's signing key, created when there is none; None keeps one in `log`.
+        commitment: The trainer's, if it has committed already: then the log must be the one that
+            it signed.
+        follow: Waits for steps that are still to be trained.
+        patience: Seconds that a followed log may stay as it is.
+        to_the_end: Repeats all steps of the job also after a difference, to commit to them: a
+            dispute is about two whole runs.
+        progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
+
+    Returns:
+        Whether the run is the agreed one, bit for bit.
+
+    Example:
+        >>> audit = potl.audit("runs/1", job=job, task=build, log="audits/1")  # doctest: +SKIP
+        >>> audit.agrees, audit.reason  # doctest: +SKIP
+
+    Raises:
+        UnsupportedError: The arithmetic is one in which honest machines differ.
+        JobMismatch: The task is not the job's.
+        MalformedError, MismatchError: The log is none, or not that of this job.
+        MissingError: There is no log.
+        InternalError: This machine computes a step in two ways.
+    """
+    began = time.monotonic()
+    directory = Path(getattr(run, "path", run))  # type: ignore[arg-type]
+    _imports.close(directory)
+    agreed = as_job(job)
+    _require_exact(agreed.core.arithmetic)
+    target = Path(log)
+    if target.resolve() == directory.resolve():
+        raise UsageError("the run and its repetition have one directory", "name another log")
+    build = _executors.load_task(task) if isinstance(task, str) else task
+    pair = _Pair(agreed.core, directory, target)
+    wait = patience if follow else 0.0
+    pair.wait_for_log(wait)
+    own = _finished(target, agreed)
+    if own is None:
+        repeater = _Repeater(build, target, job=agreed, key=key)
+        with repeater, track("auditing", agreed.core.steps, progress) as advance:
+            repeated = repeater.repeat()
+            while repeater.next_step <= agreed.core.steps:
+                going_on = to_the_end and pair.differs()
+                if not going_on and (pair.differs() or not pair.has_step(repeater.next_step, wait)):
+                    break
+                step = next(repeated)
+                if advance is not None:
+                    advance(step.number)
+            repeater.flush()
+        if repeater.next_step > agreed.core.steps:
+            own = repeater.run.commit()
+    pair.compare()
+    agrees, reason = pair.outcome(None if commitment is None else as_note(commitment))
+    return Audit(
+        agrees=agrees,
+        steps=pair.agreed_steps,
+        difference=pair.difference,
+        reason=reason,
+        log=target,
+        commitment=own,
+        seconds=time.monotonic() - began,
+    )
+
+
+class _Repeater(Prover):
+    """Records like a prover, under a key that is not the trainer's."""
+
+    def _choose_key(
+        self, key: str | os.PathLike[str] | _core.SigningKey | None, check_job: bool
+    ) -> _core.SigningKey:
+        chosen = _keys.for_run(key, self._directory)
+        if chosen.public_key.raw == self._job.trainer:
+            raise UsageError("this is the trainer's own key", "give the auditor a key of its own")
+        return chosen
+
+    @property
+    def next_step(self) -> int:
+        """The step that is repeated next."""
+        return self._next
+
+    def repeat(self) -> Iterator[Step]:
+        """Steps, without anybody's code between them."""
+        self._open_session()
+        self._loop = self._steps(contextlib.nullcontext)
+        return self._loop
+
+
+def _finished(log: Path, job: Job) -> Commitment | None:
+    """The commitment of a repetition that came to its end before."""
+    if not (log / "transcript.log").exists() or not _core.inspect_run(str(log))["closed"]:
+        return None
+    if Run(log).job.id != job.id:
+        raise UsageError(f"{log} holds a repetition of another job", "name another log")
+    return Run(log).commit()
+
+
+class _Pair:
+    """Both logs, as far as they are written."""
+
+    def __init__(self, job: _core.Job, run: Path, own: Path) -> None:
+        self._job = job
+        self._run, self._own = run, own
+        self._both = _core.Repetition(job)
+
+    def wait_for_log(self, patience: float) -> None:
+        """Until the trainer's log is there."""
+        until = time.monotonic() + patience
+        while not (self._run / "transcript.log").exists():
+            if time.monotonic() >= until:
+                raise MissingError(
+                    f"there is no transcript.log in {self._run}", "name a run directory"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def has_step(self, step: int, patience: float) -> bool:
+        """Whether the trainer recorded a step; waits for it while its log grows."""
+        deadline = time.monotonic() + patience
+        while self._both.heard_steps < step:
+            before = self._both.position
+            self._hear()
+            if self._both.position != before:
+                deadline = time.monotonic() + patience
+            elif self._both.is_closed or time.monotonic() >= deadline:
+                return False
+            else:
+                time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+        return True
+
+    def differs(self) -> bool:
+        """Whether a difference is known; both logs are looked at as far as they go."""
+        self._hear_own()
+        return self._both.difference is not None
+
+    def compare(self) -> None:
+        """Reads both to their ends."""
+        before = None
+        while before != (before := (self._both.position, self._both.own_position)):
+            self._hear()
+            self._hear_own()
+
+    @property
+    def agreed_steps(self) -> int:
+        return self._both.agreed_steps
+
+    @property
+    def difference(self) -> AuditDifference | None:
+        found = self._both.difference
+        if found is None:
+            return None
+        return AuditDifference(step=found[0], field=found[1], sentence=found[2])
+
+    def outcome(self, note: str | None) -> tuple[bool | None, str]:
+        """Whether the run is the agreed one, and why."""
+        both, steps = self._both, self._job.steps
+        if both.difference is not None:
+            return False, both.difference[2]
+        if both.agreed_steps < steps or not both.is_closed:
+            return None, f"the run's log has {both.heard_steps} of {steps} steps, all of them alike"
+        evidence = _core.Evidence.open(str(self._run), job=self._job, commitment=note)
+        for finding in evidence.findings():
+            if finding.result == "reject":
+                return False, finding.reason
+        own = _core.Evidence.open(str(self._own), job=None, commitment=None)
+        if evidence.steps()["state"] != own.steps()["state"]:
+            return None, "the run's log changed while it was read"
+        signed = "" if note is None else ", and the commitment is that of its log"
+        return True, f"all {steps} steps are the same, bit for bit{signed}"
+
+    def _hear(self) -> None:
+        self._both.hear(_part(self._run / "transcript.log", self._both.position))
+
+    def _hear_own(self) -> None:
+        self._both.hear_own(_part(self._own / "transcript.log", self._both.own_position))
+
+
+def _part(path: Path, position: int) -> bytes:
+    """What a log holds from a place on; nothing where it is not there yet."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return b""
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UsageError(f"{path} is no regular file", "")
+        return os.pread(descriptor, _PIECE, position)
+    finally:
+        os.close(descriptor)
+
+
+def _require_exact(arithmetic: str) -> None:
+    if arithmetic == "stock":
+        raise UnsupportedError(
+            "in stock arithmetic an honest repetition differs, too",
+            'verify with potl.Replay, or agree on a job with arithmetic="ord32"',
+        )
+    if arithmetic == _rounded_steps.LOG64:
+        raise UnsupportedError(
+            "a repetition in log64 has to follow the trainer's rounding logs",
+            "verify with potl.Replay, which does, or agree on ord32",
+        )

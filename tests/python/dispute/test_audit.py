@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An audit repeats a run: it agrees with honest ones, and names the first step of others."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import places
+import programs
+import pytest
+import torch
+import traced_nets
+
+import potl
+from potl import _core
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+EVERY, STEPS = 8, 57
+
+
+build = traced_nets.mlp
+
+
+@pytest.fixture(scope="module")
+def trainer() -> _core.SigningKey:
+    return _core.SigningKey.generate()
+
+
+@pytest.fixture(scope="module")
+def job(trainer: _core.SigningKey, tmp_path_factory: pytest.TempPathFactory) -> potl.Job:
+    public = tmp_path_factory.mktemp("key") / "trainer.pub"
+    public.write_text(trainer.public_key.to_pem())
+    return potl.Job.create(build, seed=3, checkpoint_every=EVERY, trainer=public)
+
+
+@pytest.fixture(scope="module")
+def honest(
+    job: potl.Job, trainer: _core.SigningKey, tmp_path_factory: pytest.TempPathFactory
+) -> potl.Run:
+    run = potl.record(build, tmp_path_factory.mktemp("honest") / "run", job=job, key=trainer)
+    run.commit()
+    return run
+
+
+def cheating(at: int) -> Callable[[], potl.Task]:
+    """A build whose task moves one weight by one ulp after a step."""
+
+    class Cheat(potl.Task):
+        calls = 0
+
+        def step(self, batch: Any) -> torch.Tensor:
+            loss = super().step(batch)
+            self.calls += 1
+            if self.calls == at:
+                weight = next(self.model.parameters()).detach().view(-1)
+                weight[0] = torch.nextafter(weight[0], torch.tensor(1.0))
+            return loss
+
+    def made() -> potl.Task:
+        task = build()
+        task.__class__ = Cheat
+        return task
+
+    return made
+
+
+def test_an_honest_run_agrees_in_every_step(
+    honest: potl.Run, job: potl.Job, tmp_path: Path
+) -> None:
+    note = (honest.path / "commitment").read_text()
+    told: list[int] = []
+    found = potl.audit(
+        honest,
+        job=job,
+        task=build,
+        log=tmp_path / "log",
+        commitment=note,
+        progress=lambda done, total: told.append(done),
+    )
+    assert found.agrees is True and found.steps == job.steps and found.difference is None
+    assert "the commitment is that of its log" in found.reason
+    assert told == list(range(1, job.steps + 1))
+    assert found.commitment is not None
+    again = potl.audit(honest, job=job, task=build, log=tmp_path / "log", commitment=note)
+    assert again.agrees is True and again.commitment == found.commitment
+
+
+@pytest.mark.parametrize("at", [1, 21, STEPS])
+def test_a_false_step_is_found_where_it_is(
+    at: int, job: potl.Job, trainer: _core.SigningKey, tmp_path: Path
+) -> None:
+    assert job.steps == STEPS
+    false = cheating(at)
+    run = potl.record(false, tmp_path / "run", job=job, key=trainer, check_job=False)
+    found = potl.audit(run, job=job, task=build, log=tmp_path / "log")
+    assert found.agrees is False
+    assert found.difference is not None
+    assert (found.difference.step, found.difference.field) == (at, "state")
+    assert found.steps == at - 1
+    # No more is repeated than the recorder had in its queue; and all of it for a dispute.
+    assert len(potl.Run(tmp_path / "log").losses) <= min(at + 4, STEPS)
+    whole = potl.audit(run, job=job, task=build, log=tmp_path / "log", to_the_end=True)
+    assert whole.agrees is False and whole.difference == found.difference
+    assert whole.commitment is not None
+    assert len(potl.Run(tmp_path / "log").losses) == STEPS
+
+
+def test_a_commitment_to_another_log_does_not_agree(
+    honest: potl.Run, job: potl.Job, trainer: _core.SigningKey, tmp_path: Path
+) -> None:
+    other = potl.record(cheating(5), tmp_path / "run", job=job, key=trainer, check_job=False)
+    note = other.commit()
+    found = potl.audit(honest, job=job, task=build, log=tmp_path / "log", commitment=note)
+    assert found.agrees is False and found.difference is None
+
+
+def test_a_run_that_stops_early_decides_nothing(
+    job: potl.Job, trainer: _core.SigningKey, tmp_path: Path
+) -> None:
+    with potl.Prover(build, tmp_path / "run", job=job, key=trainer) as prover:
+        for step in prover.steps():
+            if step.number == 10:
+                break
+    found = potl.audit(tmp_path / "run", job=job, task=build, log=tmp_path / "log")
+    assert found.agrees is None and found.steps == 10 and found.commitment is None
+    assert f"10 of {STEPS} steps" in found.reason
+    potl.record(build, tmp_path / "run", job=job, key=trainer)
+    found = potl.audit(tmp_path / "run", job=job, task=build, log=tmp_path / "log")
+    assert found.agrees is True and found.steps == STEPS
+
+
+def test_the_log_is_read_while_it_grows(honest: potl.Run, job: potl.Job, tmp_path: Path) -> None:
+    """A log that is written in pieces of any size, with a pause: what is there is compared."""
+    whole = (honest.path / "transcript.log").read_bytes()
+    run = tmp_path / "run"
+    shutil.copytree(honest.path, run)
+    log = run / "transcript.log"
+    log.write_bytes(whole[:3000])
+    seen: list[tuple[int, int]] = []
+
+    def grow(done: int, total: int) -> None:
+        size = log.stat().st_size
+        seen.append((done, size))
+        log.write_bytes(whole[: size + 371])
+
+    found = potl.audit(
+        run, job=job, task=build, log=tmp_path / "log", follow=True, patience=60, progress=grow
+    )
+    assert found.steps >= 10
+    log.write_bytes(whole)
+    found = potl.audit(run, job=job, task=build, log=tmp_path / "log", follow=True)
+    assert found.agrees is True
+
+
+def test_a_damaged_or_foreign_log_is_an_error_and_no_verdict(
+    honest: potl.Run, job: potl.Job, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(honest.path, run)
+    log = run / "transcript.log"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(potl.MalformedError):
+        potl.audit(run, job=job, task=build, log=tmp_path / "a")
+    log.unlink()
+    with pytest.raises(potl.MissingError, match=r"no transcript\.log"):
+        potl.audit(run, job=job, task=build, log=tmp_path / "b")
+    log.symlink_to(honest.path / "transcript.log")
+    with pytest.raises(OSError, match="symbolic link"):
+        potl.audit(run, job=job, task=build, log=tmp_path / "c")
+    other = potl.Job.create(build, seed=4, checkpoint_every=EVERY)
+    with pytest.raises(potl.MismatchError, match="another job"):
+        potl.audit(honest, job=other, task=build, log=tmp_path / "d")
+
+
+def test_mistakes_name_their_remedy(
+    honest: potl.Run, job: potl.Job, trainer: _core.SigningKey, tmp_path: Path
+) -> None:
+    for arithmetic, remedy in (("stock", "ord32"), ("log64", "Replay")):
+        other = potl.Job.create(build, seed=3, checkpoint_every=EVERY, arithmetic=arithmetic)
+        with pytest.raises(potl.UnsupportedError, match=remedy):
+            potl.audit(honest, job=other, task=build, log=tmp_path / "log")
+    with pytest.raises(potl.UsageError, match="a key of its own"):
+        potl.audit(honest, job=job, task=build, log=tmp_path / "log", key=trainer)
+    with pytest.raises(potl.UsageError, match="name another log"):
+        potl.audit(honest, job=job, task=build, log=honest.path)
+
+
+def test_an_audit_that_was_killed_goes_on(honest: potl.Run, job: potl.Job, tmp_path: Path) -> None:
+    job.write(tmp_path / "job.json")
+    log = tmp_path / "log"
+    code = (
+        f"import sys; sys.path.append({str(places.HELPERS)!r})\n"
+        "import potl, traced_nets\n"
+        f"potl.audit({str(honest.path)!r}, job='job.json', task=traced_nets.mlp, log='log',\n"
+        "    progress=lambda done, total: print(done, flush=True))\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if int(line) == 20:
+                break
+        process.send_signal(signal.SIGKILL)
+    found = potl.audit(honest, job=job, task=build, log=log)
+    assert found.agrees is True and found.steps == STEPS
+    assert len(potl.Run(log).inspect()["resumes"]) == 1
+
+
+def test_a_streaming_audit_reports_while_the_training_runs(
+    job: potl.Job, trainer: _core.SigningKey, tmp_path: Path
+) -> None:
+    """The trainer pauses in the middle: what is false before it is reported then."""
+    (tmp_path / "trainer.pem").write_text(trainer.to_pem())
+    with potl.Prover(
+        cheating(13), tmp_path / "run", job=job, key=trainer, check_job=False
+    ) as prover:
+        steps = prover.steps()
+        for _ in range(13 + EVERY):
+            next(steps)
+        prover.flush()
+        found = potl.audit(
+            tmp_path / "run", job=job, task=build, log=tmp_path / "log", follow=True, patience=5
+        )
+    assert found.agrees is False
+    assert found.difference is not None and found.difference.step == 13
+
+
+def test_the_command(honest: potl.Run, job: potl.Job, tmp_path: Path) -> None:
+    job.write(tmp_path / "job.json")
+    (tmp_path / "trainer.py").write_text(
+        f"import sys\nsys.path.append({str(places.HELPERS)!r})\nfrom traced_nets import mlp\n"
+    )
+    command = [programs.command(), "audit", str(honest.path), "--job", "job.json"]
+    command += ["--task", "trainer:mlp", "--log", "log"]
+    run = functools.partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True)
+    done = run([*command, "--json"])
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["agrees"] is True and document["steps"] == STEPS
+    done = run(command)
+    assert done.returncode == 0 and "agrees: all" in done.stdout
