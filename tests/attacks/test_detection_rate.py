@@ -23,6 +23,7 @@ import torch
 from potl import Replay, Task, _core
 from potl._attacks import Forgery, Scene, _tasks as tasks
 from potl._job._session import Session
+from potl._remote._remote import Place
 from potl._verify._answers import Answers
 
 STEPS_PER_SEGMENT = 2
@@ -69,7 +70,8 @@ def replayed(scene: Scene, forgery: Forgery) -> Judged:
     for one in plan:
         assert isinstance(one, _core.SegmentRequest)
         one.noise_repeats = 2
-    with Answers(forgery.run, evidence, job=job, note=note, task=build, progress=False) as answers:
+    place = Place.of(forgery.run)
+    with Answers(place, evidence, job=job, note=note, task=build, progress=False) as answers:
         measurements = answers.to(plan)
     measured = {(m.request.start, m.request.end): m for m in measurements}
     assert len(measured) == SEGMENTS

@@ -95,6 +95,11 @@ class Place:
     name: str
     remote: Remote | None = None
 
+    @staticmethod
+    def of(directory: Path) -> Place:
+        """A directory."""
+        return Place(directory, None, str(directory))
+
 
 @contextlib.contextmanager
 def opened(run: AnyRun) -> Iterator[Place]:
@@ -107,8 +112,7 @@ def opened(run: AnyRun) -> Iterator[Place]:
     if isinstance(run, str) and is_url(run):
         run = Remote(run)
     if not isinstance(run, Remote):
-        directory = run_directory(run)
-        yield Place(directory, None, str(directory))
+        yield Place.of(run_directory(run))
         return
     with new_root() as root, contextlib.closing(run.source()) as source:
         mirror = Mirror(source, source.sizes(), root=Path(root), room=run.cache_bytes)

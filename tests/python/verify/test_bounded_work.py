@@ -16,6 +16,7 @@ import potl
 from potl._attacks import Forgery, Scene, _tasks as tasks
 from potl._attacks._frames import Frames
 from potl._attacks._pool import dilution, work_without_end
+from potl._remote._remote import Place
 from potl._verify._answers import Answers
 from potl._verify._schema import Schema
 
@@ -200,7 +201,7 @@ def test_an_unlawful_last_state_is_restored_for_nobody(
 
     def answer() -> Any:
         with Answers(
-            scene.honest.run,
+            Place.of(scene.honest.run),
             evidence,
             job=scene.job,
             note=scene.honest.commitment,

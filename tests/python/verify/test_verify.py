@@ -18,6 +18,7 @@ from places import HELPERS
 
 import potl
 from potl._job import _session
+from potl._remote._remote import Place
 from potl._verify import _worker, _workload
 
 CHECKS = [potl.Telemetry(), potl.PEV(fraction=0.25), potl.Replay(samples=4)]
@@ -279,7 +280,7 @@ def test_workers_keep_to_the_limit_too(honest: Delivery) -> None:
     note = str(honest.commitment)
     evidence = potl._core.Evidence.open(str(honest.run.path), job=honest.job.core, commitment=note)
     setup = _worker.Setup.of(
-        honest.run.path,
+        Place.of(honest.run.path),
         evidence,
         note=note,
         task="driver_tasks:build",
