@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of potl._core, continued: audits and disputes (docs/format/dispute.md). No module of its own:
-everything here is in potl._core.
+"""Types of potl._core, continued: audits and disputes (docs/format/dispute.md). No module of its
+own: everything here is in potl._core.
 
 Times are milliseconds by the referee's clock. Pairs are of the trainer and the auditor. Lines have
 no newline.
