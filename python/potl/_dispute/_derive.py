@@ -187,8 +187,6 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
         elements = [self._element(one) for one in operands]
         draws = torch.Tag.nondeterministic_seeded in func.tags
         known = not draws and all(one is not None for one in elements)
-        if not known and any(str(one.type) not in _TENSORS for one in func._schema.returns):
-            raise _reads_values(str(func))
         if draws:
             self._draw(func, args, kwargs)
         if known and str(func) == "aten._local_scalar_dense.default":
@@ -259,9 +257,6 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
                 (args, kwargs),
             )
             func(*zeros[0], **zeros[1])
-
-
-_TENSORS = frozenset(("Tensor", "List[Tensor]", "Optional[Tensor]", "List[Optional[Tensor]]"))
 
 
 def _in_stock(run: Callable[[], Any]) -> Any:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # Members of a job that say how a run is stored or who trains it, and not what is computed.
 _BESIDE = ("checkpoint_every", "max_segment", "store_every", "limits", "tolerance_cap", "trainer")
 
+_NAMES = ("first", "second")
+_ANOTHER_RESULT = "another result"
+
 
 @dataclass(frozen=True)
 class OperatorDifference:
@@ -92,8 +95,7 @@ class Difference:
             yield f"the first step that differs is {self.step}, in {', '.join(self.parts)}"
         if self.operator is not None:
             yield f"the first operator that differs is {self.operator}"
-        names = ("first", "second")
-        for name, done in zip(names, self.reproduced, strict=True):
+        for name, done in zip(_NAMES, self.reproduced, strict=True):
             if done is not None:
                 verb = "ends" if done else "does not end"
                 yield f"on this machine the step {verb} in the state of the {name} run"
@@ -179,11 +181,15 @@ class _Runs:
                 "state": (mine["state"][i], theirs["state"][i]),
             }
             parts = [name for name, (one, other) in pairs.items() if one != other]
-            if parts and self.a.job.sample_ids(step) != self.b.job.sample_ids(step):
+            if parts and not self.same_samples(step):
                 parts.insert(0, "samples")
             if parts:
                 return step, tuple(parts)
         return None, ()
+
+    def same_samples(self, step: int) -> bool:
+        """Whether the jobs give a step the same samples."""
+        return self.a.job.sample_ids(step) == self.b.job.sample_ids(step)
 
     def causes(self, step: int | None, parts: tuple[str, ...]) -> Iterator[str]:
         """What the logs and jobs explain."""
@@ -213,7 +219,7 @@ class _Runs:
                 "both computed in stock arithmetic, whose bits depend on processor, threads and "
                 'library versions: an arithmetic such as "ord32" has the same bits everywhere'
             )
-        for name, run in (("first", self.a), ("second", self.b)):
+        for name, run in zip(_NAMES, (self.a, self.b), strict=True):
             for finding in run.findings():
                 if finding.result == "reject":
                     yield f"the log of the {name} run contradicts itself: {finding.reason}"
@@ -281,19 +287,17 @@ class _Builds:
             step_here(build, run, step, states=both)
             for build, run in zip(self._builds, both, strict=True)
         ]
-        names = ("first", "second")
-        for name, one in zip(names, here, strict=True):
+        for name, one in zip(_NAMES, here, strict=True):
             if one.problem:
                 causes.append(f"the step of the {name} run was not executed: {one.problem}")
         reproduced = (_reproduced(here[0]), _reproduced(here[1]))
         operator = _between(here[0], here[1])
+        if operator is not None and operator.what == _ANOTHER_RESULT:
+            causes[:0] = self._of_values(runs, step, here)
         if operator is None and all(one.trace is not None for one in here):
             operator = self._left(step, here)
             if operator is None:
-                causes.extend(self._unexplained(runs, step, here))
-        same_samples = runs.a.job.sample_ids(step) == runs.b.job.sample_ids(step)
-        if same_samples and operator is not None and here[0].batch != here[1].batch:
-            causes.insert(0, "the batches of the step hold other values")
+                causes.append(_elsewhere(step, here))
         return operator, reproduced
 
     def _left(self, step: int, here: list[StepHere]) -> OperatorDifference | None:
@@ -311,29 +315,31 @@ class _Builds:
             return None
         for number, (own, other) in enumerate(zip(mine.operators, theirs.operators, strict=False)):
             if own != other:
-                what = "another result" if own[0] == other[0] else f"another operator, {other[0]}"
+                what = _ANOTHER_RESULT if own[0] == other[0] else f"another operator, {other[0]}"
                 return OperatorDifference(number + 1, len(mine.operators), own[0], what)
         return None
 
-    def _unexplained(self, runs: _Runs, step: int, here: list[StepHere]) -> Iterator[str]:
-        """Both steps come out alike here, though they are recorded as different."""
+    def _of_values(self, runs: _Runs, step: int, here: list[StepHere]) -> Iterator[str]:
+        """Why one operator gave two results."""
         from ._step_here import step_here
 
         again = step_here(self._builds[0], runs.a, step, states=(runs.a, runs.b))
         repeated = _between(here[0], again)
         if repeated is not None:
             yield f"the step is not repeatable even on this machine: {repeated}"
-            if again.batch != here[0].batch:
-                yield "its batch has other values whenever it is read: seed what the data set draws"
-            return
-        missing = [
-            name for name, one in zip(("first", "second"), here, strict=True) if not one.reproduced
-        ]
-        yield (
-            f"both runs' steps come out alike here, so what differs is the machine, the libraries "
-            f"or the code of the {' and the '.join(missing)} run: run `potl trace --step {step}` "
-            "there, and compare again to see the operator"
-        )
+        if again.batch != here[0].batch:
+            yield "its batch has other values whenever it is read: seed what reads draw"
+        elif here[0].batch != here[1].batch and runs.same_samples(step):
+            yield "the batches of the step hold other values"
+
+
+def _elsewhere(step: int, here: list[StepHere]) -> str:
+    names = [name for name, one in zip(_NAMES, here, strict=True) if not one.reproduced]
+    return (
+        "both runs' steps come out alike here, so what differs is the machine, the libraries or "
+        f"the code of the {' and the '.join(names)} run: run `potl trace --step {step}` there, "
+        "and compare again to see the operator"
+    )
 
 
 def _reproduced(here: StepHere) -> bool | None:
@@ -352,7 +358,7 @@ def _between(a: StepHere, b: StepHere) -> OperatorDifference | None:
         longer = mine if len(mine) > len(theirs) else theirs
         what = "only one of the runs has it"
         return OperatorDifference(index + 1, len(mine), longer[index].name, what)
-    what = mine[index].difference(theirs[index]) or "another result"
+    what = mine[index].difference(theirs[index]) or _ANOTHER_RESULT
     return OperatorDifference(index + 1, len(mine), mine[index].name, what)
 
 

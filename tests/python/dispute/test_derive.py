@@ -70,7 +70,9 @@ class Net(nn.Module):
             x = F.gelu(x) if self.kind == "operator" else F.relu(x)
         if self.kind == "more":
             x = x * 1.0
-        x = F.dropout(x, 0.5) if self.kind == "drawn" else x
+        if self.kind == "seeded":
+            torch.manual_seed(3)
+        x = F.dropout(x, 0.5) if self.kind in ("drawn", "seeded") else x
         out: torch.Tensor = self.last(x)
         return out
 
@@ -102,6 +104,15 @@ def test_the_trace_of_another_program_is_seen(kind: str, what: str) -> None:
     found = structural_difference(own, other_program(kind, step).operators)
     assert found is not None
     assert what in found[1]
+
+
+def test_other_random_numbers_are_another_program() -> None:
+    build = functools.partial(of, "drawn")
+    own = derive_operators(build, job_of(build), 1)
+    other = traced_nets.traced(functools.partial(of, "seeded"), 1)
+    found = structural_difference(own, other.operators)
+    assert found is not None
+    assert found[1] == "another place in the sequence of random numbers"
 
 
 def other_program(kind: str, step: int) -> ValueTrace:

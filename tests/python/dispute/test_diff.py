@@ -28,7 +28,7 @@ AT = 6
 
 
 class Layer(nn.Linear):
-    """Adds a thousandth at one call, where it is told to."""
+    """Adds a thousandth at the calls that it is told."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs)
@@ -37,11 +37,11 @@ class Layer(nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = super().forward(x)
         self.calls.add_(1)
-        if Layer.broken:
-            out = out + 1e-3 * (self.calls == AT)
+        for step in Layer.broken:
+            out = out + 1e-3 * (self.calls == step)
         return out
 
-    broken = False
+    broken: tuple[int, ...] = ()
 
 
 def restless_batch(samples: list[Any]) -> Any:
@@ -51,6 +51,11 @@ def restless_batch(samples: list[Any]) -> Any:
 
 
 NOISE = itertools.count()
+
+
+def brighter(samples: list[Any]) -> Any:
+    x, y = torch.utils.data.default_collate(samples)
+    return x + 1.0, y
 
 
 def of(*, momentum: float = 0.9, later: float = 1.0, batch: int = 16, width: int = 32) -> potl.Task:
@@ -78,7 +83,7 @@ def restless() -> potl.Task:
 @pytest.fixture(autouse=True)
 def _honest() -> Any:
     yield
-    Layer.broken = False
+    Layer.broken = ()
 
 
 def recorded(
@@ -101,10 +106,10 @@ def test_a_broken_machine_is_named_by_step_and_by_which_run_is_reproduced(
     tmp_path: Path, arithmetic: str
 ) -> None:
     a = recorded(tmp_path / "a", of, arithmetic=arithmetic)
-    Layer.broken = True
+    Layer.broken = (AT,)
     b = recorded(tmp_path / "b", of, job=a.job)
     left = potl.trace(b, step=AT, task=of)
-    Layer.broken = False
+    Layer.broken = ()
     alone = potl.diff(a, b)
     assert (alone.step, alone.parts, alone.operator) == (AT, ("loss", "state"), None)
     found = potl.diff(a, b, task=of)
@@ -165,23 +170,49 @@ def test_reads_that_nothing_seeds_are_named(tmp_path: Path) -> None:
     runs = [recorded(tmp_path / name, restless, job=job) for name in "ab"]
     found = potl.diff(*runs, task=restless)
     assert found.step == 1
-    assert any("hold other values" in one or "other values whenever" in one for one in found.causes)
+    assert found.operator is not None
+    assert found.operator.what == "another result"
+    assert "not repeatable even on this machine: operator 1 of" in found.causes[0]
+    assert "whenever it is read" in found.causes[1]
+
+
+def test_steps_before_that_end_elsewhere_are_said(tmp_path: Path) -> None:
+    Layer.broken = (AT - 1,)
+    a = recorded(tmp_path / "a", of)
+    Layer.broken = (AT - 1, AT)
+    b = recorded(tmp_path / "b", of, job=a.job)
+    Layer.broken = ()
+    found = potl.diff(a, b, task=of)
+    assert (found.step, found.reproduced) == (AT, (None, None))
+    assert any("steps 5 to 5 end in another state here" in one for one in found.causes)
+
+
+def test_batches_of_other_data_are_named(tmp_path: Path) -> None:
+    def bright() -> potl.Task:
+        made = of()
+        made.collate_fn = brighter
+        return made
+
+    a, b = recorded(tmp_path / "a", of), recorded(tmp_path / "b", bright)
+    found = potl.diff(a, b, task=of, other_task=bright)
+    assert (found.step, found.reproduced) == (1, (True, True))
+    assert found.causes[0] == "the batches of the step hold other values"
 
 
 def test_stock_arithmetic_is_named_as_a_cause(tmp_path: Path) -> None:
     a = recorded(tmp_path / "a", of, arithmetic="stock")
-    Layer.broken = True
+    Layer.broken = (AT,)
     b = recorded(tmp_path / "b", of, job=a.job)
-    Layer.broken = False
+    Layer.broken = ()
     assert any("stock arithmetic" in one for one in potl.diff(a, b).causes)
 
 
 def test_a_task_that_is_not_the_job_s_is_said(tmp_path: Path) -> None:
     wide = functools.partial(of, width=33)
     a = recorded(tmp_path / "a", of)
-    Layer.broken = True
+    Layer.broken = (AT,)
     b = recorded(tmp_path / "b", of, job=a.job)
-    Layer.broken = False
+    Layer.broken = ()
     found = potl.diff(a, b, task=of, other_task=wide)
     assert found.reproduced == (True, None)
     assert any("second run was not executed" in one for one in found.causes)
@@ -193,9 +224,9 @@ def test_a_task_that_is_not_the_job_s_is_said(tmp_path: Path) -> None:
 
 def test_a_run_without_states_is_compared_by_its_log(tmp_path: Path) -> None:
     a = recorded(tmp_path / "a", of)
-    Layer.broken = True
+    Layer.broken = (AT,)
     b = recorded(tmp_path / "b", of, job=a.job)
-    Layer.broken = False
+    Layer.broken = ()
     for run in (a, b):
         for file in (run.path / "checkpoints").iterdir():
             file.unlink()

@@ -153,6 +153,26 @@ def test_a_write_through_a_part_is_refused_with_the_remedy() -> None:
     assert traced_nets.traced(lambda: build(True), 1).operators
 
 
+class Filling(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = torch.empty(4, 16)
+        row = mask.view(64)
+        row.fill_(0.5)
+        return super().forward(x.flatten(1) * row)
+
+
+def test_memory_that_nobody_has_written_has_no_content() -> None:
+    def build() -> potl.Task:
+        net = Filling(64, 10)
+        return traced_nets.task(net, traced_nets.zoo.digits(), 32, traced_nets.sgd(net))
+
+    trace = traced_nets.traced(build, 1)
+    first = next(i for i, one in enumerate(trace.operators) if "aten.empty" in one.name)
+    empty, view, filled = trace.operators[first : first + 3]
+    assert [one.tensors[0].root for one in (empty, view)] == [None, None]
+    assert filled.tensors[0].root is not None
+
+
 def test_traces_of_other_states_are_not_compared() -> None:
     first, second = (traced_nets.traced(traced_nets.mlp, step) for step in (1, 2))
     with pytest.raises(potl.UsageError, match="same state"):

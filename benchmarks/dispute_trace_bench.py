@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a disputed step costs: executing it with a trace against executing it alone, and the
+referee's largest recomputation of one element against the whole step. ResNet-20 (batch 128, SGD
+with momentum) and a GPT of 4 layers of width 256 (8 x 64 characters, AdamW), in ord32.
+
+    python benchmarks/dispute_trace_bench.py
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import measuring
+import torch
+import workloads
+
+import potl
+from potl._dispute._derive import derive_operators
+from potl._dispute._encoding import TensorOutline
+from potl._dispute._operators import CAPTURE
+from potl._dispute._outline import StateOutline
+from potl._dispute._regions import multiply_adds, plan
+from potl._dispute._values import trace_values
+
+ROUNDS = 15 if measuring.FULL else 5
+OVERHEAD_AT_MOST = 2.5
+FRACTION_AT_MOST = 0.01
+STEP = 2  # the optimizers' state is there from here on
+ELEMENTS = 3
+
+
+def gpt() -> potl.Task:
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "python" / "helpers"))
+    import zoo
+
+    model = zoo.GPT(layers=4, width=256, length=64)
+    return potl.Task(
+        model=model,
+        optimizer=torch.optim.AdamW(model.parameters(), lr=1e-4),
+        dataset=workloads.texts(),
+        loss=workloads.next_character,
+        batch_size=8,
+        epochs=1,
+    )
+
+
+NETS: dict[str, Callable[[], potl.Task]] = {"resnet20": workloads.resnet20_task, "gpt": gpt}
+
+
+def overhead(name: str) -> Iterator[dict[str, Any]]:
+    """The traced step; both begin in one state, whose restoration is not timed."""
+    with potl.Session.open(NETS[name], seed=1, arithmetic="ord32") as session, session.active():
+        for at, _, batch in session.batches(1, STEP):
+            if at < STEP:
+                session.run_step(at, batch)
+        before = session.capture()
+
+        def timed(work: Callable[..., object]) -> float:
+            session.restore(before)
+            return measuring.timed(lambda: work(STEP, batch))
+
+        ratio = measuring.paired(
+            lambda: timed(functools.partial(trace_values, session)),
+            lambda: timed(session.run_step),
+            rounds=ROUNDS,
+        )
+    yield measuring.result(
+        f"dispute.trace.overhead.{name}",
+        ratio.seconds * 1e3,
+        "ms/step",
+        "the step without a trace",
+        ratio,
+        at_most=OVERHEAD_AT_MOST,
+    )
+
+
+def referee(name: str) -> Iterator[dict[str, Any]]:
+    """Derives the operators, and plans elements of every result."""
+    job = potl.Job.create(NETS[name], seed=1, checkpoint_every=4, arithmetic="ord32")
+    with potl.Session.open(NETS[name], seed=1, job=job) as session, session.active():
+        for at, _, batch in session.batches(1, STEP - 1):
+            session.run_step(at, batch)
+        before = StateOutline.of(session.capture())
+    began = time.perf_counter()
+    operators = derive_operators(NETS[name], job, STEP, before=before)
+    seconds = time.perf_counter() - began
+    draw = random.Random(1)
+    worst = max(
+        plan(one, number, draw.randrange(math.prod(form.shape))).multiply_adds
+        for one in operators
+        if one.name != CAPTURE and multiply_adds(one)
+        for number, form in enumerate(one.results)
+        if isinstance(form, TensorOutline)
+        for _ in range(ELEMENTS)
+    )
+    total = sum(map(multiply_adds, operators))
+    yield measuring.result(
+        f"dispute.referee.flops_fraction.{name}",
+        worst / total,
+        "ratio",
+        f"multiply-adds of the step, {total:.3g}",
+        at_most=FRACTION_AT_MOST,
+    )
+    yield measuring.result(
+        f"dispute.derive.{name}",
+        seconds,
+        "s",
+        f"{len(operators)} operators, task built and checked",
+    )
+
+
+def main() -> None:
+    results: list[dict[str, Any]] = []
+    for name in NETS:
+        for measure in (overhead, referee):
+            for found in measure(name):
+                print(json.dumps(found), flush=True)
+                results.append(found)
+    measuring.write("dispute_trace", results)
+
+
+if __name__ == "__main__":
+    main()
