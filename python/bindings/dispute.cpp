@@ -191,7 +191,7 @@ void bind_proceedings(py::module_& module) {
                                return py::make_tuple(to_bytes(self.answers().trainer.bytes),
                                                      to_bytes(self.answers().auditor.bytes));
                              })
-      .def_property_readonly("expected_bytes", &proceedings::expected_bytes);
+      .def_property_readonly("message_bytes", &proceedings::message_bytes);
 }
 
 void bind_referee(py::module_& module) {

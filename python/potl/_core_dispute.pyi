@@ -231,8 +231,8 @@ class DisputeProceedings:
     @property
     def answers(self) -> tuple[bytes, bytes]: ...
     @property
-    def expected_bytes(self) -> int:
-        """The most bytes of the message that is expected."""
+    def message_bytes(self) -> int:
+        """The most bytes that a message can have here and now."""
 
 class DisputeReferee:
     """The referee's desk. What it returns is the line to store, and then to send to both."""

@@ -185,9 +185,7 @@ std::string format_entry(const entry& what) {
   return wire::signed_text(body_of(what), what.signature);
 }
 
-std::size_t line_limit() noexcept {
-  return message_limit(act::answer, message_limit(act::answer, max_answer_bytes));
-}
+std::size_t line_limit() noexcept { return message_limit(message_limit(max_answer_bytes)); }
 
 result<entry> parse_entry(bytes_view line) {
   const auto read = parse_canonical_json(line, {line_limit(), 3, 32, line_limit()});

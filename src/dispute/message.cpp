@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/dispute/message.hpp>
 
-#include <bit>
+#include <algorithm>
 #include <utility>
 
 #include <potl/transcript/detail/record.hpp>
@@ -172,13 +172,9 @@ result<message> parse_message(bytes_view text, std::size_t max_bytes) {
   return out;
 }
 
-std::size_t message_limit(act what, std::size_t asked) noexcept {
-  switch (what) {
-    case act::claim: return frame_bytes + base64_bytes(transcript::max_record_bytes);
-    case act::opening: return frame_bytes + base64_bytes(max_leaf_bytes);
-    case act::answer: return frame_bytes + base64_bytes(asked);
-  }
-  return 0;
+std::size_t message_limit(std::size_t asked) noexcept {
+  static_assert(max_leaf_bytes >= transcript::max_record_bytes);
+  return frame_bytes + base64_bytes(std::max(asked, max_leaf_bytes));
 }
 
 result<digest> root_after(std::uint64_t index, const opening& shown) {

@@ -106,8 +106,8 @@ std::uint64_t proceedings::step() const noexcept {
   return steps.is_narrow() ? steps.high : 0;
 }
 
-std::size_t proceedings::expected_bytes() const noexcept {
-  return game_.expected().who ? message_limit(game_.expected().where.what, question_.max_bytes) : 0;
+std::size_t proceedings::message_bytes() const noexcept {
+  return message_limit(question_.max_bytes);
 }
 
 result<effect> proceedings::apply(const entry& one) {
@@ -163,7 +163,7 @@ std::optional<reason> proceedings::flaw_of(const message& one) const {
 
 result<effect> proceedings::take(const received& one, std::uint64_t at) {
   if (is_repeated(one.text)) return effect::ignored;
-  const std::size_t limit = expected_bytes();
+  const std::size_t limit = message_bytes();
   if (one.text.size() > limit) {
     // Whoever is on turn may send no more; the others are not listened to.
     if (game_.expected().who == one.from) return mismatch("a message is longer than it can be");
@@ -190,7 +190,7 @@ result<effect> proceedings::take(const received& one, std::uint64_t at) {
 }
 
 result<effect> proceedings::take(const oversized& one) {
-  if (game_.expected().who == one.from && one.bytes <= expected_bytes()) {
+  if (game_.expected().who == one.from && one.bytes <= message_bytes()) {
     return mismatch("a message that is not too long was not kept");
   }
   return game_.garbage(one.from);

@@ -280,7 +280,7 @@ TEST_CASE("what is not signed by the party is garbage in its turn, and noise els
   const message one = expected_of(at);
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string("\xff\x00", 2), std::string(200'000, 'x'),
-        sign_message(one, key_of("auditor"))}) {
+        std::string(message_limit(0) + 1, 'x'), sign_message(one, key_of("auditor"))}) {
     REQUIRE(sent(party::trainer, text) == lost(reason::garbage));
     REQUIRE(!sent(party::auditor, text));
   }

@@ -216,8 +216,12 @@ TEST_CASE("a contradiction counts in the referee's turn too, and only within one
 
 TEST_CASE("after the verdict nothing changes it") {
   game now = of(1);
-  now.garbage(party::trainer);
+  move said = expected_of(now, named("x"));
+  play(now, "x");
+  now.garbage(party::auditor);
   const verdict before = *now.decided();
+  said.content = named("y");
+  REQUIRE(now.play(party::trainer, said, head, start) == effect::ignored);
   REQUIRE(now.play(party::auditor, {run, head, {0, 0, act::opening}, head}, head, start) ==
           effect::ignored);
   REQUIRE(now.tick(start + 9 * turn_ms) == effect::ignored);

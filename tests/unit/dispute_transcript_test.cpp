@@ -85,6 +85,79 @@ TEST_CASE("two that are wrong: whoever is wrong earlier loses") {
   REQUIRE(out.step == 2);
 }
 
+namespace {
+
+enum class trick { another_content, silence, garbage, contradiction, other_run };
+
+/// The dispute when the liar plays such a trick in its turn number `when`; nothing when it has not
+/// so many turns.
+std::optional<verdict> tricked(const dispute_of& about, party liar, int when, trick what) {
+  table at(about);
+  std::uint64_t now = opened_at;
+  int turns = 0;
+  while (!at.decided()) {
+    ++now;
+    at.step(now, [&](party from, std::string text) {
+      const auto send = [&](const message& one) {
+        text = sign_message(one, key_of(to_string(from)));
+        return at.judge.receive(from, as_bytes_view(text), now).has_value();
+      };
+      message one = parse_message(as_bytes_view(text), text.size()).value();
+      if (from != liar || turns++ != when) {
+        REQUIRE(send(one));
+        return;
+      }
+      if (what == trick::silence) {
+        now += turn_ms + 1;
+        REQUIRE(at.judge.tick(now));
+        return;
+      }
+      if (what == trick::garbage) {
+        REQUIRE(at.judge.receive(from, as_bytes_view("{}"), now));
+        return;
+      }
+      if (what == trick::other_run) one.run.job = digest_of("other");
+      if (what == trick::contradiction) REQUIRE(send(one));
+      if (what == trick::contradiction || what == trick::another_content) {
+        if (auto* claimed = std::get_if<claim>(&one.content)) claimed->value = digest_of("lie");
+        if (auto* shown = std::get_if<opening>(&one.content)) shown->leaf[0] ^= 1;
+        if (auto* given = std::get_if<answer>(&one.content)) given->bytes = bytes_of("lie");
+      }
+      REQUIRE(send(one));
+    });
+  }
+  if (turns <= when) return std::nullopt;
+  REQUIRE(at.decided()->winner() == other(liar));
+  const judged again = judge_again(about.known, at.judge.transcript()).value();
+  REQUIRE(again.outcome == *at.decided());
+  return at.decided();
+}
+
+}  // namespace
+
+TEST_CASE("whatever a liar does in any turn, the honest party wins") {
+  const sizes size{4, 3, content_chunk_bytes + 1};
+  for (const party liar : {party::trainer, party::auditor}) {
+    both<std::optional<fault>> faults;
+    faults.of(liar) = fault{3, 1, 1};
+    const dispute_of about(size, faults.trainer, faults.auditor);
+    const auto why = [&](int when, trick what) {
+      const auto out = tricked(about, liar, when, what);
+      return out ? std::optional(out->why) : std::nullopt;
+    };
+    int turns = 0;
+    for (; why(turns, trick::silence); ++turns) {
+      CAPTURE(liar == party::trainer, turns);
+      REQUIRE(why(turns, trick::silence) == reason::silence);
+      REQUIRE(why(turns, trick::garbage) == reason::garbage);
+      REQUIRE(why(turns, trick::contradiction) == reason::contradiction);
+      REQUIRE(why(turns, trick::other_run) == reason::other_run);
+      REQUIRE(why(turns, trick::another_content));
+    }
+    REQUIRE(turns == 2 + 2 + 1 + 3 + 1);  // claims, openings, an answer
+  }
+}
+
 TEST_CASE("equal runs are no dispute") {
   const dispute_of about(small, {}, {});
   const table at(about);

@@ -35,7 +35,7 @@ struct received {
   friend bool operator==(const received&, const received&) = default;
 };
 
-/// A party sent more bytes than the expected message can have. They are not kept.
+/// A party sent more bytes than a message can have. They are not kept.
 struct oversized {
   party from = party::trainer;
   std::uint64_t bytes = 0;

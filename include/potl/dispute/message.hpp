@@ -84,8 +84,8 @@ std::string format_message(const message& what);
 /// verified.
 result<message> parse_message(bytes_view text, std::size_t max_bytes);
 
-/// The most bytes of a message of this kind. `asked`: of an answer, what the referee asked for.
-std::size_t message_limit(act what, std::size_t asked) noexcept;
+/// The most bytes of a message. `asked`: how many the referee has asked for; 0 if it has not.
+std::size_t message_limit(std::size_t asked) noexcept;
 
 /// The root of the tree that ends with leaf `index`: malformed when the proof does not fit it.
 result<digest> root_after(std::uint64_t index, const opening& shown);

@@ -74,8 +74,8 @@ class proceedings {
   /// What the referee asked last, and the answers.
   const question& asked() const noexcept { return question_; }
   const both<answer>& answers() const noexcept { return answers_; }
-  /// The most bytes of the message that is expected; 0 when none is.
-  std::size_t expected_bytes() const noexcept;
+  /// The most bytes that a message can have here and now: no transport has to read more.
+  std::size_t message_bytes() const noexcept;
 
  private:
   friend class referee;

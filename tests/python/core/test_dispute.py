@@ -160,7 +160,7 @@ def play(trainer: Run, auditor: Run) -> _core.DisputeReferee:
         else:
             message = players[expected.who].next_message()
             assert message is not None
-            assert len(message) <= referee.proceedings.expected_bytes
+            assert len(message) <= referee.proceedings.message_bytes
             assert players[expected.who].next_message() is None
             assert referee.author(message.encode()) == expected.who
             line = referee.receive(expected.who, message.encode(), at=at)
