@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import sysconfig
 import traceback
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -121,25 +120,30 @@ def _unknown(loss: torch.Tensor) -> float:
 def _emptied(session: Session, outline: StateOutline) -> Iterator[FakeTensorMode]:
     """Takes the elements of a session's tensors away, which stay the same objects."""
     fake = FakeTensorMode(allow_non_fake_inputs=True)
-    for path, tensor, _ in list(state_tensors(session, outline)):
+    for _, tensor, _ in list(state_tensors(session, outline)):
         with fake:
             empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
         empty.requires_grad_(tensor.requires_grad)
         if isinstance(tensor, torch.nn.Parameter):
             empty._is_param = True
-        if weakref.getweakrefs(tensor):
-            raise _depends(
-                "something holds a weak reference to it, so that it cannot be replaced",
-                path,
-                "let build() keep no weak references to tensors",
-            )
-        torch.utils.swap_tensors(tensor, empty)  # type: ignore[no-untyped-call]
+        _swap(tensor, empty)
     # Several tensors at once are worked on only where each is of a known class.
     _foreach_utils._foreach_supported_types.append(FakeTensor)
     try:
         yield fake
     finally:
         _foreach_utils._foreach_supported_types.remove(FakeTensor)
+
+
+def _swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """torch.utils.swap_tensors, also for tensors of which somebody holds a weak reference, as LSTMs
+    do of their weights: it goes to the same object afterwards.
+    """
+    for name in ("__class__", "__dict__"):
+        mine, theirs = getattr(tensor, name), getattr(other, name)
+        setattr(tensor, name, theirs)
+        setattr(other, name, mine)
+    torch._C._swap_tensor_impl(tensor, other)
 
 
 class _Deriver(Tracer):  # type: ignore[no-untyped-call]
@@ -188,13 +192,16 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
         draws = torch.Tag.nondeterministic_seeded in func.tags
         known = not draws and all(one is not None for one in elements)
         if draws:
-            self._draw(func, args, kwargs)
+            _on_zeros(func, args, kwargs)  # moves torch's generator on
         if known and str(func) == "aten._local_scalar_dense.default":
             assert elements[0] is not None
             with _disable_current_modes():
                 return elements[0].item()
         try:
-            out = _in_stock(lambda: func(*args, **kwargs))
+            if str(func) in _OWN_FORMS:
+                out = _without_elements(_on_zeros(func, args, kwargs))
+            else:
+                out = _in_stock(lambda: func(*args, **kwargs))
         except (DataDependentOutputException, DynamicOutputShapeException):
             raise _reads_values(str(func)) from None
         outs = [one for one in tree_leaves(out) if isinstance(one, torch.Tensor)]
@@ -245,18 +252,33 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
         with _disable_current_modes():
             return func(*real_args, **real_kwargs)
 
-    def _draw(self, func: Any, args: Any, kwargs: Any) -> None:
-        """Moves torch's generator on as the operator does."""
-        with _disable_current_modes():
-            zeros = tree_map(
-                lambda one: (
-                    torch.zeros(one.shape, dtype=one.dtype)
-                    if isinstance(one, torch.Tensor)
-                    else one
-                ),
-                (args, kwargs),
-            )
-            func(*zeros[0], **zeros[1])
+
+# Operators of which potl's own form returns another workspace than torch's.
+_OWN_FORMS = frozenset(("aten.mkldnn_rnn_layer.default", "aten.mkldnn_rnn_layer_backward.default"))
+
+
+def _on_zeros(func: Any, args: Any, kwargs: Any) -> Any:
+    """Runs an operator for real, in the arithmetic of the step."""
+    with _disable_current_modes():
+        zeros = tree_map(
+            lambda one: (
+                torch.zeros(one.shape, dtype=one.dtype) if isinstance(one, torch.Tensor) else one
+            ),
+            (args, kwargs),
+        )
+        return func(*zeros[0], **zeros[1])
+
+
+def _without_elements(out: Any) -> Any:
+    """The forms of results."""
+    return tree_map(
+        lambda one: (
+            torch.empty_strided(one.shape, one.stride(), dtype=one.dtype)
+            if isinstance(one, torch.Tensor)
+            else one
+        ),
+        out,
+    )
 
 
 def _in_stock(run: Callable[[], Any]) -> Any:

@@ -45,6 +45,13 @@ def test_the_derived_operators_are_those_that_are_executed(name: str, step: int)
     assert all(one.root is None for operator in own for one in operator.tensors)
 
 
+@pytest.mark.parametrize("name", ["bilstm", "text_cnn", "autoencoder"])
+def test_other_models_are_derived_too(name: str) -> None:
+    build = functools.partial(zoo.build, name)
+    executed = traced_nets.traced(build, 2)
+    assert structural_difference(derived(build, 2), executed.operators) is None
+
+
 def test_deriving_leaves_the_generators_where_they_were() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
