@@ -97,18 +97,12 @@ void proceedings::follow(std::string_view line, const entry& one) {
   last_at_ = one.at;
 }
 
-bool proceedings::is_repeated(bytes_view text) const {
-  return std::find(texts_.begin(), texts_.end(), sha256_of(text)) != texts_.end();
-}
-
 std::uint64_t proceedings::step() const noexcept {
   const bisection& steps = game_.bisections().front();
   return steps.is_narrow() ? steps.high : 0;
 }
 
-std::size_t proceedings::message_bytes() const noexcept {
-  return message_limit(question_.max_bytes);
-}
+std::size_t proceedings::message_bytes() const noexcept { return message_limit(most_asked_); }
 
 result<effect> proceedings::apply(const entry& one) {
   if (one.at < last_at_) return mismatch("time runs backwards");
@@ -162,7 +156,6 @@ std::optional<reason> proceedings::flaw_of(const message& one) const {
 }
 
 result<effect> proceedings::take(const received& one, std::uint64_t at) {
-  if (is_repeated(one.text)) return effect::ignored;
   const std::size_t limit = message_bytes();
   if (one.text.size() > limit) {
     // Whoever is on turn may send no more; the others are not listened to.
@@ -179,7 +172,6 @@ result<effect> proceedings::take(const received& one, std::uint64_t at) {
   if (is_expected) flaw = flaw_of(*read);
   const effect done = game_.play(one.from, read->as_move(), parent_, at, flaw);
   if (done == effect::taken && !game_.decided()) {
-    texts_.push_back(sha256_of(one.text));
     if (auto* shown = std::get_if<opening>(&read->content)) {
       openings_.of(one.from) = std::move(*shown);
     } else if (auto* given = std::get_if<answer>(&read->content)) {
@@ -227,7 +219,9 @@ result<effect> proceedings::take(const question& one, std::uint64_t at) {
     return mismatch("a question or its answer is too long");
   }
   const result<effect> done = taken(game_.ask(at));
-  if (done) question_ = one;
+  if (!done) return done;
+  question_ = one;
+  most_asked_ = std::max(most_asked_, one.max_bytes);
   return done;
 }
 

@@ -66,7 +66,6 @@ new_line referee::tick(std::uint64_t at) {
 new_line referee::receive(party from, bytes_view text, std::uint64_t at) {
   at = std::max(at, now_.last_at());
   if (new_line late = tick(at)) return late;
-  if (now_.is_repeated(text)) return {};
   const bool is_its_turn = now_.state().expected().who == from;
   if (is_its_turn && text.size() > now_.message_bytes()) {
     return write({at, {}, oversized{from, text.size()}, {}}).value();

@@ -251,4 +251,15 @@ struct table {
   }
 };
 
+/// Without their newlines.
+inline std::vector<std::string> lines_of(const std::string& transcript) {
+  std::vector<std::string> out;
+  for (std::size_t from = 0; from < transcript.size();) {
+    const std::size_t end = transcript.find('\n', from);
+    out.push_back(transcript.substr(from, end - from));
+    from = end + 1;
+  }
+  return out;
+}
+
 }  // namespace potl::dispute

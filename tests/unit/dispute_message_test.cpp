@@ -377,3 +377,65 @@ TEST_CASE("a referee that gives up convicts nobody, and need not be believed") {
   REQUIRE(again.outcome == *at.decided());
   REQUIRE(again.step == 0);
 }
+
+TEST_CASE("a long reduction is bisected like a step, from the roots that its leaves name") {
+  const dispute_of about(small, fault{2, 0, 0}, {});
+  table at = waiting(about, level_kind::operators, act::opening);
+  std::uint64_t now = opened_at + 600;
+  while (!at.judge.now().state().is_referees_turn()) {
+    at.step(now, [&](party from, const std::string& text) {
+      at.judge.receive(from, as_bytes_view(text), now);
+    });
+  }
+  const both<std::vector<byte_vector>> sums{{bytes_of("sum"), bytes_of("wrong")},
+                                            {bytes_of("sum"), bytes_of("right")}};
+  const both<merkle_tree> trees{party_run::tree_of(sums.trainer), party_run::tree_of(sums.auditor)};
+  const inner_bisection inside{
+      level_kind::operators, 2, 0, 0, {trees.trainer.root(), trees.auditor.root()}};
+  at.judge.decide(inside, now).value();
+  REQUIRE(at.judge.now().inner() == inside);
+  while (at.judge.now().state().expected().who) {
+    const proceedings& state = at.judge.now();
+    const turn& expected = state.state().expected();
+    const party one = *expected.who;
+    const auto& where = expected.where;
+    REQUIRE(where == place{2, 1, where.what});
+    message sent{one, state.run(), state.parent(), where.level, where.index, {}, {}};
+    if (where.what == act::claim) {
+      sent.content = claim{trees.of(one).root_at(1).value(), {}};
+    } else {
+      sent.content = opening{sums.of(one)[1], trees.of(one).inclusion_proof(1, 2).value()};
+    }
+    const std::string text = sign_message(sent, key_of(to_string(one)));
+    REQUIRE(at.judge.receive(one, as_bytes_view(text), now));
+  }
+  REQUIRE(at.judge.now().openings().auditor.leaf == bytes_of("right"));
+  at.judge.decide(ruling{{true, false}, reason::value, {}}, now).value();
+  REQUIRE(judge_again(about.known, at.judge.transcript()).value().outcome == *at.decided());
+}
+
+TEST_CASE("a long answer may come again after a question with a short one") {
+  const dispute_of about(small, fault{2, 0, 0}, {});
+  table at = waiting(about, level_kind::steps, act::opening);
+  std::uint64_t now = opened_at + 600;
+  const auto play_round = [&] {
+    while (at.judge.now().state().expected().who) {
+      at.step(++now, [&](party from, const std::string& text) {
+        REQUIRE(at.judge.receive(from, as_bytes_view(text), now));
+      });
+    }
+  };
+  play_round();
+  at.judge.decide(question{bytes_of("much"), 2 * max_leaf_bytes}, now).value();
+  at.spread();
+  message one = expected_of(at);
+  one.content = answer{byte_vector(2 * max_leaf_bytes)};
+  const std::string text = sign_message(one, key_of("trainer"));
+  REQUIRE(at.judge.receive(party::trainer, as_bytes_view(text), now));
+  play_round();
+  at.judge.decide(about.decide(at.judge.now()), now).value();
+  play_round();
+  at.judge.decide(question{bytes_of("little"), 10}, now).value();
+  REQUIRE(!at.judge.receive(party::trainer, as_bytes_view(text), now));
+  REQUIRE(!at.decided());
+}

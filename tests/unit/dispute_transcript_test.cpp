@@ -16,16 +16,6 @@ namespace {
 
 const sizes small{3, 2, 40};
 
-std::vector<std::string> lines_of(const std::string& transcript) {
-  std::vector<std::string> out;
-  for (std::size_t from = 0; from < transcript.size();) {
-    const std::size_t end = transcript.find('\n', from);
-    out.push_back(transcript.substr(from, end - from));
-    from = end + 1;
-  }
-  return out;
-}
-
 std::uint64_t rounds(std::uint64_t leaves) {
   return static_cast<std::uint64_t>(std::bit_width(leaves - 1));
 }
@@ -211,47 +201,39 @@ TEST_CASE("a transcript without one of its lines, or with two changed over, is r
   }
 }
 
-namespace {
-
-/// Turns bits of each line in turn, in every position that `chosen` names.
-template <class Chosen>
-std::uint64_t turn_bits(const Chosen& chosen) {
+TEST_CASE("what the referee signed elsewhere, or for nothing, is no line of this transcript") {
   const dispute_of about(small, fault{2, 0, 0}, {});
-  const auto lines = lines_of(played(about));
-  std::optional<proceedings> before;
-  std::uint64_t turned = 0;
-  for (const std::string& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      for (unsigned bit = 0; bit < 8; ++bit) {
-        if (!chosen(i, bit)) continue;
-        std::string broken = line;
-        broken[i] = static_cast<char>(static_cast<unsigned char>(broken[i]) ^ (1U << bit));
-        ++turned;
-        // A copy for each would cost more than reading the line.
-        if (before ? before->append(broken).has_value()
-                   : proceedings::begin(about.known, broken).has_value()) {
-          FAIL("bit " << bit << " of byte " << i << " is not looked at: " << line);
-        }
-      }
-    }
-    if (before) {
-      before->append(line).value();  // nothing has changed
-    } else {
-      before.emplace(proceedings::begin(about.known, line).value());
-    }
-  }
-  REQUIRE(before->state().decided()->winner() == party::auditor);
-  return turned;
-}
-
-}  // namespace
-
-TEST_CASE("one turned bit in each byte of a transcript is refused") {
-  REQUIRE(turn_bits([](std::size_t i, unsigned bit) { return i % 8 == bit; }) > 10'000);
-}
-
-TEST_CASE("every turned bit of a transcript is refused", "[.][dispute_all]") {
-  REQUIRE(turn_bits([](std::size_t, unsigned) { return true; }) > 80'000);
+  table at(about);
+  const std::string first = lines_of(at.judge.transcript()).front();
+  const std::string text = at.players[0].next_message().value();
+  const byte_vector sent(text.begin(), text.end());
+  const auto taken = [&](const entry& one) {
+    proceedings now = proceedings::begin(about.known, first).value();
+    return now.append(sign_entry(one, key_of("referee"))).has_value();
+  };
+  const std::uint64_t in_time = opened_at + turn_ms, late = in_time + 1;
+  const digest head = at.judge.now().head();
+  const std::size_t most = at.judge.now().message_bytes();
+  REQUIRE(taken({in_time, head, received{party::trainer, sent}, {}}));
+  REQUIRE(!taken({in_time, {}, received{party::trainer, sent}, {}}));
+  REQUIRE(!taken({opened_at - 1, head, received{party::trainer, sent}, {}}));
+  REQUIRE(!taken({late, head, received{party::trainer, sent}, {}}));
+  REQUIRE(!taken({in_time, head, received{party::auditor, sent}, {}}));
+  REQUIRE(taken({late, head, silence{}, {}}));
+  REQUIRE(!taken({in_time, head, silence{}, {}}));
+  REQUIRE(taken({late, head, restarted{}, {}}));
+  REQUIRE(taken({in_time, head, received{party::trainer, byte_vector(most)}, {}}));
+  REQUIRE(!taken({in_time, head, received{party::trainer, byte_vector(most + 1)}, {}}));
+  REQUIRE(taken({in_time, head, oversized{party::trainer, most + 1}, {}}));
+  REQUIRE(!taken({in_time, head, oversized{party::trainer, most}, {}}));
+  REQUIRE(!taken({in_time, head, oversized{party::auditor, most + 1}, {}}));
+  REQUIRE(!taken({in_time, head, about.agreed(), {}}));
+  const auto begins = [&](const entry& one) {
+    return proceedings::begin(about.known, sign_entry(one, key_of("referee"))).has_value();
+  };
+  REQUIRE(begins({opened_at, {}, about.agreed(), {}}));
+  REQUIRE(!begins({opened_at, head, about.agreed(), {}}));
+  REQUIRE(!begins({opened_at, {}, silence{}, {}}));
 }
 
 TEST_CASE("keys, job and commitments are those that are known") {

@@ -6,7 +6,7 @@
 // what the rules of the game say. A verdict follows from the lines alone; what the referee
 // decided by computing is in them as a decision, which judge_again has recomputed.
 // Assumes: the keys.
-// Cost: two signatures per line. Memory: the last openings and answers, and 32 bytes per message.
+// Cost: two signatures per line. Memory: the last openings and answers.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +61,6 @@ class proceedings {
   /// What the next message names as its parent: the last line but those that say that the referee
   /// was away, which a message on its way does not know.
   const digest& parent() const noexcept { return parent_; }
-  /// Whether a party's message with these bytes is in the transcript. A network may repeat it.
-  bool is_repeated(bytes_view text) const;
   const run_names& run() const noexcept { return run_; }
   std::uint64_t last_at() const noexcept { return last_at_; }
   /// The step whose leaf both opened, from 1; 0 as long as it is not found.
@@ -98,11 +96,11 @@ class proceedings {
   both<transcript::run_note> notes_;
   game game_;
   digest head_, parent_;
-  std::vector<digest> texts_;
   std::uint64_t last_at_ = 0;
   std::optional<inner_bisection> inner_;
   both<opening> openings_;
   question question_;
+  std::uint64_t most_asked_ = 0;  // a network may repeat an answer to an earlier question
   both<answer> answers_;
 };
 
