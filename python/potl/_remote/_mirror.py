@@ -20,9 +20,6 @@ from .._base._errors import LimitError, StorageError, UsageError
 from . import _source
 from ._source import Sizes, Source
 
-# Many more than honest runs have; each costs an entry in the verifier's own file system.
-_MOST_FILES = 1 << 20
-
 _Range = tuple[str, int, int]
 
 
@@ -34,6 +31,9 @@ class Mirror:
         sizes: What is there.
         root: An empty directory of the verifier's own.
         room: Bytes that may lie here at a time, without those of the log.
+
+    Raises:
+        LimitError: A file cannot have the size that it is said to have.
     """
 
     def __init__(self, source: Source, sizes: Sizes, *, root: Path, room: int) -> None:
@@ -43,8 +43,6 @@ class Mirror:
         self.directory = root / "run"
         self._here: dict[_Range, None] = {}  # oldest first
         self._lock = threading.Lock()
-        if len(sizes) > _MOST_FILES:
-            raise LimitError(f"the run is said to have {len(sizes)} files", "")
         for folder in (_source.CHECKPOINTS, _source.ROUNDING):
             (self.directory / folder).mkdir(parents=True)
         for name, size in sizes.items():

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from .._base._errors import UsageError
+from .. import _core
+from .._base._errors import LimitError, UsageError
 from .._record._inputs import Recorded, run_directory
 from ._mirror import Mirror, new_root, sizes_of
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ._source import Source
 
 CACHE_BYTES = 8 << 30
+_MOST_FILES = 1 << 20
 _MAX_TOKEN = 4096
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 
@@ -54,6 +56,11 @@ class Remote:
     def __post_init__(self) -> None:
         if not is_url(self.url):
             raise UsageError(f'"{self.url}" is not a URL', "write for example https://host:port")
+        if "@" in self.url.partition("://")[2].partition("/")[0]:
+            raise UsageError(
+                "a URL with a name and a password would stand in the report",
+                "pass token=, or for storage options=",
+            )
         if not self.timeout > 0 or self.cache_bytes <= 0:
             raise UsageError("timeout and cache_bytes are above 0", "")
         if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
@@ -102,10 +109,15 @@ class Place:
 
 
 @contextlib.contextmanager
-def opened(run: AnyRun) -> Iterator[Place]:
+def opened(run: AnyRun, job: _core.Job | None) -> Iterator[Place]:
     """The place of a run. A mirror ends with the context.
 
+    Args:
+        run: What a user names.
+        job: The verifier's own, which says how many files there can be.
+
     Raises:
+        LimitError: There are more.
         UsageError: There is no such directory.
         StorageError: Nobody answers at the URL.
     """
@@ -115,8 +127,19 @@ def opened(run: AnyRun) -> Iterator[Place]:
         yield Place.of(run_directory(run))
         return
     with new_root() as root, contextlib.closing(run.source()) as source:
-        mirror = Mirror(source, source.sizes(), root=Path(root), room=run.cache_bytes)
+        sizes = source.sizes()
+        if len(sizes) > _most_files(job):
+            raise LimitError(f"{run.url} has {len(sizes)} files, more than its job allows", "")
+        mirror = Mirror(source, sizes, root=Path(root), room=run.cache_bytes)
         yield Place(mirror.directory, mirror.fetch, run.url, run)
+
+
+def _most_files(job: _core.Job | None) -> int:
+    # Each costs an entry in the verifier's own file system, whoever lists it.
+    if job is None:
+        return _MOST_FILES
+    superseded = job.fields()["limits"]["max_superseded"]
+    return min(_MOST_FILES, 1024 + 2 * (job.steps + superseded))
 
 
 def again(remote: Remote, directory: Path) -> Place:

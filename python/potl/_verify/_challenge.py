@@ -164,7 +164,7 @@ def challenge(
             "verify at once; a job with store_every, which needs a reproducible arithmetic, lets "
             "the trainer derive states on demand",
         )
-    with opened(run) as place:
+    with opened(run, own) as place:
         _imports.close(place.directory)
         path = _ledger.path_for(ledger, own, commitment)
         known = _ledger.known_of(path, own)

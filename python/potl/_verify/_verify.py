@@ -97,11 +97,11 @@ def verify(
     require_own_call("verify a run")
     if max_checkpoint_bytes is not None and max_checkpoint_bytes < 0:
         raise UsageError(f"max_checkpoint_bytes is {max_checkpoint_bytes}", "pass bytes, or None")
-    with opened(run) as place:
+    agreed = None if job is None else as_job(job)
+    own_job = None if agreed is None else agreed.core
+    with opened(run, own_job) as place:
         # Before anything is imported for the checks.
         _imports.close(place.directory)
-        agreed = None if job is None else as_job(job)
-        own_job = None if agreed is None else agreed.core
         note = None if commitment is None else as_note(commitment)
         policy = Policy() if policy is None else policy
         _registry.load()

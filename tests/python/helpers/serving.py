@@ -93,6 +93,10 @@ class Server:
             raise RuntimeError(" ".join(words) + self._process.stderr.read())
         self.url = words[-1]
 
+    def files(self) -> int:
+        """How many files and connections it has open."""
+        return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
+
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Exit code, and what it said."""
         assert self._process.stderr is not None

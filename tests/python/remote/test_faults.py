@@ -53,6 +53,12 @@ def a_byte_at_a_time(raw: bytes) -> Iterator[bytes]:
         time.sleep(0.2)
 
 
+def a_slow_body(raw: bytes) -> Iterator[bytes]:
+    head, body = head_and_body(raw)
+    yield head + b"\r\n\r\n"
+    yield from a_byte_at_a_time(body)
+
+
 def silent(raw: bytes) -> Iterator[bytes]:
     time.sleep(1.5)
     yield b""
@@ -80,10 +86,6 @@ def announces_nothing(raw: bytes) -> Iterator[bytes]:
 
 def announces_a_word(raw: bytes) -> Iterator[bytes]:
     yield with_head(raw, b"content-length:", b"content-length: many\r\nx-length:")
-
-
-def redirects(raw: bytes) -> Iterator[bytes]:
-    yield b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
 
 
 def a_portals_page(raw: bytes) -> Iterator[bytes]:
@@ -119,13 +121,13 @@ FAULTS = [
     cut_in_the_body,
     without_body,
     a_byte_at_a_time,
+    a_slow_body,
     silent,
     a_head_without_end,
     announces_more,
     announces_less,
     announces_nothing,
     announces_a_word,
-    redirects,
     a_portals_page,
     a_portals_404,
     about_another_run,
@@ -153,6 +155,45 @@ def test_a_fault_gives_no_verdict(recorded: Recorded, url: str, fault: Fault, wh
             return
     assert report.verdict == "inconclusive", report.sentence
     assert where == STATE
+
+
+@pytest.mark.parametrize("where", [LISTING, LOG, STATE])
+def test_redirections_are_not_followed(recorded: Recorded, url: str, where: str) -> None:
+    """Not even to where the run is."""
+
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        if path.startswith(where):
+            raw = f"HTTP/1.1 302 Found\r\nLocation: {url}{path}\r\n".encode()
+            raw += b"Content-Length: 0\r\n\r\n"
+        yield raw
+
+    with proxied(url, change) as proxy:
+        remote = potl.Remote(proxy.url, timeout=0.5)
+        if where == STATE:
+            assert recorded.verify(remote, **QUICK).verdict == "inconclusive"
+        else:
+            with pytest.raises(potl.StorageError, match="elsewhere"):
+                recorded.verify(remote, **QUICK)
+
+
+def another_range(raw: bytes) -> Iterator[bytes]:
+    yield with_head(raw, b"content-range: bytes 0-", b"content-range: bytes 1-")
+
+
+def no_range(raw: bytes) -> Iterator[bytes]:
+    yield with_head(raw, b"HTTP/1.1 206 Partial Content", b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("fault", [another_range, no_range], ids=lambda one: one.__name__)
+def test_other_bytes_than_were_asked_for_give_no_verdict(
+    recorded: Recorded, url: str, fault: Fault
+) -> None:
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        yield from fault(raw) if path.startswith(STATE) else iter([raw])
+
+    with proxied(url, change) as proxy:
+        report = recorded.verify(potl.Remote(proxy.url, timeout=0.5), **QUICK)
+    assert report.verdict == "inconclusive", report.sentence
 
 
 def test_a_server_that_dies_in_the_middle_gives_no_verdict(recorded: Recorded, url: str) -> None:
@@ -212,6 +253,9 @@ BAD_LISTINGS: dict[str, Callable[[Any], object]] = {
     "a path for a step": lambda d: d["checkpoints"][0].update(step="../../x"),
     "a negative step": lambda d: d["checkpoints"][0].update(step=-1),
     "a state twice": lambda d: d["checkpoints"].append(d["checkpoints"][0]),
+    "more files than the job allows": lambda d: d["checkpoints"].extend(
+        {"step": step, "branch": 0, "bytes": 1} for step in range(100, 5000)
+    ),
     "no list": lambda d: d.update(checkpoints=3),
 }
 
@@ -221,7 +265,7 @@ def test_a_listing_that_is_none_is_an_error(recorded: Recorded, url: str, what: 
     with proxied(url, relisted(BAD_LISTINGS[what])) as proxy:
         with pytest.raises((potl.MalformedError, potl.LimitError, potl.StorageError)):
             recorded.verify(potl.Remote(proxy.url, timeout=0.5), **QUICK)
-        assert sum(proxy.sent.values()) < 1 << 16
+        assert set(proxy.sent) <= {LISTING, LOG}
 
 
 def test_a_state_said_to_be_vast_is_not_brought(recorded: Recorded, url: str) -> None:
@@ -247,6 +291,13 @@ def test_a_state_said_to_be_vast_is_not_brought(recorded: Recorded, url: str) ->
 def test_nobody_there_is_an_error(recorded: Recorded) -> None:
     with pytest.raises(potl.StorageError):
         recorded.verify(potl.Remote("http://127.0.0.1:1", timeout=0.5))
+
+
+@pytest.mark.parametrize("text", ["http://name:word@127.0.0.1:1", "s3://key:secret@bucket/run"])
+def test_a_password_in_a_url_is_refused(recorded: Recorded, text: str) -> None:
+    """It would stand in the report."""
+    with pytest.raises(potl.UsageError, match="report"):
+        recorded.verify(text)
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,7 @@ NOT_SERVED = [
     "/v1/rounding/0/3",
     "/v1/telemetry",
     "/v1/records/1000",
+    "/v1/records/3?size=3",
     "/v1/steps/0",
     "/v1/steps/7",
     "/v1/steps/5?branch=7",
@@ -158,6 +159,18 @@ def test_records_open_against_the_commitment(served: ServedRun, run: Path) -> No
         assert (opened["index"], opened["size"]) == (index, note.size)
         _core.verify_inclusion(index, note.size, _core.leaf_hash(record), proof, note.root)
     assert get(served, "/v1/records/2?size=4").json()["size"] == 4
+
+
+def test_proofs_are_about_the_records_that_were_committed_to(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    note = _core.CheckpointNote(f"potl/v1/{JOB.id.hex()}", 4, bytes(32), ["open"])
+    (copy / "commitment").write_text(note.sign(helpers.key()))
+    served = ServedRun(copy)
+    try:
+        assert get(served, "/v1/records/1").json()["size"] == 4
+        assert get(served, "/v1/records/4").status_code == 404
+    finally:
+        served.close()
 
 
 @pytest.mark.parametrize("place", [(1, 0), (5, 0), (5, 1), (6, 1)])
