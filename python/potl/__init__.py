@@ -66,6 +66,14 @@ if TYPE_CHECKING:
         OperatorDifference as OperatorDifference,
         diff as diff,
     )
+    from ._dispute._dispute import (
+        DisputeEvidence as DisputeEvidence,
+        Verdict as Verdict,
+        dispute as dispute,
+        judge as judge,
+    )
+    from ._dispute._party import Party as Party
+    from ._dispute._referee import Referee as Referee
     from ._extra_task._design import ExtraOptions as ExtraOptions
     from ._extra_task._extra_task import ExtraTask as ExtraTask
     from ._extra_task._key import ExtraKey as ExtraKey
@@ -116,6 +124,7 @@ _EXPORTS = {
     "Check": "_checks._checks",
     "Commitment": "_record._run",
     "Difference": "_dispute._diff",
+    "DisputeEvidence": "_dispute._dispute",
     "Explanation": "_arithmetic._explain",
     "ExtraKey": "_extra_task._key",
     "ExtraOptions": "_extra_task._design",
@@ -143,12 +152,14 @@ _EXPORTS = {
     "OperatorUse": "_arithmetic._explain",
     "PEV": "_checks._checks",
     "Policy": "_checks._checks",
+    "Party": "_dispute._party",
     "PotlError": "_base._errors",
     "PredictionError": "_base._errors",
     "Problem": "_base._errors",
     "Prover": "_record._prover",
     "Pruning": "_record._prune",
     "Rederivation": "_verify._rederive",
+    "Referee": "_dispute._referee",
     "Rejected": "_base._errors",
     "Replay": "_checks._checks",
     "Remote": "_remote._remote",
@@ -171,16 +182,19 @@ _EXPORTS = {
     "Telemetry": "_checks._checks",
     "UnsupportedError": "_base._errors",
     "UsageError": "_base._errors",
+    "Verdict": "_dispute._dispute",
     "audit": "_dispute._audit",
     "calibrate": "_job._calibrate",
     "challenge": "_verify._challenge",
     "check": "_job._check",
     "diff": "_dispute._diff",
     "deterministic": "_arithmetic._deterministic",
+    "dispute": "_dispute._dispute",
     "explain": "_arithmetic._explain",
     "freivalds": "_spot_check._freivalds",
     "freivalds_convolution": "_spot_check._freivalds",
     "freivalds_segment": "_spot_check._freivalds",
+    "judge": "_dispute._dispute",
     "prune": "_record._prune",
     "record": "_record._record",
     "rederive": "_verify._rederive",

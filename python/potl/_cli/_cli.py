@@ -20,6 +20,7 @@ from . import (
     _explain,
     _extra,
     _files,
+    _referee,
     _result,
     _run,
     _serve,
@@ -52,6 +53,7 @@ _run.add_to(app)
 _explain.add_to(app)
 _diff.add_to(app)
 _audit.add_to(app)
+_referee.add_to(app)
 _verify.add_to(app)
 _serve.add_to(app)
 _files.add_to(app)

@@ -31,10 +31,10 @@ from .._base._errors import MismatchError, NotReplayable, Problem, UsageError
 from .._job._agreement import open_checked
 from .._task._schedule import end_epoch_metric
 from ._encoding import TensorOutline
-from ._operators import Operator
+from ._operators import Operator, structural_difference
 from ._outline import StateOutline
 from ._tracer import Geometry, Memory, Tracer, geometry_of, plain_content, span_of
-from ._values import batch_tensors, capture_of, state_tensors, traced_step
+from ._values import batch_tensors, capture_of, state_tensors, trace_values, traced_step
 
 if TYPE_CHECKING:
     from .._job._build import Build
@@ -74,6 +74,18 @@ def derive_operators(
             if session.step != step - 1:
                 raise MismatchError(f"the state is one after step {session.step}")
         return derive_step(session, step)
+
+
+def derivation_fault(build: Build, job: Job) -> str | None:
+    """Whether the job's first step, executed, is what is derived of it; a sentence where not.
+
+    Raises:
+        NotReplayable: It cannot be traced.
+    """
+    with open_checked(build, job) as session, session.active():
+        executed = trace_values(session, 1, session.sample_ids(1)).operators
+    found = structural_difference(derive_operators(build, job, 1), executed)
+    return None if found is None else f"operator {found[0]} is {found[1]}"
 
 
 def derive_step(session: Session, step: int) -> tuple[Operator, ...]:

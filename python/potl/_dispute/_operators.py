@@ -85,6 +85,20 @@ class Operator:
         return "another place in the sequence of random numbers"
 
 
+def leaf_bytes(operator: Operator) -> bytes:
+    """What the leaf of an executed operator is the hash of."""
+    roots = [one.root or bytes(32) for one in operator.tensors]
+    return _LEAF + operator.structure + b"".join(roots)
+
+
+def leaf_parts(operator: Operator, leaf: bytes) -> list[bytes] | None:
+    """The content roots in the bytes of a leaf; None where it is the leaf of another operator."""
+    head = _LEAF + operator.structure
+    if not leaf.startswith(head) or len(leaf) != len(head) + 32 * len(operator.tensors):
+        return None
+    return [leaf[at : at + 32] for at in range(len(head), len(leaf), 32)]
+
+
 def leaf_of(structure: bytes, roots: Sequence[bytes]) -> bytes:
     """The leaf hash of an operator whose results have these content roots."""
     return _core.leaf_hash(_LEAF + structure + b"".join(roots))

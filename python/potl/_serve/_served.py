@@ -20,8 +20,8 @@ from typing import Any
 from .. import _core
 from .._base._errors import MissingError, StorageError, UsageError
 from .._record._inputs import read_note
+from .._record._records import Records
 from .._remote import _source
-from ._records import Records
 
 _MAX_HEADER = 32 << 20
 _TREE, _WHOLE = "potl.state", "potl-checkpoint-v1"

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that judges a dispute again: referee."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .._base._printable import printable
+from ._result import FAILED, REJECTED, Debug, Json, Result, command
+from ._task import load
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    command(
+        app,
+        "referee",
+        examples="  potl referee --offline evidence.json --job job.json\n\n"
+        "  potl referee --offline evidence.json --job job.json --task trainer:build",
+    )(_referee)
+
+
+def _referee(
+    *,
+    offline: Annotated[
+        Path, typer.Option(metavar="EVIDENCE", help="The transcript of a dispute, with its keys.")
+    ],
+    job: Annotated[Path, typer.Option(help="What was agreed.")],
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Makes the agreed task. With it the referee's decisions are computed again; "
+            "without it they are believed.",
+        ),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
+    """Judge a dispute again from its evidence.
+
+    Ends with 0 if the trainer is right or both agree, with 1 if the trainer is wrong, with 3 if
+    nothing was decided.
+    """
+    from .._dispute._dispute import judge
+
+    found = judge(offline, job=job, task=None if task is None else load(task))
+    document = {
+        "winner": found.winner,
+        "trainer_wrong": found.trainer_wrong,
+        "auditor_wrong": found.auditor_wrong,
+        "why": found.why,
+        "step": found.step,
+        "operator": found.operator,
+        "element": found.element,
+        "facts": found.facts,
+        "moves": found.moves,
+        "believed": found.believed,
+        "keys": found.evidence.keys,
+    }
+
+    def show(console: Console) -> None:
+        for line in found.lines():
+            console.print(printable(line))
+
+    decided = found.trainer_wrong or found.auditor_wrong or found.why == "agreement"
+    code = REJECTED if found.trainer_wrong else 0 if decided else FAILED
+    return Result(document=document, show=show, exit_code=code)

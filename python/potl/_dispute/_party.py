@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Party`: one side of a dispute, which shows what its run holds and what its steps computed."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from .._base import _executors
+from .._base._errors import MissingError, UnsupportedError, UsageError
+from .._job._agreement import job_of, open_checked
+from .._record import _keys
+from .._record._inputs import as_job, run_directory
+from .._record._records import Records
+from ._answers import chunks_to_json, leaves_to_json, state_to_json, to_json
+from ._contents import contents_of
+from ._operators import leaf_bytes
+from ._outline import StateOutline
+from ._values import trace_values
+
+if TYPE_CHECKING:
+    from .._job._job import Job
+    from .._job._session import Session
+    from .._record._inputs import Recorded
+    from .._task._task import Task
+
+CHUNK = _core.CONTENT_CHUNK_BYTES
+
+
+@dataclass(frozen=True)
+class Story:
+    """What a party says that a step computed.
+
+    Attributes:
+        before: The state before it.
+        leaves: The bytes of each operator's leaf.
+        operands: The references of each operator's operands.
+        content: The bytes of a tensor by its reference.
+    """
+
+    before: StateOutline
+    leaves: Sequence[bytes]
+    operands: Sequence[Sequence[str]]
+    content: Callable[[str], bytes]
+
+    @functools.cached_property
+    def tree(self) -> _core.MerkleTree:
+        """Over the leaves."""
+        tree = _core.MerkleTree()
+        for one in self.leaves:
+            tree.append(_core.leaf_hash(one))
+        return tree
+
+
+class Party:
+    """The trainer or the auditor of a dispute: a committed run, and the task that made it.
+
+    Args:
+        run: The run directory; of an auditor the `log` of its audit.
+        job: What was agreed.
+        task: `build`, or "module:function".
+        key: The key that committed to the run; None for the one in the directory.
+
+    Raises:
+        UsageError: The run has no commitment.
+        UnsupportedError: The job's arithmetic is one in which no dispute can be decided.
+    """
+
+    def __init__(
+        self,
+        run: str | os.PathLike[str] | Recorded,
+        *,
+        job: Job | str | os.PathLike[str],
+        task: Callable[[], Task] | str,
+        key: str | os.PathLike[str] | _core.SigningKey | None = None,
+    ) -> None:
+        self.directory = run_directory(run)
+        self.job = as_job(job)
+        require_exact(self.job)
+        self.build = _executors.load_task(task) if isinstance(task, str) else task
+        self.key = _keys.for_run(key, self.directory)
+        note = self.directory / "commitment"
+        if not note.exists():
+            raise UsageError(
+                f"{self.directory} is not committed to", "finish the run, and call commit()"
+            )
+        self.note = note.read_text()
+        self._size = _core.SignedNote.parse(self.note).note.size
+        self._evidence = _core.Evidence.open(str(self.directory), job=None, commitment=None)
+        self._file = os.open(self.directory / "transcript.log", os.O_RDONLY | os.O_NOFOLLOW)
+        self._records = Records(self._file)
+        self._records.scan()
+        self._told: tuple[int, Story] | None = None
+
+    def close(self) -> None:
+        """Gives the log back."""
+        os.close(self._file)
+
+    # ------------------------------------------------------------------ what a player asks
+
+    def claim(self, now: _core.DisputeProceedings) -> _core.DisputeClaim:
+        """The digest at the expected index."""
+        expected, level = _expected(now), now.bisections[-1]
+        if level.kind == "steps":
+            return self._record_of(expected.index)
+        if level.kind == "operators":
+            return _core.DisputeClaim(self.story(now.step).tree.root_at(expected.index))
+        return _core.DisputeClaim(_chunk_tree(self._result(now)).root_at(expected.index))
+
+    def opening(self, now: _core.DisputeProceedings) -> _core.DisputeOpening:
+        """The leaf between two neighbours, in the tree that ends with it."""
+        level = now.bisections[-1]
+        if level.kind == "chunks":
+            data = self._result(now)
+            tree = _chunk_tree(data)
+            leaf = data[level.low * CHUNK : (level.low + 1) * CHUNK]
+            return _core.DisputeOpening(leaf, tree.inclusion_proof(level.low, level.low + 1))
+        # The log says which step it is before the core does.
+        story = self.story(now.step or level.low + 1)
+        index = len(story.leaves) - 1 if level.kind == "steps" else level.low
+        proof = story.tree.inclusion_proof(index, index + 1)
+        return _core.DisputeOpening(story.leaves[index], proof)
+
+    def answer(self, now: _core.DisputeProceedings) -> bytes:
+        """What the referee asked for (docs/format/dispute.md)."""
+        asked, level, story = _question(now), now.bisections[-1], self.story(now.step)
+        if asked["ask"] == "state":
+            return to_json(state_to_json(story.before))
+        operators, chunks_of = asked.get("operators"), asked.get("chunks")
+        if isinstance(operators, list):
+            return to_json(
+                leaves_to_json(
+                    {
+                        one: (story.leaves[one], story.tree.inclusion_proof(one, level.low))
+                        for one in operators
+                    }
+                )
+            )
+        operands = story.operands[now.bisections[-2].low]
+        found: dict[int, list[Any]] = {}
+        assert isinstance(chunks_of, list)
+        for operand, chunks in chunks_of:
+            data = story.content(operands[operand])
+            found[operand] = [
+                (one, data[one * CHUNK : (one + 1) * CHUNK], _core.open_chunk(data, one))
+                for one in chunks
+            ]
+        return to_json(chunks_to_json(found))
+
+    # ------------------------------------------------------------------ what it knows
+
+    def story(self, step: int) -> Story:
+        """What a step computed; the last one is kept."""
+        if self._told is None or self._told[0] != step:
+            self._told = (step, self._tell(step))
+        return self._told[1]
+
+    def _tell(self, step: int) -> Story:
+        before = self._state_before(step)
+
+        def executed(use: Callable[[Session], Any]) -> Any:
+            with self.open() as session, session.active():
+                session.restore(before)
+                return use(session)
+
+        trace = executed(lambda one: trace_values(one, step, one.sample_ids(step)))
+        kept: dict[str, bytes] = {}
+
+        def content(path: str) -> bytes:
+            if path not in kept:
+                # All operands of one operator are asked for, one after the other.
+                wanted = {path, *next((o for o in operands if path in o), ())}
+                kept.update(executed(lambda one: contents_of(one, step, wanted)))
+            return kept[path]
+
+        operands = [[reference.path for reference in one.operands] for one in trace.operators]
+        leaves = [leaf_bytes(one) for one in trace.operators]
+        return Story(StateOutline.of(before), leaves, operands, content)
+
+    def open(self) -> Session:
+        """A session of the party's own task."""
+        return open_checked(self.build, job_of(self.job.core, self._evidence))
+
+    def _state_before(self, step: int) -> _core.State:
+        stored = [row["step"] for row in self._evidence.checkpoints() if row["step"] < step]
+        if not stored:
+            raise MissingError(f"no state before step {step} is stored", "keep step 0's state")
+        with self.open() as session, session.active():
+            session.restore(self._evidence.load_state(max(stored)))
+            for at, _, batch in session.batches(max(stored) + 1, step - 1):
+                session.run_step(at, batch)
+            return session.capture()
+
+    def _record_of(self, step: int) -> _core.DisputeClaim:
+        """The record of a step, of the last branch that has one."""
+        for number in reversed(range(len(self._records.branches))):
+            index = self._records.index_of(step, number)
+            if index is not None:
+                return _core.DisputeClaim(
+                    self._evidence.state_digest(step),
+                    record=self._records.record(index),
+                    index=index,
+                    proof=self._records.proof(index, self._size),
+                )
+        raise MissingError(f"the log has no step {step}", "")
+
+    def _result(self, now: _core.DisputeProceedings) -> bytes:
+        inner = now.inner
+        assert inner is not None
+        return self.story(now.step).content(f"operator/{now.bisections[-2].low}/{inner.subject}")
+
+
+def require_exact(job: Job) -> None:
+    """Raises UnsupportedError where honest parties may differ, or a rounding log decides."""
+    if job.core.arithmetic == "stock":
+        raise UnsupportedError(
+            "in stock arithmetic two honest parties differ, so that no dispute can be decided",
+            'agree on a job with arithmetic="ord32"',
+        )
+    if job.core.arithmetic == "log64":
+        raise UnsupportedError(
+            "disputes about rounding logs are not decided by this release", "agree on ord32"
+        )
+
+
+def _expected(now: _core.DisputeProceedings) -> _core.DisputeTurn:
+    expected = now.expected
+    assert expected is not None
+    return expected
+
+
+def _question(now: _core.DisputeProceedings) -> dict[str, object]:
+    import json
+
+    found: dict[str, object] = json.loads(now.asked.text)
+    return found
+
+
+def _chunk_tree(data: bytes) -> _core.MerkleTree:
+    tree = _core.MerkleTree()
+    for at in range(0, len(data), CHUNK):
+        tree.append(_core.leaf_hash(data[at : at + CHUNK]))
+    return tree

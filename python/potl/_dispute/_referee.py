@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Referee`: decides what a dispute has come down to, by computing one element."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .. import _core
+from .._base import _executors
+from .._base._errors import LimitError, MalformedError, MismatchError
+from .._record import _keys
+from .._record._inputs import as_job
+from .._task._values import DTYPE_OF
+from . import _answers
+from ._call import function_of
+from ._derive import derivation_fault, derive_operators
+from ._encoding import TensorOutline
+from ._operators import CAPTURE, Operator, captured_digest, leaf_bytes, leaf_parts
+from ._outline import StateOutline
+from ._party import CHUNK, require_exact
+from ._recompute import Opened, nbytes_of, needs, recompute
+
+if TYPE_CHECKING:
+    from .._job._job import Job
+    from .._task._task import Task
+
+T = TypeVar("T")
+
+# What JSON and base64 add to the bytes of an answer, and its proofs.
+_SLACK, _PROOF = 1 << 16, 64 * 66
+_MOST = 16 << 20
+_UNSET = bytes(32)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step that is disputed, as both parties agree on it."""
+
+    before: StateOutline
+    operators: tuple[Operator, ...]
+
+
+class Referee:
+    """Decides a dispute with the agreed task and what both parties open. It executes no step, but
+    for the job's first one before it says of somebody that another program ran: code may do
+    something else where tensors have no elements.
+
+    What it decides follows from the transcript alone, so that anybody with the task can decide it
+    again.
+
+    Args:
+        job: What was agreed.
+        task: `build`, or "module:function": the client's own.
+        key: Signs the transcript: a PEM file, created when there is none; None makes one that is
+            kept nowhere.
+
+    Raises:
+        UnsupportedError: The job's arithmetic is one in which no dispute can be decided.
+    """
+
+    def __init__(
+        self,
+        job: Job | str | os.PathLike[str],
+        *,
+        task: Callable[[], Task] | str,
+        key: str | os.PathLike[str] | _core.SigningKey | None = None,
+    ) -> None:
+        self.job = as_job(job)
+        require_exact(self.job)
+        self._build = _executors.load_task(task) if isinstance(task, str) else task
+        if key is None:
+            key = _core.SigningKey.generate()
+        self.key = key if isinstance(key, _core.SigningKey) else _keys.load_or_create(key)
+        self._sound: str | None = None  # what is wrong with deriving this task; None: not tried
+        self._steps: dict[tuple[int, bytes], _Step] = {}
+        self._operands: dict[tuple[int, bytes, int], tuple[TensorOutline, ...]] = {}
+
+    def decide(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
+        """What comes next. Whatever keeps the referee from deciding convicts nobody."""
+        try:
+            kind = now.bisections[-1].kind
+            if kind == "steps":
+                return self._in_steps(now)
+            return self._in_operators(now) if kind == "operators" else self._in_chunks(now)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"[:1000]
+            return _core.DisputeRuling("referee", evidence=_answers.to_json({"undecided": why}))
+
+    def disagrees(self, now: _core.DisputeProceedings, made: _core.DisputeDecision) -> str | None:
+        """What is wrong with somebody's decision; None where it is this referee's too."""
+        own = self.decide(now)
+        return None if _facts(own) == _facts(made) else "this referee decides something else"
+
+    # ------------------------------------------------------------------ the three levels
+
+    def _in_steps(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
+        level = now.bisections[-1]
+        if not level.asked:
+            return _core.DisputeQuestion(_answers.to_json({"ask": "state"}), self._state_bytes())
+        given = [_read(_answers.state_from_json, text, level.agreed) for text in now.answers]
+        if None in given:
+            return _unanswered(given)
+        before = given[0]
+        assert before is not None
+        operators = derive_operators(self._build, self.job, now.step, before=before)
+        self._steps[now.step, level.agreed] = _Step(before, operators)
+        # The trace ends in the state that was claimed.
+        capture, wrong = operators[-1], []
+        for opening, claimed in zip(now.openings, level.claimed, strict=True):
+            ended = replace(capture.tensors[0], root=_core.content_root(claimed))
+            wrong.append(opening.leaf != leaf_bytes(replace(capture, results=(ended,))))
+        if any(wrong):
+            facts = {"step": now.step, "operator": len(operators) - 1, "name": CAPTURE}
+            return self._other_program(wrong, facts)
+        return _core.DisputeNext("operators", len(operators))
+
+    def _in_operators(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
+        level, step = now.bisections[-1], self._step(now)
+        operator = step.operators[level.low]
+        facts: dict[str, object] = {
+            "step": now.step,
+            "operator": level.low,
+            "name": operator.name,
+        }
+        shown = [leaf_parts(operator, one.leaf) for one in now.openings]
+        if None in shown:
+            return self._other_program([one is None for one in shown], facts)
+        trainer, auditor = (one for one in shown if one is not None)
+        wanted = sorted({one for one in map(_operator_of, operator.operands) if one is not None})
+        if wanted and not level.asked:
+            size = _SLACK + sum(
+                2 * (200 + 32 * len(step.operators[one].tensors)) + _PROOF for one in wanted
+            )
+            asked = {"ask": "operands", "operators": wanted}
+            return _core.DisputeQuestion(_answers.to_json(asked), min(size, _MOST))
+        known: dict[int, list[bytes]] = {}
+        if wanted:
+            roots = [_read(_agreed_roots, text, wanted, level, step) for text in now.answers]
+            if None in roots:
+                return _unanswered(roots)
+            known = roots[0] or {}
+        operands = self._outlines(operator, step, known)
+        self._operands[now.step, level.agreed, level.low] = operands
+        if operator.name == CAPTURE:
+            true = _core.content_root(captured_digest(operator, operands))
+            facts["true"] = true.hex()
+            return _ruling("value", [one[0] != true for one in (trainer, auditor)], facts)
+        number = next(i for i, root in enumerate(trainer) if root != auditor[i])
+        claimed = (trainer[number], auditor[number])
+        outline = operator.tensors[number]
+        places = [i for i, one in enumerate(operator.results) if isinstance(one, TensorOutline)]
+        result = places[number]
+        length = nbytes_of(outline)
+        if _UNSET in claimed or length == 0:
+            true = _core.content_root(b"")
+            if length:
+                unset = _core.returns_unset(operator.name) or (
+                    function_of(operator).is_view and any(one.root == _UNSET for one in operands)
+                )
+                # A content where there is none, or none where there is one.
+                return _ruling("value", [(one == _UNSET) != unset for one in claimed], facts)
+            return _ruling("value", [one != true for one in claimed], facts)
+        return _core.DisputeNext(
+            "chunks", -(-length // CHUNK), subject=result, length=length, claimed=claimed
+        )
+
+    def _in_chunks(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
+        outer, level = now.bisections[-2:]
+        step, inner = self._step(now), now.inner
+        assert inner is not None
+        operator = step.operators[outer.low]
+        operands = self._operands[now.step, outer.agreed, outer.low]
+        outline = operator.results[inner.subject]
+        width = DTYPE_OF[outline.dtype].itemsize
+        trainer, auditor = (one.leaf for one in now.openings)
+        element = next(
+            at // width
+            for at in range(0, len(trainer), width)
+            if trainer[at : at + width] != auditor[at : at + width]
+        )
+        facts: dict[str, object] = {
+            "step": now.step,
+            "operator": outer.low,
+            "name": operator.name,
+            "result": inner.subject,
+            "element": level.low * (CHUNK // width) + element,
+        }
+        wanted = needs(operator, inner.subject, level.low, element)
+        opened: dict[int, Opened] = {}
+        if wanted:
+            chunks = [(one.operand, list(one.chunks)) for one in wanted]
+            if not level.asked:
+                count = sum(len(one.chunks) for one in wanted)
+                asked = _answers.to_json({"ask": "elements", "chunks": chunks})
+                return _core.DisputeQuestion(
+                    asked, min(_SLACK + count * (CHUNK * 4 // 3 + 200 + _PROOF), _MOST)
+                )
+
+            if any(operands[one].root == _UNSET for one, _ in chunks):
+                raise MismatchError("an operand that nobody has written decides the element")
+            found = [_read(_opened, text, chunks, operands) for text in now.answers]
+            if None in found:
+                return _unanswered(found)
+            opened = found[0] or {}
+        true = recompute(
+            operator,
+            inner.subject,
+            level.low,
+            element,
+            opened,
+            arithmetic=self.job.core.arithmetic,
+        )
+        at = slice(element * width, (element + 1) * width)
+        facts |= {
+            "true": true.element.hex(),
+            "trainer": trainer[at].hex(),
+            "auditor": auditor[at].hex(),
+            "multiply_adds": true.multiply_adds,
+        }
+        return _ruling("value", [one[at] != true.element for one in (trainer, auditor)], facts)
+
+    # ------------------------------------------------------------------ what was agreed before
+
+    def _other_program(self, wrong: Sequence[bool], facts: dict[str, object]) -> Any:
+        """A party shows an operator that is not the derived one."""
+        if all(wrong):
+            raise MismatchError("neither party has the operator that the referee derives")
+        if self._sound is None:
+            self._sound = derivation_fault(self._build, self.job) or ""
+        if self._sound:
+            raise MismatchError(
+                f"the task is derived as something else than it runs: {self._sound}"
+            )
+        return _ruling("structure", wrong, facts)
+
+    def _step(self, now: _core.DisputeProceedings) -> _Step:
+        return self._steps[now.step, now.bisections[0].agreed]
+
+    def _state_bytes(self) -> int:
+        """What the outline of a state may take: several times the job's first one."""
+        from .._job._agreement import open_checked
+
+        with open_checked(self._build, self.job) as session:
+            own = _answers.to_json(_answers.state_to_json(StateOutline.of(session.capture())))
+        return min(_SLACK + 8 * len(own), _MOST)
+
+    def _outlines(
+        self, operator: Operator, step: _Step, known: dict[int, list[bytes]]
+    ) -> tuple[TensorOutline, ...]:
+        """The operands with their agreed content roots."""
+        state = step.before.tensors()
+        out = []
+        for reference, form in zip(operator.operands, operator.inputs, strict=True):
+            kind, _, rest = reference.path.partition("/")
+            root = form.root
+            if kind == "operator":
+                number, result = map(int, rest.split("/"))
+                tensors = [
+                    i
+                    for i, one in enumerate(step.operators[number].results)
+                    if isinstance(one, TensorOutline)
+                ]
+                root = known[number][tensors.index(result)]
+            elif kind == "state":
+                held = state[rest]
+                assert isinstance(held, TensorOutline)
+                root = held.root
+            elif kind == "constant":
+                root = bytes.fromhex(rest)
+            if root is None:
+                raise MismatchError(f"nobody knows the content of {reference.path}")
+            out.append(replace(form, root=root))
+        return tuple(out)
+
+
+def _operator_of(reference: Any) -> int | None:
+    kind, _, rest = reference.path.partition("/")
+    return int(rest.split("/")[0]) if kind == "operator" else None
+
+
+def _agreed_roots(
+    document: dict[str, object], wanted: Sequence[int], level: _core.DisputeBisection, step: _Step
+) -> dict[int, list[bytes]]:
+    """The content roots of earlier operators, from leaves of the tree that both agreed on."""
+    leaves = _answers.leaves_from_json(document, wanted, level.low, level.agreed)
+    out = {}
+    for number, leaf in leaves.items():
+        roots = leaf_parts(step.operators[number], leaf)
+        if roots is None:
+            raise MismatchError("both agreed on an operator that the program does not have")
+        out[number] = roots
+    return out
+
+
+def _opened(
+    document: dict[str, object],
+    wanted: Sequence[tuple[int, list[int]]],
+    operands: Sequence[TensorOutline],
+) -> dict[int, Opened]:
+    """Chunks of operands, each shown to belong to its content root."""
+    out: dict[int, Opened] = {}
+    for operand, numbers in wanted:
+        out[operand] = Opened(operands[operand])
+        for one in _answers.chunks_from_json(document, operand, numbers):
+            out[operand].add(*one)
+    return out
+
+
+def _read(read: Callable[..., T], text: bytes, *agreed: object) -> T | None:
+    """What an answer says; None where it does not fit what was agreed."""
+    try:
+        return read(_answers.from_json(text), *agreed)
+    except (MalformedError, MismatchError, LimitError):
+        return None
+
+
+def _unanswered(given: Sequence[object]) -> _core.DisputeRuling:
+    wrong = [one is None for one in given]
+    return _ruling("opening", wrong, {"answer": "does not fit what was agreed"})
+
+
+def _ruling(why: Any, wrong: Sequence[bool], facts: dict[str, object]) -> _core.DisputeRuling:
+    if not any(wrong):
+        why, facts = "referee", {**facts, "undecided": "both are right, and differ"}
+    return _core.DisputeRuling(
+        why, trainer_wrong=wrong[0], auditor_wrong=wrong[1], evidence=_answers.to_json(facts)
+    )
+
+
+def _facts(made: _core.DisputeDecision) -> tuple[object, ...]:
+    if isinstance(made, _core.DisputeNext):
+        return (made.kind, made.size, made.subject, made.length, made.claimed)
+    if isinstance(made, _core.DisputeQuestion):
+        return (made.text, made.max_bytes)
+    return (made.why, made.trainer_wrong, made.auditor_wrong, made.evidence)
+
+
+def facts_of(evidence: bytes) -> dict[str, object]:
+    """What a ruling's evidence says."""
+    found = json.loads(evidence or b"{}")
+    return found if isinstance(found, dict) else {}

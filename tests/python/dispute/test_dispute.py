@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Disputes between two trainings: who lies is found at the step and operator, and convicted."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import places
+import programs
+import pytest
+import torch
+import traced_nets
+from torch.utils._python_dispatch import _disable_current_modes
+
+import potl
+from potl import _core
+from potl._dispute._party import Story
+from potl._dispute._regions import multiply_adds
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+Build = Callable[[], potl.Task]
+EVERY = 8
+
+
+@dataclasses.dataclass
+class Case:
+    """A job with its honest run."""
+
+    build: Build
+    job: potl.Job
+    key: _core.SigningKey
+    run: potl.Run
+    folder: Path
+
+    def party(self, run: potl.Run | Path, **options: Any) -> potl.Party:
+        return potl.Party(run, job=self.job, task=self.build, **options)
+
+    def referee(self) -> potl.Referee:
+        return potl.Referee(self.job, task=self.build)
+
+    def honest(self) -> potl.Party:
+        return self.party(self.run, key=self.key)
+
+    def auditor(self) -> potl.Party:
+        return self.party(self.folder / "audit")
+
+
+def case(build: Build, folder: Path) -> Case:
+    key = _core.SigningKey.generate()
+    (folder / "trainer.pub").write_text(key.public_key.to_pem())
+    job = potl.Job.create(
+        build, seed=3, checkpoint_every=EVERY, trainer=folder / "trainer.pub", arithmetic="ord32"
+    )
+    run = potl.record(build, folder / "run", job=job, key=key)
+    run.commit()
+    audit = potl.audit(run, job=job, task=build, log=folder / "audit")
+    assert audit.agrees
+    return Case(build, job, key, run, folder)
+
+
+@pytest.fixture(scope="module")
+def mlp(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return case(traced_nets.mlp, tmp_path_factory.mktemp("mlp"))
+
+
+def short_resnet() -> potl.Task:
+    task = traced_nets.resnet20()
+    task.max_steps = 5
+    return task
+
+
+def short_gpt() -> potl.Task:
+    task = traced_nets.gpt()
+    task.max_steps = 5
+    return task
+
+
+class Moved(potl.Task):
+    """Moves one weight by one ulp after the step on a batch."""
+
+    target: torch.Tensor
+
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = super().step(batch)
+        with _disable_current_modes():
+            if torch.equal(batch[0], self.target):
+                weight = next(self.model.parameters()).detach().view(-1)
+                weight[0] = torch.nextafter(weight[0], torch.tensor(1.0))
+        return loss
+
+
+def false_run(one: Case, at: int, path: Path, key: _core.SigningKey) -> potl.Run:
+    """A run that is false from a step on."""
+    data = one.build().dataset
+    ids = one.job.core.sample_ids(at)
+    target = torch.stack([data[i][0] for i in ids])
+
+    def build() -> potl.Task:
+        task = one.build()
+        task.__class__ = Moved
+        task.target = target  # type: ignore[attr-defined]
+        return task
+
+    run = potl.record(build, path, job=one.job, key=key, check_job=False)
+    run.commit()
+    return run
+
+
+class Liar(potl.Party):
+    """Tells the honest story of a step, but for one bit of what an operator returned."""
+
+    def __init__(self, *args: Any, at: int, operator: int | None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._at, self._operator = at, operator
+
+    def story(self, step: int) -> Story:
+        assert step == self._at, "the dispute is about another step"
+        return self._lie
+
+    @functools.cached_property
+    def _lie(self) -> Story:
+        true = super().story(self._at)
+        leaves = list(true.leaves)
+        state = self._evidence.state_digest(self._at)
+        leaves[-1] = leaves[-1][:-32] + _core.content_root(state)
+        contents = {f"operator/{len(leaves) - 1}/0": state}
+        if self._operator is not None:
+            path = f"operator/{self._operator}/0"
+            content = bytearray(true.content(path))
+            content[len(content) // 2] ^= 1
+            contents[path] = bytes(content)
+            leaf = leaves[self._operator]
+            head = len(b"potl.operator.v1\0") + 32
+            root = _core.content_root(contents[path])
+            leaves[self._operator] = leaf[:head] + root + leaf[head + 32 :]
+        return dataclasses.replace(
+            true,
+            leaves=leaves,
+            content=lambda path: contents.get(path) or true.content(path),
+        )
+
+
+def operators_of(one: Case, at: int) -> list[Any]:
+    """The honest operators of a step."""
+    from potl._dispute._derive import derive_operators
+
+    honest = one.honest()
+    return list(derive_operators(one.build, one.job, at, before=honest.story(at).before))
+
+
+def check_evidence(verdict: potl.Verdict, one: Case, path: Path) -> None:
+    """Anybody comes to the same verdict, computing or believing."""
+    verdict.evidence.write(path)
+    believed = potl.judge(path, job=one.job)
+    assert (believed.winner, believed.why, believed.step) == (
+        verdict.winner,
+        verdict.why,
+        verdict.step,
+    )
+    assert believed.believed > 0
+    assert any("believed" in line for line in believed.lines())
+    again = potl.judge(path, job=one.job, task=one.build)
+    assert again.winner == verdict.winner and again.believed == 0
+    assert again.operator == verdict.operator and again.element == verdict.element
+
+
+def test_equal_runs_are_no_dispute(mlp: Case) -> None:
+    verdict = potl.dispute(trainer=mlp.honest(), auditor=mlp.auditor(), referee=mlp.referee())
+    assert verdict.why == "agreement" and verdict.winner is None
+    assert not verdict.trainer_wrong and not verdict.auditor_wrong
+
+
+@pytest.mark.parametrize("liar", ["trainer", "auditor"])
+def test_who_lies_about_an_operator_is_convicted_there(
+    liar: str, mlp: Case, tmp_path: Path
+) -> None:
+    at = 21
+    key = mlp.key if liar == "trainer" else _core.SigningKey.generate()
+    false = false_run(mlp, at, tmp_path / "false", key)
+    operators = operators_of(mlp, at)
+    candidates = [
+        i
+        for i, operator in enumerate(operators[:-1])
+        if operator.tensors
+        and operator.results[0].shape
+        and not _core.returns_unset(operator.name)
+        and operator.results[0].shape[0] > 0
+    ]
+    chosen = [*random.Random(5).sample(candidates, 5), None]
+    for operator in chosen:
+        lying = Liar(false, job=mlp.job, task=mlp.build, key=key, at=at, operator=operator)
+        honest = mlp.auditor() if liar == "trainer" else mlp.honest()
+        parties = {liar: lying, "auditor" if liar == "trainer" else "trainer": honest}
+        verdict = potl.dispute(**parties, referee=mlp.referee())  # type: ignore[arg-type]
+        expected = len(operators) - 1 if operator is None else operator
+        assert verdict.step == at, verdict
+        assert verdict.operator == (expected, operators[expected].name), verdict.facts
+        assert verdict.why == "value", verdict.facts
+        assert verdict.winner == ("auditor" if liar == "trainer" else "trainer")
+        # 57 steps, fewer than 256 operators, one chunk or a few.
+        assert verdict.moves <= 2 * 6 + 2 * 8 + 2 * 4 + 3 * 4
+        if operator in (chosen[0], None):
+            check_evidence(verdict, mlp, tmp_path / "evidence.json")
+
+
+@pytest.mark.parametrize("build", [short_resnet, short_gpt], ids=["resnet20", "gpt"])
+def test_lies_in_real_nets_are_found(build: Build, tmp_path: Path) -> None:
+    one, at = case(build, tmp_path), 4
+    false = false_run(one, at, tmp_path / "false", one.key)
+    operators = operators_of(one, at)
+    kinds = ("convolution", "mm.default", "foreach_addcdiv", "native_batch_norm")
+    for kind in kinds:
+        found = [i for i, operator in enumerate(operators) if kind in operator.name]
+        if not found:
+            continue
+        number = random.Random(kind).choice(found)
+        verdict = potl.dispute(
+            trainer=Liar(false, job=one.job, task=build, key=one.key, at=at, operator=number),
+            auditor=one.auditor(),
+            referee=one.referee(),
+        )
+        assert (verdict.winner, verdict.step, verdict.why) == ("auditor", at, "value"), kind
+        assert verdict.operator == (number, operators[number].name)
+        # At most 1 % of what the products of a step cost.
+        products = sum(map(multiply_adds, operators))
+        assert verdict.facts["multiply_adds"] <= products / 100
+
+
+def test_another_program_loses_by_its_structure(mlp: Case, tmp_path: Path) -> None:
+    """The trainer tells the truth about what it ran, which is not the agreed program (A31)."""
+
+    class Cheat(potl.Task):
+        target: torch.Tensor
+
+        def step(self, batch: Any) -> torch.Tensor:
+            with _disable_current_modes():
+                hit = torch.equal(batch[0], self.target)
+            group = self.optimizer.param_groups[0]
+            rate = group["lr"]
+            if hit:
+                group["lr"] = rate * 2
+            loss = super().step(batch)
+            group["lr"] = rate
+            return loss
+
+    at = 30
+    data = mlp.build().dataset
+    target = torch.stack([data[i][0] for i in mlp.job.core.sample_ids(at)])
+
+    def build() -> potl.Task:
+        task = mlp.build()
+        task.__class__ = Cheat
+        task.target = target  # type: ignore[attr-defined]
+        return task
+
+    class Unchecked(potl.Party):
+        def open(self) -> potl.Session:
+            from potl._job._agreement import open_unchecked
+
+            return open_unchecked(build, self.job)
+
+    run = potl.record(build, tmp_path / "run", job=mlp.job, key=mlp.key, check_job=False)
+    run.commit()
+    trainer = Unchecked(run, job=mlp.job, task=build, key=mlp.key)
+    verdict = potl.dispute(trainer=trainer, auditor=mlp.auditor(), referee=mlp.referee())
+    assert (verdict.winner, verdict.step, verdict.why) == ("auditor", at, "structure")
+    assert verdict.operator is not None
+    check_evidence(verdict, mlp, tmp_path / "evidence.json")
+
+
+def test_who_does_not_answer_or_answers_with_something_else_loses(
+    mlp: Case, tmp_path: Path
+) -> None:
+    at = 9
+    false = false_run(mlp, at, tmp_path / "false", mlp.key)
+    operators = operators_of(mlp, at)
+    product = next(i for i, one in enumerate(operators) if "addmm" in one.name)
+
+    def lying(**changes: Any) -> potl.Party:
+        party = Liar(false, job=mlp.job, task=mlp.build, key=mlp.key, at=at, operator=product)
+        for name, change in changes.items():
+            setattr(party, name, change)
+        return party
+
+    def fails(now: Any) -> Any:
+        raise MemoryError
+
+    def against(party: potl.Party) -> potl.Verdict:
+        return potl.dispute(trainer=party, auditor=mlp.auditor(), referee=mlp.referee())
+
+    for name in ("claim", "opening", "answer"):
+        verdict = against(lying(**{name: fails}))
+        assert (verdict.winner, verdict.why) == ("auditor", "silence"), name
+    for text in (b"", b"{}", b"[1]", b'{"state":{}}', b'{"state":{"map":[[1]]}}', b"\xff"):
+        verdict = against(lying(answer=lambda now, text=text: text))
+        assert verdict.winner == "auditor" and verdict.why in ("opening", "garbage"), text
+    other = lying()
+    verdict = against(lying(opening=lambda now: _core.DisputeOpening(b"other", [])))
+    assert (verdict.winner, verdict.why) == ("auditor", "structure")
+    # An answer to another question.
+    answers = {"state": None}
+
+    def repeated(now: Any) -> bytes:
+        if answers["state"] is None:
+            answers["state"] = other.answer(now)
+        return answers["state"]  # type: ignore[return-value]
+
+    verdict = against(lying(answer=repeated))
+    assert (verdict.winner, verdict.why) == ("auditor", "opening")
+
+
+def test_a_referee_that_cannot_decide_convicts_nobody(mlp: Case, tmp_path: Path) -> None:
+    at = 9
+    false = false_run(mlp, at, tmp_path / "false", mlp.key)
+
+    def build() -> potl.Task:
+        raise RuntimeError("no data here")
+
+    verdict = potl.dispute(
+        trainer=Liar(false, job=mlp.job, task=mlp.build, key=mlp.key, at=at, operator=None),
+        auditor=mlp.auditor(),
+        referee=potl.Referee(mlp.job, task=build),
+    )
+    assert verdict.why == "referee" and verdict.winner is None
+    assert not verdict.trainer_wrong and not verdict.auditor_wrong
+    assert "no data here" in verdict.facts["undecided"]
+
+
+class Peeking(torch.nn.Linear):
+    """Does something else where its tensors have no elements."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = super().forward(x)
+        return out if type(x) is torch.Tensor else out * 2
+
+
+def peeking() -> potl.Task:
+    task = traced_nets.mlp()
+    task.model[1].__class__ = Peeking
+    return task
+
+
+def test_a_task_that_derives_as_another_program_convicts_nobody(tmp_path: Path) -> None:
+    one, at = case(peeking, tmp_path), 9
+    false = false_run(one, at, tmp_path / "false", one.key)
+    trainer = Liar(false, job=one.job, task=peeking, key=one.key, at=at, operator=4)
+    # It shows what the referee derives, and the honest auditor what the step does.
+    derived = operators_of(one, at)
+    story = trainer._lie
+    leaves = [
+        b"potl.operator.v1\0" + derived[i].structure + leaf[49:] if i < len(derived) else leaf
+        for i, leaf in enumerate(story.leaves)
+    ]
+    leaves = [*leaves[: len(derived) - 1], leaves[-1]]
+    end = b"potl.operator.v1\0" + derived[-1].structure + story.leaves[-1][-32:]
+    leaves[-1:] = [bytes(81)] * (len(derived) - len(leaves)) + [end]
+    trainer._lie = dataclasses.replace(story, leaves=leaves)
+    verdict = potl.dispute(trainer=trainer, auditor=one.auditor(), referee=one.referee())
+    assert verdict.why == "referee" and verdict.winner is None
+    assert "derived as something else" in verdict.facts["undecided"]
+
+
+def test_evidence_cannot_be_changed(mlp: Case, tmp_path: Path) -> None:
+    at = 9
+    false = false_run(mlp, at, tmp_path / "false", mlp.key)
+    verdict = potl.dispute(
+        trainer=Liar(false, job=mlp.job, task=mlp.build, key=mlp.key, at=at, operator=None),
+        auditor=mlp.auditor(),
+        referee=mlp.referee(),
+    )
+    path = tmp_path / "evidence.json"
+    verdict.evidence.write(path)
+    document = json.loads(path.read_text())
+    text = document["transcript"]
+    chance = random.Random(3)
+    for _ in range(100):
+        at = chance.randrange(len(text))
+        document["transcript"] = text[:at] + chr(ord(text[at]) ^ 1) + text[at + 1 :]
+        path.write_text(json.dumps(document))
+        with pytest.raises((potl.MalformedError, potl.MismatchError, potl.MissingError)):
+            potl.judge(path, job=mlp.job)
+    other = potl.Job.create(mlp.build, seed=4, checkpoint_every=EVERY)
+    with pytest.raises(potl.MismatchError, match="another job"):
+        potl.judge(verdict.evidence, job=other)
+
+
+def test_arithmetic_without_one_answer_is_refused(mlp: Case) -> None:
+    for arithmetic in ("stock", "log64"):
+        job = potl.Job.create(mlp.build, seed=3, checkpoint_every=EVERY, arithmetic=arithmetic)
+        with pytest.raises(potl.UnsupportedError, match="ord32"):
+            potl.Referee(job, task=mlp.build)
+        with pytest.raises(potl.UnsupportedError, match="ord32"):
+            potl.Party(mlp.run, job=job, task=mlp.build)
+
+
+def test_the_command(mlp: Case, tmp_path: Path) -> None:
+    at = 9
+    false = false_run(mlp, at, tmp_path / "false", mlp.key)
+    verdict = potl.dispute(
+        trainer=Liar(false, job=mlp.job, task=mlp.build, key=mlp.key, at=at, operator=5),
+        auditor=mlp.auditor(),
+        referee=mlp.referee(),
+    )
+    verdict.evidence.write(tmp_path / "evidence.json")
+    mlp.job.write(tmp_path / "job.json")
+    (tmp_path / "trainer.py").write_text(
+        f"import sys\nsys.path.append({str(places.HELPERS)!r})\nfrom traced_nets import mlp\n"
+    )
+    command = [programs.command(), "referee", "--offline", "evidence.json", "--job", "job.json"]
+    run = functools.partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True)
+    done = run([*command, "--task", "trainer:mlp"])
+    assert done.returncode == 1, done.stderr
+    assert "the auditor is right: computed again, the value is another one" in done.stdout
+    assert "the referee's decisions were computed again" in done.stdout
+    done = run([*command, "--json"])
+    assert done.returncode == 1 and json.loads(done.stdout)["step"] == at
