@@ -225,16 +225,16 @@ class Referee:
 
     # ------------------------------------------------------------------ what was agreed before
 
-    def _other_program(self, wrong: Sequence[bool], facts: dict[str, object]) -> Any:
+    def _other_program(
+        self, wrong: Sequence[bool], facts: dict[str, object]
+    ) -> _core.DisputeRuling:
         """A party shows an operator that is not the derived one."""
         if all(wrong):
             raise MismatchError("neither party has the operator that the referee derives")
         if self._sound is None:
             self._sound = derivation_fault(self._build, self.job) or ""
         if self._sound:
-            raise MismatchError(
-                f"the task is derived as something else than it runs: {self._sound}"
-            )
+            raise MismatchError(f"it is derived as something else than it runs: {self._sound}")
         return _ruling("structure", wrong, facts)
 
     def _step(self, now: _core.DisputeProceedings) -> _Step:

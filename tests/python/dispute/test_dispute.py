@@ -365,7 +365,7 @@ def test_a_task_that_derives_as_another_program_convicts_nobody(tmp_path: Path) 
     trainer._lie = dataclasses.replace(story, leaves=leaves)
     verdict = potl.dispute(trainer=trainer, auditor=one.auditor(), referee=one.referee())
     assert verdict.why == "referee" and verdict.winner is None
-    assert "derived as something else" in verdict.facts["undecided"]
+    assert "derived as something else than it runs" in verdict.facts["undecided"]
 
 
 def test_evidence_cannot_be_changed(mlp: Case, tmp_path: Path) -> None:
