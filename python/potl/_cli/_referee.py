@@ -40,17 +40,31 @@ def _referee(
             "without it they are believed.",
         ),
     ] = None,
+    auditor_key: Annotated[
+        Path | None, typer.Option(help="The auditor's public key, as you know it.")
+    ] = None,
+    referee_key: Annotated[
+        Path | None, typer.Option(help="The referee's public key, as you know it.")
+    ] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
     """Judge a dispute again from its evidence.
+
+    The trainer's key is the job's. Without the referee's the evidence may be made up.
 
     Ends with 0 if the trainer is right or both agree, with 1 if the trainer is wrong, with 3 if
     nothing was decided.
     """
     from .._dispute._dispute import judge
 
-    found = judge(offline, job=job, task=None if task is None else load(task))
+    given = {"auditor": auditor_key, "referee": referee_key}
+    found = judge(
+        offline,
+        job=job,
+        task=None if task is None else load(task),
+        keys={name: key for name, key in given.items() if key is not None},
+    )
     document = {
         "winner": found.winner,
         "trainer_wrong": found.trainer_wrong,
@@ -62,6 +76,7 @@ def _referee(
         "facts": found.facts,
         "moves": found.moves,
         "believed": found.believed,
+        "unknown_keys": found.unknown_keys,
         "keys": found.evidence.keys,
     }
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -86,6 +86,8 @@ class Verdict:
         facts: What the referee saw.
         moves: Messages of the parties.
         believed: Decisions of the referee that were not computed again.
+        unknown_keys: Of whom the keys are the word of the evidence alone. Who made the keys of all
+            three can have made up a dispute; of the referee alone, the times.
         evidence: The transcript with its keys.
     """
 
@@ -99,6 +101,7 @@ class Verdict:
     facts: dict[str, object]
     moves: int
     believed: int
+    unknown_keys: tuple[str, ...]
     evidence: DisputeEvidence
 
     def lines(self) -> list[str]:
@@ -121,6 +124,8 @@ class Verdict:
                 else "the referee's decisions were computed again"
             )
         )
+        if self.unknown_keys:
+            out.append(f"nothing vouches for the keys of: {', '.join(self.unknown_keys)}")
         return out
 
 
@@ -163,11 +168,14 @@ def dispute(
 
     Raises:
         UsageError: The parties are of different jobs.
+        MismatchError: The job pins another key of the trainer.
     """
     if len({one.job.id for one in (trainer, auditor, referee)}) > 1:
         raise UsageError("the parties and the referee have different jobs", "give them one")
     keys = {"trainer": trainer.key, "auditor": auditor.key, "referee": referee.key}
     public = {name: key.public_key for name, key in keys.items()}
+    if referee.job.core.trainer not in (None, public["trainer"].raw):
+        raise MismatchError("the job pins another key of the trainer")
     setting = _core.DisputeSetting(referee.job.core, **public)
     desk = _core.DisputeReferee.open(
         setting,
@@ -188,7 +196,7 @@ def dispute(
                 player.follow(line)
     pem = {name: key.to_pem() for name, key in public.items()}
     evidence = DisputeEvidence(referee.job.id, pem, desk.transcript)
-    return judge(evidence, job=referee.job, moves=desk.proceedings.moves)
+    return judge(evidence, job=referee.job, keys=public)
 
 
 def judge(
@@ -196,7 +204,7 @@ def judge(
     *,
     job: Job | str | os.PathLike[str],
     task: Callable[[], Task] | str | None = None,
-    moves: int | None = None,
+    keys: Mapping[str, _core.PublicKey | str | os.PathLike[str]] | None = None,
 ) -> Verdict:
     """Judges a dispute again from its evidence.
 
@@ -205,7 +213,8 @@ def judge(
         job: What was agreed.
         task: With it what the referee decided is computed again as well. Without it the referee is
             believed, and `believed` counts how often.
-        moves: Known to who led the dispute.
+        keys: Public keys that you have from somebody you trust, or their files, of "trainer",
+            "auditor", "referee". The trainer's may also stand in the job.
 
     Raises:
         MalformedError, MismatchError: It is not the transcript of a dispute about this job.
@@ -216,11 +225,21 @@ def judge(
     agreed = as_job(job)
     if evidence.job != agreed.id:
         raise MismatchError("the evidence is about another job")
-    keys = {name: _core.PublicKey.from_pem(pem) for name, pem in evidence.keys.items()}
-    setting = _core.DisputeSetting(agreed.core, **keys)
+    own = {name: _core.PublicKey.from_pem(pem) for name, pem in evidence.keys.items()}
+    setting = _core.DisputeSetting(agreed.core, **own)
+    known = {name: _raw(key) for name, key in (keys or {}).items()}
+    if agreed.core.trainer is not None:
+        known["trainer"] = agreed.core.trainer
+    for name, raw in known.items():
+        if name not in own:
+            raise UsageError(
+                f"nobody in a dispute is called {name}", "use trainer, auditor, referee"
+            )
+        if own[name].raw != raw:
+            raise MismatchError(f"the evidence is signed with another key of the {name}")
     again = None if task is None else Referee(agreed, task=task).disagrees
     found = _core.judge_dispute(setting, evidence.transcript, again)
-    facts, counted = _facts(evidence.transcript)
+    facts, moves = _facts(evidence.transcript)
     number, element = facts.get("operator"), facts.get("element")
     return Verdict(
         winner=found.verdict.winner,
@@ -231,8 +250,9 @@ def judge(
         operator=(number, str(facts.get("name"))) if isinstance(number, int) else None,
         element=element if isinstance(element, int) else None,
         facts=facts,
-        moves=counted if moves is None else moves,
+        moves=moves,
         believed=found.believed,
+        unknown_keys=tuple(name for name in own if name not in known),
         evidence=evidence,
     )
 
@@ -283,6 +303,13 @@ def _facts(transcript: str) -> tuple[dict[str, object], int]:
     moves = sum(entry["kind"] == "message" for entry in entries)
     evidence = entries[-1].get("evidence", "")
     return facts_of(base64.b64decode(evidence)), moves
+
+
+def _raw(key: _core.PublicKey | str | os.PathLike[str]) -> bytes:
+    if isinstance(key, _core.PublicKey):
+        return bytes(key.raw)
+    pem = _core.read_file(os.fspath(key), max_bytes=1 << 16).decode("ascii", "backslashreplace")
+    return bytes(_core.PublicKey.from_pem(pem).raw)
 
 
 def _now() -> int:

@@ -129,7 +129,7 @@ class Party:
         """What the referee asked for (docs/format/dispute.md)."""
         asked, level, story = _question(now), now.bisections[-1], self.story(now.step)
         if asked["ask"] == "state":
-            return to_json(state_to_json(story.before))
+            return to_json({**state_to_json(story.before), "operators": len(story.leaves)})
         operators, chunks_of = asked.get("operators"), asked.get("chunks")
         if isinstance(operators, list):
             return to_json(

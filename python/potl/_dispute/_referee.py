@@ -110,9 +110,11 @@ class Referee:
         self._steps[now.step, level.agreed] = _Step(before, operators)
         # The trace ends in the state that was claimed.
         capture, wrong = operators[-1], []
-        for opening, claimed in zip(now.openings, level.claimed, strict=True):
+        for opening, claimed, text in zip(now.openings, level.claimed, now.answers, strict=True):
             ended = replace(capture.tensors[0], root=_core.content_root(claimed))
-            wrong.append(opening.leaf != leaf_bytes(replace(capture, results=(ended,))))
+            fits = opening.leaf == leaf_bytes(replace(capture, results=(ended,)))
+            counted = _answers.from_json(text).get("operators") == len(operators)
+            wrong.append(not (fits and counted))
         if any(wrong):
             facts = {"step": now.step, "operator": len(operators) - 1, "name": CAPTURE}
             return self._other_program(wrong, facts)
@@ -135,8 +137,8 @@ class Referee:
             size = _SLACK + sum(
                 2 * (200 + 32 * len(step.operators[one].tensors)) + _PROOF for one in wanted
             )
-            asked = {"ask": "operands", "operators": wanted}
-            return _core.DisputeQuestion(_answers.to_json(asked), min(size, _MOST))
+            asked: dict[str, object] = {"ask": "operands", "operators": wanted}
+            return _question(asked, size)
         known: dict[int, list[bytes]] = {}
         if wanted:
             roots = [_read(_agreed_roots, text, wanted, level, step) for text in now.answers]
@@ -195,11 +197,8 @@ class Referee:
             chunks = [(one.operand, list(one.chunks)) for one in wanted]
             if not level.asked:
                 count = sum(len(one.chunks) for one in wanted)
-                asked = _answers.to_json({"ask": "elements", "chunks": chunks})
-                return _core.DisputeQuestion(
-                    asked, min(_SLACK + count * (CHUNK * 4 // 3 + 200 + _PROOF), _MOST)
-                )
-
+                size = _SLACK + count * (CHUNK * 4 // 3 + 200 + _PROOF)
+                return _question({"ask": "elements", "chunks": chunks}, size)
             if any(operands[one].root == _UNSET for one, _ in chunks):
                 raise MismatchError("an operand that nobody has written decides the element")
             found = [_read(_opened, text, chunks, operands) for text in now.answers]
@@ -246,7 +245,7 @@ class Referee:
 
         with open_checked(self._build, self.job) as session:
             own = _answers.to_json(_answers.state_to_json(StateOutline.of(session.capture())))
-        return min(_SLACK + 8 * len(own), _MOST)
+        return min(_SLACK + 16 * len(own), _MOST)
 
     def _outlines(
         self, operator: Operator, step: _Step, known: dict[int, list[bytes]]
@@ -316,6 +315,13 @@ def _read(read: Callable[..., T], text: bytes, *agreed: object) -> T | None:
         return read(_answers.from_json(text), *agreed)
     except (MalformedError, MismatchError, LimitError):
         return None
+
+
+def _question(asked: dict[str, object], size: int) -> _core.DisputeQuestion:
+    # An honest answer that is too long would be taken for a fault of the party's.
+    if size > _MOST:
+        raise LimitError(f"an answer would take {size} bytes, more than {_MOST}")
+    return _core.DisputeQuestion(_answers.to_json(asked), size)
 
 
 def _unanswered(given: Sequence[object]) -> _core.DisputeRuling:

@@ -116,10 +116,10 @@ class session {
   /// One step; false: the session is over.
   bool take(std::uint64_t step) {
     const std::vector<bytes_view> weights = training_.weights();
-    remember(weights);
     const stopwatch time;
     const status sent = link_.send(spot_check_kind::step, step, "", weights);
     if (!sent) return ended(sent.why(), step);
+    remember(weights);  // while the worker computes
     const std::span<std::uint8_t> bytes{reinterpret_cast<std::uint8_t*>(gradient_.data()),
                                         gradient_.size() * sizeof(float)};
     const auto report = link_.receive(

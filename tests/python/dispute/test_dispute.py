@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import functools
 import json
 import random
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -317,6 +319,55 @@ def test_who_does_not_answer_or_answers_with_something_else_loses(
     assert (verdict.winner, verdict.why) == ("auditor", "opening")
 
 
+def turned(text: str) -> str:
+    """Base64 with another last byte."""
+    data = bytearray(base64.b64decode(text))
+    data[-1] ^= 1
+    return base64.b64encode(data).decode()
+
+
+def other_state(answer: dict[str, Any]) -> None:
+    text = json.dumps(answer["state"])
+    root = re.search('"tensor": .*?"([0-9a-f]{64})"', text)
+    assert root is not None
+    answer["state"] = json.loads(text.replace(root[1], "0" * 64))
+
+
+def other_leaf(answer: dict[str, Any]) -> None:
+    for one in answer["leaves"].values():
+        one["leaf"] = turned(one["leaf"])
+
+
+def other_chunk(answer: dict[str, Any]) -> None:
+    for one in answer["operands"].values():
+        one[0]["bytes"] = turned(one[0]["bytes"])
+
+
+@pytest.mark.parametrize(
+    ("member", "change"),
+    [("state", other_state), ("leaves", other_leaf), ("operands", other_chunk)],
+)
+def test_answers_that_are_well_formed_and_false_lose(
+    member: str, change: Callable[[dict[str, Any]], None], mlp: Case, tmp_path: Path
+) -> None:
+    at = 9
+    false = false_run(mlp, at, tmp_path / "false", mlp.key)
+    operators = operators_of(mlp, at)
+    product = max(i for i, one in enumerate(operators) if "mm" in one.name)
+    party = Liar(false, job=mlp.job, task=mlp.build, key=mlp.key, at=at, operator=product)
+    true = party.answer
+
+    def answer(now: Any) -> bytes:
+        document = json.loads(true(now))
+        if member in document:
+            change(document)
+        return _core.canonical_json(document)
+
+    party.answer = answer  # type: ignore[method-assign]
+    verdict = potl.dispute(trainer=party, auditor=mlp.auditor(), referee=mlp.referee())
+    assert (verdict.winner, verdict.why, verdict.step) == ("auditor", "opening", at)
+
+
 def test_a_referee_that_cannot_decide_convicts_nobody(mlp: Case, tmp_path: Path) -> None:
     at = 9
     false = false_run(mlp, at, tmp_path / "false", mlp.key)
@@ -390,6 +441,34 @@ def test_evidence_cannot_be_changed(mlp: Case, tmp_path: Path) -> None:
     other = potl.Job.create(mlp.build, seed=4, checkpoint_every=EVERY)
     with pytest.raises(potl.MismatchError, match="another job"):
         potl.judge(verdict.evidence, job=other)
+
+
+def test_keys_that_nothing_vouches_for_are_named(mlp: Case, tmp_path: Path) -> None:
+    """Somebody makes up a dispute in which the trainer is silent."""
+    stranger = _core.SigningKey.generate()
+    false = false_run(mlp, 9, tmp_path / "false", stranger)
+
+    def fails(now: Any) -> Any:
+        raise MemoryError
+
+    silent = mlp.party(false, key=stranger)
+    silent.claim = fails  # type: ignore[method-assign]
+    with pytest.raises(potl.MismatchError, match="pins another key of the trainer"):
+        potl.dispute(trainer=silent, auditor=mlp.auditor(), referee=mlp.referee())
+    silent = mlp.party(false_run(mlp, 9, tmp_path / "own", mlp.key), key=mlp.key)
+    silent.claim = fails  # type: ignore[method-assign]
+    referee = mlp.referee()
+    verdict = potl.dispute(trainer=silent, auditor=mlp.auditor(), referee=referee)
+    assert verdict.why == "silence" and verdict.unknown_keys == ()
+    judged = potl.judge(verdict.evidence, job=mlp.job)
+    assert judged.unknown_keys == ("auditor", "referee")
+    assert "nothing vouches for the keys of: auditor, referee" in judged.lines()
+    key = tmp_path / "referee.pub"
+    key.write_text(referee.key.public_key.to_pem())
+    judged = potl.judge(verdict.evidence, job=mlp.job, keys={"referee": key})
+    assert judged.unknown_keys == ("auditor",)
+    with pytest.raises(potl.MismatchError, match="another key of the referee"):
+        potl.judge(verdict.evidence, job=mlp.job, keys={"referee": stranger.public_key})
 
 
 def test_arithmetic_without_one_answer_is_refused(mlp: Case) -> None:
