@@ -160,7 +160,7 @@ void repetition::compare_initial() {
 status repetition::take_step(const step_record& theirs) {
   if (theirs.step <= own_.size()) {
     compare_again(theirs);
-  } else {
+  } else if (!difference_) {  // what follows a difference is not compared, and not kept
     ahead_.push_back(theirs);
   }
   return unit{};

@@ -7,8 +7,8 @@
 // not.
 // Assumes: a reproducible arithmetic; else honest machines differ. Whose log it is, and that it is
 // the committed one, is for the audit of evidence (evidence.hpp).
-// Cost: 64 bytes per repeated step, and the records that are heard and not yet repeated: feed as
-// much as the next step needs.
+// Cost: 64 bytes per repeated step, and the records that are heard and not yet repeated, up to the
+// first difference: feed as much as the next step needs.
 #pragma once
 
 #include <cstdint>

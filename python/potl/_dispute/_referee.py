@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -33,6 +34,8 @@ T = TypeVar("T")
 # What JSON and base64 add to the bytes of an answer, and its proofs.
 _SLACK, _PROOF = 1 << 16, 64 * 66
 _MOST = 16 << 20
+# As checkpoints are limited: a state is at most so much larger than 8 times the first one.
+_LARGEST_SLACK = 64 << 20
 _UNSET = bytes(32)
 
 
@@ -100,12 +103,21 @@ class Referee:
     def _in_steps(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
         level = now.bisections[-1]
         if not level.asked:
-            return _core.DisputeQuestion(_answers.to_json({"ask": "state"}), self._state_bytes())
+            # Optimizers add several tensors for each of the model's.
+            size = _SLACK + 16 * self._first[0]
+            return _question({"ask": "state"}, max(min(size, _MOST), 6 * self._first[0]))
         given = [_read(_answers.state_from_json, text, level.agreed) for text in now.answers]
         if None in given:
             return _unanswered(given)
         before = given[0]
         assert before is not None
+        size = sum(
+            nbytes_of(one) for one in before.tensors().values() if isinstance(one, TensorOutline)
+        )
+        if size > 8 * self._first[1] + _LARGEST_SLACK:
+            raise LimitError(
+                f"the agreed state has {size} bytes, far more than the job's first one"
+            )
         operators = derive_operators(self._build, self.job, now.step, before=before)
         self._steps[now.step, level.agreed] = _Step(before, operators)
         # The trace ends in the state that was claimed.
@@ -239,13 +251,15 @@ class Referee:
     def _step(self, now: _core.DisputeProceedings) -> _Step:
         return self._steps[now.step, now.bisections[0].agreed]
 
-    def _state_bytes(self) -> int:
-        """What the outline of a state may take: several times the job's first one."""
+    @functools.cached_property
+    def _first(self) -> tuple[int, int]:
+        """Of the job's first state: bytes of its outline in an answer, and of its tensors."""
         from .._job._agreement import open_checked
 
         with open_checked(self._build, self.job) as session:
-            own = _answers.to_json(_answers.state_to_json(StateOutline.of(session.capture())))
-        return min(_SLACK + 16 * len(own), _MOST)
+            state = session.capture()
+        outline = StateOutline.of(state)
+        return len(_answers.to_json(_answers.state_to_json(outline))), state.nbytes
 
     def _outlines(
         self, operator: Operator, step: _Step, known: dict[int, list[bytes]]

@@ -19,11 +19,11 @@ import programs
 import pytest
 import torch
 import traced_nets
+from disputed import Liar, false_run
 from torch.utils._python_dispatch import _disable_current_modes
 
 import potl
 from potl import _core
-from potl._dispute._party import Story
 from potl._dispute._regions import multiply_adds
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
@@ -85,71 +85,6 @@ def short_gpt() -> potl.Task:
     return task
 
 
-class Moved(potl.Task):
-    """Moves one weight by one ulp after the step on a batch."""
-
-    target: torch.Tensor
-
-    def step(self, batch: Any) -> torch.Tensor:
-        loss = super().step(batch)
-        with _disable_current_modes():
-            if torch.equal(batch[0], self.target):
-                weight = next(self.model.parameters()).detach().view(-1)
-                weight[0] = torch.nextafter(weight[0], torch.tensor(1.0))
-        return loss
-
-
-def false_run(one: Case, at: int, path: Path, key: _core.SigningKey) -> potl.Run:
-    """A run that is false from a step on."""
-    data = one.build().dataset
-    ids = one.job.core.sample_ids(at)
-    target = torch.stack([data[i][0] for i in ids])
-
-    def build() -> potl.Task:
-        task = one.build()
-        task.__class__ = Moved
-        task.target = target  # type: ignore[attr-defined]
-        return task
-
-    run = potl.record(build, path, job=one.job, key=key, check_job=False)
-    run.commit()
-    return run
-
-
-class Liar(potl.Party):
-    """Tells the honest story of a step, but for one bit of what an operator returned."""
-
-    def __init__(self, *args: Any, at: int, operator: int | None, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._at, self._operator = at, operator
-
-    def story(self, step: int) -> Story:
-        assert step == self._at, "the dispute is about another step"
-        return self._lie
-
-    @functools.cached_property
-    def _lie(self) -> Story:
-        true = super().story(self._at)
-        leaves = list(true.leaves)
-        state = self._evidence.state_digest(self._at)
-        leaves[-1] = leaves[-1][:-32] + _core.content_root(state)
-        contents = {f"operator/{len(leaves) - 1}/0": state}
-        if self._operator is not None:
-            path = f"operator/{self._operator}/0"
-            content = bytearray(true.content(path))
-            content[len(content) // 2] ^= 1
-            contents[path] = bytes(content)
-            leaf = leaves[self._operator]
-            head = len(b"potl.operator.v1\0") + 32
-            root = _core.content_root(contents[path])
-            leaves[self._operator] = leaf[:head] + root + leaf[head + 32 :]
-        return dataclasses.replace(
-            true,
-            leaves=leaves,
-            content=lambda path: contents.get(path) or true.content(path),
-        )
-
-
 def operators_of(one: Case, at: int) -> list[Any]:
     """The honest operators of a step."""
     from potl._dispute._derive import derive_operators
@@ -186,7 +121,7 @@ def test_who_lies_about_an_operator_is_convicted_there(
 ) -> None:
     at = 21
     key = mlp.key if liar == "trainer" else _core.SigningKey.generate()
-    false = false_run(mlp, at, tmp_path / "false", key)
+    false = false_run(mlp.build, mlp.job, at, tmp_path / "false", key)
     operators = operators_of(mlp, at)
     candidates = [
         i
@@ -216,7 +151,7 @@ def test_who_lies_about_an_operator_is_convicted_there(
 @pytest.mark.parametrize("build", [short_resnet, short_gpt], ids=["resnet20", "gpt"])
 def test_lies_in_real_nets_are_found(build: Build, tmp_path: Path) -> None:
     one, at = case(build, tmp_path), 4
-    false = false_run(one, at, tmp_path / "false", one.key)
+    false = false_run(one.build, one.job, at, tmp_path / "false", one.key)
     operators = operators_of(one, at)
     kinds = ("convolution", "mm.default", "foreach_addcdiv", "native_batch_norm")
     for kind in kinds:
@@ -282,7 +217,7 @@ def test_who_does_not_answer_or_answers_with_something_else_loses(
     mlp: Case, tmp_path: Path
 ) -> None:
     at = 9
-    false = false_run(mlp, at, tmp_path / "false", mlp.key)
+    false = false_run(mlp.build, mlp.job, at, tmp_path / "false", mlp.key)
     operators = operators_of(mlp, at)
     product = next(i for i, one in enumerate(operators) if "addmm" in one.name)
 
@@ -351,7 +286,7 @@ def test_answers_that_are_well_formed_and_false_lose(
     member: str, change: Callable[[dict[str, Any]], None], mlp: Case, tmp_path: Path
 ) -> None:
     at = 9
-    false = false_run(mlp, at, tmp_path / "false", mlp.key)
+    false = false_run(mlp.build, mlp.job, at, tmp_path / "false", mlp.key)
     operators = operators_of(mlp, at)
     product = max(i for i, one in enumerate(operators) if "mm" in one.name)
     party = Liar(false, job=mlp.job, task=mlp.build, key=mlp.key, at=at, operator=product)
@@ -370,7 +305,7 @@ def test_answers_that_are_well_formed_and_false_lose(
 
 def test_a_referee_that_cannot_decide_convicts_nobody(mlp: Case, tmp_path: Path) -> None:
     at = 9
-    false = false_run(mlp, at, tmp_path / "false", mlp.key)
+    false = false_run(mlp.build, mlp.job, at, tmp_path / "false", mlp.key)
 
     def build() -> potl.Task:
         raise RuntimeError("no data here")
@@ -401,7 +336,7 @@ def peeking() -> potl.Task:
 
 def test_a_task_that_derives_as_another_program_convicts_nobody(tmp_path: Path) -> None:
     one, at = case(peeking, tmp_path), 9
-    false = false_run(one, at, tmp_path / "false", one.key)
+    false = false_run(one.build, one.job, at, tmp_path / "false", one.key)
     trainer = Liar(false, job=one.job, task=peeking, key=one.key, at=at, operator=4)
     # It shows what the referee derives, and the honest auditor what the step does.
     derived = operators_of(one, at)
@@ -421,7 +356,7 @@ def test_a_task_that_derives_as_another_program_convicts_nobody(tmp_path: Path) 
 
 def test_evidence_cannot_be_changed(mlp: Case, tmp_path: Path) -> None:
     at = 9
-    false = false_run(mlp, at, tmp_path / "false", mlp.key)
+    false = false_run(mlp.build, mlp.job, at, tmp_path / "false", mlp.key)
     verdict = potl.dispute(
         trainer=Liar(false, job=mlp.job, task=mlp.build, key=mlp.key, at=at, operator=None),
         auditor=mlp.auditor(),
@@ -446,7 +381,7 @@ def test_evidence_cannot_be_changed(mlp: Case, tmp_path: Path) -> None:
 def test_keys_that_nothing_vouches_for_are_named(mlp: Case, tmp_path: Path) -> None:
     """Somebody makes up a dispute in which the trainer is silent."""
     stranger = _core.SigningKey.generate()
-    false = false_run(mlp, 9, tmp_path / "false", stranger)
+    false = false_run(mlp.build, mlp.job, 9, tmp_path / "false", stranger)
 
     def fails(now: Any) -> Any:
         raise MemoryError
@@ -455,7 +390,7 @@ def test_keys_that_nothing_vouches_for_are_named(mlp: Case, tmp_path: Path) -> N
     silent.claim = fails  # type: ignore[method-assign]
     with pytest.raises(potl.MismatchError, match="pins another key of the trainer"):
         potl.dispute(trainer=silent, auditor=mlp.auditor(), referee=mlp.referee())
-    silent = mlp.party(false_run(mlp, 9, tmp_path / "own", mlp.key), key=mlp.key)
+    silent = mlp.party(false_run(mlp.build, mlp.job, 9, tmp_path / "own", mlp.key), key=mlp.key)
     silent.claim = fails  # type: ignore[method-assign]
     referee = mlp.referee()
     verdict = potl.dispute(trainer=silent, auditor=mlp.auditor(), referee=referee)
@@ -482,7 +417,7 @@ def test_arithmetic_without_one_answer_is_refused(mlp: Case) -> None:
 
 def test_the_command(mlp: Case, tmp_path: Path) -> None:
     at = 9
-    false = false_run(mlp, at, tmp_path / "false", mlp.key)
+    false = false_run(mlp.build, mlp.job, at, tmp_path / "false", mlp.key)
     verdict = potl.dispute(
         trainer=Liar(false, job=mlp.job, task=mlp.build, key=mlp.key, at=at, operator=5),
         auditor=mlp.auditor(),

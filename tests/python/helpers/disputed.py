@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that are false at a step, and parties of a dispute that lie about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+import potl
+from potl import _core
+from potl._dispute._party import Story
+
+Build = Callable[[], potl.Task]
+
+
+class Moved(potl.Task):
+    """Moves one weight by one ulp after the step on a batch."""
+
+    target: torch.Tensor
+
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = super().step(batch)
+        with _disable_current_modes():
+            if torch.equal(batch[0], self.target):
+                weight = next(self.model.parameters()).detach().view(-1)
+                weight[0] = torch.nextafter(weight[0], torch.tensor(1.0))
+        return loss
+
+
+def false_run(honest: Build, job: potl.Job, at: int, path: Path, key: _core.SigningKey) -> potl.Run:
+    """A run of a job that is false from a step on: one weight is off by one ulp."""
+    data = honest().dataset
+    target = torch.stack([data[i][0] for i in job.core.sample_ids(at)])
+
+    def build() -> potl.Task:
+        task = honest()
+        task.__class__ = Moved
+        task.target = target  # type: ignore[attr-defined]
+        return task
+
+    run = potl.record(build, path, job=job, key=key, check_job=False)
+    run.commit()
+    return run
+
+
+class Liar(potl.Party):
+    """Tells the honest story of a step, but for one bit of what an operator returned."""
+
+    def __init__(self, *args: Any, at: int, operator: int | None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._at, self._operator = at, operator
+
+    def story(self, step: int) -> Story:
+        assert step == self._at, "the dispute is about another step"
+        return self._lie
+
+    @functools.cached_property
+    def _lie(self) -> Story:
+        true = super().story(self._at)
+        leaves = list(true.leaves)
+        state = self._evidence.state_digest(self._at)
+        leaves[-1] = leaves[-1][:-32] + _core.content_root(state)
+        contents = {f"operator/{len(leaves) - 1}/0": state}
+        if self._operator is not None:
+            path = f"operator/{self._operator}/0"
+            content = bytearray(true.content(path))
+            content[len(content) // 2] ^= 1
+            contents[path] = bytes(content)
+            leaf = leaves[self._operator]
+            head = len(b"potl.operator.v1\0") + 32
+            root = _core.content_root(contents[path])
+            leaves[self._operator] = leaf[:head] + root + leaf[head + 32 :]
+        return dataclasses.replace(
+            true,
+            leaves=leaves,
+            content=lambda path: contents.get(path) or true.content(path),
+        )
