@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from ._record._trace import OperatorTrace as OperatorTrace, trace as trace
     from ._remote._remote import Remote as Remote
     from ._report._value import Finding as Finding, Report as Report
+    from ._serve._limits import ServeLimits as ServeLimits
     from ._serve._server import serve as serve
     from ._spot_check._freivalds import (
         LayerState as LayerState,
@@ -171,6 +172,7 @@ _EXPORTS = {
     "RoundingTrainer": "_arithmetic._rounding",
     "Run": "_record._run",
     "SegmentResult": "_core",
+    "ServeLimits": "_serve._limits",
     "Session": "_job._session",
     "SpotCheck": "_spot_check._guard",
     "SpotCheckedOptimizer": "_spot_check._own_loop",

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from .._base._errors import MissingError, PotlError
 from .._remote import _source
-from ._limits import Application, Gate, Limits
+from ._limits import Application, Gate, ServeLimits
 from ._served import File, Listing, OpenedChunk, OpenedRecord, ServedRun
 
 T = TypeVar("T")
@@ -54,12 +54,12 @@ _FILE: _Responses = {
 }
 
 
-def application(run: ServedRun, *, token: str | None, limits: Limits) -> Application:
+def application(run: ServedRun, *, token: str | None, limits: ServeLimits) -> Application:
     """The whole of what is served."""
     return Gate(endpoints(run, limits=limits), job=run.job, token=token, limits=limits)
 
 
-def endpoints(run: ServedRun, *, limits: Limits) -> FastAPI:
+def endpoints(run: ServedRun, *, limits: ServeLimits) -> FastAPI:
     """The same without the gate."""
     app = FastAPI(
         title="potl serve",

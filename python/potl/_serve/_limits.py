@@ -24,7 +24,7 @@ Application: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ServeLimits:
     """What a server spends on its clients.
 
     Attributes:
@@ -54,7 +54,9 @@ class Gate:
         limits: What is spent.
     """
 
-    def __init__(self, inner: Application, *, job: str, token: str | None, limits: Limits) -> None:
+    def __init__(
+        self, inner: Application, *, job: str, token: str | None, limits: ServeLimits
+    ) -> None:
         self._inner = inner
         self._headers = [
             (JOB_HEADER.lower().encode(), job.encode()),

@@ -17,7 +17,7 @@ from .._record._inputs import Recorded, run_directory
 from ._served import ServedRun
 
 if TYPE_CHECKING:
-    from ._limits import Limits
+    from ._limits import ServeLimits
 
 
 def serve(
@@ -27,7 +27,7 @@ def serve(
     token: str | None = None,
     tls_cert: str | os.PathLike[str] | None = None,
     tls_key: str | os.PathLike[str] | None = None,
-    limits: Limits | None = None,
+    limits: ServeLimits | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serves a run to those who verify it: `potl.verify("https://...")`. Returns when SIGTERM or
@@ -59,7 +59,7 @@ def serve(
             f"serving a run needs {error.name}", 'pip install "potl[serve]"'
         ) from error
     from ._app import application
-    from ._limits import Limits
+    from ._limits import ServeLimits
     from ._protocol import protocol
 
     host, port = _address(listen)
@@ -70,7 +70,7 @@ def serve(
             raise UsageError(f"there is no file {os.fspath(path)}", "")
     if token is not None and not re.fullmatch(r"[!-~]{16,4096}", token):
         raise UsageError("a token is one word of 16 or more visible ASCII characters", "")
-    limits = Limits() if limits is None else limits
+    limits = ServeLimits() if limits is None else limits
     served = ServedRun(run_directory(run))
     try:
         config = uvicorn.Config(

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import driver_tasks as tasks
 
 import potl
-from potl._serve._limits import Limits
+from potl._serve._limits import ServeLimits
 
 CHECKS = [potl.PEV(fraction=0.25), potl.Replay(samples=2)]
 NONCE = bytes(range(32))
@@ -68,11 +68,11 @@ class Server:
         self._start("-m", "potl", "serve", run, "--listen", "127.0.0.1:0", *options)
 
     @staticmethod
-    def limited(run: Path, limits: Limits) -> Server:
+    def limited(run: Path, limits: ServeLimits) -> Server:
         """One that spends less."""
         program = (
             "import sys, potl\n"
-            "from potl._serve._limits import Limits\n"
+            "from potl._serve._limits import ServeLimits\n"
             f"potl.serve(sys.argv[1], listen='127.0.0.1:0', limits={limits!r},\n"
             "           ready=lambda url: print(url, file=sys.stderr, flush=True))\n"
         )

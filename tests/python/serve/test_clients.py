@@ -19,7 +19,7 @@ from serving import Server, raw_request
 import potl
 from potl import _core
 from potl._cli import _cli
-from potl._serve._limits import Limits
+from potl._serve._limits import ServeLimits
 
 JOB = _core.Job.parse(helpers.job_text())
 # A request that stalls is cut after this; others must not wait for it.
@@ -41,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(run: Path) -> Iterator[Server]:
     """One with small limits, in a process of its own."""
-    started = Server.limited(run, Limits(requests=REQUESTS, stall_seconds=STALL_SECONDS))
+    started = Server.limited(run, ServeLimits(requests=REQUESTS, stall_seconds=STALL_SECONDS))
     yield started
     code, said = started.end()
     assert (code, said) == (0, "")

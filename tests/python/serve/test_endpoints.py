@@ -17,7 +17,7 @@ import transcript_helpers as helpers
 import potl
 from potl import _core
 from potl._serve._app import application, endpoints
-from potl._serve._limits import Limits
+from potl._serve._limits import ServeLimits
 from potl._serve._served import ServedRun
 
 JOB = _core.Job.parse(helpers.job_text())
@@ -46,7 +46,7 @@ def get(served: ServedRun, path: str, *, token: str | None = None, **headers: st
     """The answer of the application, without a network."""
 
     async def ask() -> httpx.Response:
-        app: Any = application(served, token=token, limits=Limits())
+        app: Any = application(served, token=token, limits=ServeLimits())
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://potl") as client:
             return await client.get(
@@ -145,7 +145,7 @@ def test_nothing_else_is_there(served: ServedRun, path: str) -> None:
 
 
 def test_nothing_is_written(served: ServedRun) -> None:
-    app = endpoints(served, limits=Limits())
+    app = endpoints(served, limits=ServeLimits())
     methods = {method for paths in app.openapi()["paths"].values() for method in paths}
     assert methods == {"get"}
 

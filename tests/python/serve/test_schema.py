@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from potl import _core
 from potl._serve._app import endpoints
-from potl._serve._limits import Limits
+from potl._serve._limits import ServeLimits
 from potl._serve._served import ServedRun
 
 schemathesis = pytest.importorskip("schemathesis")
@@ -23,7 +23,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     path = tmp_path_factory.mktemp("schema") / "run"
     helpers.record_run(path, _core.Job.parse(helpers.job_text()), resume_after=5)
     run = ServedRun(path)
-    yield schemathesis.openapi.from_asgi("/openapi.json", endpoints(run, limits=Limits()))
+    yield schemathesis.openapi.from_asgi("/openapi.json", endpoints(run, limits=ServeLimits()))
     run.close()
 
 
