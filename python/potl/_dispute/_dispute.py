@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from .. import _core
 from .._base._errors import MalformedError, MismatchError, UsageError
 from .._record._inputs import as_job
+from ._answers import to_json
 from ._party import Party
 from ._referee import Referee, facts_of
 
@@ -269,9 +270,11 @@ def _lines(
     for name, player in players:
         try:
             message = player.next_message()
-        except Exception:
-            # Who cannot answer is silent.
-            continue
+        except Exception as error:
+            # What fails in this program is not the fault of whoever it stands for.
+            why = f"the {name} could not answer: {type(error).__name__}: {error}"[:1000]
+            ruling = _core.DisputeRuling("referee", evidence=to_json({"undecided": why}))
+            return [desk.decide(ruling, at=_now())]
         if message is not None:
             line = desk.receive(name, message.encode(), at=_now())
             return [] if line is None else [line]

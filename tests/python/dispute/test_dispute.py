@@ -213,9 +213,7 @@ def test_another_program_loses_by_its_structure(mlp: Case, tmp_path: Path) -> No
     check_evidence(verdict, mlp, tmp_path / "evidence.json")
 
 
-def test_who_does_not_answer_or_answers_with_something_else_loses(
-    mlp: Case, tmp_path: Path
-) -> None:
+def test_who_answers_with_something_else_loses(mlp: Case, tmp_path: Path) -> None:
     at = 9
     false = false_run(mlp.build, mlp.job, at, tmp_path / "false", mlp.key)
     operators = operators_of(mlp, at)
@@ -234,8 +232,10 @@ def test_who_does_not_answer_or_answers_with_something_else_loses(
         return potl.dispute(trainer=party, auditor=mlp.auditor(), referee=mlp.referee())
 
     for name in ("claim", "opening", "answer"):
-        verdict = against(lying(**{name: fails}))
-        assert (verdict.winner, verdict.why) == ("auditor", "silence"), name
+        verdict = against(lying(**{name: fails}))  # a program that fails convicts nobody
+        assert (verdict.winner, verdict.why) == (None, "referee"), name
+        assert not verdict.trainer_wrong and not verdict.auditor_wrong
+        assert "the trainer could not answer: MemoryError" in verdict.facts["undecided"]
     for text in (b"", b"{}", b"[1]", b'{"state":{}}', b'{"state":{"map":[[1]]}}', b"\xff"):
         verdict = against(lying(answer=lambda now, text=text: text))
         assert verdict.winner == "auditor" and verdict.why in ("opening", "garbage"), text
@@ -379,7 +379,7 @@ def test_evidence_cannot_be_changed(mlp: Case, tmp_path: Path) -> None:
 
 
 def test_keys_that_nothing_vouches_for_are_named(mlp: Case, tmp_path: Path) -> None:
-    """Somebody makes up a dispute in which the trainer is silent."""
+    """Who has all keys can make up a dispute."""
     stranger = _core.SigningKey.generate()
     false = false_run(mlp.build, mlp.job, 9, tmp_path / "false", stranger)
 
@@ -394,7 +394,7 @@ def test_keys_that_nothing_vouches_for_are_named(mlp: Case, tmp_path: Path) -> N
     silent.claim = fails  # type: ignore[method-assign]
     referee = mlp.referee()
     verdict = potl.dispute(trainer=silent, auditor=mlp.auditor(), referee=referee)
-    assert verdict.why == "silence" and verdict.unknown_keys == ()
+    assert verdict.why == "referee" and verdict.unknown_keys == ()
     judged = potl.judge(verdict.evidence, job=mlp.job)
     assert judged.unknown_keys == ("auditor", "referee")
     assert "nothing vouches for the keys of: auditor, referee" in judged.lines()
