@@ -239,6 +239,10 @@ def test_who_answers_with_something_else_loses(mlp: Case, tmp_path: Path) -> Non
     for text in (b"", b"{}", b"[1]", b'{"state":{}}', b'{"state":{"map":[[1]]}}', b"\xff"):
         verdict = against(lying(answer=lambda now, text=text: text))
         assert verdict.winner == "auditor" and verdict.why in ("opening", "garbage"), text
+    silly = mlp.auditor()
+    silly.answer = lambda now: b"{}"  # type: ignore[method-assign]
+    verdict = potl.dispute(trainer=lying(answer=silly.answer), auditor=silly, referee=mlp.referee())
+    assert verdict.why == "referee" and not verdict.trainer_wrong and not verdict.auditor_wrong
     other = lying()
     verdict = against(lying(opening=lambda now: _core.DisputeOpening(b"other", [])))
     assert (verdict.winner, verdict.why) == ("auditor", "structure")
