@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 #include <potl/core/detail/rng.hpp>
 #include <potl/dispute/game.hpp>
@@ -22,9 +23,7 @@ digest claim_of(party one, std::uint64_t level, std::uint64_t index, bool truly)
   digest out;
   out.bytes[0] = truly ? 0 : one == party::trainer ? 1 : 2;
   out.bytes[1] = static_cast<std::uint8_t>(level);
-  for (std::size_t i = 0; i < 8; ++i) {
-    out.bytes[8 + i] = static_cast<std::uint8_t>(index >> (8 * i));
-  }
+  std::memcpy(&out.bytes[8], &index, sizeof(index));
   return out;
 }
 
@@ -45,15 +44,17 @@ std::uint64_t play(std::uint64_t steps, std::uint64_t operators, std::uint64_t c
     return both<digest>{claimed(party::trainer, level, sizes[level]),
                         claimed(party::auditor, level, sizes[level])};
   };
+  move made{run, head, {}, {}};
   game now({run, steps, {}, ends(0), 60'000}, at);
   while (!now.decided()) {
     ++at;
     const std::uint64_t level = now.bisections().size() - 1;
     if (now.expected().who) {
       const party one = *now.expected().who;
-      const place where = now.expected().where;
-      if (level == 0 && where.what == act::claim && one == party::trainer) ++rounds;
-      now.play(one, {run, head, where, claimed(one, level, where.index)}, head, at);
+      made.where = now.expected().where;
+      made.content = claimed(one, level, made.where.index);
+      if (level == 0 && made.where.what == act::claim && one == party::trainer) ++rounds;
+      now.play(one, made, head, at);
     } else if (level < 2) {
       now.next(kinds[level + 1], sizes[level + 1], ends(level + 1), at).value();
     } else {

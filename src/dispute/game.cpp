@@ -115,15 +115,15 @@ effect game::lose(party one, reason why) {
 effect game::play(party from, const move& one, const digest& head, std::uint64_t at,
                   std::optional<reason> flaw) {
   if (verdict_) return effect::ignored;
-  const bool is_its_turn = turn_.who == from;
-  if (one.run == run_ && !(is_its_turn && one.where == turn_.where)) {
+  const bool is_its_turn = turn_.who == from, is_this_run = one.run == run_;
+  if (is_this_run && !(is_its_turn && one.where == turn_.where)) {
     // A network may deliver a message again, and late.
     if (const done* earlier = before(from, one.where)) {
       return earlier->content == one.content ? effect::ignored : lose(from, reason::contradiction);
     }
   }
   if (!is_its_turn) return effect::ignored;
-  if (one.run != run_) return lose(from, reason::other_run);
+  if (!is_this_run) return lose(from, reason::other_run);
   if (one.where != turn_.where) return lose(from, reason::other_place);
   if (one.parent != head) return lose(from, reason::other_parent);
   if (flaw) return lose(from, *flaw);
@@ -147,7 +147,10 @@ effect game::restart(std::uint64_t at) {
 }
 
 void game::take(party from, const move& one, std::uint64_t at) {
-  made_.of(from).push_back({one.where, one.content});
+  // Written field by field where it stays: a copy would wait for the parts of what it copies.
+  done& made = made_.of(from).emplace_back();
+  made.where = one.where;
+  made.content = one.content;
   if (from == party::trainer) {
     expect(party::auditor, at);
   } else {
@@ -161,13 +164,13 @@ void game::after_both(std::uint64_t at) {
     return;
   }
   bisection& now = levels_.back();
-  const both<digest> claimed{made_.trainer.back().content, made_.auditor.back().content};
-  if (claimed.trainer == claimed.auditor) {
+  const digest &trainer = made_.trainer.back().content, &auditor = made_.auditor.back().content;
+  if (trainer == auditor) {
     now.low = now.middle();
-    now.agreed = claimed.trainer;
+    now.agreed = trainer;
   } else {
     now.high = now.middle();
-    now.claimed = claimed;
+    now.claimed = {trainer, auditor};
   }
   bisect(at);
 }
