@@ -66,10 +66,10 @@ if TYPE_CHECKING:
         OperatorDifference as OperatorDifference,
         diff as diff,
     )
-    from ._dispute._dispute import (
+    from ._dispute._dispute import dispute as dispute
+    from ._dispute._evidence import (
         DisputeEvidence as DisputeEvidence,
         Verdict as Verdict,
-        dispute as dispute,
         judge as judge,
     )
     from ._dispute._party import Party as Party
@@ -125,7 +125,7 @@ _EXPORTS = {
     "Check": "_checks._checks",
     "Commitment": "_record._run",
     "Difference": "_dispute._diff",
-    "DisputeEvidence": "_dispute._dispute",
+    "DisputeEvidence": "_dispute._evidence",
     "Explanation": "_arithmetic._explain",
     "ExtraKey": "_extra_task._key",
     "ExtraOptions": "_extra_task._design",
@@ -184,7 +184,7 @@ _EXPORTS = {
     "Telemetry": "_checks._checks",
     "UnsupportedError": "_base._errors",
     "UsageError": "_base._errors",
-    "Verdict": "_dispute._dispute",
+    "Verdict": "_dispute._evidence",
     "audit": "_dispute._audit",
     "calibrate": "_job._calibrate",
     "challenge": "_verify._challenge",
@@ -196,7 +196,7 @@ _EXPORTS = {
     "freivalds": "_spot_check._freivalds",
     "freivalds_convolution": "_spot_check._freivalds",
     "freivalds_segment": "_spot_check._freivalds",
-    "judge": "_dispute._dispute",
+    "judge": "_dispute._evidence",
     "prune": "_record._prune",
     "record": "_record._record",
     "rederive": "_verify._rederive",

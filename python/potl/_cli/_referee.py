@@ -56,7 +56,7 @@ def _referee(
     Ends with 0 if the trainer is right or both agree, with 1 if the trainer is wrong, with 3 if
     nothing was decided.
     """
-    from .._dispute._dispute import judge
+    from .._dispute._evidence import judge
 
     given = {"auditor": auditor_key, "referee": referee_key}
     found = judge(
@@ -65,20 +65,6 @@ def _referee(
         task=None if task is None else load(task),
         keys={name: key for name, key in given.items() if key is not None},
     )
-    document = {
-        "winner": found.winner,
-        "trainer_wrong": found.trainer_wrong,
-        "auditor_wrong": found.auditor_wrong,
-        "why": found.why,
-        "step": found.step,
-        "operator": found.operator,
-        "element": found.element,
-        "facts": found.facts,
-        "moves": found.moves,
-        "believed": found.believed,
-        "unknown_keys": found.unknown_keys,
-        "keys": found.evidence.keys,
-    }
 
     def show(console: Console) -> None:
         for line in found.lines():
@@ -86,4 +72,4 @@ def _referee(
 
     decided = found.trainer_wrong or found.auditor_wrong or found.why == "agreement"
     code = REJECTED if found.trainer_wrong else 0 if decided else FAILED
-    return Result(document=document, show=show, exit_code=code)
+    return Result(document=found.document(), show=show, exit_code=code)

@@ -3,148 +3,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from .. import _core
-from .._base._errors import MalformedError, MismatchError, UsageError
-from .._record._inputs import as_job
+from .._base._errors import MismatchError, UsageError
 from ._answers import to_json
+from ._evidence import DisputeEvidence, Verdict, judge
 from ._party import Party
-from ._referee import Referee, facts_of
+from ._referee import Referee
 
-if TYPE_CHECKING:
-    from .._job._job import Job
-    from .._task._task import Task
-
-_FORMAT = "potl-dispute-evidence-v1"
-_MOST_EVIDENCE = 256 << 20
 _TURN_SECONDS = 3600.0
-
-
-@dataclass(frozen=True)
-class DisputeEvidence:
-    """A dispute that anybody can judge again: the signed transcript and the keys.
-
-    Attributes:
-        job: Id of the job.
-        keys: PEM of the public keys of "trainer", "auditor" and "referee".
-        transcript: docs/format/dispute.md.
-    """
-
-    job: bytes
-    keys: dict[str, str]
-    transcript: str
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes it as JSON."""
-        document = {
-            "format": _FORMAT,
-            "job": self.job.hex(),
-            "keys": self.keys,
-            "transcript": self.transcript,
-        }
-        _core.write_file(os.fspath(path), json.dumps(document, indent=1).encode())
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> DisputeEvidence:
-        """Reads what `write` wrote.
-
-        Raises:
-            MalformedError: It is something else.
-        """
-        try:
-            found = json.loads(_core.read_file(os.fspath(path), max_bytes=_MOST_EVIDENCE))
-            keys = found["keys"]
-            if found["format"] != _FORMAT or set(keys) != {"trainer", "auditor", "referee"}:
-                raise ValueError
-            if not all(isinstance(one, str) for one in (*keys.values(), found["transcript"])):
-                raise ValueError
-            return cls(bytes.fromhex(found["job"]), dict(keys), found["transcript"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise MalformedError(f"{os.fspath(path)} is no evidence of a dispute") from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """How a dispute ended.
-
-    Attributes:
-        winner: "trainer" or "auditor"; None where neither is right, both agree, or the referee
-            could not decide.
-        trainer_wrong: Whether the trainer lost.
-        auditor_wrong: Whether the auditor lost.
-        why: "agreement", "value" (recomputed, it is another one), "structure" (an operator that
-            the agreed program does not have), "opening", "silence", "garbage", "commitment",
-            "contradiction", "other_run", "other_parent", "other_place", or "referee".
-        step: The first step that differs; 0 where none was found.
-        operator: Its number in the step, from 0, and its name; None where it did not come to that.
-        element: The element of its result that was recomputed, in logical order; None without one.
-        facts: What the referee saw.
-        moves: Messages of the parties.
-        believed: Decisions of the referee that were not computed again.
-        unknown_keys: Of whom the keys are the word of the evidence alone. Who made the keys of all
-            three can have made up a dispute; of the referee alone, the times.
-        evidence: The transcript with its keys.
-    """
-
-    winner: Literal["trainer", "auditor"] | None
-    trainer_wrong: bool
-    auditor_wrong: bool
-    why: str
-    step: int
-    operator: tuple[int, str] | None
-    element: int | None
-    facts: dict[str, object]
-    moves: int
-    believed: int
-    unknown_keys: tuple[str, ...]
-    evidence: DisputeEvidence
-
-    def lines(self) -> list[str]:
-        """The verdict for people."""
-        unwon = _UNWON.get(self.why, "both are wrong")
-        who = unwon if self.winner is None else f"the {self.winner} is right"
-        out = [f"{who}: {_WHY[self.why]}"]
-        if self.step:
-            where = "" if self.operator is None else ", operator {} ({})".format(*self.operator)
-            place = "" if self.element is None else f", element {self.element}"
-            out.append(f"step {self.step}{where}{place}")
-        for name in ("true", "trainer", "auditor", "undecided"):
-            if name in self.facts:
-                out.append(f"{name}: {self.facts[name]}")
-        out.append(
-            f"{self.moves} messages; "
-            + (
-                f"{self.believed} decisions of the referee are believed"
-                if self.believed
-                else "the referee's decisions were computed again"
-            )
-        )
-        if self.unknown_keys:
-            out.append(f"nothing vouches for the keys of: {', '.join(self.unknown_keys)}")
-        return out
-
-
-_UNWON = {"agreement": "no dispute", "referee": "undecided"}
-_WHY = {
-    "agreement": "both committed to the same final state",
-    "value": "computed again, the value is another one",
-    "structure": "the agreed program has another operator there",
-    "opening": "what was opened does not fit what was claimed",
-    "silence": "no message came in time",
-    "garbage": "what came is no message",
-    "commitment": "a claim is not that of the commitment",
-    "contradiction": "two messages for one place",
-    "other_run": "a message was about another run",
-    "other_parent": "a message answered another one",
-    "other_place": "a message was about another place",
-    "referee": "the referee could not decide, and convicts nobody",
-}
 
 
 def dispute(
@@ -200,64 +69,6 @@ def dispute(
     return judge(evidence, job=referee.job, keys=public)
 
 
-def judge(
-    evidence: DisputeEvidence | str | os.PathLike[str],
-    *,
-    job: Job | str | os.PathLike[str],
-    task: Callable[[], Task] | str | None = None,
-    keys: Mapping[str, _core.PublicKey | str | os.PathLike[str]] | None = None,
-) -> Verdict:
-    """Judges a dispute again from its evidence.
-
-    Args:
-        evidence: Or its file.
-        job: What was agreed.
-        task: With it what the referee decided is computed again as well. Without it the referee is
-            believed, and `believed` counts how often.
-        keys: Public keys that you have from somebody you trust, or their files, of "trainer",
-            "auditor", "referee". The trainer's may also stand in the job.
-
-    Raises:
-        MalformedError, MismatchError: It is not the transcript of a dispute about this job.
-        MissingError: It has no verdict.
-    """
-    if not isinstance(evidence, DisputeEvidence):
-        evidence = DisputeEvidence.read(evidence)
-    agreed = as_job(job)
-    if evidence.job != agreed.id:
-        raise MismatchError("the evidence is about another job")
-    own = {name: _core.PublicKey.from_pem(pem) for name, pem in evidence.keys.items()}
-    setting = _core.DisputeSetting(agreed.core, **own)
-    known = {name: _raw(key) for name, key in (keys or {}).items()}
-    if agreed.core.trainer is not None:
-        known["trainer"] = agreed.core.trainer
-    for name, raw in known.items():
-        if name not in own:
-            raise UsageError(
-                f"nobody in a dispute is called {name}", "use trainer, auditor, referee"
-            )
-        if own[name].raw != raw:
-            raise MismatchError(f"the evidence is signed with another key of the {name}")
-    again = None if task is None else Referee(agreed, task=task).disagrees
-    found = _core.judge_dispute(setting, evidence.transcript, again)
-    facts, moves = _facts(evidence.transcript)
-    number, element = facts.get("operator"), facts.get("element")
-    return Verdict(
-        winner=found.verdict.winner,
-        trainer_wrong=found.verdict.trainer_wrong,
-        auditor_wrong=found.verdict.auditor_wrong,
-        why=found.verdict.why,
-        step=found.step,
-        operator=(number, str(facts.get("name"))) if isinstance(number, int) else None,
-        element=element if isinstance(element, int) else None,
-        facts=facts,
-        moves=moves,
-        believed=found.believed,
-        unknown_keys=tuple(name for name in own if name not in known),
-        evidence=evidence,
-    )
-
-
 def _lines(
     desk: _core.DisputeReferee,
     referee: Referee,
@@ -296,23 +107,6 @@ def _player(
         opening=party.opening,
         answer=party.answer,
     )
-
-
-def _facts(transcript: str) -> tuple[dict[str, object], int]:
-    """What the ruling says that the referee saw, and how many messages there are."""
-    import base64
-
-    entries = [json.loads(line)["entry"] for line in transcript.splitlines()]
-    moves = sum(entry["kind"] == "message" for entry in entries)
-    evidence = entries[-1].get("evidence", "")
-    return facts_of(base64.b64decode(evidence)), moves
-
-
-def _raw(key: _core.PublicKey | str | os.PathLike[str]) -> bytes:
-    if isinstance(key, _core.PublicKey):
-        return bytes(key.raw)
-    pem = _core.read_file(os.fspath(key), max_bytes=1 << 16).decode("ascii", "backslashreplace")
-    return bytes(_core.PublicKey.from_pem(pem).raw)
 
 
 def _now() -> int:

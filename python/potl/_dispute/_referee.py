@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -360,12 +359,3 @@ def _facts(made: _core.DisputeDecision) -> tuple[object, ...]:
     if isinstance(made, _core.DisputeQuestion):
         return (made.text, made.max_bytes)
     return (made.why, made.trainer_wrong, made.auditor_wrong, made.evidence)
-
-
-def facts_of(evidence: bytes) -> dict[str, object]:
-    """What a ruling's evidence says."""
-    try:
-        found = json.loads(evidence or b"{}")
-    except (ValueError, RecursionError):  # a referee may have written anything
-        return {}
-    return found if isinstance(found, dict) else {}
