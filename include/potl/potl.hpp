@@ -56,5 +56,6 @@
 #include <potl/transcript/repetition.hpp>
 #include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/state.hpp>
+#include <potl/transcript/work.hpp>
 #include <potl/transcript/writer.hpp>
 #include <potl/verify.hpp>

@@ -237,6 +237,7 @@ void bind_transcript(py::module_& module) {
   bind_trace(module);
   bind_recorder(module);
   bind_repetition(module);
+  bind_work(module);
   module.def("affordable_stride", &affordable_stride, py::arg("segments"), py::arg("state_bytes"));
   module.def(
       "commit_run",

@@ -42,7 +42,8 @@ inline std::vector<transcript::traced_operator> operators_of(const py::iterable&
   return out;
 }
 
-/// A part of bind_transcript.
+/// Parts of bind_transcript.
 void bind_repetition(py::module_& module);
+void bind_work(py::module_& module);
 
 }  // namespace potl::python

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     )
     from ._dispute._party import Party as Party
     from ._dispute._referee import Referee as Referee
+    from ._dispute._work_check import AuditCheck as AuditCheck, check_audit as check_audit
     from ._extra_task._design import ExtraOptions as ExtraOptions
     from ._extra_task._extra_task import ExtraTask as ExtraTask
     from ._extra_task._key import ExtraKey as ExtraKey
@@ -119,6 +120,7 @@ if TYPE_CHECKING:
 # Public name -> private module that defines it, or the package that it stands for.
 _EXPORTS = {
     "Audit": "_dispute._audit",
+    "AuditCheck": "_dispute._work_check",
     "AuditDifference": "_dispute._audit",
     "Calibration": "_job._calibrate",
     "Challenge": "_verify._challenge",
@@ -189,6 +191,7 @@ _EXPORTS = {
     "calibrate": "_job._calibrate",
     "challenge": "_verify._challenge",
     "check": "_job._check",
+    "check_audit": "_dispute._work_check",
     "diff": "_dispute._diff",
     "deterministic": "_arithmetic._deterministic",
     "dispute": "_dispute._dispute",

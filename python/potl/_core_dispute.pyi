@@ -9,7 +9,7 @@ no newline.
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
-from ._core import Job, PublicKey, ReadableBuffer, SigningKey
+from ._core import Job, PublicKey, ReadableBuffer, SigningKey, State
 
 DisputeParty: TypeAlias = Literal["trainer", "auditor"]
 DisputeLevel: TypeAlias = Literal["steps", "operators", "chunks"]
@@ -51,6 +51,37 @@ class Repetition:
     @property
     def difference(self) -> tuple[int, str, str] | None:
         """Step, field and sentence of the first one."""
+
+WORK_HEADER_BYTES: int
+
+def work_code(
+    nonce: ReadableBuffer, job_id: ReadableBuffer, step: int, before: State, after: State
+) -> tuple[bytes, int]:
+    """The code of a step, and how many chunks of the state it changed."""
+
+def work_file_header(job_id: ReadableBuffer, nonce: ReadableBuffer) -> bytes: ...
+def read_work_file(
+    data: ReadableBuffer, job_id: ReadableBuffer, nonce: ReadableBuffer, max_steps: int
+) -> list[bytes]:
+    """The codes of steps 1, 2, ... MalformedError, MismatchError, LimitError."""
+
+def sign_work_note(
+    job_id: ReadableBuffer,
+    nonce: ReadableBuffer,
+    commitment: ReadableBuffer | None,
+    codes: Iterable[bytes],
+    key: SigningKey,
+) -> str: ...
+def verify_work_note(
+    text: str | bytes,
+    job_id: ReadableBuffer,
+    nonce: ReadableBuffer,
+    codes: Iterable[bytes],
+    key: PublicKey,
+) -> bytes | None:
+    """The SHA-256 of the trainer's commitment, if the note names one. MalformedError: it is none;
+    MissingError, MismatchError: the key did not sign these codes.
+    """
 
 class DisputeNext:
     """The next bisection, inside what both opened: inner_bisection."""

@@ -26,7 +26,9 @@ def add_to(app: typer.Typer) -> None:
         examples="  potl audit runs/1 --job job.json --task trainer:build --log audits/1\n\n"
         "  potl audit runs/1 --job job.json --task trainer:build --log audits/1 --follow\n\n"
         "  potl audit runs/1 --job job.json --task trainer:build --log audits/1 "
-        "--commitment note.txt --to-the-end",
+        "--commitment note.txt --to-the-end\n\n"
+        "  potl audit runs/1 --job job.json --task trainer:build --log audits/1 "
+        "--nonce nonce.txt --check --draw 20",
     )(_audit)
 
 
@@ -62,14 +64,48 @@ def _audit(
             "--to-the-end", help="Repeat all steps also after a difference, as a dispute needs."
         ),
     ] = False,
+    nonce: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|HEX",
+            help="32 bytes that the client drew: a code over each state is signed, with which the "
+            "client sees that the work was done.",
+        ),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Repeat nothing: look whether the auditor who made LOG under --nonce did the "
+            "work.",
+        ),
+    ] = False,
+    draw: Annotated[
+        int | None, typer.Option(help="Steps that --check draws and executes. Default: 20.")
+    ] = None,
+    auditor_key: Annotated[
+        Path | None, typer.Option(help="With --check: the public key of whom you hired.")
+    ] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
     """Repeat a run in full, and compare every step with its log.
 
     Needs a job in a reproducible arithmetic. Ends with 0 if all steps are the same, with 1 at the
-    first difference, with 3 if the run is not finished.
+    first difference, with 3 if the run is not finished. With --check: with 0 if the auditor did
+    the work, with 1 if it did not, with 3 if that cannot be said.
     """
+    from .._base._errors import UsageError
+
+    if check:
+        if nonce is None or follow or to_the_end or key is not None:
+            raise UsageError(
+                "--check needs the auditor's --nonce, and repeats nothing",
+                "leave out --follow, --to-the-end and --key",
+            )
+        return _checked(run, job, task, log, nonce, draw, commitment, auditor_key)
+    if draw is not None or auditor_key is not None:
+        raise UsageError("--draw and --auditor-key belong to --check", "")
     from .._dispute._audit import audit
 
     found = audit(
@@ -82,6 +118,7 @@ def _audit(
         follow=follow,
         patience=patience,
         to_the_end=to_the_end,
+        nonce=nonce,
     )
     difference = None if found.difference is None else dataclasses.asdict(found.difference)
     document = {
@@ -102,3 +139,44 @@ def _audit(
 
     code = 0 if found.agrees else FAILED if found.agrees is None else REJECTED
     return Result(document=document, show=show, exit_code=code)
+
+
+def _checked(
+    run: Path,
+    job: Path,
+    task: str,
+    log: Path,
+    nonce: str,
+    draw: int | None,
+    commitment: Path | None,
+    auditor: Path | None,
+) -> Result:
+    from .._dispute._work_check import check_audit
+
+    found = check_audit(
+        log,
+        run=run,
+        job=job,
+        task=load(task),
+        nonce=nonce,
+        steps=20 if draw is None else draw,
+        commitment=commitment,
+        auditor=auditor,
+    )
+
+    def show(console: Console) -> None:
+        words = {
+            True: "the auditor did the work",
+            False: "the auditor did not do the work",
+            None: "undecided",
+        }
+        console.print(f"{words[found.worked]}: {printable(found.reason)}")
+        if found.worked:
+            console.print(
+                f"an auditor who left out 10 % of the steps is seen with {found.seen(0.1):.3g}, "
+                f"20 % with {found.seen(0.2):.3g}"
+            )
+        console.print(f"steps 1 to {found.covered}, key {found.auditor}")
+
+    code = 0 if found.worked else FAILED if found.worked is None else REJECTED
+    return Result(document=dataclasses.asdict(found), show=show, exit_code=code)

@@ -21,6 +21,7 @@ from .._record import _keys
 from .._record._inputs import as_job, as_note
 from .._record._prover import Prover, Step
 from .._record._run import Commitment, Run
+from ._work import CODES, WorkLog, as_nonce
 
 if TYPE_CHECKING:
     from .._job._job import Job
@@ -85,6 +86,7 @@ def audit(
     follow: bool = False,
     patience: float = 600.0,
     to_the_end: bool = False,
+    nonce: bytes | str | os.PathLike[str] | None = None,
     progress: Progress = None,
 ) -> Audit:
     """Repeats a run from its first step, and compares every step with the trainer's log.
@@ -104,6 +106,9 @@ def audit(
         patience: Seconds that a followed log may stay as it is.
         to_the_end: Repeats all steps of the job also after a difference, to commit to them: a
             dispute is about two whole runs.
+        nonce: 32 bytes that a client drew, their hexadecimal digits, or a file of those: a code
+            over each state is signed, with which the client sees that the work was done
+            (`check_audit`).
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
 
     Returns:
@@ -132,10 +137,15 @@ def audit(
     pair = _Pair(agreed.core, directory, target)
     wait = patience if follow else 0.0
     pair.wait_for_log(wait)
-    own = _finished(target, agreed)
+    own, note = _finished(target, agreed), None if commitment is None else as_note(commitment)
+    work = None if nonce is None else WorkLog(target, agreed.core, as_nonce(nonce))
     if own is None:
+        if work is None and (target / CODES).exists():
+            raise UsageError("the repetition was begun under a nonce", "pass the same one")
         repeater = _Repeater(build, target, job=agreed, key=key)
-        with repeater, track("auditing", agreed.core.steps, progress) as advance:
+        repeater.work = work
+        kept = contextlib.nullcontext() if work is None else contextlib.closing(work)
+        with kept, repeater, track("auditing", agreed.core.steps, progress) as advance:
             repeated = repeater.repeat()
             while repeater.next_step <= agreed.core.steps:
                 going_on = to_the_end and pair.differs()
@@ -147,8 +157,10 @@ def audit(
             repeater.flush()
         if repeater.next_step > agreed.core.steps:
             own = repeater.run.commit()
+    if work is not None:
+        work.sign(_keys.for_run(key, target), note)
     pair.compare()
-    agrees, reason = pair.outcome(None if commitment is None else as_note(commitment))
+    agrees, reason = pair.outcome(note)
     return Audit(
         agrees=agrees,
         steps=pair.agreed_steps,
@@ -161,7 +173,13 @@ def audit(
 
 
 class _Repeater(Prover):
-    """Records like a prover, under a key that is not the trainer's."""
+    """Records like a prover, under a key that is not the trainer's.
+
+    Attributes:
+        work: Where codes of the states go, if a client gave a nonce.
+    """
+
+    work: WorkLog | None = None
 
     def _choose_key(
         self, key: str | os.PathLike[str] | _core.SigningKey | None, check_job: bool
@@ -170,6 +188,10 @@ class _Repeater(Prover):
         if chosen.public_key.raw == self._job.trainer:
             raise UsageError("this is the trainer's own key", "give the auditor a key of its own")
         return chosen
+
+    def _see(self, step: int, state: _core.State) -> None:
+        if self.work is not None:
+            self.work.see(step, state)
 
     @property
     def next_step(self) -> int:

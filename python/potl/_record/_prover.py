@@ -162,9 +162,12 @@ class Prover:
                 result = session.run_step(number, batch, rounding=rounding)
                 duration = time.perf_counter_ns() - began
                 epoch = job.epoch_of(number)
+                # A state that is stored, or the last one, has been compared byte by byte.
+                whole = job.is_checkpoint(number) or number == last
+                state = session.capture(keep=True, whole=whole)
+                self._see(number, state)
                 recorder.append_step(
-                    # A state that is stored, or the last one, has been compared byte by byte.
-                    session.capture(keep=True, whole=job.is_checkpoint(number) or number == last),
+                    state,
                     step=number,
                     epoch=epoch,
                     sample_ids=ids,
@@ -188,6 +191,9 @@ class Prover:
                         result.skipped,
                         not result.non_finite,
                     )
+
+    def _see(self, step: int, state: _core.State) -> None:
+        """Each state in turn, before it is recorded."""
 
     def publish(self) -> str:
         """Signs the log as it is now. A published note binds the prover: the commitment must
@@ -232,11 +238,14 @@ class Prover:
                 where, self._job, self._key, software=software
             )
             session.restore(state)
+            self._see(last, state)
             self._next = last + 1
             _log.info("resuming %s after step %d", where, last)
         else:
             self._recorder = _core.Recorder.create(where, self._job, self._key, software=software)
-            self._recorder.append_initial(session.capture(keep=True))
+            state = session.capture(keep=True)
+            self._see(0, state)
+            self._recorder.append_initial(state)
         self._telemetry = _core.TelemetrySampler(str(self._directory / "telemetry.log"))
         self._telemetry.start()
 

@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An auditor that worked is told from one that copied the trainer's digests (A27)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import places
+import pytest
+import torch
+import traced_nets
+
+import potl
+from potl import _core
+from potl._cli import _cli
+from potl._dispute import _work_check
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+EVERY, STEPS = 8, 57
+NONCE = bytes(range(32))
+
+build = traced_nets.mlp
+
+
+@pytest.fixture(scope="module")
+def job() -> potl.Job:
+    return potl.Job.create(build, seed=3, checkpoint_every=EVERY)
+
+
+@pytest.fixture(scope="module")
+def run(job: potl.Job, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    recorded = potl.record(build, tmp_path_factory.mktemp("trainer") / "run", job=job)
+    recorded.commit()
+    return recorded.path
+
+
+@pytest.fixture(scope="module")
+def honest(run: Path, job: potl.Job, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    log = tmp_path_factory.mktemp("auditor") / "log"
+    note = (run / "commitment").read_text()
+    found = potl.audit(run, job=job, task=build, log=log, nonce=NONCE, commitment=note)
+    assert found.agrees is True
+    return log
+
+
+@pytest.fixture
+def check(run: Path, job: potl.Job) -> Callable[..., potl.AuditCheck]:
+    def checked(log: Path, **options: Any) -> potl.AuditCheck:
+        given = {"run": run, "job": job, "task": build, "nonce": NONCE, "steps": STEPS}
+        return potl.check_audit(log, **(given | options))
+
+    return checked
+
+
+Check = Callable[..., potl.AuditCheck]
+
+
+def copy_of(log: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(log, tmp_path / "copy"))
+
+
+def sign(log: Path, job: potl.Job, codes: list[bytes], key: _core.SigningKey | None = None) -> None:
+    """Writes these codes and signs them, as an auditor can."""
+    (log / "work.codes").write_bytes(_core.work_file_header(job.core.id, NONCE) + b"".join(codes))
+    own = _core.SigningKey.from_pem((log / "key.pem").read_text())
+    note = _core.sign_work_note(job.core.id, NONCE, None, codes, key or own)
+    (log / "work.note").write_text(note)
+
+
+def codes_of(log: Path) -> list[bytes]:
+    data = (log / "work.codes").read_bytes()[_core.WORK_HEADER_BYTES :]
+    return [data[at : at + 32] for at in range(0, len(data), 32)]
+
+
+def test_an_auditor_that_worked_is_believed(honest: Path, check: Check, run: Path) -> None:
+    found = check(honest, commitment=(run / "commitment").read_text())
+    assert found.worked is True, found.reason
+    hidden = [one for one in range(1, STEPS) if one % EVERY]
+    assert list(found.steps) == hidden and found.population == len(hidden)
+    assert found.covered == STEPS and found.seen(0.1) == 1.0
+    few = check(honest, steps=5)
+    assert few.worked is True and len(few.steps) == 5
+    assert set(few.steps) <= set(hidden)
+    assert few.seen(0.2) == pytest.approx(_core.strength(len(hidden), 5, 0.2))
+    assert 0.5 < few.seen(0.2) < 1
+    # It draws anew each time.
+    assert len({check(honest, steps=5).steps for _ in range(4)}) > 1
+
+
+def test_honest_under_other_threads_and_instructions(
+    run: Path, job: potl.Job, check: Check, tmp_path: Path
+) -> None:
+    job.write(tmp_path / "job.json")
+    code = (
+        f"import sys; sys.path.append({str(places.HELPERS)!r})\n"
+        "import potl, traced_nets, torch\n"
+        "torch.set_num_threads(3)\n"
+        f"found = potl.audit({str(run)!r}, job='job.json', task=traced_nets.mlp, log='log',\n"
+        f"    nonce={NONCE.hex()!r})\n"
+        "assert found.agrees\n"
+    )
+    environment = {**os.environ, "POTL_ISA": "portable", "OMP_NUM_THREADS": "3"}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)
+    assert check(tmp_path / "log").worked is True
+
+
+def test_a_copied_log_is_no_work(
+    honest: Path, run: Path, job: potl.Job, check: Check, tmp_path: Path
+) -> None:
+    """All digests, losses and stored states are the trainer's; the codes cannot be."""
+    log = copy_of(honest, tmp_path)
+    stored = {
+        row["step"]: _core.Evidence.open(str(run), job=None, commitment=None).load_state(
+            row["step"]
+        )
+        for row in _core.Evidence.open(str(run), job=None, commitment=None).checkpoints()
+    }
+    # What is nearest to a state that was not computed: one that the trainer gave away.
+    codes = []
+    for step in range(1, STEPS + 1):
+        last = step - step % EVERY
+        codes.append(_core.work_code(NONCE, job.core.id, step, stored[last], stored[last])[0])
+    sign(log, job, codes)
+    found = check(log, steps=1)
+    assert found.worked is False and "is not that of its state" in found.reason
+
+
+def test_a_part_that_was_left_out_is_seen_as_often_as_stated(
+    honest: Path, job: potl.Job, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment of steps 17 to 23 is made up: 7 of the 50 steps that are drawn from."""
+    log = copy_of(honest, tmp_path)
+    codes = codes_of(log)
+    for step in range(17, 24):
+        codes[step - 1] = bytes(32)
+    sign(log, job, codes)
+    found = check(log)
+    assert found.worked is False and "step 17 " in found.reason
+    assert found.steps == tuple(one for one in range(1, 17) if one % EVERY)
+    # The draw alone, of which nothing has to be computed.
+    seen, rounds = 0, 400
+    hidden = [one for one in range(1, STEPS) if one % EVERY]
+    for _ in range(rounds):
+        places = _core.draw_without_replacement(
+            _core.fresh_nonce(), bytes(32), "potl.work", len(hidden), 5
+        )
+        seen += any(17 <= hidden[place] < 24 for place in places)
+    assert seen / rounds == pytest.approx(_core.strength(len(hidden), 5, 7 / len(hidden)), abs=0.1)
+
+
+def test_an_auditor_of_a_false_run_that_copied_it_is_seen(
+    job: potl.Job, check: Check, tmp_path: Path
+) -> None:
+    """It repeated what the trainer did, and not what was agreed."""
+
+    def smoothed() -> potl.Task:
+        task = build()
+        task.loss = lambda x, y: torch.nn.functional.cross_entropy(x, y, label_smoothing=0.1)
+        return task
+
+    false = potl.record(smoothed, tmp_path / "run", job=job, check_job=False)
+    shutil.copytree(false.path, tmp_path / "log")
+    log = tmp_path / "log"
+    key = _core.SigningKey.from_pem((log / "key.pem").read_text())
+    sign(log, job, [bytes(32)] * STEPS, key)
+    found = check(log, run=false, steps=3)
+    assert found.worked is False
+    assert "does not end in the state that the logs name" in found.reason
+    assert not found.steps
+
+
+def test_a_difference_ends_what_is_checked(job: potl.Job, check: Check, tmp_path: Path) -> None:
+    """An honest auditor of a false run is believed up to where both are alike."""
+    run = tmp_path / "run"
+
+    class Late(potl.Task):
+        calls = 0
+
+        def step(self, batch: Any) -> torch.Tensor:
+            loss = super().step(batch)
+            self.calls += 1
+            if self.calls == 21:
+                weight = next(self.model.parameters()).detach().view(-1)
+                weight[0] = torch.nextafter(weight[0], torch.tensor(1.0))
+            return loss
+
+    def late() -> potl.Task:
+        task = build()
+        task.__class__ = Late
+        return task
+
+    potl.record(late, run, job=job, check_job=False)
+    audit = potl.audit(run, job=job, task=build, log=tmp_path / "log", nonce=NONCE)
+    assert audit.difference is not None and audit.difference.step == 21
+    found = check(tmp_path / "log", run=run)
+    assert found.worked is True and found.covered == 20 and max(found.steps) == 20
+
+
+def test_codes_are_whole_signed_and_of_this_audit(
+    honest: Path, run: Path, job: potl.Job, check: Check, tmp_path: Path
+) -> None:
+    whole = (honest / "work.codes").read_bytes()
+    log = copy_of(honest, tmp_path)
+    file, head = log / "work.codes", _core.WORK_HEADER_BYTES
+    altered = bytearray(whole)
+    altered[head + 32 * 40] ^= 1
+    for data, error in (
+        (bytes(altered), "not those that were signed"),
+        (whole[:-32], "not those that were signed"),
+        (whole[:-1], "ends too early"),
+        (whole[: head - 1], "ends too early"),
+        (b"x" + whole[1:], "another one"),
+    ):
+        file.write_bytes(data)
+        with pytest.raises((potl.MalformedError, potl.MismatchError), match=error):
+            check(log)
+    file.write_bytes(whole + bytes(32))
+    with pytest.raises(potl.LimitError):
+        check(log)
+    file.write_bytes(whole)
+    with pytest.raises(potl.MismatchError, match="another nonce"):
+        check(log, nonce=bytes(32))
+    with pytest.raises(potl.MismatchError, match="another commitment"):
+        check(log, commitment="another\nnote\n")
+    with pytest.raises(potl.MissingError):
+        check(log, auditor=_core.SigningKey.generate().public_key)
+    sign(log, job, codes_of(log), _core.SigningKey.generate())
+    with pytest.raises(potl.MissingError):
+        check(log)
+    (log / "work.note").unlink()
+    with pytest.raises(potl.MissingError, match="not signed"):
+        check(log)
+    file.unlink()
+    with pytest.raises(potl.MissingError, match="no codes of work"):
+        check(log)
+    file.symlink_to(honest / "work.codes")
+    with pytest.raises((potl.PotlError, OSError)):
+        check(log)
+
+
+def test_codes_that_end_before_the_log_are_no_work(
+    honest: Path, job: potl.Job, check: Check, tmp_path: Path
+) -> None:
+    log = copy_of(honest, tmp_path)
+    sign(log, job, codes_of(log)[:20])
+    found = check(log)
+    assert found.worked is False and "end with step 20" in found.reason
+
+
+def test_the_trainer_is_no_auditor(honest: Path, run: Path, check: Check, tmp_path: Path) -> None:
+    trainer = _core.SigningKey.from_pem((run / "key.pem").read_text())
+    (tmp_path / "trainer.pub").write_text(trainer.public_key.to_pem())
+    own = potl.Job.create(build, seed=3, checkpoint_every=EVERY, trainer=tmp_path / "trainer.pub")
+    potl.record(build, tmp_path / "run", job=own, key=trainer)
+    with pytest.raises(potl.MismatchError, match="this is the trainer"):
+        check(tmp_path / "run", run=tmp_path / "run", job=own)
+
+
+def test_where_all_states_are_stored_nothing_can_be_said(check: Check, tmp_path: Path) -> None:
+    job = potl.Job.create(build, seed=3, checkpoint_every=1)
+    run = potl.record(build, tmp_path / "run", job=job)
+    potl.audit(run, job=job, task=build, log=tmp_path / "log", nonce=NONCE)
+    found = check(tmp_path / "log", run=run, job=job)
+    assert found.worked is None and "after every step" in found.reason
+    assert found.seen(0.5) == 0.0
+
+
+def test_states_that_cannot_be_read_decide_nothing(
+    honest: Path, run: Path, check: Check, tmp_path: Path
+) -> None:
+    log, pruned = copy_of(honest, tmp_path), shutil.copytree(run, tmp_path / "pruned")
+    for place in (log, pruned):
+        for file in (place / "checkpoints").iterdir():
+            if file.name != "step-0.safetensors":
+                file.write_bytes(file.read_bytes()[:-1] + b"?")
+    found = check(log, run=pruned, steps=2)
+    # From the agreed initial state everything can be derived.
+    assert found.worked is True
+    for place in (log, pruned):
+        (place / "checkpoints/step-0.safetensors").unlink()
+    found = check(log, run=pruned, steps=2)
+    assert found.worked is None and "can be read" in found.reason
+
+
+def test_a_machine_that_computes_in_two_ways_accuses_nobody(
+    honest: Path, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    real = _work_check._Deriver._states
+
+    def twice(self: Any, step: int) -> Any:
+        calls.append(step)
+        before, after = real(self, step)  # type: ignore[misc]
+        return (before, before) if len(calls) == 1 else (before, after)
+
+    monkeypatch.setattr(_work_check._Deriver, "_states", twice)
+    found = check(honest, steps=1)
+    assert found.worked is None and "in two ways" in found.reason
+
+
+def test_an_audit_that_was_killed_goes_on_with_its_codes(
+    run: Path, job: potl.Job, honest: Path, check: Check, tmp_path: Path
+) -> None:
+    job.write(tmp_path / "job.json")
+    (tmp_path / "nonce.txt").write_text(NONCE.hex() + "\n")
+    log = tmp_path / "log"
+    code = (
+        f"import sys; sys.path.append({str(places.HELPERS)!r})\n"
+        "import potl, traced_nets\n"
+        f"potl.audit({str(run)!r}, job='job.json', task=traced_nets.mlp, log='log',\n"
+        "    nonce='nonce.txt', progress=lambda done, total: print(done, flush=True))\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if int(line) == 20:
+                break
+        process.send_signal(signal.SIGKILL)
+    with pytest.raises(potl.UsageError, match="begun under a nonce"):
+        potl.audit(run, job=job, task=build, log=log)
+    with pytest.raises(potl.UsageError, match="another nonce"):
+        potl.audit(run, job=job, task=build, log=log, nonce=bytes(32))
+    kept = (log / "work.codes").read_bytes()
+    (log / "work.codes").write_bytes(kept[:100])
+    with pytest.raises(potl.MissingError, match="codes of steps up to"):
+        potl.audit(run, job=job, task=build, log=log, nonce=NONCE)
+    # What was written after the state from which it goes on is written again.
+    (log / "work.codes").write_bytes(kept + bytes(7))
+    assert potl.audit(run, job=job, task=build, log=log, nonce=NONCE).agrees is True
+    assert (log / "work.codes").read_bytes() == (honest / "work.codes").read_bytes()
+    assert check(log).worked is True
+    # Once finished, it only signs again.
+    before = (log / "work.note").read_bytes()
+    assert potl.audit(run, job=job, task=build, log=log, nonce=NONCE).agrees is True
+    assert (log / "work.note").read_bytes() == before
+
+
+def test_a_finished_audit_without_codes_is_told(run: Path, job: potl.Job, tmp_path: Path) -> None:
+    potl.audit(run, job=job, task=build, log=tmp_path / "log")
+    with pytest.raises(potl.MissingError, match="no codes of work"):
+        potl.audit(run, job=job, task=build, log=tmp_path / "log", nonce=NONCE)
+
+
+@pytest.mark.parametrize("nonce", [b"short", "abc", "zz" * 32, bytes(33)])
+def test_a_nonce_has_32_bytes(nonce: Any, run: Path, job: potl.Job, tmp_path: Path) -> None:
+    with pytest.raises(potl.UsageError, match="32 bytes"):
+        potl.audit(run, job=job, task=build, log=tmp_path / "log", nonce=nonce)
+
+
+def test_the_command(
+    honest: Path,
+    run: Path,
+    job: potl.Job,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job.write(tmp_path / "job.json")
+    log = copy_of(honest, tmp_path)
+
+    def called(*more: str) -> int:
+        given = ["audit", str(run), "--job", str(tmp_path / "job.json"), "--log", str(log)]
+        given += ["--task", "traced_nets:mlp", "--nonce", NONCE.hex()]
+        return _cli.run([*given, *more])
+
+    assert called() == 0
+    capsys.readouterr()
+    assert called("--check", "--draw", "4", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["worked"] is True and len(document["steps"]) == 4
+    sign(log, job, [bytes(32)] * STEPS)
+    assert called("--check") == 1
+    assert "did not do the work" in capsys.readouterr().out
+    assert called("--check", "--follow") == 2
+    assert called("--draw", "4") == 2
