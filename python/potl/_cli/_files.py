@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._base._printable import number, printable, size
-from ._result import Debug, Json, Result, command
+from ._result import UNREADABLE, Debug, Json, Result, command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +30,8 @@ def add_to(app: typer.Typer) -> None:
     command(
         app,
         "inspect",
-        examples="  potl inspect runs/1\n\n  potl inspect runs/1 --json",
+        examples="  potl inspect runs/1\n\n  potl inspect runs/1 --json\n\n"
+        "  potl inspect evidence.json --job job.json --html dispute.html",
     )(_inspect)
     command(
         app,
@@ -85,20 +86,67 @@ def _keygen(
     return Result(document=document, show=show)
 
 
-def _inspect(run: RunPath, *, json: Json = False, debug: Debug = False) -> Result:
+def _inspect(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", help="A run directory, or the evidence of a dispute.", show_default=False
+        ),
+    ],
+    *,
+    job: Annotated[Path | None, typer.Option(help="Of evidence: what was agreed.")] = None,
+    auditor_key: Annotated[
+        Path | None, typer.Option(help="Of evidence: the auditor's public key, as you know it.")
+    ] = None,
+    referee_key: Annotated[
+        Path | None, typer.Option(help="Of evidence: the referee's public key, as you know it.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Of evidence: write it as a page.")] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
     """Show what a run directory holds: steps, checkpoints, sizes, losses, gaps, resumes, damage.
 
     Needs neither the job nor the task, and proves nothing; `potl verify` does. A damaged run is
     shown as far as it can be read, and still ends with exit code 0.
+
+    Of the evidence of a dispute it shows who is right and how that was found. With --job it is
+    judged, as by `potl referee`; without, nothing is checked. Ends with 4 if it does not hold.
     """
     from .. import _core
     from .._base._errors import UsageError
+
+    given = {"auditor": auditor_key, "referee": referee_key}
+    keys = {name: key for name, key in given.items() if key is not None}
+    if path.is_file():
+        return _inspect_evidence(path, job, keys, html)
     from .._record import _inspect
 
-    if not run.is_dir():
-        raise UsageError(f"there is no run directory {run}", "")
-    facts = _core.inspect_run(str(run))
+    if job is not None or keys or html is not None:
+        raise UsageError("these options are for the evidence of a dispute", "leave them out")
+    if not path.is_dir():
+        raise UsageError(f"there is no run directory {path}", "")
+    facts = _core.inspect_run(str(path))
     return Result(document=facts, show=lambda console: _inspect.show(facts, console))
+
+
+def _inspect_evidence(
+    path: Path, job: Path | None, keys: dict[str, Path], html: Path | None
+) -> Result:
+    from .._base._errors import UsageError
+    from .._dispute._account import account
+    from .._report._dispute import render_html, render_terminal
+
+    if keys and job is None:
+        raise UsageError("keys say nothing without the job", "give --job")
+    found = account(path, job=job, keys=keys)
+    if html is not None:
+        html.write_text(render_html(found), encoding="utf-8")
+    return Result(
+        document=found,
+        show=lambda console: render_terminal(found, console),
+        exit_code=UNREADABLE if found["status"] == "invalid" else 0,
+    )
 
 
 def _prune(

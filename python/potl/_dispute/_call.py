@@ -16,7 +16,12 @@ from ._tracer import Tracer
 
 def function_of(operator: Operator) -> Any:
     """torch's function of that name."""
-    packet, overload = operator.name.removeprefix("aten.").split(".")
+    return function_called(operator.name)
+
+
+def function_called(name: str) -> Any:
+    """The same of the name alone."""
+    packet, overload = name.removeprefix("aten.").split(".")
     return getattr(getattr(torch.ops.aten, packet), overload)
 
 

@@ -6,6 +6,7 @@ imported where something is computed again, and not before.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -95,6 +96,8 @@ class Verdict:
         facts: What the referee saw.
         moves: Messages of the parties.
         believed: Decisions of the referee that were not computed again.
+        recomputed: Whether the ruling was: the element, what was opened, or with the task the
+            operator. False also where the rules of the game ended it.
         unknown_keys: Of whom the keys are the word of the evidence alone. Who made the keys of all
             three can have made up a dispute; of the referee alone, the times.
         evidence: The transcript with its keys.
@@ -110,6 +113,7 @@ class Verdict:
     facts: dict[str, object]
     moves: int
     believed: int
+    recomputed: bool
     unknown_keys: tuple[str, ...]
     evidence: DisputeEvidence
 
@@ -129,6 +133,7 @@ class Verdict:
             f"{self.moves} messages; "
             + (
                 f"{self.believed} decisions of the referee are believed"
+                + (", its ruling was computed again" if self.recomputed else "")
                 if self.believed
                 else "the referee's decisions were computed again"
             )
@@ -150,11 +155,14 @@ class Verdict:
             "facts": self.facts,
             "moves": self.moves,
             "believed": self.believed,
+            "recomputed": self.recomputed,
             "unknown_keys": self.unknown_keys,
             "keys": self.evidence.keys,
         }
 
 
+# What a referee rules; everything else follows from the rules of the game.
+RULED = ("value", "structure", "opening")
 _UNWON = {"agreement": "no dispute", "referee": "undecided"}
 _WHY = {
     "agreement": "both committed to the same final state",
@@ -184,8 +192,10 @@ def judge(
     Args:
         evidence: Or its file.
         job: What was agreed.
-        task: With it what the referee decided is computed again as well. Without it the referee is
-            believed, and `believed` counts how often.
+        task: With it everything that the referee decided is computed again. Without it that is done
+            as far as the evidence says what is right, which for most operators is the element that
+            the ruling is about; which operators the agreed program has is believed. `believed`
+            counts how often.
         keys: Public keys that you have from somebody you trust, or their files, of "trainer",
             "auditor", "referee". The trainer's may also stand in the job.
 
@@ -210,13 +220,21 @@ def judge(
             )
         if own[name].raw != raw:
             raise MismatchError(f"the evidence is signed with another key of the {name}")
-    again = None
+    facts, moves = _ending(evidence.transcript)
+    again, onlooker = None, None
+    described = _described(facts.pop("operators", None))
     if task is not None:
         from ._referee import Referee  # late: it needs torch
 
         again = Referee(agreed, task=task).disagrees
+    elif described:
+        with contextlib.suppress(ImportError):  # an installation without torch believes
+            from ._onlooker import Onlooker
+
+            onlooker = Onlooker(agreed, described)
+            again = onlooker.disagrees
     found = _core.judge_dispute(setting, evidence.transcript, again)
-    facts, moves = _facts(evidence.transcript)
+    ruled = found.verdict.why in RULED and (onlooker.ruled if onlooker else again is not None)
     number, element = facts.get("operator"), facts.get("element")
     return Verdict(
         winner=found.verdict.winner,
@@ -228,18 +246,35 @@ def judge(
         element=element if isinstance(element, int) else None,
         facts=facts,
         moves=moves,
-        believed=found.believed,
+        believed=found.believed if onlooker is None else onlooker.believed,
+        recomputed=ruled,
         unknown_keys=tuple(name for name in own if name not in known),
         evidence=evidence,
     )
 
 
-def _facts(transcript: str) -> tuple[dict[str, object], int]:
-    """What the ruling says that the referee saw, and how many messages there are."""
-    entries = [json.loads(line)["entry"] for line in transcript.splitlines()]
-    moves = sum(entry["kind"] == "message" for entry in entries)
-    evidence = entries[-1].get("evidence", "")
-    return facts_of(base64.b64decode(evidence)), moves
+def _ending(transcript: str) -> tuple[dict[str, object], int]:
+    """What the ruling says that the referee saw, and how many messages there are. Nothing of it is
+    shown to be so yet.
+
+    Raises:
+        MalformedError: It is no transcript.
+    """
+    try:
+        entries = [json.loads(line)["entry"] for line in transcript.splitlines()]
+        moves = sum(entry["kind"] == "message" for entry in entries)
+        evidence = entries[-1].get("evidence", "") if entries else ""
+        return facts_of(base64.b64decode(evidence)), moves
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise MalformedError("this is no transcript of a dispute") from error
+
+
+def _described(given: object) -> dict[int, bytes]:
+    """The operators that a ruling describes, by number."""
+    try:
+        return {int(number): base64.b64decode(text) for number, text in given.items()}  # type: ignore[attr-defined]
+    except (ValueError, TypeError, AttributeError):
+        return {}
 
 
 def _raw(key: _core.PublicKey | str | os.PathLike[str]) -> bytes:

@@ -31,6 +31,7 @@ class Operator:
         results: What it returned, then what it wrote: an outline for each tensor, and other values
             as they are. The content roots of derived operators are None.
         generator: For operators that draw: the state of torch's generator before.
+        drawn: Digest of that state, where nothing but the digest is known.
         inputs: The forms of `operands`, with their content roots where these are known. Wiring says
             the same, so they are no part of the encoding.
     """
@@ -40,14 +41,19 @@ class Operator:
     results: tuple[Any, ...]
     generator: bytes | None = field(default=None, repr=False)
     inputs: tuple[TensorOutline, ...] = field(default=(), repr=False)
+    drawn: bytes | None = field(default=None, repr=False)
+
+    @property
+    def description(self) -> bytes:
+        """Everything but the contents of the results."""
+        results = [_form(one) for one in self.results]
+        drawn = self.drawn if self.generator is None else _core.sha256(self.generator)
+        return encode([self.name, self.arguments, results, drawn])
 
     @functools.cached_property
     def structure(self) -> bytes:
-        """SHA-256 of everything but the contents of the results."""
-        results = [_form(one) for one in self.results]
-        drawn = None if self.generator is None else _core.sha256(self.generator)
-        value = [self.name, self.arguments, results, drawn]
-        return _core.sha256(_STRUCTURE + encode(value))
+        """SHA-256 of the description."""
+        return _core.sha256(_STRUCTURE + self.description)
 
     @functools.cached_property
     def leaf(self) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,12 +38,16 @@ _LARGEST_SLACK = 64 << 20
 _UNSET = bytes(32)
 
 
+# What a ruling says of its operators, so that it can be computed again without the task.
+_MOST_DESCRIBED = 512 << 10
+
+
 @dataclass(frozen=True)
-class _Step:
-    """A step that is disputed, as both parties agree on it."""
+class Step:
+    """A step that is disputed, as both parties agree on it, with its operators by their number."""
 
     before: StateOutline
-    operators: tuple[Operator, ...]
+    operators: Mapping[int, Operator]
 
 
 class Referee:
@@ -78,24 +82,32 @@ class Referee:
             key = _core.SigningKey.generate()
         self.key = key if isinstance(key, _core.SigningKey) else _keys.load_or_create(key)
         self._sound: str | None = None  # what is wrong with deriving this task; None: not tried
-        self._steps: dict[tuple[int, bytes], _Step] = {}
+        self._steps: dict[tuple[int, bytes], Step] = {}
         self._operands: dict[tuple[int, bytes, int], tuple[TensorOutline, ...]] = {}
 
     def decide(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
         """What comes next. Whatever keeps the referee from deciding convicts nobody."""
         try:
-            kind = now.bisections[-1].kind
-            if kind == "steps":
-                return self._in_steps(now)
-            return self._in_operators(now) if kind == "operators" else self._in_chunks(now)
+            return self.follows(now)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"[:1000]
             return _core.DisputeRuling("referee", evidence=_answers.to_json({"undecided": why}))
 
+    def follows(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
+        """The same; what keeps the referee from deciding is raised."""
+        kind = now.bisections[-1].kind
+        if kind == "steps":
+            return self._in_steps(now)
+        return self._in_operators(now) if kind == "operators" else self._in_chunks(now)
+
     def disagrees(self, now: _core.DisputeProceedings, made: _core.DisputeDecision) -> str | None:
         """What is wrong with somebody's decision; None where it is this referee's too."""
         own = self.decide(now)
-        return None if _facts(own) == _facts(made) else "this referee decides something else"
+        return (
+            None
+            if facts_of_decision(own) == facts_of_decision(made)
+            else "this referee decides something else"
+        )
 
     # ------------------------------------------------------------------ the three levels
 
@@ -105,9 +117,9 @@ class Referee:
             # Optimizers add several tensors for each of the model's.
             size = _SLACK + 16 * self._first[0]
             return _question({"ask": "state"}, max(min(size, _MOST), 6 * self._first[0]))
-        given = [_read(_answers.state_from_json, text, level.agreed) for text in now.answers]
+        given = [read_answer(_answers.state_from_json, text, level.agreed) for text in now.answers]
         if None in given:
-            return _unanswered(given)
+            return unanswered(given)
         before = given[0]
         assert before is not None
         size = sum(
@@ -118,7 +130,7 @@ class Referee:
                 f"the agreed state has {size} bytes, far more than the job's first one"
             )
         operators = derive_operators(self._build, self.job, now.step, before=before)
-        self._steps[now.step, level.agreed] = _Step(before, operators)
+        self._steps[now.step, level.agreed] = Step(before, dict(enumerate(operators)))
         # The trace ends in the state that was claimed.
         capture, wrong = operators[-1], []
         for opening, claimed, text in zip(now.openings, level.claimed, now.answers, strict=True):
@@ -133,7 +145,7 @@ class Referee:
 
     def _in_operators(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
         level, step = now.bisections[-1], self._step(now)
-        operator = step.operators[level.low]
+        operator = self._disputed(step, level.low)
         facts: dict[str, object] = {
             "step": now.step,
             "operator": level.low,
@@ -143,7 +155,8 @@ class Referee:
         if None in shown:
             return self._other_program([one is None for one in shown], facts)
         trainer, auditor = (one for one in shown if one is not None)
-        wanted = sorted({one for one in map(_operator_of, operator.operands) if one is not None})
+        wanted = _operators_of(operator)
+        facts |= _described(step, [*wanted, level.low])
         if wanted and not level.asked:
             size = _SLACK + sum(
                 2 * (200 + 32 * len(step.operators[one].tensors)) + _PROOF for one in wanted
@@ -152,15 +165,15 @@ class Referee:
             return _question(asked, size)
         known: dict[int, list[bytes]] = {}
         if wanted:
-            roots = [_read(_agreed_roots, text, wanted, level, step) for text in now.answers]
+            roots = [read_answer(_agreed_roots, text, wanted, level, step) for text in now.answers]
             if None in roots:
-                return _unanswered(roots)
+                return unanswered(roots, facts)
             known = roots[0] or {}
         operands = self._outlines(operator, step, known)
         self._operands[now.step, level.agreed, level.low] = operands
         if operator.name == CAPTURE:
             true = _core.content_root(captured_digest(operator, operands))
-            facts["true"] = true.hex()
+            facts |= {"true": true.hex(), "trainer": trainer[0].hex(), "auditor": auditor[0].hex()}
             return _ruling("value", [one[0] != true for one in (trainer, auditor)], facts)
         number = next(i for i, root in enumerate(trainer) if root != auditor[i])
         claimed = (trainer[number], auditor[number])
@@ -185,7 +198,7 @@ class Referee:
         outer, level = now.bisections[-2:]
         step, inner = self._step(now), now.inner
         assert inner is not None
-        operator = step.operators[outer.low]
+        operator = self._disputed(step, outer.low)
         operands = self._operands[now.step, outer.agreed, outer.low]
         outline = operator.results[inner.subject]
         width = DTYPE_OF[outline.dtype].itemsize
@@ -201,6 +214,8 @@ class Referee:
             "name": operator.name,
             "result": inner.subject,
             "element": level.low * (CHUNK // width) + element,
+            "dtype": outline.dtype,
+            **_described(step, [*_operators_of(operator), outer.low]),
         }
         wanted = needs(operator, inner.subject, level.low, element)
         opened: dict[int, Opened] = {}
@@ -212,9 +227,9 @@ class Referee:
                 return _question({"ask": "elements", "chunks": chunks}, size)
             if any(operands[one].root == _UNSET for one, _ in chunks):
                 raise MismatchError("an operand that nobody has written decides the element")
-            found = [_read(_opened, text, chunks, operands) for text in now.answers]
+            found = [read_answer(_opened, text, chunks, operands) for text in now.answers]
             if None in found:
-                return _unanswered(found)
+                return unanswered(found, facts)
             opened = found[0] or {}
         true = recompute(
             operator,
@@ -247,7 +262,11 @@ class Referee:
             raise MismatchError(f"it is derived as something else than it runs: {self._sound}")
         return _ruling("structure", wrong, facts)
 
-    def _step(self, now: _core.DisputeProceedings) -> _Step:
+    def _disputed(self, step: Step, number: int) -> Operator:
+        """The operator that both parties show, with the forms of its operands."""
+        return step.operators[number]
+
+    def _step(self, now: _core.DisputeProceedings) -> Step:
         return self._steps[now.step, now.bisections[0].agreed]
 
     @functools.cached_property
@@ -261,7 +280,7 @@ class Referee:
         return len(_answers.to_json(_answers.state_to_json(outline))), state.nbytes
 
     def _outlines(
-        self, operator: Operator, step: _Step, known: dict[int, list[bytes]]
+        self, operator: Operator, step: Step, known: dict[int, list[bytes]]
     ) -> tuple[TensorOutline, ...]:
         """The operands with their agreed content roots."""
         state = step.before.tensors()
@@ -289,13 +308,26 @@ class Referee:
         return tuple(out)
 
 
+def _operators_of(operator: Operator) -> list[int]:
+    """Those whose results it reads."""
+    return sorted({one for one in map(_operator_of, operator.operands) if one is not None})
+
+
+def _described(step: Step, numbers: Iterable[int]) -> dict[str, object]:
+    """What operators are, in a ruling."""
+    described = {one: step.operators[one].description for one in numbers}
+    if sum(map(len, described.values())) > _MOST_DESCRIBED:
+        return {}
+    return {"operators": {str(one): _answers.as_text(text) for one, text in described.items()}}
+
+
 def _operator_of(reference: Any) -> int | None:
     kind, _, rest = reference.path.partition("/")
     return int(rest.split("/")[0]) if kind == "operator" else None
 
 
 def _agreed_roots(
-    document: dict[str, object], wanted: Sequence[int], level: _core.DisputeBisection, step: _Step
+    document: dict[str, object], wanted: Sequence[int], level: _core.DisputeBisection, step: Step
 ) -> dict[int, list[bytes]]:
     """The content roots of earlier operators, from leaves of the tree that both agreed on."""
     leaves = _answers.leaves_from_json(document, wanted, level.low, level.agreed)
@@ -322,7 +354,7 @@ def _opened(
     return out
 
 
-def _read(read: Callable[..., T], text: bytes, *agreed: object) -> T | None:
+def read_answer(read: Callable[..., T], text: bytes, *agreed: object) -> T | None:
     """What an answer says; None where it does not fit what was agreed."""
     try:
         return read(_answers.from_json(text), *agreed)
@@ -337,12 +369,15 @@ def _question(asked: dict[str, object], size: int) -> _core.DisputeQuestion:
     return _core.DisputeQuestion(_answers.to_json(asked), size)
 
 
-def _unanswered(given: Sequence[object]) -> _core.DisputeRuling:
+def unanswered(
+    given: Sequence[object], facts: Mapping[str, object] | None = None
+) -> _core.DisputeRuling:
+    """Who answered with what does not fit."""
     wrong = [one is None for one in given]
     # An honest answer fits, unless what the referee compares it with is wrong.
     if all(wrong):
         raise MismatchError("neither party's answer fits what the referee knows")
-    return _ruling("opening", wrong, {"answer": "does not fit what was agreed"})
+    return _ruling("opening", wrong, {**(facts or {}), "answer": "does not fit what was agreed"})
 
 
 def _ruling(why: Any, wrong: Sequence[bool], facts: dict[str, object]) -> _core.DisputeRuling:
@@ -353,7 +388,8 @@ def _ruling(why: Any, wrong: Sequence[bool], facts: dict[str, object]) -> _core.
     )
 
 
-def _facts(made: _core.DisputeDecision) -> tuple[object, ...]:
+def facts_of_decision(made: _core.DisputeDecision) -> tuple[object, ...]:
+    """All that a decision says."""
     if isinstance(made, _core.DisputeNext):
         return (made.kind, made.size, made.subject, made.length, made.claimed)
     if isinstance(made, _core.DisputeQuestion):

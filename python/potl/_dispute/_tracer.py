@@ -227,6 +227,7 @@ class Form:
         arguments = [one for one in schema.arguments if one.name not in _PLACES]
         self._positional = [one.name for one in schema.arguments if not one.kwarg_only]
         self._defaults = {one.name: one.default_value for one in arguments}
+        self.names = list(self._defaults)
         undeclared = _UNDECLARED.get(schema.name, ())
         self.written = [
             one.name
@@ -248,7 +249,7 @@ class Form:
         """Arguments as they are encoded, as the operator takes them."""
         return {
             name: getattr(torch, value)
-            if isinstance(value, str) and name.endswith(_TORCH_S_OWN)
+            if isinstance(value, str) and is_torch_s_own(name)
             else complex(value["real"], value["imaginary"])
             if isinstance(value, dict)
             else value
@@ -265,6 +266,11 @@ class Form:
         outs = out if len(self._new) > 1 else (out,) if self._new else ()
         fresh = [one for one, new in zip(outs, self._new, strict=True) if new]
         return tree_flatten(fresh)[0]
+
+
+def is_torch_s_own(name: str) -> bool:
+    """Whether an argument of that name, where it is a text, stands for a value of torch's."""
+    return name.endswith(_TORCH_S_OWN)
 
 
 @functools.cache

@@ -19,7 +19,8 @@ _SHOWN_REPLAYS = 24
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Of all pages: everything is escaped, and what is missing is an error."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("potl._report", "_templates"),
         autoescape=True,
@@ -35,7 +36,7 @@ def _environment() -> jinja2.Environment:
 
 def render_report(document: Mapping[str, object]) -> str:
     """The page of one report."""
-    page = _environment().get_template("report.html.j2")
+    page = environment().get_template("report.html.j2")
     return page.render(view=view_of(document, prefix="r"))
 
 
@@ -48,7 +49,7 @@ def render_demo(
         view = None if document is None else view_of(document, prefix=f"r{index}")
         entries.append((f"report-{index}", _demo_row(row), view))
     unexpected = sum(not row["expected"] for _, row, _ in entries)
-    page = _environment().get_template("demo.html.j2")
+    page = environment().get_template("demo.html.j2")
     return page.render(entries=entries, unexpected=unexpected)
 
 

@@ -339,6 +339,59 @@ def not_learned() -> dict[str, Any]:
     return report
 
 
+@pytest.fixture(scope="module")
+def disputed() -> dict[str, Any]:
+    """What `potl._dispute._account` makes of a dispute that the trainer lost."""
+    rounds = [
+        {"index": index, "trainer": f"{index:064x}", "auditor": f"{other:064x}", "equal": same}
+        for index, other, same in ((1000, 1, False), (500, 500, True), (750, 2, False))
+    ]
+    sizes = {"trainer": 81, "auditor": 81}
+    question = {"ask": "2 chunks of 2 operands", "most_bytes": 118_074, "answers": sizes}
+    shape: dict[str, Any] = {"subject": None, "bytes": None, "low": 20, "opened": sizes}
+    games = [
+        {"kind": kind, "size": size, "rounds": rounds, "question": question, **shape}
+        for kind, size in (("steps", 2000), ("operators", 1300), ("chunks", 4))
+    ]
+    messages = [
+        {"kind": "message", "from": who, "what": "claim", "level": 0, "index": 1000}
+        for who in ("trainer", "auditor")
+    ]
+    lines = [{"kind": "terms"}, *messages, {"kind": "ruling", "why": "value"}]
+    number = "-0.0014962229"
+    return {
+        "status": "judged",
+        "problem": "",
+        "verdict": {
+            "winner": "auditor",
+            "trainer_wrong": True,
+            "auditor_wrong": False,
+            "why": "value",
+            "step": 1342,
+            "element": 1_376_768,
+            "operator": [1042, "aten.convolution_backward.default"],
+            "moves": 36,
+            "believed": 2,
+            "recomputed": True,
+            "facts": {"dtype": "float32", "multiply_adds": 131_072},
+        },
+        "summary": ["the auditor is right: computed again, the value is another one"],
+        "values": {
+            who: {"hex": "e81cc4ba", "number": number} for who in ("true", "trainer", "auditor")
+        },
+        "job": "3f" * 32,
+        "keys": [
+            {"who": who, "id": "a1" * 32, "known": who == "trainer"}
+            for who in ("trainer", "auditor", "referee")
+        ],
+        "bytes": 181_946,
+        "turn_ms": 3_600_000,
+        "bisections": games,
+        "lines": [{"after_ms": 100 * at, "bytes": 1906, **one} for at, one in enumerate(lines)],
+        "lines_left_out": 0,
+    }
+
+
 ALL: dict[str, Callable[[], dict[str, Any]]] = {
     "accepted": accepted,
     "rejected": rejected,

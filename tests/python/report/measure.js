@@ -35,7 +35,10 @@ function visible(element) {
 
 // What a reader sees before scrolling: lower edges, from the top of the page.
 function lowerEdges(page) {
-  const names = {verdict: '.headline', answer: '.answer', chart: '.seen svg', words: '.seen figcaption'};
+  const names = {
+    verdict: '.headline', answer: '.answer', chart: '.seen svg, .verdict > table',
+    words: '.seen figcaption, .verdict > table ~ dl',
+  };
   return Object.fromEntries(Object.entries(names).map(([name, selector]) => {
     const element = page.querySelector(selector);
     return [name, element && visible(element) ? element.getBoundingClientRect().bottom : null];

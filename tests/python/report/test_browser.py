@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from potl._report import _report
+from potl._report import _dispute, _report
 
 Reports = dict[str, dict[str, Any]]
 
@@ -131,6 +131,7 @@ def looked_at(
     tmp_path_factory: pytest.TempPathFactory,
     all_reports: Reports,
     not_learned: dict[str, Any],
+    disputed: dict[str, Any],
 ) -> tuple[list[dict[str, Any]], str]:
     row = {
         "who": "A3 interpolation towards a bought model, in steps below the tolerance",
@@ -147,6 +148,7 @@ def looked_at(
     pages["demo"] = demo.replace("<details>", "<details open>")
     pages["closed demo"] = demo
     pages["extra task"] = _report.render_html(not_learned)
+    pages["dispute"] = _dispute.render_html(disputed).replace("<details>", "<details open>")
     pages["printed"] = pages["accepted"].replace("@media print", "@media all")
     return in_browser(pages, tmp_path_factory.mktemp("browser"), request.param)
 
@@ -182,12 +184,13 @@ def test_each_picture_is_shown_once(looked_at: tuple[list[dict[str, Any]], str])
         ("demo", 3),
         ("closed demo", 0),
         ("extra task", 3),
+        ("dispute", 9),
         ("printed", 3),
     }
 
 
 @pytest.mark.parametrize("width", HEIGHTS)
-@pytest.mark.parametrize("verdict", ["accepted", "rejected", "extra task"])
+@pytest.mark.parametrize("verdict", ["accepted", "rejected", "extra task", "dispute"])
 def test_the_first_screen_has_the_verdict_and_what_would_have_been_seen(
     looked_at: tuple[list[dict[str, Any]], str], verdict: str, width: int
 ) -> None:
