@@ -249,8 +249,11 @@ TEST_CASE("bisections lie inside each other in one order") {
   REQUIRE(now.next(level_kind::chunks, 1, roots, start));
   play(now, "x");
   play(now, "y");
-  REQUIRE(!now.next(level_kind::operators, 8, roots, start));
+  REQUIRE(!now.next(level_kind::steps, 8, roots, start));
   REQUIRE(!now.next(level_kind::chunks, 8, roots, start));
+  REQUIRE(now.next(level_kind::operators, 1, roots, start));  // parts of the sum in one element
+  play(now, "x");
+  play(now, "y");
   REQUIRE(now.rule({false, true}, reason::value));
   REQUIRE(now.decided() == lost(party::auditor, reason::value));
 }

@@ -185,7 +185,7 @@ class game {
   effect restart(std::uint64_t at);
 
   /// Opens the next bisection inside the leaf that both opened: over `size` leaves, whose roots the
-  /// parties have claimed. Operators lie in steps and in operators, chunks in operators.
+  /// parties have claimed. Operators lie in everything, chunks in operators.
   status next(level_kind kind, std::uint64_t size, const both<digest>& claimed, std::uint64_t at);
   /// Asks both for more about the disputed leaf; once for each bisection.
   status ask(std::uint64_t at);

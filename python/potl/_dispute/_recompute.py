@@ -123,15 +123,19 @@ def needs(operator: Operator, result: int, chunk: int, element: int) -> list[Nee
     plan = _regions.plan(operator, result, place)
     out = []
     for number, (outline, places) in enumerate(zip(operator.inputs, plan.places, strict=True)):
-        size = nbytes_of(outline)
-        if places is None:
-            chunks: Sequence[int] = range(-(-size // CHUNK))
-        else:
-            inside = places[places >= 0]
-            chunks = sorted(set((inside * DTYPE_OF[outline.dtype].itemsize // CHUNK).tolist()))
-        if len(chunks):
-            out.append(Need(number, tuple(chunks)))
+        chunks = chunks_of(outline, places)
+        if chunks:
+            out.append(Need(number, chunks))
     return out
+
+
+def chunks_of(outline: TensorOutline, places: torch.Tensor | None) -> tuple[int, ...]:
+    """The chunks of a tensor that hold what stands at these places; None: all of them."""
+    if places is None:
+        return tuple(range(-(-nbytes_of(outline) // CHUNK)))
+    inside = places[places >= 0]
+    numbers: list[int] = (inside * DTYPE_OF[outline.dtype].itemsize // CHUNK).unique().tolist()
+    return tuple(numbers)
 
 
 def recompute(
@@ -174,11 +178,11 @@ def recompute(
     ]
     if plan.result == _regions.MOVED:
         moved = next(one for one in operands if one.numel())
-        return Recomputed(_bytes(moved, 0), 0)
-    with _in_arithmetic(arithmetic), _drawing(operator):
+        return Recomputed(bytes_of(moved, 0), 0)
+    with in_arithmetic(arithmetic), _drawing(operator):
         out = call(operator, operands, plan.changed)
     made = out[result if plan.result is None else plan.result]
-    return Recomputed(_bytes(made, plan.element), plan.multiply_adds)
+    return Recomputed(bytes_of(made, plan.element), plan.multiply_adds)
 
 
 def _tensor_result(operator: Operator, result: int) -> TensorOutline:
@@ -194,13 +198,15 @@ def _of(opened: Mapping[int, Opened], number: int) -> Opened:
     return opened[number]
 
 
-def _bytes(tensor: torch.Tensor, element: int) -> bytes:
+def bytes_of(tensor: torch.Tensor, element: int) -> bytes:
+    """One element of a tensor."""
     flat = tensor.detach().contiguous().reshape(-1)
     return bytes(flat[element : element + 1].view(torch.uint8).numpy())
 
 
 @contextlib.contextmanager
-def _in_arithmetic(name: str) -> Iterator[None]:
+def in_arithmetic(name: str) -> Iterator[None]:
+    """Computes as a job does."""
     with _random.scope(), torch.no_grad(), _arithmetic.block(name):
         yield
 

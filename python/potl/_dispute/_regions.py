@@ -54,13 +54,13 @@ def plan(operator: Operator, result: int, element: int) -> Plan:
         result: Among the operator's results.
         element: Its place in row-major order.
     """
-    rule = _RULES.get(_packet(operator.name)) or _by_tag(operator)
+    rule = _RULES.get(packet_of(operator.name)) or _by_tag(operator)
     return rule(operator, result, element)
 
 
 def multiply_adds(operator: Operator) -> int:
     """Multiply-adds of the whole operator; 0 for those that are neither product nor convolution."""
-    name = _packet(operator.name)
+    name = packet_of(operator.name)
     shapes = [one.shape for one in operator.inputs]
     results = [one.shape if isinstance(one, TensorOutline) else () for one in operator.results]
     if name in ("mm", "addmm", "bmm", "baddbmm"):
@@ -100,7 +100,7 @@ def unraveled(element: int, shape: Shape) -> list[int]:
     return out[::-1]
 
 
-def _broadcast(shape: Shape, index: Sequence[int]) -> torch.Tensor:
+def broadcast(shape: Shape, index: Sequence[int]) -> torch.Tensor:
     """The one element of a broadcast operand that stands at an index of the result."""
     if not shape:
         return torch.zeros((), dtype=torch.int64)
@@ -108,13 +108,13 @@ def _broadcast(shape: Shape, index: Sequence[int]) -> torch.Tensor:
     return at(shape, *(0 if n == 1 else i for n, i in zip(shape, own, strict=True)))
 
 
-def _shape(operator: Operator, result: int) -> Shape:
+def shape_of(operator: Operator, result: int) -> Shape:
     outline = operator.results[result]
     assert isinstance(outline, TensorOutline)
     return outline.shape
 
 
-def _packet(name: str) -> str:
+def packet_of(name: str) -> str:
     return name.removeprefix("aten.").partition(".")[0]
 
 
@@ -127,8 +127,8 @@ def whole(operator: Operator, result: int, element: int) -> Plan:
 
 
 def _elementwise(operator: Operator, result: int, element: int) -> Plan:
-    index = unraveled(element, _shape(operator, result))
-    places: list[torch.Tensor | None] = [_broadcast(one.shape, index) for one in operator.inputs]
+    index = unraveled(element, shape_of(operator, result))
+    places: list[torch.Tensor | None] = [broadcast(one.shape, index) for one in operator.inputs]
     return Plan(places, 0)
 
 
@@ -137,7 +137,7 @@ def _foreach(pointwise: bool) -> Rule:
 
     def rule(operator: Operator, result: int, element: int) -> Plan:
         count = len(operator.results)
-        index = unraveled(element, _shape(operator, result))
+        index = unraveled(element, shape_of(operator, result))
         forms = iter(operator.inputs)
         places: list[torch.Tensor | None] = []
         changed: Tree = {}
@@ -151,7 +151,7 @@ def _foreach(pointwise: bool) -> Rule:
                 if listed and number != result:
                     places.append(torch.zeros(0, dtype=torch.int64))
                 else:
-                    places.append(_broadcast(form.shape, index) if pointwise else None)
+                    places.append(broadcast(form.shape, index) if pointwise else None)
         return Plan(places, 0, changed, result=0)
 
     return rule
@@ -205,11 +205,11 @@ def _moved(operator: Operator, result: int, element: int) -> Plan:
 def _product(operator: Operator, result: int, element: int) -> Plan:
     """mm, bmm, and with something added."""
     *added, left, right = (one.shape for one in operator.inputs)
-    index = unraveled(element, _shape(operator, result))
+    index = unraveled(element, shape_of(operator, result))
     *batch, row, column = index
     places: list[torch.Tensor | None] = []
     for shape in added:
-        places.append(_broadcast(shape, index).reshape((1,) * (len(batch) + 2)))
+        places.append(broadcast(shape, index).reshape((1,) * (len(batch) + 2)))
     places += [at(left, *batch, row, None), at(right, *batch, None, column)]
     return Plan(places, 0, multiply_adds=left[-1])
 
@@ -219,11 +219,11 @@ def _convolution(operator: Operator, result: int, element: int) -> Plan:
     if arguments["transposed"]:
         return whole(operator, result, element)
     x, weight = operator.inputs[0].shape, operator.inputs[1].shape
-    image, channel, *place = unraveled(element, _shape(operator, result))
+    image, channel, *place = unraveled(element, shape_of(operator, result))
     group = channel // (weight[0] // arguments["groups"])
     taps = [
         range(p * s - pad, p * s - pad + k * d, d)
-        for p, s, pad, d, k in zip(place, *_spatial(arguments, weight), strict=True)
+        for p, s, pad, d, k in zip(place, *spatial(arguments, weight), strict=True)
     ]
     channels = range(group * weight[1], (group + 1) * weight[1])
     rest = [None] * (len(weight) - 1)
@@ -240,7 +240,7 @@ def _convolution(operator: Operator, result: int, element: int) -> Plan:
     return Plan(places, 0, changed, multiply_adds=math.prod(weight[1:]))
 
 
-def _spatial(
+def spatial(
     arguments: Tree, weight: Shape
 ) -> tuple[list[int], list[int], list[int], Sequence[int]]:
     return arguments["stride"], arguments["padding"], arguments["dilation"], weight[2:]
@@ -291,7 +291,7 @@ def _input_gradient(operator: Operator, element: int) -> Plan:
     windows: list[range] = []
     size: list[int] = []
     own: list[int] = []
-    for i, s, pad, d, k in zip(place, *_spatial(arguments, weight), strict=True):
+    for i, s, pad, d, k in zip(place, *spatial(arguments, weight), strict=True):
         reads = [(i + pad - t * d) // s for t in range(k) if (i + pad - t * d) % s == 0]
         window = range(min(reads), max(reads) + 1) if reads else range(-2, 0)
         windows.append(window)
@@ -311,7 +311,7 @@ def _input_gradient(operator: Operator, element: int) -> Plan:
 
 def _by_channel(operator: Operator, result: int, element: int) -> Plan:
     """Batch norm: a channel by itself."""
-    shape = _shape(operator, result)
+    shape = shape_of(operator, result)
     index = unraveled(element, shape)
     if 0 in shape or not index:
         return whole(operator, result, element)
@@ -335,7 +335,7 @@ def _by_channel(operator: Operator, result: int, element: int) -> Plan:
 def _by_row(operator: Operator, result: int, element: int) -> Plan:
     """Layer norm: a row by itself. Gradients of its weights are sums over all rows."""
     width = math.prod(operator.arguments["normalized_shape"])
-    shape = _shape(operator, result)
+    shape = shape_of(operator, result)
     of_rows = operator.inputs[0].shape
     rows = math.prod(of_rows) // width
     if rows == 1 or width == 1 or shape == tuple(operator.arguments["normalized_shape"]):
@@ -358,7 +358,7 @@ def _by_row(operator: Operator, result: int, element: int) -> Plan:
 
 def _along(operator: Operator, result: int, element: int) -> Plan:
     """An operator along dimensions: what the other dimensions fix."""
-    shape = _shape(operator, result)
+    shape = shape_of(operator, result)
     first = operator.inputs[0].shape
     given = operator.arguments.get("dim")
     listed = [given] if isinstance(given, int) else list(given or range(len(first)))
@@ -390,12 +390,12 @@ def _along(operator: Operator, result: int, element: int) -> Plan:
 
 def _by_head(operator: Operator, result: int, element: int) -> Plan:
     """Attention: one head of one image by itself."""
-    index = unraveled(element, _shape(operator, result))
+    index = unraveled(element, shape_of(operator, result))
     if "attn_mask" in operator.arguments and operator.arguments["attn_mask"] is not None:
         return whole(operator, result, element)
     if len({one.shape[:2] for one in operator.inputs}) != 1:
         return whole(operator, result, element)
-    shape = _shape(operator, result)
+    shape = shape_of(operator, result)
     places: list[torch.Tensor | None] = [
         at(one.shape, index[0], index[1], *([None] * (len(one.shape) - 2)))
         for one in operator.inputs
@@ -441,7 +441,7 @@ _RULES: dict[str, Rule] = {
 
 
 def _by_tag(operator: Operator) -> Rule:
-    name = _packet(operator.name)
+    name = packet_of(operator.name)
     if operator.generator is not None:
         return _drawn if name.endswith("_") else whole
     if name.startswith("_foreach_"):
