@@ -111,7 +111,7 @@ class Chains:
         return out
 
 
-class Tree:
+class Trees:
     """T of docs/reference/reduction.md; a part is the partial sums of its chunk so far."""
 
     width = SIDES
@@ -166,7 +166,7 @@ class InOrder:
 
     def parts(self, terms: torch.Tensor) -> torch.Tensor:
         found: list[torch.Tensor] = []
-        for block in terms.split(self.block):
+        for block in torch.split(terms, self.block):
             found.append(self.part(found[-1] if found else None, block))
         return torch.stack(found) if found else torch.zeros(0, 1, dtype=terms.dtype)
 
@@ -208,4 +208,6 @@ def canonical(values: torch.Tensor) -> torch.Tensor:
     return torch.where(values != values, torch.full_like(values, math.nan), values)
 
 
-FLOATS = {name: dtype for name, dtype in DTYPE_OF.items() if dtype in (torch.float32, torch.float64)}
+FLOATS = {
+    name: dtype for name, dtype in DTYPE_OF.items() if dtype in (torch.float32, torch.float64)
+}

@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from .._base._errors import MismatchError
-from .._task._values import DTYPE_OF
+from .._task._values import DTYPE_OF, Tree
 from ._call import call
 from ._encoding import Reference, TensorOutline, leaves
 from ._folds import (
@@ -26,7 +25,7 @@ from ._folds import (
     Chains,
     Fold,
     InOrder,
-    Tree,
+    Trees,
     canonical,
     factors,
     multiplied_and_added,
@@ -36,6 +35,7 @@ from ._regions import at, broadcast, packet_of, shape_of, spatial, unraveled
 
 Places = dict[int, torch.Tensor]
 Values = Mapping[int, torch.Tensor]
+Finish = Callable[[torch.Tensor, Values], torch.Tensor]
 
 
 def _nothing(settled: Values) -> Places:
@@ -71,7 +71,7 @@ class LongSum:
     fold: Fold
     dtype: torch.dtype
     most: int
-    finish: Callable[[torch.Tensor, Values], torch.Tensor]
+    finish: Finish
     settled: Places
     rows: Callable[[Values], Places] = _nothing
     terms: Callable[[Values, Values], torch.Tensor] = _first
@@ -124,7 +124,7 @@ def long_sum(operator: Operator, result: int, element: int, arithmetic: str) -> 
 def _dot(
     operator: Operator,
     rows: tuple[tuple[int, torch.Tensor], tuple[int, torch.Tensor]],
-    finish: Callable[[torch.Tensor, Values], torch.Tensor] = _sum,
+    finish: Finish = _sum,
     settled: Places | None = None,
 ) -> LongSum | None:
     """A dot product of what stands at two lists of places."""
@@ -173,8 +173,11 @@ def _convolution(operator: Operator, result: int, element: int) -> LongSum | Non
     ones = (1,) * len(weight)
     count = len(weight) - 2
     changed = {
-        **{"stride": [1] * count, "padding": [0] * count, "dilation": [1] * count},
-        **{"output_padding": [0] * count, "groups": 1},
+        "stride": [1] * count,
+        "padding": [0] * count,
+        "dilation": [1] * count,
+        "output_padding": [0] * count,
+        "groups": 1,
     }
 
     def finish(total: torch.Tensor, settled: Values) -> torch.Tensor:
@@ -224,12 +227,12 @@ def _convolution_backward(operator: Operator, result: int, element: int) -> Long
     )
 
 
-def _steps(arguments: Mapping[str, Any]) -> tuple[list[int], list[int], list[int]]:
+def _steps(arguments: Tree) -> tuple[list[int], list[int], list[int]]:
     return arguments["stride"], arguments["padding"], arguments["dilation"]
 
 
 def _window(
-    arguments: Mapping[str, Any], x: Sequence[int], weight: Sequence[int], place: Sequence[int]
+    arguments: Tree, x: Sequence[int], weight: Sequence[int], place: Sequence[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Places of a filter and of the window that it is laid on."""
     image, channel, *at_place = place
@@ -244,7 +247,7 @@ def _window(
 
 
 def _input_gradient(
-    arguments: Mapping[str, Any], dy: Sequence[int], weight: Sequence[int], place: Sequence[int]
+    arguments: Tree, dy: Sequence[int], weight: Sequence[int], place: Sequence[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Places of the gradients that read an element of the input, and of the weights at them."""
     image, channel, *at_place = place
@@ -266,7 +269,7 @@ def _tree(
     operator: Operator,
     operand: int,
     places: torch.Tensor,
-    finish: Callable[[torch.Tensor, Values], torch.Tensor] = _sum,
+    finish: Finish = _sum,
     terms: Callable[[Values, Values], torch.Tensor] = _first,
     settled: Places | None = None,
     others: Places | None = None,
@@ -279,7 +282,7 @@ def _tree(
         return None
     rows = {operand: places.reshape(-1), **(others or {})}
     count = len(rows[operand])
-    return LongSum(Tree(count), dtype, count, finish, settled or {}, lambda settled: rows, terms)
+    return LongSum(Trees(count), dtype, count, finish, settled or {}, lambda settled: rows, terms)
 
 
 def _divided(count: int) -> Callable[[torch.Tensor, Values], torch.Tensor]:
@@ -303,7 +306,7 @@ def _along(operator: Operator, result: int, element: int) -> LongSum | None:
                 next(kept)
         else:
             fixed.append(next(kept))
-    finish = _sum
+    finish: Finish = _sum
     places = at(first, *fixed)
     if name == "mean":
         finish = _divided(places.numel())
@@ -361,7 +364,7 @@ def _formula(
     dtype: torch.dtype, settled: Places, finish: Callable[[Values], torch.Tensor]
 ) -> LongSum:
     """An element that is made of what is settled."""
-    return LongSum(Tree(0), dtype, 0, lambda _, values: finish(values).reshape(()), settled)
+    return LongSum(Trees(0), dtype, 0, lambda _, values: finish(values).reshape(()), settled)
 
 
 def _channel(operator: Operator, operand: int, channel: int) -> torch.Tensor:
@@ -537,7 +540,7 @@ def _embedding_gradient(operator: Operator, result: int, element: int) -> LongSu
 
 def _nll(operator: Operator, result: int, element: int) -> LongSum | None:
     arguments = operator.arguments
-    x, target, *weight = operator.inputs
+    x, _, *weight = operator.inputs
     if result or weight or len(x.shape) != 2 or not arguments["reduction"]:
         return None
     if x.dtype not in FLOATS:
@@ -560,7 +563,7 @@ def _nll(operator: Operator, result: int, element: int) -> LongSum | None:
         return canonical(total / _number(count, dtype))
 
     every = torch.arange(samples)
-    return LongSum(Tree(samples), dtype, samples, finish, {1: every}, rows, losses)
+    return LongSum(Trees(samples), dtype, samples, finish, {1: every}, rows, losses)
 
 
 Rule = Callable[[Operator, int, int], LongSum | None]

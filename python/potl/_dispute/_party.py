@@ -16,10 +16,21 @@ from .._job._agreement import job_of, open_checked
 from .._record import _keys
 from .._record._inputs import as_job, run_directory
 from .._record._records import Records
-from ._answers import chunks_to_json, leaves_to_json, state_to_json, to_json
+from ._answers import (
+    as_bytes,
+    as_text,
+    chunks_to_json,
+    from_json,
+    leaves_to_json,
+    state_to_json,
+    to_json,
+)
 from ._contents import contents_of
-from ._operators import leaf_bytes
+from ._encoding import TensorOutline
+from ._long_sums import LongSum, long_sum
+from ._operators import Operator, leaf_bytes
 from ._outline import StateOutline
+from ._parts import first_difference, parts_of, reader, size_of
 from ._values import trace_values
 
 if TYPE_CHECKING:
@@ -38,13 +49,13 @@ class Story:
     Attributes:
         before: The state before it.
         leaves: The bytes of each operator's leaf.
-        operands: The references of each operator's operands.
+        operators: What was executed.
         content: The bytes of a tensor by its reference.
     """
 
     before: StateOutline
     leaves: Sequence[bytes]
-    operands: Sequence[Sequence[str]]
+    operators: Sequence[Operator]
     content: Callable[[str], bytes]
 
     @functools.cached_property
@@ -119,6 +130,11 @@ class Party:
             tree = _chunk_tree(data)
             leaf = data[level.low * CHUNK : (level.low + 1) * CHUNK]
             return _core.DisputeOpening(leaf, tree.inclusion_proof(level.low, level.low + 1))
+        if len(now.bisections) > 3:  # a part of the sum in one element
+            long, parts = self._parts(now)
+            given = [as_bytes(from_json(one)["parts"]) for one in now.answers]
+            number, size = first_difference(long, *given) or 0, size_of(long)
+            return _core.DisputeOpening(parts[number * size : (number + 1) * size], [])
         # The log says which step it is before the core does.
         story = self.story(now.step or level.low + 1)
         index = len(story.leaves) - 1 if level.kind == "steps" else level.low
@@ -140,16 +156,33 @@ class Party:
                     }
                 )
             )
-        operands = story.operands[now.bisections[-2].low]
+        disputed = now.bisections[1].low
+        paths = paths_of(story.operators[disputed], disputed)
         found: dict[int, list[Any]] = {}
         assert isinstance(chunks_of, list)
         for operand, chunks in chunks_of:
-            data = story.content(operands[operand])
+            data = story.content(paths[operand])
             found[operand] = [
                 (one, data[one * CHUNK : (one + 1) * CHUNK], _core.open_chunk(data, one))
                 for one in chunks
             ]
-        return to_json(chunks_to_json(found))
+        shown = chunks_to_json(found)
+        if asked["ask"] == "parts":
+            shown["parts"] = as_text(self._parts(now)[1])
+        return to_json(shown)
+
+    def _parts(self, now: _core.DisputeProceedings) -> tuple[LongSum, bytes]:
+        """The sum that the last question was about, and its parts."""
+        asked, disputed, story = _question(now), now.bisections[1].low, self.story(now.step)
+        operator, arithmetic = story.operators[disputed], self.job.core.arithmetic
+        paths = paths_of(operator, disputed)
+        result, element = asked["result"], asked["element"]
+        assert isinstance(result, int) and isinstance(element, int)
+        long = long_sum(operator, result, element, arithmetic)
+        if long is None:
+            raise UnsupportedError(f"{operator.name} has no parts", "")
+        read = reader(operator, lambda number: story.content(paths[number]))
+        return long, parts_of(long, read, arithmetic=arithmetic)
 
     # ------------------------------------------------------------------ what it knows
 
@@ -173,13 +206,17 @@ class Party:
         def content(path: str) -> bytes:
             if path not in kept:
                 # All operands of one operator are asked for, one after the other.
-                wanted = {path, *next((o for o in operands if path in o), ())}
+                reads = (i for i, one in enumerate(operands) if path in one)
+                reader = next(reads, None)
+                wanted = {path}
+                if reader is not None:
+                    wanted.update(paths_of(trace.operators[reader], reader))
                 kept.update(executed(lambda one: contents_of(one, step, wanted)))
             return kept[path]
 
-        operands = [[reference.path for reference in one.operands] for one in trace.operators]
+        operands = [{reference.path for reference in one.operands} for one in trace.operators]
         leaves = [leaf_bytes(one) for one in trace.operators]
-        return Story(StateOutline.of(before), leaves, operands, content)
+        return Story(StateOutline.of(before), leaves, trace.operators, content)
 
     def open(self) -> Session:
         """A session of the party's own task."""
@@ -225,6 +262,13 @@ def require_exact(job: Job) -> None:
         raise UnsupportedError(
             "disputes about rounding logs are not decided by this release", "agree on ord32"
         )
+
+
+def paths_of(operator: Operator, number: int) -> list[str]:
+    """The references of an operator's operands, and of its own tensor results."""
+    own = [i for i, one in enumerate(operator.results) if isinstance(one, TensorOutline)]
+    operands = [reference.path for reference in operator.operands]
+    return operands + [f"operator/{number}/{i}" for i in own]
 
 
 def _expected(now: _core.DisputeProceedings) -> _core.DisputeTurn:

@@ -134,8 +134,8 @@ def chunks_of(outline: TensorOutline, places: torch.Tensor | None) -> tuple[int,
     if places is None:
         return tuple(range(-(-nbytes_of(outline) // CHUNK)))
     inside = places[places >= 0]
-    numbers: list[int] = (inside * DTYPE_OF[outline.dtype].itemsize // CHUNK).unique().tolist()
-    return tuple(numbers)
+    numbers: list[int] = (inside * DTYPE_OF[outline.dtype].itemsize // CHUNK).tolist()
+    return tuple(sorted(set(numbers)))
 
 
 def recompute(

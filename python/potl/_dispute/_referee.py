@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
+
 from .. import _core
 from .._base import _executors
 from .._base._errors import LimitError, MalformedError, MismatchError
@@ -19,10 +21,23 @@ from . import _answers
 from ._call import function_of
 from ._derive import derivation_fault, derive_operators
 from ._encoding import TensorOutline
+from ._long_sums import LongSum, Values, order_of
 from ._operators import CAPTURE, Operator, captured_digest, leaf_bytes, leaf_parts
 from ._outline import StateOutline
+from ._parts import (
+    cost_of,
+    count_bytes,
+    finished,
+    first_difference,
+    most_bytes,
+    needs_of,
+    part_again,
+    read_opened,
+    size_of,
+    sum_to_open,
+)
 from ._party import CHUNK, require_exact
-from ._recompute import Opened, nbytes_of, needs, recompute
+from ._recompute import Need, Opened, nbytes_of, needs, recompute
 
 if TYPE_CHECKING:
     from .._job._job import Job
@@ -48,6 +63,24 @@ class Step:
 
     before: StateOutline
     operators: Mapping[int, Operator]
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """A long sum, one part of which is disputed.
+
+    Attributes:
+        number: Of the part; those before it are agreed.
+        parts: All of the trainer's.
+        settled: What was opened with them.
+        facts: What a ruling says.
+    """
+
+    long: LongSum
+    number: int
+    parts: bytes
+    settled: Values
+    facts: dict[str, object]
 
 
 class Referee:
@@ -84,6 +117,7 @@ class Referee:
         self._sound: str | None = None  # what is wrong with deriving this task; None: not tried
         self._steps: dict[tuple[int, bytes], Step] = {}
         self._operands: dict[tuple[int, bytes, int], tuple[TensorOutline, ...]] = {}
+        self._sums: dict[tuple[int, bytes, int], _Sum] = {}
 
     def decide(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
         """What comes next. Whatever keeps the referee from deciding convicts nobody."""
@@ -98,6 +132,8 @@ class Referee:
         kind = now.bisections[-1].kind
         if kind == "steps":
             return self._in_steps(now)
+        if now.bisections[-2].kind == "chunks":
+            return self._in_a_sum(now)
         return self._in_operators(now) if kind == "operators" else self._in_chunks(now)
 
     def disagrees(self, now: _core.DisputeProceedings, made: _core.DisputeDecision) -> str | None:
@@ -170,12 +206,17 @@ class Referee:
                 return unanswered(roots, facts)
             known = roots[0] or {}
         operands = self._outlines(operator, step, known)
-        self._operands[now.step, level.agreed, level.low] = operands
+        # Results that both agree on are of use for the others.
+        own = (
+            replace(one, root=root if root == auditor[i] else None)
+            for i, (one, root) in enumerate(zip(operator.tensors, trainer, strict=True))
+        )
+        self._operands[now.step, level.agreed, level.low] = (*operands, *own)
         if operator.name == CAPTURE:
             true = _core.content_root(captured_digest(operator, operands))
             facts |= {"true": true.hex(), "trainer": trainer[0].hex(), "auditor": auditor[0].hex()}
             return _ruling("value", [one[0] != true for one in (trainer, auditor)], facts)
-        number = next(i for i, root in enumerate(trainer) if root != auditor[i])
+        number = next(i for i in order_of(operator) if trainer[i] != auditor[i])
         claimed = (trainer[number], auditor[number])
         outline = operator.tensors[number]
         places = [i for i, one in enumerate(operator.results) if isinstance(one, TensorOutline)]
@@ -217,16 +258,18 @@ class Referee:
             "dtype": outline.dtype,
             **_described(step, [*_operators_of(operator), outer.low]),
         }
+        arithmetic = self.job.core.arithmetic
+        long = sum_to_open(operator, inner.subject, level.low, element, arithmetic=arithmetic)
+        if long is not None:
+            at = slice(element * width, (element + 1) * width)
+            return self._before_a_sum(now, operator, long, (trainer[at], auditor[at]), facts)
         wanted = needs(operator, inner.subject, level.low, element)
         opened: dict[int, Opened] = {}
         if wanted:
-            chunks = [(one.operand, list(one.chunks)) for one in wanted]
+            chunks = _listed(wanted)
             if not level.asked:
-                count = sum(len(one.chunks) for one in wanted)
-                size = _SLACK + count * (CHUNK * 4 // 3 + 200 + _PROOF)
-                return _question({"ask": "elements", "chunks": chunks}, size)
-            if any(operands[one].root == _UNSET for one, _ in chunks):
-                raise MismatchError("an operand that nobody has written decides the element")
+                return _question({"ask": "elements", "chunks": chunks}, _bytes_of(wanted))
+            _require_written(wanted, operands)
             found = [read_answer(_opened, text, chunks, operands) for text in now.answers]
             if None in found:
                 return unanswered(found, facts)
@@ -237,7 +280,7 @@ class Referee:
             level.low,
             element,
             opened,
-            arithmetic=self.job.core.arithmetic,
+            arithmetic=arithmetic,
         )
         at = slice(element * width, (element + 1) * width)
         facts |= {
@@ -247,6 +290,91 @@ class Referee:
             "multiply_adds": true.multiply_adds,
         }
         return _ruling("value", [one[at] != true.element for one in (trainer, auditor)], facts)
+
+    # ------------------------------------------------------------------ long sums
+
+    def _before_a_sum(
+        self,
+        now: _core.DisputeProceedings,
+        operator: Operator,
+        long: LongSum,
+        claimed: tuple[bytes, bytes],
+        facts: dict[str, object],
+    ) -> _core.DisputeDecision:
+        """Both show the parts of their sums, and those have to make what they claim."""
+        outer, level = now.bisections[-2:]
+        operands = self._operands[now.step, outer.agreed, outer.low]
+        wanted = needs_of(operator, long.settled)
+        chunks = _listed(wanted)
+        if not level.asked:
+            asked = {
+                "ask": "parts",
+                "result": facts["result"],
+                "element": facts["element"],
+                "chunks": chunks,
+            }
+            return _question(asked, _bytes_of(wanted) + most_bytes(long) * 4 // 3)
+        _require_written(wanted, operands)
+        found = [
+            read_answer(_parts, text, chunks, operands, operator, long) for text in now.answers
+        ]
+        if None in found:
+            return unanswered(found, facts)
+        parts, settled = [one[0] for one in found if one], (found[0] or (b"", {}))[1]
+        made = [finished(long, one, settled, arithmetic=self.job.core.arithmetic) for one in parts]
+        facts |= {"trainer": claimed[0].hex(), "auditor": claimed[1].hex()}
+        facts["multiply_adds"] = cost_of(long)
+        wrong = [one != element for one, element in zip(made, claimed, strict=True)]
+        if not parts[0]:
+            return _ruling("value", wrong, facts | {"true": made[0].hex()})
+        if all(wrong):
+            raise MismatchError("neither party's sum has the parts that it shows")
+        if any(wrong):
+            made_of = {"trainer": made[0].hex(), "auditor": made[1].hex()}
+            return _ruling("value", wrong, facts | {"made_of_parts": made_of})
+        number = first_difference(long, *parts)
+        assert number is not None  # equal parts make equal elements
+        self._sums[now.step, outer.agreed, outer.low] = _Sum(long, number, parts[0], settled, facts)
+        size = size_of(long)
+        mine, theirs = (one[number * size : (number + 1) * size] for one in parts)
+        roots = _core.leaf_hash(mine), _core.leaf_hash(theirs)
+        return _core.DisputeNext("operators", 1, claimed=roots)
+
+    def _in_a_sum(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
+        """Computes the one part again."""
+        outer, level = now.bisections[1], now.bisections[-1]
+        operator = self._disputed(self._step(now), outer.low)
+        place = now.step, outer.agreed, outer.low
+        about, operands = self._sums[place], self._operands[place]
+        long, number = about.long, about.number
+        block = long.block(number, about.settled)
+        wanted = needs_of(operator, block)
+        chunks = _listed(wanted)
+        if wanted and not level.asked:
+            return _question({"ask": "elements", "chunks": chunks}, _bytes_of(wanted))
+        _require_written(wanted, operands)
+        found = [read_answer(_opened, text, chunks, operands) for text in now.answers if wanted]
+        if None in found:
+            return unanswered(found, about.facts)
+        rows = read_opened(operator, (found[0] or {}) if found else {}, block)
+        true = part_again(
+            long,
+            number,
+            about.parts,
+            about.settled,
+            rows,
+            arithmetic=self.job.core.arithmetic,
+        )
+        shown = [one.leaf for one in now.openings]
+        facts = about.facts | {
+            "part": {
+                "number": number,
+                "true": true.hex(),
+                "trainer": shown[0].hex(),
+                "auditor": shown[1].hex(),
+            }
+        }
+        return _ruling("value", [one != true for one in shown], facts)
 
     # ------------------------------------------------------------------ what was agreed before
 
@@ -352,6 +480,37 @@ def _opened(
         for one in _answers.chunks_from_json(document, operand, numbers):
             out[operand].add(*one)
     return out
+
+
+def _parts(
+    document: dict[str, object],
+    chunks: Sequence[tuple[int, list[int]]],
+    operands: Sequence[TensorOutline],
+    operator: Operator,
+    long: LongSum,
+) -> tuple[bytes, dict[int, torch.Tensor]]:
+    """The parts of a sum, and what was opened with them."""
+    opened = _opened(document, chunks, operands)
+    settled = read_opened(operator, opened, long.settled)
+    parts = _answers.as_bytes(document.get("parts"))
+    if len(parts) != count_bytes(long, settled):
+        raise MismatchError("a sum has other parts")
+    return parts, settled
+
+
+def _listed(wanted: Sequence[Need]) -> list[tuple[int, list[int]]]:
+    return [(one.operand, list(one.chunks)) for one in wanted]
+
+
+def _bytes_of(wanted: Sequence[Need]) -> int:
+    """The most that an answer with these chunks takes."""
+    count = sum(len(one.chunks) for one in wanted)
+    return _SLACK + count * (CHUNK * 4 // 3 + 200 + _PROOF)
+
+
+def _require_written(wanted: Sequence[Need], operands: Sequence[TensorOutline]) -> None:
+    if any(operands[one.operand].root == _UNSET for one in wanted):
+        raise MismatchError("an operand that nobody has written decides the element")
 
 
 def read_answer(read: Callable[..., T], text: bytes, *agreed: object) -> T | None:

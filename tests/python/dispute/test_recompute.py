@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,46 +12,16 @@ import torch
 import torch.nn.functional as F
 import traced_nets
 import zoo
+from kept_values import Values, executed
 from torch import nn
 
 import potl
 from potl import _core
-from potl._dispute import _recompute, _regions, _values
+from potl._dispute import _recompute, _regions
 from potl._dispute._encoding import TensorOutline
 from potl._dispute._operators import CAPTURE, Operator, ValueTrace
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
-
-Values = dict[str, bytes]
-
-
-def content(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().contiguous().reshape(-1)
-    return bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b""
-
-
-class Keeping(_values._ValueTracer):
-    """Keeps all values, where a party keeps roots alone and executes again."""
-
-    values: Values
-
-    def reference(self, tensor: torch.Tensor, operator: str) -> Any:
-        found = super().reference(tensor, operator)
-        if found.path not in self.values and not found.path.startswith("operator/"):
-            self.values[found.path] = content(tensor)
-        return found
-
-    def _result(self, tensor: torch.Tensor, reference: Any, *, unset: bool) -> TensorOutline:
-        self.values[reference.path] = content(tensor)
-        return super()._result(tensor, reference, unset=unset)
-
-
-def executed(
-    build: Callable[[], potl.Task], step: int, arithmetic: str, monkeypatch: pytest.MonkeyPatch
-) -> tuple[ValueTrace, Values]:
-    Keeping.values = {}
-    monkeypatch.setattr(_values, "_ValueTracer", Keeping)
-    return traced_nets.traced(build, step, arithmetic), Keeping.values
 
 
 def opened(operator: Operator, needed: list[_recompute.Need], values: Values) -> Any:

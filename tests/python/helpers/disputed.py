@@ -17,6 +17,43 @@ from potl import _core
 from potl._dispute._party import Story
 
 Build = Callable[[], potl.Task]
+EVERY = 8
+
+
+@dataclasses.dataclass
+class Case:
+    """A job with its honest run."""
+
+    build: Build
+    job: potl.Job
+    key: _core.SigningKey
+    run: potl.Run
+    folder: Path
+
+    def party(self, run: potl.Run | Path, **options: Any) -> potl.Party:
+        return potl.Party(run, job=self.job, task=self.build, **options)
+
+    def referee(self) -> potl.Referee:
+        return potl.Referee(self.job, task=self.build)
+
+    def honest(self) -> potl.Party:
+        return self.party(self.run, key=self.key)
+
+    def auditor(self) -> potl.Party:
+        return self.party(self.folder / "audit")
+
+
+def case(build: Build, folder: Path) -> Case:
+    key = _core.SigningKey.generate()
+    (folder / "trainer.pub").write_text(key.public_key.to_pem())
+    job = potl.Job.create(
+        build, seed=3, checkpoint_every=EVERY, trainer=folder / "trainer.pub", arithmetic="ord32"
+    )
+    run = potl.record(build, folder / "run", job=job, key=key)
+    run.commit()
+    audit = potl.audit(run, job=job, task=build, log=folder / "audit")
+    assert audit.agrees
+    return Case(build, job, key, run, folder)
 
 
 class Moved(potl.Task):
