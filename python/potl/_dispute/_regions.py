@@ -157,6 +157,29 @@ def _foreach(pointwise: bool) -> Rule:
     return rule
 
 
+def _fused(operator: Operator, result: int, element: int) -> Plan:
+    """An optimizer's lists of tensors of one length, each of which is written in its place."""
+    count = max(len(one) for one in operator.arguments.values() if isinstance(one, list))
+    number = result % count
+    shape = shape_of(operator, result)
+    index = unraveled(element, shape)
+    forms = iter(operator.inputs)
+    places: list[torch.Tensor | None] = []
+    changed: Tree = {}
+    for name, value in operator.arguments.items():
+        listed = isinstance(value, list) and len(value) == count
+        if listed:
+            changed[name] = [value[number]]
+        found = [leaf for _, leaf in leaves(value) if isinstance(leaf, Reference)]
+        for place, _ in enumerate(found):
+            form = next(forms)
+            if listed and place != number:
+                places.append(torch.zeros(0, dtype=torch.int64))
+            else:
+                places.append(broadcast(form.shape, index))
+    return Plan(places, 0, changed, result=result // count)
+
+
 def _overwritten(operator: Operator, result: int, element: int) -> Plan:
     """What the first operand holds before is not read."""
     plan = _elementwise(operator, result, element)
@@ -406,6 +429,32 @@ def _by_head(operator: Operator, result: int, element: int) -> Plan:
     return Plan(places, place)
 
 
+def _by_target(operator: Operator, result: int, element: int) -> Plan:
+    """The gradient of a loss by index: of the input only the form is read."""
+    gradient, x, target, *rest = (one.shape for one in operator.inputs)
+    if len(x) != 2:
+        return whole(operator, result, element)
+    sample, place = divmod(element, x[1])
+    own = at(gradient, sample) if gradient else torch.zeros((), dtype=torch.int64)
+    unread = torch.full((1, x[1]), -1)
+    return Plan([own, unread, at(target, sample), *([None] * len(rest))], place)
+
+
+def _by_plane(operator: Operator, result: int, element: int) -> Plan:
+    """Pooling: a channel of an image by itself."""
+    shape = shape_of(operator, result)
+    forms = [one.shape for one in operator.inputs]
+    if any(len(one) != 4 or one[:2] != shape[:2] for one in (shape, *forms)):
+        return whole(operator, result, element)
+    image, channel, row, column = unraveled(element, shape)
+    places: list[torch.Tensor | None] = [at(one, image, channel, None, None) for one in forms]
+    return Plan(places, row * shape[3] + column)
+
+
+_POOLS = (
+    *("max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d"),
+    *("avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward"),
+)
 _MOVES = (
     *("t", "transpose", "permute", "expand", "slice", "select", "unbind", "split", "chunk"),
     *("split_with_sizes", "cat", "stack", "constant_pad_nd", "slice_backward", "flip", "roll"),
@@ -432,6 +481,8 @@ _RULES: dict[str, Rule] = {
         ),
         _by_head,
     ),
+    "nll_loss_backward": _by_target,
+    **dict.fromkeys(_POOLS, _by_plane),
     **dict.fromkeys(_MOVES, _moved),
     **dict.fromkeys(_SAME_ORDER, _identity),
     **dict.fromkeys(_ALONG, _along),
@@ -444,6 +495,8 @@ def _by_tag(operator: Operator) -> Rule:
     name = packet_of(operator.name)
     if operator.generator is not None:
         return _drawn if name.endswith("_") else whole
+    if name.startswith("_fused_") and name.endswith("_"):
+        return _fused
     if name.startswith("_foreach_"):
         packet = getattr(torch.ops.aten, name[len("_foreach_") :].rstrip("_"), None)
         tags = [] if packet is None else [getattr(packet, one).tags for one in packet.overloads()]

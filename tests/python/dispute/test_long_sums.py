@@ -155,8 +155,7 @@ def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 def wide() -> potl.Task:
     net = nn.Sequential(nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6), nn.Flatten())
     net.append(nn.Linear(6 * 64, 10))
-    task = traced_nets.task(net, zoo.digits(), 600, traced_nets.sgd(net))
-    return task
+    return traced_nets.task(net, zoo.digits(), 600, traced_nets.sgd(net))
 
 
 @pytest.fixture(scope="module")

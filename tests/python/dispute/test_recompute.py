@@ -123,6 +123,28 @@ def test_other_operators_are_recomputed_too(monkeypatch: pytest.MonkeyPatch) -> 
         assert wanted in names
 
 
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
+def test_fused_optimizers_and_pools_are_recomputed_from_parts(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build() -> potl.Task:
+        net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.MaxPool2d(2), nn.AvgPool2d(2))
+        net.extend([nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 10)])
+        options = {"momentum": 0.9} if kind is torch.optim.SGD else {}
+        optimizer = kind(net.parameters(), lr=0.01, fused=True, **options)
+        return traced_nets.task(net, zoo.digits(), 300, optimizer)
+
+    trace, values = executed(build, 2, "ord32", monkeypatch)
+    done, _ = check(trace, values, "ord32", 4, 5)
+    parts = ("_fused_", "max_pool2d_with_indices", "avg_pool2d", "nll_loss_backward")
+    for part in parts:
+        assert part in " ".join(done)
+    for one in trace.operators[:-1]:
+        if any(part in one.name for part in parts):
+            count = sum(len(need.chunks) for need in _recompute.needs(one, 0, 0, 0))
+            assert count <= 2 + len(one.inputs) / (3 if "_fused_" in one.name else 1), one.name
+
+
 def operator_of(trace: ValueTrace, name: str) -> Operator:
     return next(one for one in trace.operators if name in one.name)
 
