@@ -302,7 +302,7 @@ def test_parts_that_are_none_lose(wide_case: Case, tmp_path: Path) -> None:
 
     def turned(document: dict[str, Any]) -> None:
         data = bytearray(_answers.as_bytes(document["parts"]))
-        data[2] ^= 0x40
+        data[-2] ^= 0x40
         document["parts"] = _answers.as_text(bytes(data))
 
     verdict = against(turned, both=True)
