@@ -72,7 +72,7 @@ class Onlooker(Referee):
         self.job = job
         self.believed, self.ruled = 0, False
         self._described = described
-        self._steps, self._operands = {}, {}
+        self._steps, self._operands, self._sums = {}, {}, {}
 
     def disagrees(self, now: _core.DisputeProceedings, made: _core.DisputeDecision) -> str | None:
         """What is wrong with somebody's decision; None where it follows, or is believed."""
