@@ -178,9 +178,8 @@ void game::after_both(std::uint64_t at) {
 status game::next(level_kind kind, std::uint64_t size, const both<digest>& claimed,
                   std::uint64_t at) {
   if (!is_referees_turn()) return refused("it is not the referee's turn");
-  const bool fits =
-      kind == level_kind::operators ||
-      (kind == level_kind::chunks && levels_.back().kind == level_kind::operators);
+  const bool fits = kind == level_kind::operators ||
+                    (kind == level_kind::chunks && levels_.back().kind == level_kind::operators);
   if (!fits) return refused("such a bisection does not lie in this one");
   if (size == 0 || size > max_leaves) return refused("a bisection needs leaves");
   if (claimed.trainer == claimed.auditor) return refused("the parties agree on what is inside");
