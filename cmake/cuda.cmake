@@ -21,7 +21,8 @@ if(NOT CMAKE_CUDA_COMPILER)
   return()
 endif()
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80-virtual)  # the driver compiles it for newer devices
+  # The driver compiles the last one for newer devices.
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89-real 90a-real 100-real 100-virtual)
 endif()
 enable_language(CUDA)
 # CMake 3.25 does not know that nvcc has C++20.

@@ -82,7 +82,7 @@ HEADERS = {
         "libtorch/gradients",
     ],
     "Reproducible LibTorch": ["libtorch/arithmetic", "libtorch/random"],
-    "CUDA": ["cuda/elementwise"],
+    "CUDA": ["cuda/digest", "cuda/elementwise", "cuda/gemm"],
 }
 UMBRELLAS = {"potl", "libtorch/libtorch"}
 

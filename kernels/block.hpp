@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel's body knows of its block. A body is a template over Block; on a device that is
+// device_block, in the tests a block that is simulated thread by thread
+// (tests/unit/simulated_block.hpp), which reports races. So every body runs where there is no GPU.
+//
+// A body works in phases: block.each(f) calls f(thread) for each thread of the block, and ends with
+// a barrier. What a thread keeps from phase to phase is a Block::own<T>, what threads share is a
+// Block::shared<T, Count> that the kernel declares.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define POTL_BODY __host__ __device__ __forceinline__
+#define POTL_UNROLL _Pragma("unroll")
+#else
+#define POTL_BODY inline
+#define POTL_UNROLL
+#endif
+
+namespace potl::cuda {
+
+/// Neighbours in memory that are read and written at once.
+template <class T, unsigned Count>
+struct alignas(sizeof(T) * Count) pack {
+  T at[Count];
+};
+
+#if defined(__CUDACC__)
+/// `Threads` threads of a device, in one dimension.
+template <unsigned Threads>
+class device_block {
+ public:
+  static constexpr unsigned threads = Threads;
+
+  /// Memory of the block; read() and write() are the only ways to it.
+  template <class T, unsigned Count>
+  struct alignas(16) shared {
+    T at[Count];
+  };
+
+  /// A T for each thread.
+  template <class T>
+  class own {
+   public:
+    __device__ __forceinline__ T& of(unsigned) { return value_; }
+
+   private:
+    T value_;
+  };
+
+  __device__ __forceinline__ std::uint64_t index() const { return blockIdx.x; }
+
+  template <class Phase>
+  __device__ __forceinline__ void each(Phase&& phase) {
+    phase(threadIdx.x);
+    __syncthreads();
+  }
+
+  /// Neighbours from a multiple of their number on.
+  template <unsigned Width, class T, unsigned Count>
+  __device__ __forceinline__ static pack<T, Width> read(const shared<T, Count>& from,
+                                                        unsigned first, unsigned) {
+    return *reinterpret_cast<const pack<T, Width>*>(from.at + first);
+  }
+  template <class T, unsigned Count>
+  __device__ __forceinline__ static void write(shared<T, Count>& to, unsigned place, T value,
+                                               unsigned) {
+    to.at[place] = value;
+  }
+};
+#endif
+
+/// a b + c, rounded once.
+POTL_BODY float fused(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+
+POTL_BODY float canonical_nan() {
+#if defined(__CUDA_ARCH__)
+  return __int_as_float(0x7fc00000);
+#else
+  return std::bit_cast<float>(0x7fc00000U);
+#endif
+}
+
+/// Four bytes as a number, the first one highest.
+POTL_BODY std::uint32_t swapped(std::uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return __byte_perm(word, 0, 0x0123);
+#else
+  return __builtin_bswap32(word);
+#endif
+}
+
+}  // namespace potl::cuda

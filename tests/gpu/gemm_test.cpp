@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/core/error.hpp>
+#include <potl/cuda/gemm.hpp>
+
+#include "catch.hpp"
+#include "device_memory.hpp"
+#include "gemm_cases.hpp"
+
+using namespace potl;
+using numeric::arithmetic;
+
+namespace {
+
+template <class Element>
+numeric::matrix<Element> at(Element* data, const numeric::matrix<Element>& like,
+                            const Element* from) {
+  numeric::matrix<Element> out = like;
+  out.data = data + (like.data - from);
+  return out;
+}
+
+/// How many elements differ from the CPU's, in C and in the memory around it.
+std::size_t differences(gemm_cases::one_case<float>& one) {
+  const test::device_memory<float> a(one.a.memory), b(one.b.memory), c(one.c.memory);
+  cuda::gemm(arithmetic::ord32, {1, 0, 0, 0}, at(a.data(), one.a.view(), one.a.memory.data()),
+             at(b.data(), one.b.view(), one.b.memory.data()),
+             at(c.data(), one.c.view(), one.c.memory.data()), nullptr);
+  const std::vector<float> found = c.read();
+  numeric::gemm(arithmetic::ord32, one.a.view(), one.b.view(), one.c.view(),
+                numeric::inline_executor());
+  std::size_t out = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    out += std::bit_cast<std::uint32_t>(found[i]) != std::bit_cast<std::uint32_t>(one.c.memory[i]);
+  }
+  return out;
+}
+
+TEST_CASE("a product in ord32 has the CPU's bits on a device", "[gpu]") {
+  for (std::uint64_t number = 0; number < 600; ++number) {
+    auto one = gemm_cases::draw<float>(number);
+    INFO("case " << number);
+    REQUIRE(differences(one) == 0);
+  }
+}
+
+TEST_CASE("large and batched products have the CPU's bits on a device", "[gpu]") {
+  const auto pool = numeric::make_thread_pool(8);
+  gemm_cases::source from(1);
+  constexpr std::int64_t count = 3, rows = 517, columns = 1030, depth = 2100;
+  std::vector<float> a(count * rows * depth), b(depth * columns), c(count * rows * columns);
+  for (float& x : a) x = static_cast<float>(2 * from.unit() - 1);
+  for (float& x : b) x = static_cast<float>(2 * from.unit() - 1);
+  const numeric::gemm_batch batch{count, rows * depth, 0, rows * columns};
+  const test::device_memory<float> a_there(a), b_there(b), c_there(c);
+  cuda::gemm(arithmetic::ord32, batch, numeric::row_major<const float>(a_there.data(), rows, depth),
+             numeric::row_major<const float>(b_there.data(), depth, columns),
+             numeric::row_major(c_there.data(), rows, columns), nullptr);
+  numeric::gemm(arithmetic::ord32, batch, numeric::row_major<const float>(a.data(), rows, depth),
+                numeric::row_major<const float>(b.data(), depth, columns),
+                numeric::row_major(c.data(), rows, columns), *pool);
+  REQUIRE(c_there.read() == c);
+}
+
+TEST_CASE("what a device cannot multiply is refused", "[gpu]") {
+  const numeric::matrix<const float> a{nullptr, 2, 3, 3, 1}, b{nullptr, 4, 2, 2, 1};
+  const numeric::matrix<float> c{nullptr, 2, 2, 2, 1};
+  CHECK_THROWS_AS(cuda::gemm(arithmetic::ord32, {1, 0, 0, 0}, a, b, c, nullptr), exception);
+  CHECK_THROWS_AS(cuda::gemm(arithmetic::cr32, {1, 0, 0, 0}, a, a.transposed(), c, nullptr),
+                  exception);
+}
+
+}  // namespace

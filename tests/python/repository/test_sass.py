@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine code of the CUDA kernels rounds where their definition does, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+OBJECTS = ROOT / "build" / "test" / "src" / "kernels" / "CMakeFiles" / "potl_cuda.dir"
+# Where the packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm put their programs.
+PACKAGED = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "bin"
+
+
+def operations(source: str, kernel: str, architecture: str) -> Counter[str]:
+    """How often each operation stands in a kernel's machine code."""
+    compiled = OBJECTS / f"{source}.o"
+    if not compiled.exists():
+        pytest.skip("the kernels for CUDA are not built: there is no nvcc")
+    path = f"{PACKAGED}{os.pathsep}{os.environ['PATH']}"
+    program = shutil.which("cuobjdump", path=path)
+    if program is None:
+        pytest.skip("there is no cuobjdump: install nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm")
+    found = subprocess.run(
+        [program, "-sass", "-arch", architecture, str(compiled)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={**os.environ, "PATH": path},
+    ).stdout
+    parts = re.split(r"^\s*Function : (\S+)", found, flags=re.MULTILINE)
+    code = [text for name, text in zip(parts[1::2], parts[2::2], strict=True) if kernel in name]
+    assert len(code) == 1, f"{len(code)} kernels are called {kernel}"
+    return Counter(re.findall(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\d+ )?(\w+)", code[0], re.MULTILINE))
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100"])
+def test_a_product_in_ord32_multiplies_only_with_fma(architecture: str) -> None:
+    found = operations("gemm.cu", "multiply_tile", architecture)
+    # Eight k of 64 elements, and once more where a slice is not full; a chunk's 64 sums are added.
+    assert found["FFMA"] >= 512 and found["FFMA"] % 64 == 0
+    assert found["FADD"] == 64
+    # HFMA2 makes constants.
+    assert not {"FMUL", "FFMA2", "FADD2", "FMUL2", "HMMA"} & found.keys()
+
+
+@pytest.mark.parametrize("kernel", ["leaves_of", "nodes_of", "roots_of"])
+def test_a_digest_computes_with_whole_numbers(kernel: str) -> None:
+    found = operations("digest.cu", kernel, "sm_90a")
+    assert not [
+        name
+        for name in found
+        if name.startswith(("F", "D", "HF", "MUFU")) and name[:3] not in {"FLO", "DEP"}
+    ]

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bodies of the CUDA kernels, run by simulated blocks and compared bit for bit.
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include <potl/crypto/detail/tensor_digest.hpp>
+#include <potl/crypto/merkle.hpp>
+
+#include "catch.hpp"
+#include "digest.hpp"
+#include "gemm.hpp"
+#include "gemm_cases.hpp"
+#include "gemm_definition.hpp"
+#include "simulated_block.hpp"
+
+using namespace potl;
+using potl::test::simulated_block;
+
+namespace {
+
+/// The product that a device would compute, its blocks in any order.
+template <class Tile>
+void multiply(const cuda::products& p, std::uint64_t order) {
+  using block = simulated_block<Tile::threads>;
+  const auto blocks = static_cast<std::uint64_t>(p.batch.count * cuda::tiles_down<Tile>(p) *
+                                                 cuda::tiles_across<Tile>(p));
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    block one(order % 2 == 0 ? i : blocks - 1 - i, order);
+    const auto memory = std::make_unique<cuda::gemm_memory<Tile, block>>();
+    cuda::multiply_ordered<Tile>(one, *memory, p);
+  }
+}
+
+using small_tile = cuda::gemm_tile<64, 64, 8>;
+using large_tile = cuda::gemm_tile<128, 128, 8>;
+
+/// How many elements of C, and of the memory around them, are not as ord32 has them.
+template <class Tile>
+std::size_t differences(std::uint64_t number) {
+  auto one = gemm_cases::draw<float>(number);
+  auto wanted = one.c;
+  for (std::int64_t j = 0; j < wanted.columns; ++j) {
+    const auto column = gemm_cases::column(one.b, j);
+    for (std::int64_t i = 0; i < wanted.rows; ++i) {
+      wanted.view()(i, j) = gemm_definition::ordered(gemm_cases::row(one.a, i), column);
+    }
+  }
+  multiply<Tile>({{1, 0, 0, 0}, one.a.view(), one.b.view(), one.c.view()}, number);
+  std::size_t out = 0;
+  for (std::size_t i = 0; i < wanted.memory.size(); ++i) {
+    out += std::bit_cast<std::uint32_t>(wanted.memory[i]) !=
+           std::bit_cast<std::uint32_t>(one.c.memory[i]);
+  }
+  return out;
+}
+
+std::uint64_t cases(std::uint64_t quick, std::uint64_t full) {
+  const char* value = std::getenv("POTL_FULL");
+  return value != nullptr && *value == '1' ? full : quick;
+}
+
+TEST_CASE("a simulated ord32 product has the defined bits", "[kernels]") {
+  for (std::uint64_t number = 0; number < cases(100, 1500); ++number) {
+    INFO("case " << number);
+    REQUIRE(differences<small_tile>(number) == 0);
+  }
+  for (std::uint64_t number = 5000; number < cases(5012, 5100); ++number) {
+    INFO("case " << number);
+    REQUIRE(differences<large_tile>(number) == 0);
+  }
+}
+
+TEST_CASE("simulated batched products lie where they should", "[kernels]") {
+  constexpr std::int64_t count = 3, rows = 70, columns = 5, depth = 520;
+  gemm_cases::source from(1);
+  std::vector<float> a(count * rows * depth), b(depth * columns), c(count * rows * columns);
+  for (float& x : a) x = static_cast<float>(from.unit());
+  for (float& x : b) x = static_cast<float>(from.unit());
+  const cuda::products p{{count, rows * depth, 0, rows * columns},
+                         numeric::row_major<const float>(a.data(), rows, depth),
+                         numeric::row_major<const float>(b.data(), depth, columns),
+                         numeric::row_major(c.data(), rows, columns)};
+  multiply<small_tile>(p, 3);
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    const std::size_t line = i / columns;
+    std::vector<float> row(a.begin() + static_cast<std::ptrdiff_t>(line * depth),
+                           a.begin() + static_cast<std::ptrdiff_t>((line + 1) * depth)),
+        column;
+    for (std::size_t k = 0; k < depth; ++k) column.push_back(b[k * columns + i % columns]);
+    REQUIRE(c[i] == gemm_definition::ordered(row, column));
+  }
+}
+
+/// The content roots that a device would compute.
+std::vector<digest> roots(const std::vector<std::vector<std::uint8_t>>& tensors, std::size_t shift,
+                          std::uint64_t order) {
+  using block = simulated_block<32>;
+  std::vector<cuda::hashed_tensor> table;
+  std::uint64_t chunks = 0, most = 0;
+  for (const auto& one : tensors) {
+    table.push_back({one.data() + shift, one.size() - shift, chunks});
+    chunks += content_chunks(one.size() - shift);
+    most = std::max(most, content_chunks(one.size() - shift));
+  }
+  std::vector<cuda::hash_words> now(chunks), next(chunks);
+  const auto each_block = [&](const auto& body) {
+    for (std::uint64_t i = 0; i * block::threads < chunks; ++i) {
+      block one(i, order);
+      body(one);
+    }
+  };
+  each_block(
+      [&](block& one) { cuda::hash_leaves(one, table.data(), table.size(), chunks, now.data()); });
+  for (unsigned level = 0; (most - 1) >> level != 0; ++level) {
+    each_block([&](block& one) {
+      cuda::hash_nodes(one, table.data(), table.size(), chunks, level, now.data(), next.data());
+    });
+    std::swap(now, next);
+  }
+  std::vector<digest> out(table.size());
+  cuda::hash_words empty{};
+  for (std::size_t i = 0; i < digest::size; ++i) {
+    empty.at[i / 4] = empty.at[i / 4] << 8 | empty_root().bytes[i];
+  }
+  for (std::uint64_t i = 0; i * block::threads < table.size(); ++i) {
+    block one(i, order);
+    cuda::write_roots(one, table.data(), table.size(), now.data(), empty, out.data());
+  }
+  return out;
+}
+
+TEST_CASE("simulated content roots are those of the CPU", "[kernels]") {
+  gemm_cases::source from(2);
+  // Around the ends of words, of SHA-256's blocks and of chunks, and trees of every small shape.
+  std::vector<std::vector<std::uint8_t>> tensors;
+  for (const unsigned bytes :
+       {0U,  1U,  2U,  0U,  3U,   4U,   5U,   53U,  54U,  55U,    56U,    57U,    61U,
+        62U, 63U, 64U, 65U, 118U, 119U, 120U, 127U, 128U, 16383U, 16384U, 16385U, 40000U}) {
+    tensors.emplace_back(bytes + 4);
+  }
+  for (std::size_t chunks = 2; chunks < 12; ++chunks) tensors.emplace_back(chunks * 16384 + 4);
+  tensors.emplace_back(4);
+  for (auto& one : tensors) {
+    for (auto& byte : one) byte = static_cast<std::uint8_t>(from.bits());
+  }
+  // Aligned to words, and not.
+  for (const std::size_t shift : {std::size_t{4}, std::size_t{3}}) {
+    const auto found = roots(tensors, shift, shift);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      INFO(tensors[i].size() << " bytes, " << shift);
+      REQUIRE(found[i] == content_root(bytes_view(tensors[i]).subspan(shift)));
+    }
+  }
+}
+
+TEST_CASE("a simulated block sees races and unset words", "[kernels]") {
+  using block = simulated_block<8>;
+  block::shared<int, 8> words;
+  block one(0);
+  const auto put = [&](unsigned place, unsigned thread) { block::write(words, place, 1, thread); };
+  const auto get = [&](unsigned place, unsigned thread) {
+    return block::read<1>(words, place, thread).at[0];
+  };
+  CHECK_THROWS(one.each([&](unsigned thread) { get(thread, thread); }));
+  one.each([&](unsigned thread) { put(thread, thread); });
+  CHECK_NOTHROW(one.each([&](unsigned thread) { get(7 - thread, thread); }));
+  CHECK_NOTHROW(one.each([&](unsigned thread) { get(thread, thread), put(thread, thread); }));
+  CHECK_THROWS(one.each([&](unsigned thread) { put(0, thread); }));
+  CHECK_THROWS(one.each([&](unsigned thread) { get(0, thread), put(thread, thread); }));
+  CHECK_THROWS(one.each([&](unsigned thread) { put(thread, thread), get(0, thread); }));
+  CHECK_THROWS(block::read<4>(words, 2, 0));
+}
+
+}  // namespace
