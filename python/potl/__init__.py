@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         SegmentResult as SegmentResult,
     )
     from ._dispute._audit import Audit as Audit, AuditDifference as AuditDifference, audit as audit
+    from ._dispute._check import check as check
     from ._dispute._diff import (
         Difference as Difference,
         OperatorDifference as OperatorDifference,
@@ -89,7 +90,6 @@ if TYPE_CHECKING:
         Storage as Storage,
         calibrate as calibrate,
     )
-    from ._job._check import check as check
     from ._job._job import Job as Job
     from ._job._session import Session as Session, StepResult as StepResult
     from ._record._prover import Prover as Prover, Step as Step
@@ -190,7 +190,7 @@ _EXPORTS = {
     "audit": "_dispute._audit",
     "calibrate": "_job._calibrate",
     "challenge": "_verify._challenge",
-    "check": "_job._check",
+    "check": "_dispute._check",
     "check_audit": "_dispute._work_check",
     "diff": "_dispute._diff",
     "deterministic": "_arithmetic._deterministic",

@@ -52,7 +52,7 @@ class Problem:
     """What to do about it."""
     prevents: str = "replay"
     """"replay": the task is refused. "exact": it is trained in stock arithmetic, and replays are
-    compared within a tolerance.
+    compared within a tolerance. "dispute": no referee could decide a dispute about it.
     """
 
     def __str__(self) -> str:

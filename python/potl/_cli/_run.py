@@ -320,26 +320,36 @@ def _check(
             help="As in potl job create. auto also lists what keeps the task from ord32.",
         ),
     ] = AUTO,
+    disputable: Annotated[
+        bool,
+        typer.Option("--disputable", help="End with 3 also if no dispute could be decided."),
+    ] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
     """List everything in a task that prevents a replay, or an exact one, each with its remedy.
 
-    Ends with 0 if the task can be recorded and verified, else with 3.
+    Ends with 0 if the task can be recorded and verified, else with 3. What keeps a referee from
+    deciding a dispute about it is named in a line.
     """
     from .._arithmetic._arithmetic import LOST, STOCK
-    from .._job._check import check
+    from .._dispute._check import check
 
-    problems = check(load(task), arithmetic=arithmetic)
+    found = check(load(task), arithmetic=arithmetic, disputable=True)
+    disputes = [one for one in found if one.prevents == "dispute"]
+    problems = [one for one in found if one.prevents != "dispute"]
     refused = [one for one in problems if one.prevents == "replay"]
+    exact = not problems and arithmetic != STOCK
+    decidable = exact and not disputes
     document = {
         "replayable": not refused,
-        "exact": not problems and arithmetic != STOCK,
-        "problems": [dataclasses.asdict(one) for one in problems],
+        "exact": exact,
+        "disputable": decidable,
+        "problems": [dataclasses.asdict(one) for one in found],
     }
 
     def show(console: Console) -> None:
-        for one in problems:
+        for one in [*problems, *(disputes if disputable else ())]:
             console.print(f"{printable(one.where)}: {printable(one.what)}")
             console.print(f"    {printable(one.remedy)}")
         if refused:
@@ -348,8 +358,12 @@ def _check(
             console.print(f"the task can be replayed, not bit for bit. {LOST}")
         else:
             console.print("the task can be replayed bit for bit")
+        for one in disputes:
+            what = f"{printable(one.where)}: {printable(one.what)}"
+            console.print(f"no dispute about it could be decided: {what}")
 
-    return Result(document=document, show=show, exit_code=FAILED if refused else 0)
+    failed = refused or (disputable and not decidable)
+    return Result(document=document, show=show, exit_code=FAILED if failed else 0)
 
 
 def _calibrate(

@@ -2,13 +2,15 @@
 """The operators of a step from the agreed task alone: nothing is computed.
 
 The task is built, its tensors are replaced by ones without elements, and `Task.step` runs on those.
-What a step decides by counters of one element, such as Adam's, is computed: those values are
-agreed. What it decides by any other value cannot be derived, and is refused.
+What it makes of values that everybody agrees on is computed: of counters with one element, such as
+Adam's, and of what it makes from nothing, such as positions and masks. What a step decides by any
+other value cannot be derived, and is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -92,6 +94,15 @@ def derive_step(session: Session, step: int) -> tuple[Operator, ...]:
     """The operators of a step of a session in the state before it. The session's task is of no use
     afterwards: its tensors have no elements any more.
     """
+    return tuple(_derived(session, step).operators)
+
+
+def place_of(session: Session, step: int, operator: int) -> str:
+    """The line of the user's code that calls a derived operator; see `derive_step`."""
+    return _derived(session, step, watched=operator).place
+
+
+def _derived(session: Session, step: int, watched: int | None = None) -> _Deriver:
     if end_epoch_metric(session.task):
         raise _depends("a schedule follows the loss", "scheduler", "use a schedule of steps")
     outline = StateOutline.of(session.capture())
@@ -114,14 +125,14 @@ def derive_step(session: Session, step: int) -> tuple[Operator, ...]:
         named = list(state_tensors(session, outline))
         emptied = [one for one in tree_leaves(batch) if isinstance(one, torch.Tensor)]
         named += [(f"batch/{i}", one, roots[i]) for i, one in enumerate(emptied)]
-        tracer = _Deriver(fake, named)
+        tracer = _Deriver(fake, named, watched)
         for path, tensor in values:
             if path in elements:
                 tracer.know(tensor, elements[path])
         traced_step(session, step, batch, tracer, _unknown)
         with fake:
             tracer.operators.append(capture_of(session, tracer, None))
-    return tuple(tracer.operators)
+    return tracer
 
 
 def _unknown(loss: torch.Tensor) -> float:
@@ -141,10 +152,30 @@ def _emptied(session: Session, outline: StateOutline) -> Iterator[FakeTensorMode
         _swap(tensor, empty)
     # Several tensors at once are worked on only where each is of a known class.
     _foreach_utils._foreach_supported_types.append(FakeTensor)
+    asked = torch._subclasses.FakeTensor
+    torch._subclasses.FakeTensor = _AsExecuted  # type: ignore[misc, assignment]
     try:
         yield fake
     finally:
+        torch._subclasses.FakeTensor = asked  # type: ignore[misc]
         _foreach_utils._foreach_supported_types.remove(FakeTensor)
+
+
+class _Asked(type):
+    """Answers whether a tensor has no elements."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        # torch must know. Others who ask, as transformers does before it looks at a mask, are to do
+        # what they do when a step is executed.
+        asking = sys._getframe(1).f_globals.get("__name__", "")
+        return asking.split(".")[0] == "torch" and isinstance(instance, FakeTensor)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, FakeTensor)
+
+
+class _AsExecuted(metaclass=_Asked):
+    """Stands for `torch._subclasses.FakeTensor` while a step is derived."""
 
 
 def _swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
@@ -161,10 +192,13 @@ def _swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
 class _Deriver(Tracer):  # type: ignore[no-untyped-call]
     """Runs operators on tensors without elements, and those on agreed single elements for real."""
 
-    def __init__(self, fake: FakeTensorMode, named: Any) -> None:
+    def __init__(self, fake: FakeTensorMode, named: Any, watched: int | None) -> None:
         super().__init__(named)
         self._fake = fake
-        # The elements that are known, of tensors with one: memory -> view -> a tensor that has it.
+        self._watched = watched
+        self.place = "Task.step"
+        # The elements that are known: memory -> view -> a tensor that has them.
+        self._alive = 64
         self._known: dict[int, dict[Geometry, tuple[tuple[int, int], torch.Tensor]]] = {}
 
     def __enter__(self) -> Any:
@@ -199,10 +233,13 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
             return plain_content(tensor)
 
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, object]) -> Any:
+        if len(self.operators) == self._watched:
+            self.place = _place()
         operands = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         elements = [self._element(one) for one in operands]
         draws = torch.Tag.nondeterministic_seeded in func.tags
-        known = not draws and all(one is not None for one in elements)
+        form = self.form(func)
+        known = not (draws or form.unset) and all(one is not None for one in elements)
         if draws:
             _on_zeros(func, args, kwargs)  # moves torch's generator on
         if known and str(func) == "aten._local_scalar_dense.default":
@@ -217,11 +254,10 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
         except (DataDependentOutputException, DynamicOutputShapeException):
             raise _reads_values(str(func)) from None
         outs = [one for one in tree_leaves(out) if isinstance(one, torch.Tensor)]
-        form = self.form(func)
         written = form.written_of(form.given(args, kwargs))
         for one in written:
             self._forget(one)
-        if known and all(one.numel() == 1 for one in (*outs, *written)):
+        if known and all(one.nbytes <= _KNOWN_BYTES for one in (*outs, *written)):
             given = dict(zip(map(id, operands), elements, strict=True))
             real = self._for_real(func, args, kwargs, given)
             for one, element in zip(
@@ -235,16 +271,26 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
     # ------------------------------------------------------------------ elements
 
     def _element(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        if tensor.numel() != 1:
+        if tensor.nbytes > _KNOWN_BYTES:
             return None
         if not isinstance(tensor, FakeTensor):
-            return tensor
+            # Written here, it still has the elements that it had before.
+            return None if self._memory(tensor).written else tensor
         known = self._known.get(tensor.untyped_storage()._cdata, {}).get(geometry_of(tensor))
         return None if known is None else known[1]
 
     def _remember(self, tensor: torch.Tensor, element: Any) -> None:
         if isinstance(tensor, FakeTensor):
             self._memory(tensor)  # keeps its address
+            if len(self._known) > 2 * self._alive:
+                gone = [
+                    key
+                    for key in self._known
+                    if self._memories[key].weak.expired()  # type: ignore[no-untyped-call]
+                ]
+                for key in gone:
+                    del self._known[key]
+                self._alive = max(64, len(self._known))
             place = self._known.setdefault(tensor.untyped_storage()._cdata, {})
             place[geometry_of(tensor)] = (span_of(tensor), element)
 
@@ -264,6 +310,9 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
         with _disable_current_modes():
             return func(*real_args, **real_kwargs)
 
+
+# Of what is known, so much is computed: positions and masks of long texts, and no activations.
+_KNOWN_BYTES = 1 << 18
 
 # Operators of which potl's own form returns another workspace than torch's.
 _OWN_FORMS = frozenset(("aten.mkldnn_rnn_layer.default", "aten.mkldnn_rnn_layer_backward.default"))

@@ -6,6 +6,10 @@ and another program is seen as one (A31).
 from __future__ import annotations
 
 import functools
+import json
+import re
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +19,10 @@ import torch.nn.functional as F
 import traced_nets
 import zoo
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 import potl
+from potl._cli import _cli
 from potl._dispute._derive import derive_operators
 from potl._dispute._operators import Operator, ValueTrace, structural_difference
 
@@ -45,8 +51,11 @@ def test_the_derived_operators_are_those_that_are_executed(name: str, step: int)
     assert all(one.root is None for operator in own for one in operator.tensors)
 
 
-@pytest.mark.parametrize("name", ["bilstm", "text_cnn", "autoencoder"])
+@pytest.mark.parametrize("name", ["bilstm", "text_cnn", "autoencoder", "gpt2"])
 def test_other_models_are_derived_too(name: str) -> None:
+    """The last one looks at a mask, but not if its elements are not there."""
+    if name == "gpt2":
+        pytest.importorskip("transformers")
     build = functools.partial(zoo.build, name)
     executed = traced_nets.traced(build, 2)
     assert structural_difference(derived(build, 2), executed.operators) is None
@@ -147,6 +156,7 @@ class Deciding(potl.Task):
     """Decides by what it computed."""
 
     kind = ""
+    scratch: torch.Tensor
 
     def compute_loss(self, batch: Any, reduction: str = "mean") -> torch.Tensor:
         loss = super().compute_loss(batch, reduction)
@@ -157,6 +167,18 @@ class Deciding(potl.Task):
         if self.kind == "shape":
             output = self.model(batch[0])
             loss = loss + output[output > 0].sum()
+        if self.kind == "positions" and (torch.arange(9).cumsum(0) > 35).all().logical_not():
+            loss = loss * 0.5
+        if self.kind == "written":
+            self.scratch.copy_(loss.detach())
+            if self.scratch.sum() > 1e9:
+                loss = loss * 0.5
+        if self.kind == "unset" and (torch.empty(3) == 0).all():
+            loss = loss * 0.5
+        if self.kind == "asks" and isinstance(loss, FakeTensor):
+            loss = loss * 1.0
+        if self.kind == "numpy":
+            loss = loss * (1 + 0 * loss.detach().numpy().item())
         if self.kind == "where":
             loss = torch.where(loss > 1e9, loss * 0.5, loss)
         return loss
@@ -172,19 +194,20 @@ def deciding(kind: str) -> potl.Task:
         batch_size=32,
         epochs=1,
     )
-    made.kind = kind
+    made.kind, made.scratch = kind, torch.zeros(3)
     return made
 
 
-@pytest.mark.parametrize("kind", ["if", "item", "shape"])
+@pytest.mark.parametrize("kind", ["if", "item", "shape", "written", "unset"])
 def test_control_flow_that_depends_on_data_is_refused_with_its_line(kind: str) -> None:
     build = functools.partial(deciding, kind)
     with pytest.raises(potl.NotReplayable, match=r"test_derive\.py:\d+.*torch\.where"):
         derived(build)
 
 
-def test_what_is_chosen_without_reading_is_derived() -> None:
-    build = functools.partial(deciding, "where")
+@pytest.mark.parametrize("kind", ["where", "positions"])
+def test_what_is_chosen_without_data_is_derived(kind: str) -> None:
+    build = functools.partial(deciding, kind)
     executed = traced_nets.traced(build, 1).operators
     assert structural_difference(derived(build), executed) is None
 
@@ -225,3 +248,47 @@ def test_later_steps_need_the_state_before_them() -> None:
             3,
             before=traced_nets.outline(traced_nets.mlp, 2),
         )
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "where"),
+    [
+        ("if", "values that nobody has agreed", r"test_derive\.py:\d+"),
+        (
+            "asks",
+            r"operator \d+, derived without the data, is another operator",
+            r"test_derive\.py:",
+        ),
+        ("numpy", "cannot be derived", r"Task\.step"),
+    ],
+)
+def test_what_no_referee_could_decide_is_told_before_training(
+    kind: str, what: str, where: str
+) -> None:
+    build = functools.partial(deciding, kind)
+    assert potl.check(build) == []
+    assert potl.check(build, arithmetic="stock", disputable=True) == []
+    [problem] = potl.check(build, disputable=True)
+    assert problem.prevents == "dispute"
+    assert re.search(what, problem.what) and re.search(where, problem.where), problem
+
+
+def test_what_a_referee_could_decide_has_no_problem() -> None:
+    assert potl.check(traced_nets.mlp_adamw, disputable=True) == []
+
+
+def test_the_command_fails_only_if_it_is_asked_to(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = types.ModuleType("disputed_tasks")
+    tasks.build = functools.partial(deciding, "if")  # type: ignore[attr-defined]
+    tasks.mlp = traced_nets.mlp  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "disputed_tasks", tasks)
+    command = ["check", "disputed_tasks:build"]
+    assert _cli.run(command) == 0
+    assert "no dispute about it could be decided: test_derive.py:" in capsys.readouterr().out
+    assert _cli.run([*command, "--disputable"]) == 3
+    assert "torch.where" in capsys.readouterr().out
+    assert _cli.run(["check", "disputed_tasks:mlp", "--disputable", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["disputable"] is True
+    assert _cli.run(["check", "disputed_tasks:mlp", "--disputable", "--arithmetic", "stock"]) == 3

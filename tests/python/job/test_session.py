@@ -17,7 +17,7 @@ from trainings import change, run, state_of, untied
 from potl import NotReproducible, Task, _core
 from potl._arithmetic import _arithmetic
 from potl._base._errors import MismatchError, NotReplayable
-from potl._job._check import check
+from potl._dispute._check import check
 from potl._job._job import Job
 from potl._job._session import Session
 from potl._task._trees import first_difference
