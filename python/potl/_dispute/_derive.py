@@ -371,7 +371,9 @@ def _depends(what: str, where: str, remedy: str) -> NotReplayable:
 def _place() -> str:
     """The line of the user's code that is running."""
     own = str(Path(__file__).resolve().parent.parent)
-    libraries = (sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), own)
+    # torch need not lie where this interpreter keeps its packages.
+    torch_s = str(Path(torch.__file__).resolve().parent)
+    libraries = (sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), torch_s, own)
     for frame in reversed(traceback.extract_stack()):
         if not str(Path(frame.filename).resolve()).startswith(libraries):
             return f"{Path(frame.filename).name}:{frame.lineno}"

@@ -205,6 +205,20 @@ def test_a_difference_ends_what_is_checked(job: potl.Job, check: Check, tmp_path
     assert found.worked is True and found.covered == 20 and max(found.steps) == 20
 
 
+def test_a_run_that_is_not_finished_is_checked_as_far_as_it_is(
+    job: potl.Job, check: Check, tmp_path: Path
+) -> None:
+    with potl.Prover(build, tmp_path / "run", job=job) as prover:
+        for step in prover.steps():
+            if step.number == 10:
+                break
+    run, log = tmp_path / "run", tmp_path / "log"
+    assert potl.audit(run, job=job, task=build, log=log, nonce=NONCE).agrees is None
+    found = check(log, run=run)
+    assert found.worked is True and found.covered == 10
+    assert found.steps == (1, 2, 3, 4, 5, 6, 7, 9, 10)
+
+
 def test_codes_are_whole_signed_and_of_this_audit(
     honest: Path, run: Path, job: potl.Job, check: Check, tmp_path: Path
 ) -> None:
