@@ -28,7 +28,7 @@ def add_to(app: typer.Typer) -> None:
         "  potl audit runs/1 --job job.json --task trainer:build --log audits/1 "
         "--commitment note.txt --to-the-end\n\n"
         "  potl audit runs/1 --job job.json --task trainer:build --log audits/1 "
-        "--nonce nonce.txt --check --draw 20",
+        "--nonce nonce.txt --check",
     )(_audit)
 
 
@@ -68,32 +68,25 @@ def _audit(
         str | None,
         typer.Option(
             metavar="FILE|HEX",
-            help="32 bytes that the client drew: a code over each state is signed, with which the "
-            "client sees that the work was done.",
+            help="The client's 32 bytes: codes over the states are signed under them.",
         ),
     ] = None,
     check: Annotated[
         bool,
         typer.Option(
             "--check",
-            help="Repeat nothing: look whether the auditor who made LOG under --nonce did the "
-            "work.",
+            help="Look whether the auditor who made LOG under --nonce did the work.",
         ),
     ] = False,
-    draw: Annotated[
-        int | None, typer.Option(help="Steps that --check draws and executes. Default: 20.")
-    ] = None,
-    auditor_key: Annotated[
-        Path | None, typer.Option(help="With --check: the public key of whom you hired.")
-    ] = None,
+    draw: Annotated[int | None, typer.Option(help="Steps that --check draws. Default: 20.")] = None,
+    auditor_key: Annotated[Path | None, typer.Option(help="For --check: whom you hired.")] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
     """Repeat a run in full, and compare every step with its log.
 
     Needs a job in a reproducible arithmetic. Ends with 0 if all steps are the same, with 1 at the
-    first difference, with 3 if the run is not finished. With --check: with 0 if the auditor did
-    the work, with 1 if it did not, with 3 if that cannot be said.
+    first difference, with 3 if the run is not finished. With --check: 0 worked, 1 not, 3 unknown.
     """
     from .._base._errors import UsageError
 
