@@ -22,7 +22,8 @@ from hypothesis import given, settings, strategies as st
 
 import potl
 from potl import _core
-from potl._dispute import _account, _decoding, _encoding
+from potl._dispute import _account, _answers, _decoding, _encoding, _referee
+from potl._dispute._derive import derive_operators
 from potl._dispute._encoding import Reference, TensorOutline
 from potl._dispute._operators import Operator
 from potl._dispute._outline import StateOutline
@@ -52,15 +53,19 @@ class Case:
     false: potl.Run
     made: dict[int | None, potl.Verdict] = dataclasses.field(default_factory=dict)
 
-    def dispute(self, operator: int | None, referee: potl.Referee | None = None) -> potl.Verdict:
-        """About one operator; None: about the state after the step."""
+    def liar(self, operator: int | None) -> Liar:
+        """The trainer, lying about one operator; None: about the state after the step."""
+        return Liar(self.false, job=self.job, task=short, key=self.key, at=AT, operator=operator)
+
+    def against(self, trainer: potl.Party, referee: potl.Referee | None = None) -> potl.Verdict:
         return potl.dispute(
-            trainer=Liar(
-                self.false, job=self.job, task=short, key=self.key, at=AT, operator=operator
-            ),
+            trainer=trainer,
             auditor=potl.Party(self.folder / "audit", job=self.job, task=short),
             referee=referee or potl.Referee(self.job, task=short),
         )
+
+    def dispute(self, operator: int | None, referee: potl.Referee | None = None) -> potl.Verdict:
+        return self.against(self.liar(operator), referee)
 
     def verdict(self, operator: int | None) -> potl.Verdict:
         """The same, made once."""
@@ -450,3 +455,74 @@ def test_a_transcript_of_anything_is_told(tmp_path: Path, case: Case) -> None:
 )
 def test_bytes_are_shown_as_the_number_that_they_are(dtype: object, data: str, shown: str) -> None:
     assert _account.shown_number(dtype, bytes.fromhex(data)) == shown
+
+
+# ---------------------------------------------------------------------- parties and answers
+
+
+def outlined(case: Case, step: int) -> StateOutline:
+    party = potl.Party(case.folder / "audit", job=case.job, task=short)
+    return StateOutline.of(party._state_before(step))
+
+
+def test_a_party_starts_from_the_state_before_the_step(case: Case) -> None:
+    party = potl.Party(case.folder / "audit", job=case.job, task=short)
+    for step in range(1, 5):
+        assert outlined(case, step).digest() == party._evidence.state_digest(step - 1)
+
+
+def test_a_state_of_another_step_derives_nothing(case: Case) -> None:
+    with pytest.raises(potl.MismatchError, match="after step 2"):
+        derive_operators(short, case.job, 4, before=outlined(case, 3))
+
+
+def test_states_in_answers_have_the_elements_that_decide(case: Case) -> None:
+    state = outlined(case, 3)
+    single = TensorOutline("float32", (), _core.content_root(bytes(4)), data=bytes(4))
+    large = TensorOutline("float32", (2,), _core.content_root(bytes(8)))
+    for other, refused in (
+        (single, False),
+        (large, False),
+        (dataclasses.replace(single, data=None), True),
+        (dataclasses.replace(large, data=bytes(8)), True),
+        (dataclasses.replace(single, data=b"\x01\0\0\0"), True),
+    ):
+        changed = StateOutline({**state.tree, "more": other})
+        document = _answers.state_to_json(changed)
+        if not refused:
+            assert _answers.state_from_json(document, changed.digest()) == changed
+            continue
+        with pytest.raises(potl.MismatchError, match="element"):
+            _answers.state_from_json(document, changed.digest())
+
+
+def test_chunks_in_answers_are_those_that_were_asked_for() -> None:
+    document = _answers.chunks_to_json({0: [(3, b"a", []), (5, b"b", [])]})
+    assert len(_answers.chunks_from_json(document, 0, [3, 5])) == 2
+    for wanted in ([3], [3, 4], [5, 3], []):
+        with pytest.raises(potl.MalformedError):
+            _answers.chunks_from_json(document, 0, wanted)
+
+
+def test_a_state_is_not_larger_than_the_job_lets_it_be(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_referee, "_LARGEST_SLACK", -(1 << 40))
+    verdict = case.dispute(PRODUCT)
+    assert (verdict.winner, verdict.why) == (None, "referee")
+    assert "far more than the job's first one" in str(verdict.facts["undecided"])
+
+
+def test_a_step_with_another_number_of_operators_is_another_program(case: Case) -> None:
+    party = case.liar(PRODUCT)
+    true = party.answer
+
+    def answer(now: Any) -> bytes:
+        document = json.loads(true(now))
+        if "operators" in document and "state" in document:
+            document["operators"] += 1
+        return _core.canonical_json(document)
+
+    party.answer = answer  # type: ignore[method-assign]
+    verdict = case.against(party)
+    assert (verdict.winner, verdict.why) == ("auditor", "structure")
