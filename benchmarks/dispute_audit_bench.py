@@ -83,8 +83,9 @@ def exchanged(name: str, folder: Path) -> Iterator[dict[str, Any]]:
     story = auditor.story(AT)
     referee = potl.Referee(job, task=build)
     draw = random.Random(1)
-    sizes, seconds = [], 0.0
-    while len(sizes) < DISPUTES:
+    found: list[potl.Verdict] = []
+    seconds = 0.0
+    while len(found) < DISPUTES:
         operator = draw.randrange(len(story.leaves) - 1)
         if not story.content(f"operator/{operator}/0"):
             continue
@@ -93,12 +94,12 @@ def exchanged(name: str, folder: Path) -> Iterator[dict[str, Any]]:
         verdict = potl.dispute(trainer=liar, auditor=auditor, referee=referee)
         seconds = max(seconds, time.perf_counter() - began)
         assert verdict.winner == "auditor" or verdict.why == "referee", verdict.lines()
-        sizes.append(len(verdict.evidence.transcript))
+        found.append(verdict)
     state = max(path.stat().st_size for path in (folder / "log/checkpoints").iterdir())
     limit = 2 * state + 1_000_000
     yield measuring.result(
         f"dispute.bytes.{name}",
-        max(sizes) / 1e6,
+        max(len(one.evidence.transcript) for one in found) / 1e6,
         "MB",
         f"the largest of {DISPUTES} disputes; 2 checkpoints and 1 MB are {limit / 1e6:.1f} MB",
     )
@@ -107,6 +108,36 @@ def exchanged(name: str, folder: Path) -> Iterator[dict[str, Any]]:
         seconds,
         "s",
         "the longest, both parties and the referee in one process",
+    )
+    yield from judged(name, found, auditor, job)
+
+
+def judged(
+    name: str, found: list[potl.Verdict], auditor: potl.Party, job: potl.Job
+) -> Iterator[dict[str, Any]]:
+    """A third party without the task, on the largest evidence whose ruling it computes again: what
+    `potl.judge` takes, where torch is there already, against the disputed step.
+    """
+    largest = max(
+        (one.evidence for one in found if potl.judge(one.evidence, job=job).recomputed),
+        key=lambda one: len(one.transcript),
+    )
+    before = auditor._state_before(AT)
+    with auditor.open() as session, session.active():
+
+        def step() -> float:
+            session.restore(before)
+            return measuring.timed(lambda: session.run_step(AT, session.sample_ids(AT)))
+
+        ratio = measuring.paired(
+            lambda: measuring.timed(lambda: potl.judge(largest, job=job)), step, rounds=ROUNDS
+        )
+    yield measuring.result(
+        f"dispute.judge.seconds.{name}",
+        ratio.seconds,
+        "s",
+        f"the disputed step; evidence of {len(largest.transcript) / 1e6:.2f} MB",
+        ratio,
     )
 
 

@@ -274,7 +274,14 @@ def _left(low: float, high: float, count: float) -> Markup:
     trough = element("rect", x=0.0, y=0.0, width=width, height=10.0, class_="trough")
     words = f"between {number(low)} and {number(high)}"
     return element(
-        "svg", trough, bar, viewBox="0 0 160 10", role="img", aria_label=words, class_="halving"
+        "svg",
+        trough,
+        bar,
+        viewBox="0 0 160 10",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=words,
+        class_="halving",
     )
 
 
