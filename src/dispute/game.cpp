@@ -98,9 +98,10 @@ void game::bisect(std::uint64_t at) {
   expect(party::trainer, at);
 }
 
-const game::done* game::before(party one, const place& where) const noexcept {
+const game::done* game::before(party one, const place& where,
+                               const digest& parent) const noexcept {
   for (const done& move : made_.of(one)) {
-    if (move.where == where) return &move;
+    if (move.where == where && move.parent == parent) return &move;
   }
   return nullptr;
 }
@@ -117,15 +118,16 @@ effect game::play(party from, const move& one, const digest& head, std::uint64_t
   if (verdict_) return effect::ignored;
   const bool is_its_turn = turn_.who == from, is_this_run = one.run == run_;
   if (is_this_run && !(is_its_turn && one.where == turn_.where)) {
-    // A network may deliver a message again, and late.
-    if (const done* earlier = before(from, one.where)) {
+    // A network may deliver a message again, and late. What names another parent was said in
+    // another dispute about the same commitments, where something else may have been true.
+    if (const done* earlier = before(from, one.where, one.parent)) {
       return earlier->content == one.content ? effect::ignored : lose(from, reason::contradiction);
     }
   }
   if (!is_its_turn) return effect::ignored;
   if (!is_this_run) return lose(from, reason::other_run);
-  if (one.where != turn_.where) return lose(from, reason::other_place);
   if (one.parent != head) return lose(from, reason::other_parent);
+  if (one.where != turn_.where) return lose(from, reason::other_place);
   if (flaw) return lose(from, *flaw);
   take(from, one, at);
   return effect::taken;
@@ -150,6 +152,7 @@ void game::take(party from, const move& one, std::uint64_t at) {
   // Written field by field where it stays: a copy would wait for the parts of what it copies.
   done& made = made_.of(from).emplace_back();
   made.where = one.where;
+  made.parent = one.parent;
   made.content = one.content;
   if (from == party::trainer) {
     expect(party::auditor, at);

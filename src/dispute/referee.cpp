@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <potl/crypto/hasher.hpp>
+
 namespace potl::dispute {
 namespace {
 
@@ -85,7 +87,13 @@ result<std::string> referee::decide(const decision& made, std::uint64_t at) {
 std::optional<party> referee::author(bytes_view text) const {
   const result<message> read = parse_message(text, line_limit());
   if (!read || read->run != now_.run() || !read->is_from(now_.known_.key_of(read->from))) return {};
-  return read->from;
+  for (std::size_t from = 0; from < text_.size();) {
+    const std::size_t end = text_.find('\n', from);
+    const std::string_view line = std::string_view(text_).substr(from, end - from);
+    if (sha256_of(as_bytes_view(line)) == read->parent) return read->from;
+    from = end + 1;
+  }
+  return {};
 }
 
 }  // namespace potl::dispute

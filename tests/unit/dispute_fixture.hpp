@@ -155,8 +155,8 @@ struct dispute_of {
 
   terms agreed() const { return {job_id, {trainer.note(), auditor.note()}, turn_ms}; }
 
-  referee open() const {
-    return referee::open(known, agreed(), key_of("referee"), opened_at).value();
+  referee open(std::uint64_t at = opened_at) const {
+    return referee::open(known, agreed(), key_of("referee"), at).value();
   }
 
   player join(party one, const referee& at) const {
@@ -210,9 +210,9 @@ struct table {
   std::array<player, 2> players;
   std::size_t sent = 0;
 
-  explicit table(const dispute_of& about_what)
+  explicit table(const dispute_of& about_what, std::uint64_t at = opened_at)
       : about(about_what),
-        judge(about.open()),
+        judge(about.open(at)),
         players{about.join(party::trainer, judge), about.join(party::auditor, judge)} {}
 
   void spread() {

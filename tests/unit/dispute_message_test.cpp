@@ -295,6 +295,11 @@ TEST_CASE("a transport that does not know who sends can ask who signed") {
   one.run.job = digest_of("other");
   REQUIRE(!at.judge.author(as_bytes_view(sign_message(one, key_of("trainer")))));
   REQUIRE(!at.judge.author(as_bytes_view(text.substr(1))));
+  // What came late is still its author's; what was said in another dispute is not said here.
+  REQUIRE(at.judge.receive(party::trainer, as_bytes_view(text), opened_at + 1));
+  REQUIRE(at.judge.author(as_bytes_view(text)) == party::trainer);
+  table another(about, opened_at + 7);
+  REQUIRE(!another.judge.author(as_bytes_view(text)));
 }
 
 TEST_CASE("two claims about one place contradict each other, whoever is on turn") {

@@ -214,6 +214,19 @@ TEST_CASE("a contradiction counts in the referee's turn too, and only within one
   REQUIRE(now.decided() == lost(party::trainer, reason::contradiction));
 }
 
+TEST_CASE("what was said after another parent contradicts nothing") {
+  game now = of(9);
+  move said = expected_of(now, named("a"));
+  play(now, "a");
+  said.parent = named("another dispute's");
+  said.content = named("b");
+  REQUIRE(now.play(party::trainer, said, head, start) == effect::ignored);
+  play(now, "b");
+  // In its turn the sender has to answer what came last.
+  REQUIRE(now.play(party::trainer, said, head, start) == effect::taken);
+  REQUIRE(now.decided() == lost(party::trainer, reason::other_parent));
+}
+
 TEST_CASE("after the verdict nothing changes it") {
   game now = of(1);
   move said = expected_of(now, named("x"));

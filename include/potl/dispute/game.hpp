@@ -91,7 +91,7 @@ enum class reason : std::uint8_t {
   other_run,      ///< a move in another dispute
   other_parent,   ///< a move that answers something else than what came last
   other_place,    ///< another bisection, index or kind of move than the expected one
-  contradiction,  ///< two contents for one place
+  contradiction,  ///< two contents for one place after one parent
   commitment,     ///< a claim that the party's commitment does not hold
   opening,        ///< an opening that does not fit the claims around it
   structure,      ///< ruling: the leaf is of another operator than the agreed program has there
@@ -196,9 +196,10 @@ class game {
  private:
   struct done {
     place where;
+    digest parent;
     digest content;
   };
-  const done* before(party one, const place& where) const noexcept;
+  const done* before(party one, const place& where, const digest& parent) const noexcept;
   effect lose(party one, reason why);
   void take(party from, const move& one, std::uint64_t at);
   void after_both(std::uint64_t at);

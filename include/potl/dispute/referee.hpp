@@ -49,7 +49,9 @@ class referee {
   /// opened; then nothing changes.
   result<std::string> decide(const decision& made, std::uint64_t at);
 
-  /// Who signed a text for this dispute; nobody when it is no such message.
+  /// Who signed a text for this dispute; nobody when it is no such message. One that names a parent
+  /// which is no line of this transcript was signed for another dispute, and who has it from there
+  /// may be anybody.
   std::optional<party> author(bytes_view text) const;
 
  private:
