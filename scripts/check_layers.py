@@ -92,7 +92,7 @@ UNTYPED = {
     "python/potl/_cli/_options.py": 1,
     "python/potl/_extra_task/_arrays.py": 1,
     "python/potl/_extra_task/_result.py": 1,
-    "python/potl/_serve/_app.py": 1,
+    "python/potl/_serve/_limits.py": 1,
     "python/potl/_task/_values.py": 1,
 }
 TEST_HOOKS = re.compile(r"\b(?:(?:set_)?rule_enabled|_core_hooks)\b")

@@ -17,6 +17,7 @@ from . import (
     _audit,
     _demo,
     _diff,
+    _dispute,
     _explain,
     _extra,
     _files,
@@ -53,6 +54,7 @@ _run.add_to(app)
 _explain.add_to(app)
 _diff.add_to(app)
 _audit.add_to(app)
+_dispute.add_to(app)
 _referee.add_to(app)
 _verify.add_to(app)
 _serve.add_to(app)

@@ -15,6 +15,8 @@ from ._task import load
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from .._dispute._evidence import Verdict
+
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command to the application."""
@@ -65,6 +67,11 @@ def _referee(
         task=None if task is None else load(task),
         keys={name: key for name, key in given.items() if key is not None},
     )
+    return result_of(found)
+
+
+def result_of(found: Verdict) -> Result:
+    """How a command ends that came to a verdict."""
 
     def show(console: Console) -> None:
         for line in found.lines():

@@ -10,6 +10,7 @@ import typer
 
 from ._files import RunPath, parse_size
 from ._result import Debug, Json, Result, command
+from ._task import load
 
 if TYPE_CHECKING:
     from .._remote._remote import Remote
@@ -49,7 +50,9 @@ def add_to(app: typer.Typer) -> None:
         "serve",
         examples="  potl serve runs/1\n\n"
         "  potl serve runs/1 --listen 0.0.0.0:8470 --tls-cert cert.pem --tls-key key.pem "
-        "--token-file token",
+        "--token-file token\n\n"
+        "  potl serve runs/1 --disputes --job job.json --task trainer:build --key trainer.pem "
+        "--referee-key referee.pub",
     )(_serve)
 
 
@@ -91,17 +94,48 @@ def _serve(
             "reads the run, its weights included."
         ),
     ] = None,
+    disputes: Annotated[
+        bool,
+        typer.Option(
+            "--disputes",
+            help="Also play the run's party in disputes. With --job, --task and --referee-key.",
+        ),
+    ] = False,
+    job: Annotated[Path | None, typer.Option(help="What was agreed, for disputes.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="Makes the task of the run, for disputes."),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="The key that committed to the run. Default: the one in RUN."),
+    ] = None,
+    referee_key: Annotated[
+        Path | None,
+        typer.Option(help="The referee's public key: only its disputes are answered."),
+    ] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
     """Serve a run over HTTP, so that it can be verified from elsewhere.
 
     Serves what the log names, and nothing else; all of it is read only. The run may still be
-    recorded meanwhile, and states may be derived. SIGTERM and Ctrl-C end it. Needs
+    recorded meanwhile, and states may be derived. With --disputes it also executes a disputed step
+    again, for the referee that was named. SIGTERM and Ctrl-C end it. Needs
     `pip install "potl[serve]"`.
     """
     from .._remote._remote import read_token
     from .._serve._server import serve
+
+    party = None
+    if disputes:
+        if job is None or task is None or referee_key is None:
+            raise typer.BadParameter("--disputes needs --job, --task and --referee-key")
+        from .._dispute._party import Party
+
+        party = Party(run, job=job, task=load(task), key=key)
+    elif (job, task, key, referee_key) != (None, None, None, None):
+        raise typer.BadParameter("--job, --task, --key and --referee-key are for --disputes")
 
     serve(
         run,
@@ -109,6 +143,8 @@ def _serve(
         tls_cert=tls_cert,
         tls_key=tls_key,
         token=None if token_file is None else read_token(token_file),
+        disputes=party,
+        referee_key=referee_key,
         ready=lambda url: typer.echo(f"serving {run} at {url}", err=True),
     )
     return Result(document={"path": str(run)}, show=lambda console: None)

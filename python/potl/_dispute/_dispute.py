@@ -1,113 +1,233 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dispute`: two parties, a referee, and the transcript that anybody can judge again."""
+"""`dispute`: a referee asks two parties, in this program or elsewhere, until one is wrong."""
 
 from __future__ import annotations
 
-import time
-from typing import Literal
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from .. import _core
 from .._base._errors import MismatchError, UsageError
-from ._answers import to_json
-from ._evidence import DisputeEvidence, Verdict, judge
+from .._remote._remote import Remote, is_url
+from ._audit import Audit
+from ._evidence import DisputeEvidence, Verdict, judge, public_key
 from ._party import Party
-from ._referee import Referee
+from ._seat import NAMES, Name, Seat, setting_of
+from ._table import Clock, SystemClock, Table, stored
+from ._there import There
+
+if TYPE_CHECKING:
+    from ._referee import Referee
 
 _TURN_SECONDS = 3600.0
+_AGAIN_SECONDS = 0.1
+
+Keys = Mapping[str, _core.PublicKey | str | os.PathLike[str]]
+
+
+class Side(Protocol):
+    """A party as the referee sees it."""
+
+    @property
+    def note(self) -> str:
+        """Its commitment."""
+
+    def message(
+        self,
+        lines: Sequence[str],
+        left: Callable[[], float],
+        *,
+        author: Callable[[bytes], Name | None],
+        most: int,
+    ) -> bytes | None:
+        """What it says after these lines; None: nothing, and its time is over."""
+
+
+class Here:
+    """A party in this program."""
+
+    def __init__(
+        self, party: Party, *, keys: Mapping[Name, _core.PublicKey], referee: _core.PublicKey
+    ) -> None:
+        self.note = party.note
+        self._keys = keys
+        self._seat = Seat(party, referee)
+        self._heard = 0
+
+    def message(
+        self,
+        lines: Sequence[str],
+        left: Callable[[], float],
+        *,
+        author: Callable[[bytes], Name | None],
+        most: int,
+    ) -> bytes | None:
+        """The message after these lines."""
+        self._heard = self._seat.hear(self._keys, self._heard, lines[self._heard :])
+        message = self._seat.message()
+        return None if message is None else message.encode()
 
 
 def dispute(
-    *, trainer: Party, auditor: Party, referee: Referee, turn_seconds: float = _TURN_SECONDS
+    *,
+    trainer: Party | Remote | str,
+    auditor: Party | Audit | Remote | str,
+    referee: Referee,
+    keys: Keys | None = None,
+    turn_seconds: float = _TURN_SECONDS,
+    transcript: str | os.PathLike[str] | None = None,
 ) -> Verdict:
     """Finds the first step and operator at which two committed runs of one job differ, and who of
     both is wrong there.
 
+    A party is in this program, or at a URL that `potl serve --disputes` serves. One that is
+    elsewhere is asked again, whatever a network does, until its time is over.
+
     Args:
         trainer: With the run.
-        auditor: With its repetition (`potl.audit` with `to_the_end=True`).
+        auditor: With its repetition (`potl.audit` with `to_the_end=True`), or what `potl.audit`
+            returned.
         referee: With the agreed task.
+        keys: Public keys of "trainer" and "auditor", or their files: of a party at a URL, unless
+            the job pins the trainer's. A server is not believed who it is.
         turn_seconds: A party that does not move for so long has lost.
+        transcript: File that keeps the lines. After a crash the dispute goes on with it.
 
     Example:
         >>> verdict = potl.dispute(  # doctest: +SKIP
-        ...     trainer=potl.Party("runs/1", job=job, task=build, key="trainer.pem"),
+        ...     trainer="https://trainer.example",
         ...     auditor=potl.Party("audits/1", job=job, task=build),
-        ...     referee=potl.Referee(job, task=build),
+        ...     referee=potl.Referee(job, task=build, key="referee.pem"),
+        ...     transcript="dispute.jsonl",
         ... )
         >>> verdict.winner, verdict.step, verdict.operator  # doctest: +SKIP
 
     Raises:
-        UsageError: The parties are of different jobs.
-        MismatchError: The job pins another key of the trainer.
+        UsageError: The parties are of different jobs, or a key is not known.
+        MismatchError: The job pins another key of the trainer, or a commitment is not its party's.
+        StorageError: Nobody answers at a URL, before the first line.
     """
-    if len({one.job.id for one in (trainer, auditor, referee)}) > 1:
-        raise UsageError("the parties and the referee have different jobs", "give them one")
-    keys = {"trainer": trainer.key, "auditor": auditor.key, "referee": referee.key}
-    public = {name: key.public_key for name, key in keys.items()}
-    if referee.job.core.trainer not in (None, public["trainer"].raw):
-        raise MismatchError("the job pins another key of the trainer")
-    setting = _core.DisputeSetting(referee.job.core, **public)
-    desk = _core.DisputeReferee.open(
-        setting,
-        trainer=trainer.note,
-        auditor=auditor.note,
-        turn_ms=int(turn_seconds * 1000),
-        key=referee.key,
-        at=_now(),
+    return play(
+        {"trainer": trainer, "auditor": auditor},
+        referee,
+        keys=keys or {},
+        turn_seconds=turn_seconds,
+        transcript=transcript,
+        clock=SystemClock(),
     )
-    first = desk.transcript.splitlines()[0]
-    players: list[tuple[Literal["trainer", "auditor"], _core.DisputePlayer]] = [
-        ("trainer", _player(setting, "trainer", trainer, first)),
-        ("auditor", _player(setting, "auditor", auditor, first)),
-    ]
-    while desk.proceedings.verdict is None:
-        for line in _lines(desk, referee, players):
-            for _, player in players:
-                player.follow(line)
+
+
+def play(
+    parties: Mapping[Name, Party | Audit | Remote | str],
+    referee: Referee,
+    *,
+    keys: Keys,
+    turn_seconds: float,
+    transcript: str | os.PathLike[str] | None,
+    clock: Clock,
+) -> Verdict:
+    """`dispute` by a clock."""
+    chosen = {name: _chosen(party, referee) for name, party in parties.items()}
+    here = {name: one for name, one in chosen.items() if isinstance(one, Party)}
+    if any(one.job.id != referee.job.id for one in here.values()):
+        raise UsageError("the parties and the referee have different jobs", "give them one")
+    public = public_keys(referee, {name: one.key.public_key for name, one in here.items()}, keys)
+    own = referee.key.public_key
+    with contextlib.ExitStack() as held:
+        sides: dict[Name, Side] = {}
+        for name in NAMES:
+            one = chosen[name]
+            if isinstance(one, Party):
+                sides[name] = Here(one, keys=public, referee=own)
+            else:
+                job = referee.job.id.hex()
+                there = There(one, name, job=job, keys=public, referee=own, clock=clock)
+                sides[name] = held.enter_context(contextlib.closing(there))
+        table = Table(
+            setting_of(referee.job, public, own),
+            referee,
+            {name: side.note for name, side in sides.items()},
+            turn_seconds=turn_seconds,
+            store=held.enter_context(stored(transcript)),
+            clock=clock,
+        )
+        while table.now.verdict is None:
+            _move(table, sides)
+    return verdict_of(table.transcript, referee, public)
+
+
+def public_keys(
+    referee: Referee, own: Mapping[Name, _core.PublicKey], keys: Keys
+) -> dict[Name, _core.PublicKey]:
+    """The keys of both parties, as the referee knows them.
+
+    Raises:
+        UsageError: One is not known, or named for nobody.
+        MismatchError: One is another one's.
+    """
+    if not keys.keys() <= set(NAMES):
+        raise UsageError("keys are of the trainer and the auditor", "")
+    pinned = referee.job.core.trainer
+    found: dict[Name, _core.PublicKey] = {}
+    for name in NAMES:
+        said = [own[name]] if name in own else []
+        if name == "trainer" and pinned is not None:
+            said.append(_core.PublicKey.from_raw(pinned))
+        if name in keys:
+            said.append(public_key(keys[name]))
+        if not said:
+            raise UsageError(
+                f"nobody but its server says which key the {name} has",
+                f'pass keys={{"{name}": ...}} or --{name}-key',
+            )
+        if len({one.raw for one in said}) > 1:
+            whose = "the job pins" if name == "trainer" and pinned is not None else "you know"
+            raise MismatchError(f"{whose} another key of the {name}")
+        found[name] = said[0]
+    return found
+
+
+def verdict_of(transcript: str, referee: Referee, keys: Mapping[Name, _core.PublicKey]) -> Verdict:
+    """What came of it, as anybody judges it."""
+    public = {str(name): key for name, key in keys.items()}
+    public["referee"] = referee.key.public_key
     pem = {name: key.to_pem() for name, key in public.items()}
-    evidence = DisputeEvidence(referee.job.id, pem, desk.transcript)
+    evidence = DisputeEvidence(referee.job.id, pem, transcript)
     return judge(evidence, job=referee.job, keys=public)
 
 
-def _lines(
-    desk: _core.DisputeReferee,
-    referee: Referee,
-    players: list[tuple[Literal["trainer", "auditor"], _core.DisputePlayer]],
-) -> list[str]:
+def _move(table: Table, sides: Mapping[Name, Side]) -> None:
     """What happens next."""
-    now = desk.proceedings
-    if now.is_referees_turn:
-        return [desk.decide(referee.decide(now), at=_now())]
-    for name, player in players:
-        try:
-            message = player.next_message()
-        except Exception as error:
-            # What fails in this program is not the fault of whoever it stands for.
-            why = f"the {name} could not answer: {type(error).__name__}: {error}"[:1000]
-            ruling = _core.DisputeRuling("referee", evidence=to_json({"undecided": why}))
-            return [desk.decide(ruling, at=_now())]
-        if message is not None:
-            line = desk.receive(name, message.encode(), at=_now())
-            return [] if line is None else [line]
+    now = table.now
     expected = now.expected
-    assert expected is not None
-    line = desk.tick(at=expected.deadline + 1)
-    return [] if line is None else [line]
+    if expected is None:
+        table.decide()
+        return
+
+    def left() -> float:
+        return (expected.deadline - table.clock.now()) / 1000
+
+    try:
+        message = sides[expected.who].message(
+            table.lines, left, author=table.author, most=now.message_bytes
+        )
+    except Exception as error:
+        # What fails in this program is not the fault of whoever it stands for.
+        table.give_up(f"the {expected.who} could not answer: {type(error).__name__}: {error}")
+        return
+    if message is None:
+        table.tick(expected.deadline + 1)
+    elif not table.receive(expected.who, message):
+        table.clock.sleep(_AGAIN_SECONDS)
 
 
-def _player(
-    setting: _core.DisputeSetting, name: Literal["trainer", "auditor"], party: Party, first: str
-) -> _core.DisputePlayer:
-    return _core.DisputePlayer(
-        setting,
-        name,
-        key=party.key,
-        first_line=first,
-        claim=party.claim,
-        opening=party.opening,
-        answer=party.answer,
-    )
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
+def _chosen(party: Party | Audit | Remote | str, referee: Referee) -> Party | Remote:
+    if isinstance(party, Audit):
+        return Party(party.log, job=referee.job, task=referee.build)
+    if isinstance(party, str):
+        if not is_url(party):
+            raise UsageError(f'"{party}" is no URL', "pass a potl.Party for a directory")
+        party = Remote(party)
+    return party

@@ -210,7 +210,7 @@ def judge(
         raise MismatchError("the evidence is about another job")
     own = {name: _core.PublicKey.from_pem(pem) for name, pem in evidence.keys.items()}
     setting = _core.DisputeSetting(agreed.core, **own)
-    known = {name: _raw(key) for name, key in (keys or {}).items()}
+    known = {name: public_key(key).raw for name, key in (keys or {}).items()}
     if agreed.core.trainer is not None:
         known["trainer"] = agreed.core.trainer
     for name, raw in known.items():
@@ -277,11 +277,12 @@ def _described(given: object) -> dict[int, bytes]:
         return {}
 
 
-def _raw(key: _core.PublicKey | str | os.PathLike[str]) -> bytes:
+def public_key(key: _core.PublicKey | str | os.PathLike[str]) -> _core.PublicKey:
+    """A key, or the one in a PEM file."""
     if isinstance(key, _core.PublicKey):
-        return bytes(key.raw)
+        return key
     pem = _core.read_file(os.fspath(key), max_bytes=1 << 16).decode("ascii", "backslashreplace")
-    return bytes(_core.PublicKey.from_pem(pem).raw)
+    return _core.PublicKey.from_pem(pem)
 
 
 def facts_of(evidence: bytes) -> dict[str, object]:

@@ -119,6 +119,11 @@ class Referee:
         self._operands: dict[tuple[int, bytes, int], tuple[TensorOutline, ...]] = {}
         self._sums: dict[tuple[int, bytes, int], _Sum] = {}
 
+    @property
+    def build(self) -> Callable[[], Task]:
+        """The agreed task."""
+        return self._build
+
     def decide(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
         """What comes next. Whatever keeps the referee from deciding convicts nobody."""
         try:

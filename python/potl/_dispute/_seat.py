@@ -11,9 +11,12 @@ from .. import _core
 from .._base._errors import LimitError, MalformedError, MismatchError, UsageError
 
 if TYPE_CHECKING:
+    from .._job._job import Job
     from ._party import Party
 
 Name = Literal["trainer", "auditor"]
+# What a line has around a message.
+_FRAME = 1 << 16
 NAMES: tuple[Name, Name] = ("trainer", "auditor")
 
 
@@ -33,6 +36,8 @@ class Seat:
         self._player: _core.DisputePlayer | None = None
         self._lines: set[bytes] = set()
         self._message: str | None = None
+        self.line_bytes = 0
+        """The most that the next line can have."""
 
     def hear(self, keys: Mapping[Name, _core.PublicKey], after: int, lines: Sequence[str]) -> int:
         """Follows the lines of a dispute, of which `after` came before. How many it holds then: 0
@@ -68,6 +73,7 @@ class Seat:
                     raise
                 return 0
             self._lines.add(digest)
+        self.line_bytes = 4 * player.proceedings.message_bytes // 3 + _FRAME
         return len(self._lines)
 
     def message(self) -> str | None:
@@ -88,7 +94,7 @@ class Seat:
         if len(names) != 1:
             raise UsageError("a party has one place in a dispute", "see with which key it plays")
         name = names[0]
-        setting = _core.DisputeSetting(self.party.job.core, **keys, referee=self.referee)
+        setting = setting_of(self.party.job, keys, self.referee)
         player = _core.DisputePlayer(
             setting,
             name,
@@ -104,6 +110,15 @@ class Seat:
 
     def _leave(self) -> None:
         self._player, self._message, self._lines = None, None, set()
+
+
+def setting_of(
+    job: Job, keys: Mapping[Name, _core.PublicKey], referee: _core.PublicKey
+) -> _core.DisputeSetting:
+    """What everybody knows before a dispute."""
+    return _core.DisputeSetting(
+        job.core, trainer=keys["trainer"], auditor=keys["auditor"], referee=referee
+    )
 
 
 def require_about(first_line: str, notes: Mapping[Name, str]) -> None:

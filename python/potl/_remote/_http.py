@@ -78,6 +78,27 @@ class Http:
         finally:
             self._stop()
 
+    def require_job(self, job: str) -> None:
+        """From now on only answers about this job count."""
+        self._job = job
+
+    def get(self, path: str, *, limit: int) -> bytes:
+        """All that a path has. MissingError: nothing."""
+        parts: list[bytes] = []
+        self._run(self._answered(path, lambda: None, parts.append, limit=limit))
+        return b"".join(parts)
+
+    def post(self, path: str, body: bytes, *, limit: int) -> bytes:
+        """The answer to something that is sent, once."""
+        parts: list[bytes] = []
+        try:
+            self._run(self._once(path, None, parts.append, limit, body=body))
+        except (_AgainError, OSError, self._httpx.HTTPError, self._httpx.InvalidURL) as error:
+            raise self._odd(path, f"{type(error).__name__} {error}".strip()) from error
+        except asyncio.TimeoutError as error:
+            raise self._odd(path, "it is too slow") from error
+        return b"".join(parts)
+
     def sizes(self) -> Sizes:
         parts: list[bytes] = []
         self._run(self._answered("/v1/run", lambda: None, parts.append, limit=_MAX_LISTING))
@@ -170,11 +191,22 @@ class Http:
         self._gone = False
 
     async def _once(
-        self, path: str, wanted: tuple[int, int] | None, write: Write, limit: int
+        self,
+        path: str,
+        wanted: tuple[int, int] | None,
+        write: Write,
+        limit: int,
+        *,
+        body: bytes | None = None,
     ) -> None:
         headers = {} if wanted is None else {"Range": f"bytes={wanted[0]}-{wanted[1] - 1}"}
-        request = self._client.build_request("GET", self._base + path, headers=headers)
-        answer = await asyncio.wait_for(self._client.send(request, stream=True), self._timeout)
+        if body is not None:
+            headers["Content-Type"] = "application/octet-stream"
+        request = self._client.build_request(
+            "GET" if body is None else "POST", self._base + path, headers=headers, content=body
+        )
+        seconds = self._timeout + len(body or b"") / _LEAST_BYTES_PER_SECOND
+        answer = await asyncio.wait_for(self._client.send(request, stream=True), seconds)
         try:
             self._require_potls(answer, path)
             length = answer.headers.get("Content-Length", "")

@@ -17,6 +17,7 @@ from .._record._inputs import Recorded, run_directory
 from ._mirror import Mirror, new_root, sizes_of
 
 if TYPE_CHECKING:
+    from ._http import Http
     from ._source import Source
 
 CACHE_BYTES = 8 << 30
@@ -72,12 +73,18 @@ class Remote:
     def _is_served(self) -> bool:
         return self.url.lower().startswith(("http://", "https://"))
 
+    def served(self) -> Http:
+        """Connects to a server. UsageError: it is no server's URL."""
+        if not self._is_served:
+            raise UsageError(f"{self.url} is no server", "write https://host:port")
+        from ._http import Http
+
+        return Http(self.url, token=self.token, ca=self.ca, timeout=self.timeout)
+
     def source(self) -> Source:
         """Connects."""
         if self._is_served:
-            from ._http import Http
-
-            return Http(self.url, token=self.token, ca=self.ca, timeout=self.timeout)
+            return self.served()
         from ._storage import Storage
 
         return Storage(self.url, self.options)

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The endpoints: docs/format/http.md. All of them read."""
+"""The endpoints that read a run: docs/format/http.md."""
 
 # FastAPI reads the annotations of the endpoints: no postponed ones here.
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Header, HTTPException, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from .._base._errors import MissingError, PotlError
+from .._dispute._seat import Seat
 from .._remote import _source
-from ._limits import Application, Gate, ServeLimits
+from ._disputes import add_disputes
+from ._limits import Application, Gate, Responses, ServeLimits
 from ._served import File, Listing, OpenedChunk, OpenedRecord, ServedRun
 
 T = TypeVar("T")
@@ -22,9 +24,6 @@ _PIECE = 256 << 10
 _MOST = 10**15 - 1
 _OCTETS = "application/octet-stream"
 _RANGE = re.compile(r"bytes=(\d{1,15})-(\d{1,15})?")
-
-# Any: FastAPI's own type of what describes an answer.
-_Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
 Step = Annotated[int, Path(ge=0, le=_MOST, description="Step of the job; 0 is before the first.")]
 Branch = Annotated[int, Path(ge=0, le=_MOST, description="0, or the number of a resume.")]
@@ -45,8 +44,8 @@ Wanted = Annotated[
     ),
 ]
 
-_MISSING: _Responses = {404: {"description": "It is not there."}}
-_FILE: _Responses = {
+_MISSING: Responses = {404: {"description": "It is not there."}}
+_FILE: Responses = {
     200: {"description": "All of it.", "content": {_OCTETS: {}}},
     206: {"description": "The bytes that were asked for.", "content": {_OCTETS: {}}},
     416: {"description": "There are no such bytes."},
@@ -54,13 +53,16 @@ _FILE: _Responses = {
 }
 
 
-def application(run: ServedRun, *, token: str | None, limits: ServeLimits) -> Application:
+def application(
+    run: ServedRun, *, token: str | None, limits: ServeLimits, seat: Seat | None = None
+) -> Application:
     """The whole of what is served."""
-    return Gate(endpoints(run, limits=limits), job=run.job, token=token, limits=limits)
+    app = endpoints(run, limits=limits, seat=seat)
+    return Gate(app, job=run.job, token=token, limits=limits)
 
 
-def endpoints(run: ServedRun, *, limits: ServeLimits) -> FastAPI:
-    """The same without the gate."""
+def endpoints(run: ServedRun, *, limits: ServeLimits, seat: Seat | None = None) -> FastAPI:
+    """The same without the gate. With a seat the run's party plays in disputes."""
     app = FastAPI(
         title="potl serve",
         version="1",
@@ -152,6 +154,8 @@ def endpoints(run: ServedRun, *, limits: ServeLimits) -> FastAPI:
             raise MissingError("the rounding log ends too early", "")
         return _stream(logs, start, size, status=200)
 
+    if seat is not None:
+        add_disputes(app, seat, limits)
     return app
 
 

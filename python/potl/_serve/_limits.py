@@ -20,6 +20,8 @@ _log = logging.getLogger("potl")
 Message: TypeAlias = MutableMapping[Any, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+# FastAPI's own type of what describes an answer.
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
 Application: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 
 

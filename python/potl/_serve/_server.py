@@ -17,6 +17,9 @@ from .._record._inputs import Recorded, run_directory
 from ._served import ServedRun
 
 if TYPE_CHECKING:
+    from .. import _core
+    from .._dispute._party import Party
+    from .._dispute._seat import Seat
     from ._limits import ServeLimits
 
 
@@ -28,12 +31,14 @@ def serve(
     tls_cert: str | os.PathLike[str] | None = None,
     tls_key: str | os.PathLike[str] | None = None,
     limits: ServeLimits | None = None,
+    disputes: Party | None = None,
+    referee_key: _core.PublicKey | str | os.PathLike[str] | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serves a run to those who verify it: `potl.verify("https://...")`. Returns when SIGTERM or
     SIGINT ends it; call it in a process's main thread.
 
-    Everything is read only. What the log does not name is not served. The run may still be
+    Everything is read only; what the log does not name is not served. The run may still be
     recorded, and states may be derived, meanwhile.
 
     Args:
@@ -45,6 +50,8 @@ def serve(
             encrypted.
         tls_key: PEM file of its private key.
         limits: What is spent on clients.
+        disputes: The run's party, which then plays in disputes that a referee holds.
+        referee_key: Public key of that referee, or its file. Nobody else's lines are answered.
         ready: Is told the URL, once clients can connect.
 
     Raises:
@@ -71,10 +78,12 @@ def serve(
     if token is not None and not re.fullmatch(r"[!-~]{16,4096}", token):
         raise UsageError("a token is one word of 16 or more visible ASCII characters", "")
     limits = ServeLimits() if limits is None else limits
-    served = ServedRun(run_directory(run))
+    directory = run_directory(run)
+    seat = _seat(directory, disputes, referee_key)
+    served = ServedRun(directory)
     try:
         config = uvicorn.Config(
-            application(served, token=token, limits=limits),
+            application(served, token=token, limits=limits, seat=seat),
             http=protocol(limits.stall_seconds),
             ws="none",
             lifespan="off",
@@ -123,6 +132,23 @@ def serve(
                 raise UsageError(f"the certificate cannot be used: {error}", "") from error
     finally:
         served.close()
+
+
+def _seat(
+    directory: Path,
+    party: Party | None,
+    referee_key: _core.PublicKey | str | os.PathLike[str] | None,
+) -> Seat | None:
+    if (party is None) != (referee_key is None):
+        raise UsageError("a party and the referee that it plays before belong together", "")
+    if party is None or referee_key is None:
+        return None
+    if party.directory.resolve() != directory.resolve():
+        raise UsageError("the party is of another run", "name its run directory")
+    from .._dispute._evidence import public_key
+    from .._dispute._seat import Seat
+
+    return Seat(party, public_key(referee_key))
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import transcript_helpers as helpers
 from hypothesis import HealthCheck, Phase, given, settings
 
 from potl import _core
+from potl._dispute._seat import Seat
 from potl._serve._app import endpoints
 from potl._serve._limits import ServeLimits
 from potl._serve._served import ServedRun
@@ -23,7 +25,11 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     path = tmp_path_factory.mktemp("schema") / "run"
     helpers.record_run(path, _core.Job.parse(helpers.job_text()), resume_after=5)
     run = ServedRun(path)
-    yield schemathesis.openapi.from_asgi("/openapi.json", endpoints(run, limits=ServeLimits()))
+    key = _core.SigningKey.generate()
+    party = SimpleNamespace(key=key, job=None, note="")
+    seat = Seat(party, key.public_key)  # type: ignore[arg-type]
+    served = endpoints(run, limits=ServeLimits(), seat=seat)
+    yield schemathesis.openapi.from_asgi("/openapi.json", served)
     run.close()
 
 

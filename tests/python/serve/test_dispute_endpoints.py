@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `potl serve --disputes` answers to lines of a dispute, and to what is none."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from arguing import Case
+
+import potl
+from potl import _core
+from potl._dispute._seat import Seat
+from potl._dispute._there import PIECE
+from potl._serve._app import endpoints
+from potl._serve._limits import ServeLimits
+from potl._serve._served import ServedRun
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+PATH = "/v1/dispute"
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case.make(tmp_path_factory.mktemp("endpoints"))
+
+
+@pytest.fixture(scope="module")
+def lines(case: Case) -> list[str]:
+    """Of a whole dispute."""
+    verdict = potl.dispute(
+        trainer=case.party("trainer"), auditor=case.party("auditor"), referee=case.referee()
+    )
+    return verdict.evidence.transcript.splitlines()
+
+
+@pytest.fixture
+def seat(case: Case) -> Seat:
+    return Seat(case.party("trainer"), case.key("referee"))
+
+
+@pytest.fixture
+def served(case: Case) -> Iterator[ServedRun]:
+    run = ServedRun(case.folder / "false")
+    yield run
+    run.close()
+
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def ask(case: Case, served: ServedRun, seat: Seat) -> Ask:
+    keys = {one: case.key(one).raw.hex() for one in ("trainer", "auditor")}
+    app: Any = endpoints(served, limits=ServeLimits(stall_seconds=0.5), seat=seat)
+
+    def post(body: Any, *, headers: dict[str, str] | None = None, **query: Any) -> Any:
+        async def go() -> httpx.Response:
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://potl") as client:
+                return await client.post(
+                    PATH, params={**keys, "wait": 20, **query}, content=body, headers=headers
+                )
+
+        return asyncio.run(go())
+
+    return post
+
+
+def text_of(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def test_lines_come_in_any_pieces_and_more_than_once(ask: Ask, lines: list[str]) -> None:
+    whole = ask(text_of(lines[:9])).json()
+    assert whole["lines"] == 9
+    assert ask(text_of(lines[:3]), more=True).json() == {"lines": 9, "message": None}
+    assert ask(text_of(lines[3:6]), after=3, more=True).json()["lines"] == 9
+    assert ask(text_of(lines[8:9]), after=8).json() == whole
+    # What does not continue: from the beginning, please.
+    assert ask(text_of(lines[11:12]), after=11).json() == {"lines": 0, "message": None}
+    assert ask(text_of(lines[11:12]), after=9).json() == {"lines": 0, "message": None}
+    assert ask(text_of(lines[8:9]), after=8).json() == {"lines": 0, "message": None}
+    assert ask(text_of(lines[:9])).json() == whole
+
+
+def test_a_seat_that_was_away_says_the_same(
+    case: Case, ask: Ask, seat: Seat, lines: list[str]
+) -> None:
+    said = 0
+    for count in range(1, len(lines)):
+        message = ask(text_of(lines[:count])).json()["message"]
+        seat._leave()
+        assert ask(text_of(lines[:count])).json()["message"] == message
+        said += message is not None
+    assert said == 14
+
+
+def test_other_lines_than_the_referees_are_refused(
+    case: Case, ask: Ask, seat: Seat, lines: list[str]
+) -> None:
+    other = _core.SigningKey.generate()
+    verdict = potl.dispute(
+        trainer=case.party("trainer"),
+        auditor=case.party("auditor"),
+        referee=potl.Referee(case.job, task=case.build, key=other),
+    )
+    foreign = verdict.evidence.transcript.splitlines()
+    assert ask(text_of(foreign[:2])).status_code == 400
+    # A line of somebody else's in the midst.
+    assert ask(text_of([lines[0], foreign[1]])).status_code == 400
+    key = other.public_key.raw.hex()
+    assert ask(text_of(lines[:1]), auditor=key).status_code == 400
+    assert ask(text_of(lines[:1]), trainer=key).status_code == 400  # not this party's
+    seat.party.note = "another run's"
+    answer = ask(text_of(lines[:1]))
+    assert answer.status_code == 400 and "another commitment" in answer.text
+    assert seat.message() is None
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{}", 400),
+        (b"{}\n", 400),
+        (b"\xff\xfe\n", 400),
+        (b"\n" * 5000, 400),
+        (b"x" * PIECE + b"\n", 413),
+    ],
+)
+def test_garbage_is_refused(ask: Ask, body: bytes, status: int) -> None:
+    assert ask(body).status_code == status
+
+
+def test_who_does_not_say_how_much_comes_or_takes_too_long_is_refused(ask: Ask) -> None:
+    async def slowly() -> Any:
+        yield b"x"
+        await asyncio.sleep(5)
+
+    assert ask(slowly()).status_code == 411
+    assert ask(slowly(), headers={"Content-Length": "3"}).status_code == 408
+    assert ask(b"{}\n", headers={"Content-Length": "9" * 15}).status_code == 413
+
+
+def test_who_knows_no_key_or_asks_for_too_much_is_refused(ask: Ask, lines: list[str]) -> None:
+    for query in ({"trainer": "x"}, {"auditor": "0" * 63}, {"after": -1}, {"wait": 1e9}):
+        assert ask(text_of(lines[:1]), **query).status_code == 422, query
+
+
+def test_work_blocks_nobody_and_is_waited_for_in_pieces(
+    case: Case, served: ServedRun, seat: Seat, lines: list[str]
+) -> None:
+    goes_on, true = threading.Event(), seat.message
+    begun = []
+
+    def message() -> str | None:
+        begun.append(None)
+        assert goes_on.wait(60)
+        return true()
+
+    seat.message = message  # type: ignore[method-assign]
+    app: Any = endpoints(served, limits=ServeLimits(), seat=seat)
+    query = {one: case.key(one).raw.hex() for one in ("trainer", "auditor")}
+
+    async def go() -> None:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://potl") as client:
+
+            async def post(**more: Any) -> Any:
+                body = text_of(lines[:1])
+                return (await client.post(PATH, params={**query, **more}, content=body)).json()
+
+            for _ in range(3):
+                await post(wait=0)
+            while not begun:
+                await asyncio.sleep(0.01)
+            assert await post(wait=0) == {"lines": 1, "message": None}
+            assert (await client.get("/v1/run")).status_code == 200
+            goes_on.set()
+            assert (await post(wait=20))["message"] == true()
+            assert len(begun) <= 2
+
+    asyncio.run(go())
+
+
+def test_a_party_that_fails_is_asked_again(
+    case: Case, served: ServedRun, seat: Seat, lines: list[str]
+) -> None:
+    fails, true = [True], seat.message
+
+    def message() -> str | None:
+        if fails:
+            fails.pop()
+            raise MemoryError
+        return true()
+
+    seat.message = message  # type: ignore[method-assign]
+    app: Any = endpoints(served, limits=ServeLimits(), seat=seat)
+    query = {one: case.key(one).raw.hex() for one in ("trainer", "auditor")}
+
+    async def go() -> None:
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://potl") as client:
+            for status in (500, 200):
+                answer = await client.post(
+                    PATH, params={**query, "wait": 20}, content=text_of(lines[:1])
+                )
+                assert answer.status_code == status
+            assert answer.json()["message"] == true()
+
+    asyncio.run(go())
+
+
+def test_a_server_says_who_plays_and_its_page_says_how(served: ServedRun, seat: Seat) -> None:
+    app = endpoints(served, limits=ServeLimits(), seat=seat)
+    paths = app.openapi()["paths"]
+    assert {path for path, what in paths.items() if "post" in what} == {PATH}
+    text = (Path(__file__).parents[3] / "docs/format/http.md").read_text()
+    assert f"`GET {PATH}`" in text and f"`POST {PATH}`" in text
+    assert PATH not in endpoints(served, limits=ServeLimits()).openapi()["paths"]
+
+
+def test_a_party_is_that_of_the_run_and_has_a_referee(case: Case) -> None:
+    party = case.party("trainer")
+    with pytest.raises(potl.UsageError, match="belong together"):
+        potl.serve(case.folder / "false", disputes=party)
+    with pytest.raises(potl.UsageError, match="another run"):
+        potl.serve(case.folder / "honest", disputes=party, referee_key=case.folder / "referee.pub")

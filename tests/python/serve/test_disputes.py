@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dispute over a network ends as one in a program does, whatever the network does."""
+
+from __future__ import annotations
+
+import functools
+import json
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from arguing import Case, place_of, serving
+
+import potl
+from potl import _core
+from potl._dispute._dispute import play
+from potl._dispute._table import Store
+from potl._remote._http import Http
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+Post = Callable[..., bytes]
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case.make(tmp_path_factory.mktemp("arguing"))
+
+
+@pytest.fixture(scope="module")
+def urls(case: Case) -> Iterator[dict[str, Any]]:
+    with serving(case, "trainer", "auditor") as servers:
+        yield {"trainer": servers[0].url, "auditor": servers[1].url}
+
+
+@pytest.fixture
+def dispute(case: Case, urls: dict[str, Any]) -> Callable[..., potl.Verdict]:
+    return functools.partial(
+        potl.dispute, **urls, referee=case.referee(), keys={"auditor": case.key("auditor")}
+    )
+
+
+def end_of(verdict: potl.Verdict) -> dict[str, Any]:
+    return json.loads(verdict.evidence.transcript.splitlines()[-1])
+
+
+def test_a_lie_is_found_over_http_as_in_one_program(
+    case: Case, dispute: Callable[..., potl.Verdict]
+) -> None:
+    here = dispute(trainer=case.party("trainer"), auditor=case.party("auditor"))
+    assert case.is_found_in(here)
+    for parties in ({}, {"auditor": case.party("auditor")}):
+        there = dispute(**parties)
+        assert case.is_found_in(there)
+        assert there.facts == here.facts and there.moves == here.moves
+        assert there.unknown_keys == ()
+
+
+def test_an_audit_is_a_party(case: Case, dispute: Callable[..., potl.Verdict]) -> None:
+    found = potl.audit(case.folder / "false", job=case.job, task=case.build, log=case.folder / "2")
+    with pytest.raises(potl.UsageError, match="not committed to"):
+        dispute(auditor=found, keys={})
+    found = potl.audit(
+        case.folder / "false",
+        job=case.job,
+        task=case.build,
+        log=case.folder / "2",
+        to_the_end=True,
+    )
+    assert case.is_found_in(dispute(auditor=found, keys={}))
+
+
+def test_both_are_killed_before_each_message_and_say_the_same(case: Case) -> None:
+    with serving(case, "trainer", "auditor", dies=True) as (trainer, auditor):
+        verdict = potl.dispute(
+            trainer=trainer.url,
+            auditor=auditor.url,
+            referee=case.referee(),
+            keys={"auditor": case.key("auditor")},
+        )
+        assert case.is_found_in(verdict)
+        for one in (trainer, auditor):
+            # Killed once for each of its messages, and each was signed again, the same.
+            assert one.starts == verdict.moves / 2 + 1
+            signed = one.messages()
+            assert len(set(signed)) == len(set(map(place_of, signed))) == verdict.moves / 2
+
+
+def lost_before(post: Post, *given: Any, **options: Any) -> bytes:
+    raise potl.StorageError("lost", "")
+
+
+def lost_after(post: Post, *given: Any, **options: Any) -> bytes:
+    post(*given, **options)
+    raise potl.StorageError("lost", "")
+
+
+def twice(post: Post, *given: Any, **options: Any) -> bytes:
+    first = post(*given, **options)
+    assert post(*given, **options) == first
+    return first
+
+
+class Late:
+    """Each answer comes in place of the next one, which is lost."""
+
+    def __init__(self) -> None:
+        self._held: bytes | None = None
+
+    def __call__(self, post: Post, *given: Any, **options: Any) -> bytes:
+        answer = post(*given, **options)
+        out, self._held = self._held, answer if self._held is None else None
+        if out is None:
+            raise potl.StorageError("late", "")
+        return out
+
+
+@pytest.mark.parametrize("fault", [lost_before, lost_after, twice, Late()])
+def test_each_message_is_lost_repeated_or_late(
+    fault: Any, dispute: Callable[..., potl.Verdict], case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post, calls = Http.post, [0]
+
+    def faulty(self: Http, *given: Any, **options: Any) -> bytes:
+        calls[0] += 1
+        bound = functools.partial(post, self)
+        # Every second one; and the late ones in pairs.
+        if calls[0] % 2 or isinstance(fault, Late):
+            return fault(bound, *given, **options)  # type: ignore[no-any-return]
+        return bound(*given, **options)
+
+    monkeypatch.setattr(Http, "post", faulty)
+    verdict = dispute()
+    assert case.is_found_in(verdict)
+    assert calls[0] >= verdict.moves
+
+
+def test_the_referee_is_killed_at_each_line_and_goes_on(
+    case: Case, dispute: Callable[..., potl.Verdict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a line is written, in the middle of it, and after it."""
+    parties: dict[str, Any] = {one: case.party(one) for one in ("trainer", "auditor")}
+    path, append, tries = case.folder / "lines", Store.append, [0]
+
+    class Killed(BaseException):
+        pass
+
+    def dying(self: Store, line: str) -> None:
+        tries[0] += 1
+        if '"restarted"' in line:
+            append(self, line)
+            return
+        if tries[0] % 3:
+            if tries[0] % 3 == 2:
+                with path.open("a") as file:
+                    file.write(line[: len(line) // 2])
+            raise Killed
+        append(self, line)
+        raise Killed
+
+    monkeypatch.setattr(Store, "append", dying)
+    killed = 0
+    for _ in range(400):
+        try:
+            verdict = dispute(**parties, keys={}, transcript=path)
+            break
+        except Killed:
+            killed += 1
+    assert case.is_found_in(verdict)
+    assert killed >= 3 * verdict.moves / 2
+    text = verdict.evidence.transcript
+    assert path.read_text() == text and '"restarted"' in text
+    assert case.is_found_in(potl.judge(verdict.evidence, job=case.job, task=case.build))
+    # It is over: nothing is asked any more.
+    assert case.is_found_in(dispute(transcript=path))
+    assert path.read_text() == text
+
+
+def test_a_transcript_is_that_of_one_dispute(
+    case: Case, dispute: Callable[..., potl.Verdict]
+) -> None:
+    path = case.folder / "other"
+    dispute(transcript=path)
+    honest = potl.Party(
+        case.folder / "honest", job=case.job, task=case.build, key=case.folder / "trainer.pem"
+    )
+    with pytest.raises(potl.UsageError, match="another commitment of the trainer"):
+        dispute(trainer=honest, transcript=path)
+    with pytest.raises(potl.PotlError):
+        dispute(transcript=path, referee=potl.Referee(case.job, task=case.build))
+    store = Store(path)
+    with pytest.raises(potl.UsageError, match="another referee"):
+        dispute(transcript=path)
+    store.close()
+    path.write_text("x\n")
+    with pytest.raises(potl.MalformedError):
+        dispute(transcript=path)
+
+
+class Clock:
+    """Runs while somebody waits."""
+
+    def __init__(self) -> None:
+        self.at = 1_000_000
+
+    def now(self) -> int:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += max(1, int(1000 * seconds))
+
+
+def played(case: Case, urls: dict[str, Any], **changes: Any) -> potl.Verdict:
+    options = {"keys": {"auditor": case.key("auditor")}, "turn_seconds": 60.0, "transcript": None}
+    return play(urls, case.referee(), clock=Clock(), **{**options, **changes})  # type: ignore[arg-type]
+
+
+ODD: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    "nothing": lambda answer: b"",
+    "no object": lambda answer: b"[1]",
+    "no JSON": lambda answer: b"\xff<html>",
+    "deep": lambda answer: b"[" * 100_000,
+    "many lines": lambda answer: json.dumps({"lines": 10**30, "message": None}).encode(),
+    "a negative number": lambda answer: json.dumps({"lines": -1, "message": None}).encode(),
+    "a number for a message": lambda answer: json.dumps({**answer, "message": 1}).encode(),
+    "garbage": lambda answer: json.dumps({**answer, "message": "{}"}).encode(),
+    "a changed message": lambda answer: json.dumps(
+        {**answer, "message": answer["message"] and answer["message"].replace("a", "b", 1)}
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_not_the_partys_is_silence_and_no_garbage(
+    name: str, case: Case, urls: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = Http.post
+
+    def other(self: Http, *given: Any, **options: Any) -> bytes:
+        answer = post(self, *given, **options)
+        return answer if self._base == urls["trainer"] else ODD[name](json.loads(answer))
+
+    monkeypatch.setattr(Http, "post", other)
+    verdict = played(case, urls)
+    assert (verdict.winner, verdict.why) == ("trainer", "silence")
+    lines = [json.loads(line) for line in verdict.evidence.transcript.splitlines()]
+    # The trainer moved, and then it was the auditor's turn for so long.
+    assert lines[-1]["at"] == lines[-2]["at"] + 60_001 and len(lines) == 3
+
+
+def test_who_says_what_the_other_one_said_or_said_elsewhere_is_silent(
+    case: Case,
+    urls: dict[str, Any],
+    dispute: Callable[..., potl.Verdict],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: dict[str, list[str]] = {"trainer": [], "auditor": []}
+    elsewhere = dispute().evidence.transcript
+    for line in elsewhere.splitlines():
+        entry = json.loads(line)["entry"]
+        if entry["kind"] == "message":
+            said[entry["from"]].append(_text(entry["message"]))
+    post = Http.post
+    for whose in ("trainer", "auditor"):
+
+        def other(self: Http, *given: Any, whose: str = whose, **options: Any) -> bytes:
+            answer = json.loads(post(self, *given, **options))
+            if self._base == urls["auditor"] and answer["message"]:
+                answer["message"] = said[whose][0]
+            return json.dumps(answer).encode()
+
+        monkeypatch.setattr(Http, "post", other)
+        verdict = played(case, urls)
+        assert (verdict.winner, verdict.why) == ("trainer", "silence"), whose
+
+
+def _text(message: str) -> str:
+    import base64
+
+    return base64.b64decode(message).decode()
+
+
+def test_who_is_never_reached_is_an_error(
+    case: Case, urls: dict[str, Any], dispute: Callable[..., potl.Verdict]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        nobody = f"http://127.0.0.1:{one.getsockname()[1]}"
+    with pytest.raises(potl.StorageError):
+        dispute(trainer=potl.Remote(nobody, timeout=0.5))
+    # Or is somebody else.
+    with pytest.raises(potl.UsageError, match="plays under another key"):
+        dispute(keys={"auditor": _core.SigningKey.generate().public_key})
+    with pytest.raises(potl.UsageError, match="nobody but its server"):
+        dispute(keys={})
+    with pytest.raises(potl.MismatchError, match="the job pins another key of the trainer"):
+        dispute(keys={"trainer": case.key("auditor"), "auditor": case.key("auditor")})
+    with pytest.raises(potl.UsageError, match="follows another referee"):
+        dispute(referee=potl.Referee(case.job, task=case.build))
+    with pytest.raises(potl.UsageError, match="under another key"):
+        dispute(trainer=urls["auditor"])
+    with pytest.raises(potl.UsageError, match="no URL"):
+        dispute(trainer="runs/1")
+    with pytest.raises(potl.UsageError, match="no server"):
+        dispute(trainer="s3://bucket/run")
+
+
+def test_a_token_is_wanted_as_for_the_rest(
+    case: Case, dispute: Callable[..., potl.Verdict]
+) -> None:
+    token = "correct-horse-battery"
+    with serving(case, "trainer", token=token) as (server,):
+        for wrong in (None, "wrong-horse-battery"):
+            with pytest.raises(potl.UsageError, match="who is asking"):
+                dispute(trainer=potl.Remote(server.url, token=wrong))
+        found = dispute(trainer=potl.Remote(server.url, token=token))
+        assert case.is_found_in(found)
