@@ -61,7 +61,15 @@ GROUPS = {
         "of a [training with a worker that you do not trust](../guide/spot_check.md)",
         "train with a worker that you do not trust",
     ),
+    "dispute": (
+        "disputes",
+        "that [repeat runs](../guide/audit.md), [compare](../guide/diff.md) them and "
+        "[settle disputes](../guide/dispute.md) about them",
+        "repeat runs, compare them, and settle disputes about them: also audit, diff, referee",
+    ),
 }
+# Those whose names do not begin as the group's does.
+MEMBERS = {"dispute": ("audit", "diff", "dispute", "referee")}
 
 
 def pages() -> dict[Path, str]:
@@ -70,7 +78,7 @@ def pages() -> dict[Path, str]:
     out = {}
     links = []
     for group, (title, what, short) in GROUPS.items():
-        found = [one for one in rest if one[0].startswith(group)]
+        found = [one for one in rest if one[0].startswith(MEMBERS.get(group, group))]
         rest = [one for one in rest if one not in found]
         name = f"cli_{group.replace('-', '_')}.md"
         out[FOLDER / name] = page(GROUP_HEAD.format(title=title, what=what), found, [])

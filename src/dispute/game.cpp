@@ -98,8 +98,7 @@ void game::bisect(std::uint64_t at) {
   expect(party::trainer, at);
 }
 
-const game::done* game::before(party one, const place& where,
-                               const digest& parent) const noexcept {
+const game::done* game::before(party one, const place& where, const digest& parent) const noexcept {
   for (const done& move : made_.of(one)) {
     if (move.where == where && move.parent == parent) return &move;
   }

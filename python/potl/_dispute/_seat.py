@@ -53,10 +53,9 @@ class Seat:
             MalformedError, MismatchError, LimitError: These are no lines of a dispute about this
                 job, or not this referee's.
         """
-        if after == 0:
+        begins = after == 0 and bool(lines) and _core.sha256(lines[0].encode()) not in self._lines
+        if begins:
             self._leave()
-            if not lines:
-                return 0
             self._begin(keys, lines[0])
         player = self._player
         if player is None or not 0 <= after <= len(self._lines):
@@ -69,7 +68,7 @@ class Seat:
                 player.follow(line)
             except (MalformedError, MismatchError, LimitError):
                 self._leave()
-                if after == 0:
+                if begins:
                     raise
                 return 0
             self._lines.add(digest)

@@ -39,7 +39,7 @@ _BODY = {
     }
 }
 _REFUSED: Responses = {
-    400: {"description": "These are no lines of such a dispute."},
+    409: {"description": "These are no lines of such a dispute."},
     408: {"description": "The lines came too slowly."},
     411: {"description": "Nobody said how many bytes come."},
     413: {"description": "These are more bytes than a line can have here."},
@@ -142,7 +142,7 @@ def add_disputes(app: FastAPI, seat: Seat, limits: ServeLimits) -> None:
                 }
                 return await desk.turn(keys, after, lines, more=more, wait=wait)
             except (MalformedError, MismatchError, LimitError, UsageError) as error:
-                raise HTTPException(400, error.message) from error
+                raise HTTPException(409, error.message) from error
 
 
 async def read_body(request: Request, most: int, limits: ServeLimits) -> bytes:
@@ -168,11 +168,11 @@ async def read_body(request: Request, most: int, limits: ServeLimits) -> bytes:
 
 def _split(body: bytes) -> list[str]:
     if not body.endswith(b"\n"):
-        raise HTTPException(400, "each line ends with a newline")
+        raise HTTPException(409, "each line ends with a newline")
     lines = body[:-1].split(b"\n", _MOST_LINES)
     if len(lines) > _MOST_LINES:
-        raise HTTPException(400, f"at most {_MOST_LINES} lines")
+        raise HTTPException(409, f"at most {_MOST_LINES} lines")
     try:
         return [line.decode() for line in lines]
     except UnicodeDecodeError as error:
-        raise HTTPException(400, "lines are UTF-8") from error
+        raise HTTPException(409, "lines are UTF-8") from error

@@ -112,26 +112,26 @@ def test_other_lines_than_the_referees_are_refused(
         referee=potl.Referee(case.job, task=case.build, key=other),
     )
     foreign = verdict.evidence.transcript.splitlines()
-    assert ask(text_of(foreign[:2])).status_code == 400
+    assert ask(text_of(foreign[:2])).status_code == 409
     # A line of somebody else's in the midst.
-    assert ask(text_of([lines[0], foreign[1]])).status_code == 400
+    assert ask(text_of([lines[0], foreign[1]])).status_code == 409
     key = other.public_key.raw.hex()
-    assert ask(text_of(lines[:1]), auditor=key).status_code == 400
-    assert ask(text_of(lines[:1]), trainer=key).status_code == 400  # not this party's
+    assert ask(text_of(lines[:1]), auditor=key).status_code == 409
+    assert ask(text_of(lines[:1]), trainer=key).status_code == 409  # not this party's
     seat.party.note = "another run's"
     answer = ask(text_of(lines[:1]))
-    assert answer.status_code == 400 and "another commitment" in answer.text
+    assert answer.status_code == 409 and "another commitment" in answer.text
     assert seat.message() is None
 
 
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        (b"", 400),
-        (b"{}", 400),
-        (b"{}\n", 400),
-        (b"\xff\xfe\n", 400),
-        (b"\n" * 5000, 400),
+        (b"", 409),
+        (b"{}", 409),
+        (b"{}\n", 409),
+        (b"\xff\xfe\n", 409),
+        (b"\n" * 5000, 409),
         (b"x" * PIECE + b"\n", 413),
     ],
 )
