@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._base._printable import duration, printable
-from ._files import RunPath
 from ._result import FAILED, REJECTED, Debug, Json, Result, command
+from ._serve import AnyRun, CacheBytes, TlsCa, TokenFile, run_of
 from ._task import load
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ def add_to(app: typer.Typer) -> None:
         "audit",
         examples="  potl audit runs/1 --job job.json --task trainer:build --log audits/1\n\n"
         "  potl audit runs/1 --job job.json --task trainer:build --log audits/1 --follow\n\n"
+        "  potl audit https://trainer.example --token-file token --job job.json "
+        "--task trainer:build --log audits/1\n\n"
         "  potl audit runs/1 --job job.json --task trainer:build --log audits/1 "
         "--commitment note.txt --to-the-end\n\n"
         "  potl audit runs/1 --job job.json --task trainer:build --log audits/1 "
@@ -33,7 +35,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _audit(
-    run: RunPath,
+    run: AnyRun,
     *,
     job: Annotated[Path, typer.Option(help="What was agreed: the client's own job file.")],
     task: Annotated[
@@ -80,6 +82,9 @@ def _audit(
     ] = False,
     draw: Annotated[int | None, typer.Option(help="Steps that --check draws. Default: 20.")] = None,
     auditor_key: Annotated[Path | None, typer.Option(help="For --check: whom you hired.")] = None,
+    token_file: TokenFile = None,
+    tls_ca: TlsCa = None,
+    cache_bytes: CacheBytes = None,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
@@ -96,13 +101,16 @@ def _audit(
                 "--check needs the auditor's --nonce, and repeats nothing",
                 "leave out --follow, --to-the-end and --key",
             )
-        return _checked(run, job, task, log, nonce, draw, commitment, auditor_key)
+        here = run_of(run, token_file, tls_ca, cache_bytes)
+        if not isinstance(here, Path):
+            raise UsageError("--check executes steps of a run directory", "copy the run first")
+        return _checked(here, job, task, log, nonce, draw, commitment, auditor_key)
     if draw is not None or auditor_key is not None:
         raise UsageError("--draw and --auditor-key belong to --check", "")
     from .._dispute._audit import audit
 
     found = audit(
-        run,
+        run_of(run, token_file, tls_ca, cache_bytes),
         job=job,
         task=load(task),
         log=log,

@@ -11,6 +11,7 @@ import typer
 
 from .._base._printable import printable
 from ._result import REJECTED, Debug, Json, Result, command
+from ._serve import TlsCa, run_of
 from ._task import load
 
 if TYPE_CHECKING:
@@ -22,13 +23,14 @@ def add_to(app: typer.Typer) -> None:
     command(
         app,
         "diff",
-        examples="  potl diff runs/1 runs/2\n\n  potl diff runs/1 runs/2 --task trainer:build",
+        examples="  potl diff runs/1 runs/2\n\n  potl diff runs/1 runs/2 --task trainer:build\n\n"
+        "  potl diff runs/1 https://other.example --other-token-file token",
     )(_diff)
 
 
 def _diff(
-    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="A run directory.")],
-    run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="Another one.")],
+    run_a: Annotated[str, typer.Argument(metavar="RUN_A", help="A run directory, or a URL.")],
+    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="Another one.")],
     *,
     task: Annotated[
         str | None,
@@ -42,6 +44,13 @@ def _diff(
         str | None,
         typer.Option(metavar="MODULE:FUNCTION", help="The build function of RUN_B."),
     ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File of the token that the server of RUN_A wants.")
+    ] = None,
+    other_token_file: Annotated[
+        Path | None, typer.Option(help="The same of the server of RUN_B.")
+    ] = None,
+    tls_ca: TlsCa = None,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
@@ -51,10 +60,11 @@ def _diff(
     with 0 if all steps agree that both have, else with 1.
     """
     from .._dispute._diff import diff
+    from .._remote._remote import is_url
 
     found = diff(
-        run_a,
-        run_b,
+        run_of(run_a, token_file, tls_ca if is_url(run_a) else None, None),
+        run_of(run_b, other_token_file, tls_ca if is_url(run_b) else None, None),
         task=None if task is None else load(task),
         other_task=None if other_task is None else load(other_task),
     )

@@ -21,11 +21,12 @@ from .._record import _keys
 from .._record._inputs import as_job, as_note
 from .._record._prover import Prover, Step
 from .._record._run import Commitment, Run
+from .._remote._follow import Followed, followed
+from .._remote._remote import AnyRun, Remote, opened
 from ._work import CODES, WorkLog, as_nonce
 
 if TYPE_CHECKING:
     from .._job._job import Job
-    from .._record._inputs import Recorded
     from .._task._task import Task
 
 # Of a log at once. Many times the longest record, and little beside a state.
@@ -76,7 +77,7 @@ class Audit:
 
 
 def audit(
-    run: str | os.PathLike[str] | Recorded,
+    run: AnyRun,
     *,
     job: Job | str | os.PathLike[str],
     task: Callable[[], Task] | str,
@@ -95,7 +96,8 @@ def audit(
     can compare both. Interrupted, it goes on when it is called again.
 
     Args:
-        run: The trainer's run directory. Nothing is imported from it.
+        run: The trainer's run directory, or where it is (a URL, `potl.Remote`). Nothing is
+            imported from it.
         job: The client's own: what was agreed.
         task: `build`, or "module:function".
         log: Directory of the repetition; a new one, or that of an interrupted audit.
@@ -123,10 +125,41 @@ def audit(
         JobMismatch: The task is not the job's.
         MalformedError, MismatchError: The log is none, or not that of this job.
         MissingError: There is no log.
+        StorageError: A run elsewhere is not reached, or for so long as `patience` not any more.
         InternalError: This machine computes a step in two ways.
     """
+    with followed(run, patience=patience if follow else 0.0) as place:
+        return _audited(
+            place,
+            job=job,
+            task=task,
+            log=log,
+            key=key,
+            commitment=commitment,
+            follow=follow,
+            patience=patience,
+            to_the_end=to_the_end,
+            nonce=nonce,
+            progress=progress,
+        )
+
+
+def _audited(
+    place: Followed,
+    *,
+    job: Job | str | os.PathLike[str],
+    task: Callable[[], Task] | str,
+    log: str | os.PathLike[str],
+    key: str | os.PathLike[str] | _core.SigningKey | None,
+    commitment: object,
+    follow: bool,
+    patience: float,
+    to_the_end: bool,
+    nonce: bytes | str | os.PathLike[str] | None,
+    progress: Progress,
+) -> Audit:
     began = time.monotonic()
-    directory = Path(getattr(run, "path", run))  # type: ignore[arg-type]
+    directory = place.directory
     _imports.close(directory)
     agreed = as_job(job)
     _require_exact(agreed.core.arithmetic)
@@ -160,7 +193,9 @@ def audit(
     if work is not None:
         work.sign(_keys.for_run(key, target), note)
     pair.compare()
-    agrees, reason = pair.outcome(note)
+    if place.remote is not None and pair.is_open:
+        place.check()  # otherwise it would look as if the run went no further
+    agrees, reason = pair.outcome(note, place.remote)
     return Audit(
         agrees=agrees,
         steps=pair.agreed_steps,
@@ -269,14 +304,26 @@ class _Pair:
             return None
         return AuditDifference(step=found[0], field=found[1], sentence=found[2])
 
-    def outcome(self, note: str | None) -> tuple[bool | None, str]:
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is decided by what was heard."""
+        return self._both.difference is None and not self._both.is_closed
+
+    def outcome(self, note: str | None, remote: Remote | None) -> tuple[bool | None, str]:
         """Whether the run is the agreed one, and why."""
         both, steps = self._both, self._job.steps
         if both.difference is not None:
             return False, both.difference[2]
         if both.agreed_steps < steps or not both.is_closed:
             return None, f"the run's log has {both.heard_steps} of {steps} steps, all of them alike"
-        evidence = _core.Evidence.open(str(self._run), job=self._job, commitment=note)
+        with opened(self._run if remote is None else remote, self._job) as place:
+            where = str(place.directory)
+            evidence = _core.Evidence.open(where, job=self._job, commitment=note, fetch=place.fetch)
+            return self._judged(evidence, note)
+
+    def _judged(self, evidence: _core.Evidence, note: str | None) -> tuple[bool | None, str]:
+        """The same of a finished run that differs in no step."""
+        steps = self._job.steps
         for finding in evidence.findings():
             if finding.result == "reject":
                 return False, finding.reason

@@ -5,19 +5,16 @@ again, and why, as far as it can be told.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base._errors import MissingError, UsageError
-from .._record._inputs import run_directory
 from .._record._trace import OperatorTrace, trace
+from .._remote._remote import AnyRun, Place, opened
 
 if TYPE_CHECKING:
-    from .._record._run import Run
     from .._task._task import Task
     from ._step_here import StepHere
 
@@ -103,8 +100,8 @@ class Difference:
 
 
 def diff(
-    a: str | os.PathLike[str] | Run,
-    b: str | os.PathLike[str] | Run,
+    a: AnyRun,
+    b: AnyRun,
     *,
     task: Callable[[], Task] | str | None = None,
     other_task: Callable[[], Task] | str | None = None,
@@ -117,7 +114,7 @@ def diff(
     commitment is looked at.
 
     Args:
-        a: A run directory.
+        a: A run directory, or where the run is (a URL, `potl.Remote`).
         b: Another.
         task: `build` or "module:function" of the first run's task; None for the logs alone.
         other_task: The same of the second run; None for the first run's.
@@ -133,14 +130,22 @@ def diff(
     """
     if other_task is not None and task is None:
         raise UsageError("other_task needs task", "pass task=, the first run's")
-    folders = (run_directory(a), run_directory(b))
-    runs = _Runs(folders)
+    with opened(a, None) as first, opened(b, None) as second:
+        return _compared((first, second), task, task if other_task is None else other_task)
+
+
+def _compared(
+    places: tuple[Place, Place],
+    task: Callable[[], Task] | str | None,
+    other_task: Callable[[], Task] | str | None,
+) -> Difference:
+    runs = _Runs(places)
     step, parts = runs.first_step()
     found = Difference(step, runs.compared, runs.steps, parts)
     causes = list(runs.causes(step, parts))
-    if step is None or step == 0 or task is None:
+    if step is None or step == 0 or task is None or other_task is None:
         return _with(found, causes)
-    builds = _Builds(folders, task, task if other_task is None else other_task)
+    builds = _Builds(places, task, other_task)
     operator, reproduced = builds.execute(runs, step, causes)
     return _with(found, causes, operator=operator, reproduced=reproduced)
 
@@ -159,10 +164,13 @@ def _with(
 class _Runs:
     """Two runs as their logs have them."""
 
-    def __init__(self, folders: tuple[Path, Path]) -> None:
-        opened = [_core.Evidence.open(str(one), job=None, commitment=None) for one in folders]
-        self.a, self.b = opened
-        self._facts = [_core.inspect_run(str(one)) for one in folders]
+    def __init__(self, places: tuple[Place, Place]) -> None:
+        self.a, self.b = (
+            _core.Evidence.open(str(one.directory), job=None, commitment=None, fetch=one.fetch)
+            for one in places
+        )
+        # Reads the logs alone, which were brought for the evidence.
+        self._facts = [_core.inspect_run(str(one.directory)) for one in places]
         self._columns = (self.a.steps(), self.b.steps())
         self.steps = (len(self._columns[0]["step"]), len(self._columns[1]["step"]))
         self.compared = min(self.steps)
@@ -263,13 +271,13 @@ class _Builds:
     """Two runs whose step is executed again."""
 
     def __init__(
-        self, folders: tuple[Path, Path], a: Callable[[], Task] | str, b: Callable[[], Task] | str
+        self, places: tuple[Place, Place], a: Callable[[], Task] | str, b: Callable[[], Task] | str
     ) -> None:
         from .._base import _executors, _imports
 
-        for folder in folders:
-            _imports.close(folder)
-        self._folders = folders
+        for place in places:
+            _imports.close(place.directory)
+        self._places = places
         self._builds = [
             _executors.load_task(one) if isinstance(one, str) else one for one in (a, b)
         ]
@@ -305,10 +313,10 @@ class _Builds:
         executed here stands for a run that it reproduces.
         """
         traces = []
-        for folder, build, one in zip(self._folders, self._builds, here, strict=True):
-            left = OperatorTrace.read(folder, step)
-            if left is None and one.reproduced:
-                left = trace(folder, step=step, task=build)
+        for place, build, one in zip(self._places, self._builds, here, strict=True):
+            left = OperatorTrace.read(place.directory, step)
+            if left is None and one.reproduced and place.fetch is None:
+                left = trace(place.directory, step=step, task=build)
             traces.append(left)
         mine, theirs = traces
         if mine is None or theirs is None:

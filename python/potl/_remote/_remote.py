@@ -115,6 +115,13 @@ class Place:
         return Place(directory, None, str(directory))
 
 
+def as_remote(run: AnyRun) -> Remote | None:
+    """What a user names, if it is elsewhere."""
+    if isinstance(run, str) and is_url(run):
+        return Remote(run)
+    return run if isinstance(run, Remote) else None
+
+
 @contextlib.contextmanager
 def opened(run: AnyRun, job: _core.Job | None) -> Iterator[Place]:
     """The place of a run. A mirror ends with the context.
@@ -128,17 +135,16 @@ def opened(run: AnyRun, job: _core.Job | None) -> Iterator[Place]:
         UsageError: There is no such directory.
         StorageError: Nobody answers at the URL.
     """
-    if isinstance(run, str) and is_url(run):
-        run = Remote(run)
-    if not isinstance(run, Remote):
-        yield Place.of(run_directory(run))
+    remote = as_remote(run)
+    if remote is None:
+        yield Place.of(run_directory(run))  # type: ignore[arg-type]
         return
-    with new_root() as root, contextlib.closing(run.source()) as source:
+    with new_root() as root, contextlib.closing(remote.source()) as source:
         sizes = source.sizes()
         if len(sizes) > _most_files(job):
-            raise LimitError(f"{run.url} has {len(sizes)} files, more than its job allows", "")
-        mirror = Mirror(source, sizes, root=Path(root), room=run.cache_bytes)
-        yield Place(mirror.directory, mirror.fetch, run.url, run)
+            raise LimitError(f"{remote.url} has {len(sizes)} files, more than its job allows", "")
+        mirror = Mirror(source, sizes, root=Path(root), room=remote.cache_bytes)
+        yield Place(mirror.directory, mirror.fetch, remote.url, remote)
 
 
 def _most_files(job: _core.Job | None) -> int:

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run elsewhere that is still trained: its logs here, growing as they do there."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .._base._errors import LimitError, PotlError, StorageError
+from . import _source
+from ._mirror import new_root
+from ._remote import AnyRun, Remote, as_remote
+
+if TYPE_CHECKING:
+    from ._source import Source
+
+_POLL_SECONDS = 1.0
+_PIECE = 8 << 20
+
+
+class Followed:
+    """A run whose logs are read as they grow.
+
+    Attributes:
+        directory: Where they lie: the run directory, or one of the reader's own.
+        remote: Of a run elsewhere: where it is.
+    """
+
+    def __init__(self, directory: Path, remote: Remote | None = None) -> None:
+        self.directory, self.remote = directory, remote
+
+    def check(self) -> None:
+        """Raises what keeps the logs from coming."""
+
+
+class _Copy(Followed):
+    """Only its own thread talks to the source."""
+
+    def __init__(self, root: Path, remote: Remote, source: Source, patience: float) -> None:
+        super().__init__(root, remote)
+        self._source, self._most, self._patience = source, remote.cache_bytes, patience
+        self._sizes: dict[str, int] = {}
+        self._error: PotlError | None = None
+        self._ended = threading.Event()
+        (root / _source.ROUNDING).mkdir()
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def bring(self) -> None:
+        """What is there by now. Rounding logs come before the records that bind them."""
+        listed = self._source.sizes()
+        names = [name for name in listed if _source.rounding_of(name) is not None]
+        for name in (*names, _source.LOG):
+            size = listed.get(name, 0)
+            with (self.directory / name).open("ab") as file:
+                while (have := self._sizes.get(name, 0)) < size and not self._ended.is_set():
+                    length = min(size - have, _PIECE)
+                    held = sum(self._sizes.values())
+                    if held + length > self._most:
+                        raise LimitError(
+                            f"the logs of the run have more than {self._most} bytes",
+                            "raise cache_bytes",
+                        )
+                    parts: list[bytes] = []
+                    self._source.read(name, have, length, parts.append)
+                    file.write(b"".join(parts))
+                    file.flush()
+                    self._sizes[name] = have + length
+
+    def go_on(self) -> None:
+        """Brings what comes, until it is ended or nobody answered for too long."""
+        answered = time.monotonic()
+        while not self._ended.wait(_POLL_SECONDS):
+            try:
+                self.bring()
+                answered = time.monotonic()
+            except StorageError as error:
+                if time.monotonic() - answered > self._patience:
+                    self._error = error
+                    return
+            except PotlError as error:
+                self._error = error
+                return
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+@contextlib.contextmanager
+def followed(run: AnyRun, *, patience: float) -> Iterator[Followed]:
+    """The logs of a run.
+
+    Args:
+        run: What a user names.
+        patience: Seconds that they are followed without an answer; 0: as they are now.
+
+    Raises:
+        StorageError: Nobody answers.
+        LimitError: They are larger than what may lie here.
+    """
+    remote = as_remote(run)
+    if remote is None:
+        yield Followed(Path(getattr(run, "path", run)))  # type: ignore[arg-type]
+        return
+    with new_root() as root, contextlib.closing(remote.source()) as source:
+        copy = _Copy(Path(root), remote, source, patience)
+        copy.bring()
+        thread = threading.Thread(target=copy.go_on, daemon=True)
+        if patience > 0:
+            thread.start()
+        try:
+            yield copy
+        finally:
+            copy.end()
+            if patience > 0:
+                thread.join()

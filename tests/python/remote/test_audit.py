@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs elsewhere are repeated and compared as those on a disk are."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import traced_nets
+from disputed import false_run
+from serving import proxied, served
+
+import potl
+from potl import _core
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+STEPS, AT = 6, 4
+
+
+def build() -> potl.Task:
+    task = traced_nets.mlp()
+    task.max_steps = STEPS
+    return task
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> potl.Job:
+    return potl.Job.create(build, seed=3, checkpoint_every=2, arithmetic="ord32")
+
+
+@pytest.fixture(scope="module")
+def honest(job: potl.Job, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = potl.record(build, tmp_path_factory.mktemp("honest") / "run", job=job)
+    run.commit()
+    return run.path
+
+
+@pytest.fixture(scope="module")
+def false(job: potl.Job, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    key = _core.SigningKey.generate()
+    return false_run(build, job, AT, tmp_path_factory.mktemp("false") / "run", key).path
+
+
+@pytest.fixture(scope="module")
+def url(honest: Path) -> Iterator[str]:
+    with served(honest) as where:
+        yield where
+
+
+@pytest.fixture(scope="module")
+def false_url(false: Path) -> Iterator[str]:
+    with served(false) as where:
+        yield where
+
+
+def test_an_audit_over_http_is_one_from_the_disk(
+    job: potl.Job, honest: Path, url: str, tmp_path: Path
+) -> None:
+    note = (honest / "commitment").read_text()
+    with proxied(url) as proxy:
+        found = potl.audit(proxy.url, job=job, task=build, log=tmp_path / "log", commitment=note)
+        assert set(proxy.sent) == {"/v1/run", "/v1/log", "/v1/telemetry"}
+    here = potl.audit(honest, job=job, task=build, log=tmp_path / "here", commitment=note)
+    assert found.agrees is here.agrees is True
+    assert (found.steps, found.reason) == (here.steps, here.reason)
+
+
+def test_a_false_step_is_named(job: potl.Job, false: Path, false_url: str, tmp_path: Path) -> None:
+    found = potl.audit(false_url, job=job, task=build, log=tmp_path / "log")
+    assert found.agrees is False and found.difference is not None
+    assert (found.difference.step, found.difference.field) == (AT, "state")
+
+
+def test_a_run_is_followed_while_it_grows(job: potl.Job, false: Path, tmp_path: Path) -> None:
+    """What is false is reported before the run has come to its end."""
+    whole = (false / "transcript.log").read_bytes()
+    run = shutil.copytree(false, tmp_path / "run")
+    log = run / "transcript.log"
+    log.write_bytes(whole[: len(whole) // 3])
+    more = threading.Timer(2.0, lambda: log.write_bytes(whole[: 9 * len(whole) // 10]))
+    with served(run) as where:
+        more.start()
+        found = potl.audit(
+            where, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
+        )
+    assert found.agrees is False and found.difference is not None
+    assert found.difference.step == AT
+
+
+def test_a_server_that_goes_away_is_an_error_and_no_answer(
+    job: potl.Job, honest: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(honest, tmp_path / "run")
+    log = run / "transcript.log"
+    whole = log.read_bytes()
+    log.write_bytes(whole[: len(whole) // 2])
+    with served(run) as where:
+        remote = potl.Remote(where, timeout=1)
+        found = potl.audit(remote, job=job, task=build, log=tmp_path / "log")
+        assert found.agrees is None and 0 < found.steps < STEPS
+    with pytest.raises(potl.StorageError):
+        potl.audit(remote, job=job, task=build, log=tmp_path / "log")
+    with served(run) as where, proxied(where) as proxy:
+        ended = threading.Timer(1.0, proxy.end)
+        ended.start()
+        with pytest.raises(potl.StorageError):
+            potl.audit(
+                potl.Remote(proxy.url, timeout=1),
+                job=job,
+                task=build,
+                log=tmp_path / "log",
+                follow=True,
+                patience=2,
+            )
+    log.write_bytes(whole)
+    with served(run) as where:
+        assert potl.audit(where, job=job, task=build, log=tmp_path / "log").agrees is True
+
+
+def test_more_than_there_is_room_for_is_refused(job: potl.Job, url: str, tmp_path: Path) -> None:
+    with pytest.raises(potl.LimitError, match="cache_bytes"):
+        potl.audit(potl.Remote(url, cache_bytes=100), job=job, task=build, log=tmp_path / "log")
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_runs_elsewhere_are_compared(
+    swap: bool, honest: Path, false: Path, url: str, false_url: str
+) -> None:
+    here = potl.diff(honest, false, task=build)
+    there = potl.diff(*((honest, false_url) if swap else (url, false)), task=build)
+    assert here.step == there.step == AT
+    assert (there.parts, there.operator, there.reproduced) == (
+        here.parts,
+        here.operator,
+        here.reproduced,
+    )
+    assert potl.diff(url, honest).same
