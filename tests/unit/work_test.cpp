@@ -64,6 +64,12 @@ TEST_CASE("a code is that of its nonce, job, step and bytes", "[work]") {
   CHECK(codes.size() == 9);
 }
 
+TEST_CASE("the same bytes in another tensor have another code", "[work]") {
+  const state before = with(3, {});
+  CHECK(code_of_work(nonce, job_id, 4, before, with(3, {{0, 5}})).code !=
+        code_of_work(nonce, job_id, 4, before, with(3, {{1, 5}})).code);
+}
+
 TEST_CASE("what a step leaves as it was is in no code", "[work]") {
   const std::vector<std::pair<std::size_t, std::size_t>> step{{1, 7}};
   auto frozen = with(3, {{0, 1}}), moved = with(3, {{0, 1}, {1, 7}});

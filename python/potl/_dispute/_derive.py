@@ -32,7 +32,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 from .._base._errors import MismatchError, NotReplayable, Problem, UsageError
 from .._job._agreement import open_checked
 from .._task._schedule import end_epoch_metric
-from ._encoding import TensorOutline
 from ._operators import Operator, structural_difference
 from ._outline import StateOutline
 from ._tracer import Geometry, Memory, Tracer, geometry_of, plain_content, span_of
@@ -105,30 +104,22 @@ def place_of(session: Session, step: int, operator: int) -> str:
 def _derived(session: Session, step: int, watched: int | None = None) -> _Deriver:
     if end_epoch_metric(session.task):
         raise _depends("a schedule follows the loss", "scheduler", "use a schedule of steps")
-    outline = StateOutline.of(session.capture())
+    # Neither copied nor hashed: whoever uses the operators knows the state before the step.
+    held = [(path, tensor) for path, tensor, _ in state_tensors(session, None)]
+    elements = [tensor.detach().clone() if tensor.numel() == 1 else None for _, tensor in held]
     batch = session._batches.on_device(step, session.sample_ids(step))
-    with _emptied(session, outline) as fake:
-        values = [
-            (path, tensor)
-            for path, tensor, _ in state_tensors(session, outline)
-            if tensor.numel() == 1
-        ]
-        elements = {
-            f"state/{path}": one.data
-            for path, one in outline.tensors().items()
-            if isinstance(one, TensorOutline) and one.data is not None
-        }
+    with _emptied([tensor for _, tensor in held]) as fake:
         roots = [root for _, _, root in batch_tensors(batch)]
         batch = tree_map(
             lambda one: fake.from_tensor(one) if isinstance(one, torch.Tensor) else one, batch
         )
-        named = list(state_tensors(session, outline))
         emptied = [one for one in tree_leaves(batch) if isinstance(one, torch.Tensor)]
+        named: list[tuple[str, torch.Tensor, bytes | None]] = [(*one, None) for one in held]
         named += [(f"batch/{i}", one, roots[i]) for i, one in enumerate(emptied)]
         tracer = _Deriver(fake, named, watched)
-        for path, tensor in values:
-            if path in elements:
-                tracer.know(tensor, elements[path])
+        for (_, tensor), element in zip(held, elements, strict=True):
+            if element is not None:
+                tracer.know(tensor, element)
         traced_step(session, step, batch, tracer, _unknown)
         with fake:
             tracer.operators.append(capture_of(session, tracer, None))
@@ -140,10 +131,10 @@ def _unknown(loss: torch.Tensor) -> float:
 
 
 @contextlib.contextmanager
-def _emptied(session: Session, outline: StateOutline) -> Iterator[FakeTensorMode]:
-    """Takes the elements of a session's tensors away, which stay the same objects."""
+def _emptied(tensors: Sequence[torch.Tensor]) -> Iterator[FakeTensorMode]:
+    """Takes the elements of tensors away, which stay the same objects."""
     fake = FakeTensorMode(allow_non_fake_inputs=True)
-    for _, tensor, _ in list(state_tensors(session, outline)):
+    for tensor in tensors:
         with fake:
             empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
         empty.requires_grad_(tensor.requires_grad)
@@ -214,9 +205,8 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
         super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
         self._fake.__exit__(kind, error, trace)
 
-    def know(self, tensor: torch.Tensor, data: bytes) -> None:
+    def know(self, tensor: torch.Tensor, element: torch.Tensor) -> None:
         """Gives a tensor of one element that element."""
-        element = torch.frombuffer(bytearray(data), dtype=tensor.dtype).reshape(tensor.shape)
         self._remember(tensor, element)
 
     def content(self, tensor: torch.Tensor, memory: Memory, *, unset: bool) -> bytes | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+import mmap
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,32 +44,47 @@ class StateOutline:
 
     def zeros(self) -> _core.State:
         """A state of this form: zeros where the outline has no elements."""
-        places = _Places()
+        places = _Places(self.tensors().values())
         return _core.State.capture(mapped(self.tree, places.filled))
 
 
 class _Places:
     """Memory for the tensors of a state that is about to be captured, each at an address of its
-    own.
+    own. What is not written takes none: the system has one page of zeros for all who only read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tensors: Iterable[TensorOutline | AliasOutline]) -> None:
         self._kept: dict[str, _core.Tensor] = {}
+        whole = sum(_room(one) for one in tensors if isinstance(one, TensorOutline))
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self._memory = (ctypes.c_char * max(whole, 1)).from_buffer(
+            mmap.mmap(-1, max(whole, 1), flags=flags)
+        )
+        self._used = 0
 
     def filled(self, path: str, leaf: Any) -> Any:
         if isinstance(leaf, AliasOutline):
             return self._kept[leaf.path]
         if not isinstance(leaf, TensorOutline):
             return leaf
-        size = math.prod(leaf.shape) * DTYPE_OF[leaf.dtype].itemsize
-        # Zeroed by the system when it is first read.
-        memory = ctypes.create_string_buffer(max(size, 1))
+        size = _size(leaf)
+        address = ctypes.addressof(self._memory) + self._used
+        self._used += _room(leaf)
         if leaf.data is not None:
-            ctypes.memmove(memory, leaf.data, size)
+            ctypes.memmove(address, leaf.data, size)
         self._kept[path] = _core.Tensor(
-            leaf.dtype, leaf.shape, leaf.memory_format, ctypes.addressof(memory), size, memory
+            leaf.dtype, leaf.shape, leaf.memory_format, address, size, self._memory
         )
         return self._kept[path]
+
+
+def _size(tensor: TensorOutline) -> int:
+    return math.prod(tensor.shape) * DTYPE_OF[tensor.dtype].itemsize
+
+
+def _room(tensor: TensorOutline) -> int:
+    """So that the next one is aligned, and lies elsewhere."""
+    return max(64, -(-_size(tensor) // 64) * 64)
 
 
 def _outlined(path: str, leaf: Any) -> Any:

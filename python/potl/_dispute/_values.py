@@ -151,15 +151,17 @@ def _require_known(task: Task) -> None:
 
 
 def state_tensors(
-    session: Session, outline: StateOutline
+    session: Session, outline: StateOutline | None
 ) -> Iterator[tuple[str, torch.Tensor, bytes | None]]:
-    """The live tensors of a session's state by name, with their content roots."""
-    outlines = outline.tensors()
+    """The live tensors of a session's state by name, with their content roots, if `outline` is of
+    that state.
+    """
+    outlines = {} if outline is None else outline.tensors()
     found: dict[str, torch.Tensor] = {}
     mapped(live_tree(session), lambda path, leaf: found.__setitem__(path, leaf))
     for path, leaf in found.items():
         if isinstance(leaf, torch.Tensor):
-            known = outlines[path]
+            known = outlines.get(path)
             root = known.root if isinstance(known, TensorOutline) else None
             yield f"state/{path}", leaf, root
 

@@ -22,9 +22,11 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 import potl
+from potl import _core
 from potl._cli import _cli
-from potl._dispute._derive import derive_operators
+from potl._dispute._derive import derive_operators, derive_step
 from potl._dispute._operators import Operator, ValueTrace, structural_difference
+from potl._job._agreement import open_checked
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -174,7 +176,7 @@ class Deciding(potl.Task):
             if self.scratch.sum() > 1e9:
                 loss = loss * 0.5
         if self.kind == "unset" and (torch.empty(3) == 0).all():
-            loss = loss * 0.5
+            loss = loss * 1.0
         if self.kind == "asks" and isinstance(loss, FakeTensor):
             loss = loss * 1.0
         if self.kind == "numpy":
@@ -292,3 +294,47 @@ def test_the_command_fails_only_if_it_is_asked_to(
     assert _cli.run(["check", "disputed_tasks:mlp", "--disputable", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["disputable"] is True
     assert _cli.run(["check", "disputed_tasks:mlp", "--disputable", "--arithmetic", "stock"]) == 3
+
+
+def test_deriving_holds_no_second_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task's own tensors are there once, and only until the step begins."""
+
+    def no_copy(*given: object, **options: object) -> object:
+        raise AssertionError("the state is copied")
+
+    held: set[tuple[int, int]] = set()
+
+    class Looking(potl.Task):
+        def compute_loss(self, batch: Any, reduction: str = "mean") -> torch.Tensor:
+            fake = [isinstance(one, FakeTensor) for one in self.model.parameters()]
+            held.add((len(fake), sum(fake)))
+            return super().compute_loss(batch, reduction)
+
+    def build() -> potl.Task:
+        made = traced_nets.mlp_adamw()
+        made.__class__ = Looking
+        return made
+
+    job = job_of(build)
+    with open_checked(build, job) as session, session.active():
+        session.run_step(1, session.sample_ids(1))
+        held.clear()
+        monkeypatch.setattr(_core.State, "capture", no_copy)
+        monkeypatch.setattr(_core, "content_root", counting := Counting(_core.content_root))
+        operators = derive_step(session, 2)
+        # Nothing is hashed but the batch.
+        assert counting.calls == 2
+    parameters = len(list(build().model.parameters()))
+    assert held == {(parameters, parameters)}
+    monkeypatch.undo()
+    executed = traced_nets.traced(traced_nets.mlp_adamw, 2).operators
+    assert len(operators) == len(executed)
+
+
+class Counting:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.calls = function, 0
+
+    def __call__(self, *given: Any) -> Any:
+        self.calls += 1
+        return self.function(*given)

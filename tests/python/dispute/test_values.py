@@ -10,6 +10,7 @@ import os
 import random
 import struct
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import programs
@@ -23,7 +24,7 @@ from torch.utils._pytree import tree_leaves
 import potl
 from potl import _core
 from potl._dispute import _values
-from potl._dispute._encoding import Reference, TensorOutline, encode
+from potl._dispute._encoding import AliasOutline, Reference, TensorOutline, encode
 from potl._dispute._operators import CAPTURE, captured_digest
 from potl._dispute._outline import StateOutline
 
@@ -189,6 +190,32 @@ def test_an_outline_has_the_digest_of_its_state() -> None:
         assert outline.digest() == state.digest()
         session.restore(outline.zeros())
         assert StateOutline.of(session.capture()).tensors().keys() == outline.tensors().keys()
+
+
+def test_zeros_take_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the state that is made of them, and not for what it is copied from."""
+    tensor = TensorOutline("float32", (16 << 20,), None)
+    small = TensorOutline("float32", (), None, data=struct.pack("<f", 2.5))
+    outline = StateOutline({"a": tensor, "b": small, "c": tensor, "d": AliasOutline("a")})
+    before = resident()
+    seen: list[int] = []
+    capture = _core.State.capture
+
+    def looking(tree: object) -> _core.State:
+        seen.append(resident() - before)
+        return capture(tree)
+
+    monkeypatch.setattr(_core.State, "capture", looking)
+    tree = outline.zeros().tree()
+    assert seen[0] < 8 << 20
+    assert bytes(tree["b"].data) == struct.pack("<f", 2.5)
+    assert not any(bytes(tree["a"].data)) and tree["d"].path == "a"
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_a_leaf_has_the_bytes_of_the_format_page() -> None:
