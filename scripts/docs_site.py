@@ -65,6 +65,7 @@ HEADERS = {
         "transcript/snapshot",
         "evidence/evidence",
         "transcript/repetition",
+        "transcript/work",
     ],
     "Hashes and signatures": ["crypto/hasher", "crypto/merkle", "crypto/signature"],
     "Draws": ["crypto/challenge"],
