@@ -140,6 +140,8 @@ def play(
         for name in NAMES:
             one = chosen[name]
             if isinstance(one, Party):
+                if one is not parties[name]:
+                    held.enter_context(contextlib.closing(one))
                 sides[name] = Here(one, keys=public, referee=own)
             else:
                 job = referee.job.id.hex()
