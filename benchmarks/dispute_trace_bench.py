@@ -23,12 +23,17 @@ import torch
 import workloads
 
 import potl
+from potl import _core
 from potl._dispute._derive import derive_operators
 from potl._dispute._encoding import TensorOutline
-from potl._dispute._operators import CAPTURE
+from potl._dispute._long_sums import forms_of
+from potl._dispute._operators import CAPTURE, Operator
 from potl._dispute._outline import StateOutline
+from potl._dispute._parts import most_bytes, needs_of, sum_to_open
+from potl._dispute._recompute import CHUNK, needs
 from potl._dispute._regions import multiply_adds, plan
 from potl._dispute._values import trace_values
+from potl._task._values import DTYPE_OF
 
 ROUNDS = 15 if measuring.FULL else 5
 OVERHEAD_AT_MOST = 2.5
@@ -82,6 +87,22 @@ def overhead(name: str) -> Iterator[dict[str, Any]]:
     )
 
 
+def opened(operator: Operator, result: int, place: int) -> int:
+    """Bytes of chunks and parts that a party shows for one element."""
+    each = CHUNK // DTYPE_OF[operator.results[result].dtype].itemsize
+    where = (operator, result, place // each, place % each)
+    long = sum_to_open(*where, arithmetic="ord32")
+    if long is None:
+        return CHUNK * sum(len(one.chunks) for one in needs(*where))
+    forms = forms_of(operator)
+    settled = {  # indices as good as any
+        number: torch.zeros(places.shape, dtype=DTYPE_OF[forms[number].dtype])
+        for number, places in long.settled.items()
+    }
+    wanted = needs_of(operator, long.settled) + needs_of(operator, long.block(0, settled))
+    return most_bytes(long) + CHUNK * sum(len(one.chunks) for one in wanted)
+
+
 def referee(name: str) -> Iterator[dict[str, Any]]:
     """Derives the operators, and plans elements of every result."""
     job = potl.Job.create(NETS[name], seed=1, checkpoint_every=4, arithmetic="ord32")
@@ -100,6 +121,20 @@ def referee(name: str) -> Iterator[dict[str, Any]]:
         for number, form in enumerate(one.results)
         if isinstance(form, TensorOutline)
         for _ in range(ELEMENTS)
+    )
+    most = max(
+        (opened(one, number, draw.randrange(math.prod(form.shape))), one.name)
+        for one in operators
+        if one.name != CAPTURE and not _core.returns_unset(one.name)
+        for number, form in enumerate(one.results)
+        if isinstance(form, TensorOutline) and math.prod(form.shape)
+        for _ in range(ELEMENTS)
+    )
+    yield measuring.result(
+        f"dispute.opened.{name}",
+        most[0] / 1e6,
+        "MB",
+        f"the most that a party opens for one element, of {most[1]}",
     )
     total = sum(map(multiply_adds, operators))
     yield measuring.result(

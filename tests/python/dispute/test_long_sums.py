@@ -5,6 +5,7 @@ before. In a dispute one block of terms is opened, and who lies about a part is 
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import traced_nets
 import zoo
 from disputed import Case, Liar, case, false_run
@@ -25,6 +27,7 @@ import potl
 from potl import _core
 from potl._dispute import _answers, _parts, _party, _recompute
 from potl._dispute._encoding import TensorOutline
+from potl._dispute._folds import Chains, InOrder, Trees
 from potl._dispute._long_sums import LongSum, long_sum
 from potl._dispute._operators import CAPTURE, Operator
 
@@ -58,7 +61,8 @@ class Sums(nn.Module):
 
 def sums() -> potl.Task:
     net = Sums()
-    return traced_nets.task(net, zoo.digits(), 24, traced_nets.sgd(net), grad_clip=0.1)
+    loss = functools.partial(F.cross_entropy, ignore_index=3)
+    return traced_nets.task(net, zoo.digits(), 24, traced_nets.sgd(net), grad_clip=0.1, loss=loss)
 
 
 def long_ones(trace: Any, values: dict[str, bytes]) -> Any:
@@ -126,8 +130,6 @@ def test_hostile_terms_give_the_same_sums(count: int, finite: int) -> None:
     draw = torch.Generator().manual_seed(count * 100 + finite)
     numbers = torch.tensor(HOSTILE[:finite])
     left, right = numbers[torch.randint(0, finite, (2, count), generator=draw)]
-    from potl._dispute._folds import Chains, InOrder, Trees
-
     with _recompute.in_arithmetic("ord32"):
         zeros = torch.zeros(1, 2)
         kernels = (
@@ -143,6 +145,18 @@ def test_hostile_terms_give_the_same_sums(count: int, finite: int) -> None:
                 block = terms[..., number * fold.block : (number + 1) * fold.block]
                 before = None if fold.is_first(number) else parts[number - 1]
                 assert equal(fold.part(before, block), parts[number])
+
+
+def test_hostile_signs_of_zero_go_on() -> None:
+    """A chain that stands at -0 after a block, and stays there."""
+    least = torch.full((64,), 2.0**-149)
+    zeros, ones = torch.full((64,), -0.0), torch.ones(64)
+    terms = torch.stack([torch.cat([-least, zeros]), torch.cat([least, ones])])
+    with _recompute.in_arithmetic("ord32"):
+        parts = Chains().parts(terms)
+        expected = torch.mm(terms[0][None], terms[1][:, None]).reshape(1)
+        assert equal(expected, torch.tensor([-0.0])) and equal(parts[1], expected)
+        assert equal(Chains().part(parts[0], terms[:, 64:]), parts[1])
 
 
 def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -267,6 +281,8 @@ def test_who_lies_about_a_long_sum_is_convicted(wide_case: Case, tmp_path: Path)
             assert len(verdict.evidence.transcript) < 2_500_000, said
             again = potl.judge(verdict.evidence, job=one.job, task=one.build)
             assert again.winner == "auditor" and again.believed == 0, said
+            onlooked = potl.judge(verdict.evidence, job=one.job)
+            assert onlooked.winner == "auditor" and onlooked.facts == verdict.facts, said
 
 
 def test_parts_that_are_none_lose(wide_case: Case, tmp_path: Path) -> None:
