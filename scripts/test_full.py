@@ -26,6 +26,7 @@ LIMIT_MINUTES = 30
 MINUTES: dict[str, int] = {
     "tests/python/record/test_recovery.py": 3,
     "tests/attacks/test_adversary.py": 20,
+    "tests/python/dispute/test_placements.py": 12,
 }
 # Files that are too long for one unit.
 PARTS: dict[str, int] = {

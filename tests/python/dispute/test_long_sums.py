@@ -92,7 +92,10 @@ def check(one: Operator, long: LongSum, read: Any, draw: random.Random) -> bytes
     return _parts.finished(long, parts, settled, arithmetic="ord32")
 
 
-@pytest.mark.parametrize("build", [sums, traced_nets.resnet20, traced_nets.gpt])
+NETS = [sums, traced_nets.gpt, *([traced_nets.resnet20] if FULL else [])]
+
+
+@pytest.mark.parametrize("build", NETS)
 def test_parts_make_the_element_that_the_operator_made(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
