@@ -190,9 +190,13 @@ def told(session: Any, at: int, before: Any, alter: str, draw: random.Random) ->
             for path, leaf in leaves(operators[-1].arguments["state"])
             if isinstance(leaf, Reference) and leaf.path.startswith("operator/")
         ]
-        live = {path: one for path, one, _ in state_tensors(session, after)}
-        path, reference = draw.choice([one for one in written if one[0].startswith(alter)])
-        tensor = live["state/" + path.removesuffix("/0")].detach()
+        live = {path: one.detach() for path, one, _ in state_tensors(session, after)}
+        choices = [
+            (live["state/" + path.removesuffix("/0")], reference)
+            for path, reference in written
+            if path.startswith(alter)
+        ]
+        tensor, reference = draw.choice([one for one in choices if one[0].is_floating_point()])
         flat = tensor.view(-1)
         element = draw.randrange(len(flat))
         flat[element] = torch.nextafter(flat[element], flat[element] + 1)
