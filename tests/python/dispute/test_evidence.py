@@ -486,6 +486,9 @@ def test_a_party_starts_from_the_state_before_the_step(case: Case) -> None:
 def test_a_state_of_another_step_derives_nothing(case: Case) -> None:
     with pytest.raises(potl.MismatchError, match="after step 2"):
         derive_operators(short, case.job, 4, before=outlined(case, 3))
+    for step in (0, 5):
+        with pytest.raises(potl.UsageError, match="no step"):
+            derive_operators(short, case.job, step, before=outlined(case, 3))
 
 
 def test_states_in_answers_have_the_elements_that_decide(case: Case) -> None:
