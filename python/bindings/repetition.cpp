@@ -16,6 +16,13 @@ py::object difference_of(const repetition& self) {
   return py::make_tuple(found->step, found->field, found->sentence);
 }
 
+py::object rounding_of(const repetition& self, std::uint64_t step) {
+  const std::optional<transcript::heard_log> found = self.rounding_of(step);
+  if (!found) return py::none();
+  return py::make_tuple(found->branch, found->offset, found->bound.bytes,
+                        to_bytes(found->bound.content));
+}
+
 }  // namespace
 
 void bind_repetition(py::module_& module) {
@@ -36,7 +43,9 @@ void bind_repetition(py::module_& module) {
       .def_property_readonly("repeated_steps", &repetition::repeated_steps)
       .def_property_readonly("is_closed", &repetition::is_closed)
       .def_property_readonly("agreed_steps", &repetition::agreed_steps)
-      .def_property_readonly("difference", &difference_of);
+      .def_property_readonly("difference", &difference_of)
+      .def("rounding_of", &rounding_of, py::arg("step"))
+      .def_property_readonly("other_rounding", &repetition::other_rounding);
 }
 
 }  // namespace potl::python

@@ -103,6 +103,18 @@ inline py::dict counts_of(const numeric::rounding_session& session) {
   return out;
 }
 
+inline py::object watched_of(const numeric::rounding_session& session) {
+  if (!session.watched()) return py::none();
+  const numeric::element_ruling& found = *session.watched();
+  py::dict out;
+  out["fault"] = to_string(found.fault);
+  out["value"] = found.value;
+  out["distance"] = found.distance;
+  out["window"] = found.window;
+  out["step"] = found.step;
+  return out;
+}
+
 /// The caller may add methods of its own.
 inline py::class_<numeric::rounding_session> bind_rounding_session(py::module_& module) {
   return py::class_<numeric::rounding_session>(module, "RoundingSession", py::module_local())
@@ -129,6 +141,9 @@ inline py::class_<numeric::rounding_session> bind_rounding_session(py::module_& 
       .def("end_step", [](numeric::rounding_session& self) { return dict_of(self.end_step()); })
       .def("end_audit", [](numeric::rounding_session& self) { return dict_of(self.end_audit()); })
       .def("cancel_step", &numeric::rounding_session::cancel_step)
+      .def("watch", &numeric::rounding_session::watch, py::arg("position"))
+      .def_property_readonly("watched", &watched_of)
+      .def_property_readonly("values", &numeric::rounding_session::values)
       .def_property_readonly("counts", &counts_of);
 }
 

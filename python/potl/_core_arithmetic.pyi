@@ -6,7 +6,7 @@ logs. No module of its own: everything here is in potl._core.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
-from ._core_documents import DecodedLog, StepAudit, StepLog, Threshold
+from ._core_documents import DecodedLog, StepAudit, StepLog, Threshold, WatchedElement
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 WritableBuffer: TypeAlias = Any  # contiguous float32, float64, int64 or uint8
@@ -103,6 +103,14 @@ class RoundingSession:
         """The auditor's findings."""
 
     def cancel_step(self) -> None: ...
+    def watch(self, position: int) -> None:
+        """Auditor, in a step: looks at the element at this position of the log."""
+
+    @property
+    def watched(self) -> WatchedElement | None: ...
+    @property
+    def values(self) -> int:
+        """Elements of the step so far that were rounded."""
 
 def round_to_bits(values: Any, out: WritableBuffer, *, bits: int) -> None:
     """float64 values rounded to the grid of `bits` bits, as float32."""

@@ -6,7 +6,7 @@ Times are milliseconds by the referee's clock. Pairs are of the trainer and the 
 no newline.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from ._core import Job, PublicKey, ReadableBuffer, SigningKey, State
@@ -51,6 +51,13 @@ class Repetition:
     @property
     def difference(self) -> tuple[int, str, str] | None:
         """Step, field and sentence of the first one."""
+
+    def rounding_of(self, step: int) -> tuple[int, int, int, bytes] | None:
+        """Branch, offset, size and digest of the log of a step that is repeated next (log64)."""
+
+    @property
+    def other_rounding(self) -> int | None:
+        """The first step that was recorded with another rounding log than was followed."""
 
 WORK_HEADER_BYTES: int
 
@@ -264,6 +271,14 @@ class DisputeProceedings:
     @property
     def message_bytes(self) -> int:
         """The most bytes that a message can have here and now."""
+
+    def trainers_rounding(
+        self, shown: Iterable[tuple[bytes, int, Sequence[bytes]]]
+    ) -> tuple[bytes, int] | None:
+        """Digest and size of the rounding log of the disputed step; None if its record binds none.
+        `shown`: record, index and proof of the step's last record, and of all resumes behind it.
+        MismatchError, MalformedError: they are not those of the trainer's commitment.
+        """
 
 class DisputeReferee:
     """The referee's desk. What it returns is the line to store, and then to send to both."""

@@ -227,6 +227,15 @@ class LogRejection(TypedDict):
     message: str
     proof: bytes | None
 
+class WatchedElement(TypedDict):
+    """What a referee finds at an element of a rounding log."""
+
+    fault: str
+    value: float
+    distance: float
+    window: float
+    step: float
+
 class StepAudit(TypedDict):
     """What an auditor found in a step; `rejections` are the first of `rejected`."""
 

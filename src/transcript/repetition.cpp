@@ -8,6 +8,7 @@
 #include <variant>
 
 #include <potl/crypto/hasher.hpp>
+#include <potl/numeric/arithmetic.hpp>
 
 #include "transcript/log.hpp"
 
@@ -49,6 +50,10 @@ std::string shown_flags(std::uint32_t flags) {
   return std::string(skipped ? "skipped" : "made") + (bad ? ", and something was not finite" : "");
 }
 
+std::optional<digest> log_of(const step_record& what) {
+  return what.rounding ? std::optional(what.rounding->content) : std::nullopt;
+}
+
 // All of a step that is compared, but its state. How long it took and how often torch drew depends
 // on the machine.
 digest rest_of(const step_record& what) {
@@ -64,7 +69,8 @@ digest rest_of(const step_record& what) {
 }  // namespace
 
 repetition::repetition(const job& agreed)
-    : steps_(agreed.steps),
+    : follows_logs_(agreed.arithmetic == to_string(numeric::arithmetic::log64)),
+      steps_(agreed.steps),
       max_resumes_(agreed.max_resumes),
       job_id_(agreed.id()),
       trainer_(agreed.trainer) {
@@ -141,7 +147,12 @@ status repetition::take(stream& log, const record& what, bool is_own) {
     if (resume->from_step > log.steps) {
       return wrong("a resume goes on from a step that was not recorded");
     }
+    if (resume->last_step != log.steps) return wrong("a resume names another step before it");
     log.steps = resume->from_step;
+    if (!is_own && follows_logs_) {
+      rounding_bytes_ = 0;
+      logs_.resize(log.steps);
+    }
     while (!is_own && !ahead_.empty() && ahead_.back().step > log.steps) ahead_.pop_back();
     return unit{};
   }
@@ -163,14 +174,21 @@ status repetition::take_step(const step_record& theirs) {
   } else if (!difference_) {  // what follows a difference is not compared, and not kept
     ahead_.push_back(theirs);
   }
+  if (!follows_logs_) return unit{};
+  logs_.push_back({resumes_, rounding_bytes_, theirs.rounding.value_or(rounding_reference{})});
+  rounding_bytes_ += logs_.back().bound.bytes;
   return unit{};
 }
 
 status repetition::repeat(const step_record& own) {
-  const repeated_step now{own.state, rest_of(own)};
+  const repeated_step now{own.state, rest_of(own), log_of(own)};
   if (own.step <= own_.size()) {  // again, after the auditor was interrupted
     const repeated_step& before = own_[own.step - 1];
     if (before.state == now.state && before.rest == now.rest) return unit{};
+    if (before.rounding != now.rounding) {
+      note_other_rounding(own.step);
+      return unit{};
+    }
     return error{errc::internal,
                  "step " + std::to_string(own.step) + " came out in two ways on this machine", ""};
   }
@@ -193,6 +211,8 @@ void repetition::compare(const step_record& theirs, const step_record& own) {
     differ("samples", shown(theirs.sample_ids), shown(own.sample_ids));
   } else if (!same_bits(theirs.rates, own.rates)) {
     differ("learning rates", shown(theirs.rates), shown(own.rates));
+  } else if (!follows(theirs, log_of(own))) {
+    return;
   } else if (!same_bits(theirs.loss, own.loss)) {
     differ("loss", shown(theirs.loss), shown(own.loss));
   } else if (flags != own_flags) {
@@ -204,10 +224,26 @@ void repetition::compare(const step_record& theirs, const step_record& own) {
   }
 }
 
+bool repetition::follows(const step_record& theirs, const std::optional<digest>& followed) {
+  if (!follows_logs_ || log_of(theirs) == followed) return true;
+  note_other_rounding(theirs.step);
+  return false;
+}
+
+void repetition::note_other_rounding(std::uint64_t step) {
+  other_rounding_ = std::min(step, other_rounding_.value_or(step));
+}
+
+std::optional<heard_log> repetition::rounding_of(std::uint64_t step) const {
+  if (step == 0 || step > logs_.size() || logs_[step - 1].bound.bytes == 0) return std::nullopt;
+  return logs_[step - 1];
+}
+
 // A step of a later branch, or one that was repeated before it was heard.
 void repetition::compare_again(const step_record& theirs) {
   if (difference_) return;
   const repeated_step& own = own_[theirs.step - 1];
+  if (!follows(theirs, own.rounding)) return;
   const bool same_rest = own.rest == rest_of(theirs);
   if (same_rest && own.state == theirs.state) {
     agreed_ = std::max(agreed_, theirs.step);

@@ -120,6 +120,48 @@ TEST_CASE("a later branch of a resumed run is compared again", "[repetition]") {
   }
 }
 
+TEST_CASE("the rounding logs of a run are found, and those that were followed are compared",
+          "[repetition]") {
+  const job agreed = small_job([](job& one) { one.arithmetic = "log64"; });
+  const auto logged = [&](std::uint64_t resume_after, std::uint64_t other) {
+    deviation how;
+    how.resume_after = resume_after;
+    int again = 0;
+    auto log = std::make_shared<log_bytes>();
+    how.entry = [=](step_entry& entry) mutable {
+      again += entry.step == other ? 1 : 0;
+      log->assign(entry.step, static_cast<std::uint8_t>(entry.step == other ? again : 0));
+      entry.rounding_log = *log;
+    };
+    return record_one(agreed, how);
+  };
+  const log_bytes own = logged(0, 0);
+  repetition ahead(agreed);
+  REQUIRE(ahead.hear(logged(3, 0)));  // goes on from the state after step 2
+  REQUIRE(ahead.rounding_of(2));
+  CHECK(ahead.rounding_of(2)->branch == 0);
+  CHECK(ahead.rounding_of(2)->offset == 1);
+  CHECK(ahead.rounding_of(2)->bound.bytes == 2);
+  CHECK(ahead.rounding_of(3)->branch == 1);
+  CHECK(ahead.rounding_of(3)->offset == 0);
+  CHECK(ahead.rounding_of(5)->offset == 7);
+  CHECK(!ahead.rounding_of(0));
+  CHECK(!ahead.rounding_of(7));
+  for (const order who : orders) {
+    CHECK(!compare(agreed, logged(3, 0), own, who).other_rounding());
+    const repetition once = compare(agreed, logged(0, 3), own, who);
+    CHECK(once.other_rounding() == 3);
+    CHECK(!once.difference());
+    // Step 3 comes twice, and the second time with another log than the first.
+    const repetition twice = compare(agreed, logged(3, 3), logged(0, 3), who);
+    CHECK(twice.other_rounding() == 3);
+    CHECK(!twice.difference());
+  }
+  repetition interrupted(agreed);
+  REQUIRE(interrupted.hear_own(logged(3, 3)));
+  CHECK(interrupted.other_rounding() == 3);
+}
+
 TEST_CASE("what a machine measures is not compared", "[repetition]") {
   const job agreed = small_job();
   const log_bytes own = record_one(agreed);

@@ -4,11 +4,12 @@
 // Claims: agreement up to a step means that the log, as it was heard, names for each step up to it
 // the samples, loss, learning rates and state that the auditor computed, bit for bit. Later
 // branches of resumed runs are compared as well; what a resume replaced before it was compared is
-// not.
+// not. In log64 a step is what its rounding log makes of it: a step that was recorded with another
+// log than the auditor followed is not compared, but named.
 // Assumes: a reproducible arithmetic; else honest machines differ. Whose log it is, and that it is
 // the committed one, is for the audit of evidence (evidence.hpp).
-// Cost: 64 bytes per repeated step, and the records that are heard and not yet repeated, up to the
-// first difference: feed as much as the next step needs.
+// Cost: 100 bytes per repeated step (and 56 in log64), and the records that are heard and not yet
+// repeated, up to the first difference: feed as much as the next step needs.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,13 @@ struct run_difference {
   /// of a step that was recorded again after a resume.
   std::string field;
   std::string sentence;  ///< both values, where they can be read
+};
+
+/// Where a step's rounding log lies (log64).
+struct heard_log {
+  std::uint64_t branch = 0;  ///< of rounding/branch-N.log
+  std::uint64_t offset = 0;
+  rounding_reference bound;  ///< what the step's record says of it
 };
 
 /// Takes the bytes of both logs in pieces.
@@ -59,10 +67,16 @@ class repetition {
   /// Steps, from the first on, that both sides have and that are the same.
   std::uint64_t agreed_steps() const noexcept { return agreed_; }
   const std::optional<run_difference>& difference() const noexcept { return difference_; }
+  /// The rounding log of a step's last record so far.
+  std::optional<heard_log> rounding_of(std::uint64_t step) const;
+  /// The first step that was recorded with another rounding log than the auditor followed: after a
+  /// resume, or because the log could not be followed.
+  std::optional<std::uint64_t> other_rounding() const noexcept { return other_rounding_; }
 
  private:
   struct repeated_step {
     digest state, rest;
+    std::optional<digest> rounding;
   };
   /// A log that is read as it grows.
   struct stream {
@@ -78,12 +92,17 @@ class repetition {
   void compare_initial();
   void compare(const step_record& theirs, const step_record& own);
   void compare_again(const step_record& theirs);
+  bool follows(const step_record& theirs, const std::optional<digest>& followed);
+  void note_other_rounding(std::uint64_t step);
 
+  bool follows_logs_;
   std::uint64_t steps_, max_resumes_;
   digest job_id_;
   std::optional<digest> trainer_, initial_, own_initial_;
   stream run_, auditor_;
-  std::uint64_t resumes_ = 0, agreed_ = 0;
+  std::uint64_t resumes_ = 0, rounding_bytes_ = 0, agreed_ = 0;
+  std::optional<std::uint64_t> other_rounding_;
+  std::vector<heard_log> logs_;  ///< of the steps heard, in log64; no bytes where there is none
   std::vector<repeated_step> own_;
   std::deque<step_record> ahead_;  ///< heard, not yet repeated
   std::optional<run_difference> difference_;

@@ -15,6 +15,7 @@ from typing import Protocol
 from .. import _core
 
 LOG64 = "log64"
+BITS = 32
 
 
 class Rounding(Protocol):
@@ -22,6 +23,13 @@ class Rounding(Protocol):
 
     def around(self, step: int) -> contextlib.AbstractContextManager[None]:
         """Put around the computation of a step, in its thread."""
+
+
+class Logging(Rounding, Protocol):
+    """One that has the log of the last step."""
+
+    @property
+    def log(self) -> bytes: ...
 
 
 def around(rounding: Rounding | None, step: int) -> contextlib.AbstractContextManager[None]:
@@ -87,6 +95,49 @@ class Auditor:
 
     def _begin(self, step: int) -> None:
         self._session.begin_step(step, log=self._log, committed=self._committed)
+
+
+class Follower:
+    """Follows a log as an auditor does. What a step computes is then a function of the step and of
+    the log's bytes alone, whatever they are.
+
+    Attributes:
+        log: What the last step followed: the given bytes, or a log without entries where they were
+            none.
+        audit: What was wrong with it.
+    """
+
+    log: bytes
+    audit: _core.StepAudit
+
+    def __init__(self, *, order: int = 0) -> None:
+        self._session = _session("auditor", order)
+        self._given: tuple[bytes, bytes | None] = (b"", None)
+
+    def expect(self, log: bytes, committed: bytes | None) -> None:
+        """The log of the next step, and the digest that binds it, if any."""
+        self._given = (log, committed)
+
+    @property
+    def values(self) -> int:
+        """Elements of the step so far that were rounded."""
+        return self._session.values
+
+    @contextlib.contextmanager
+    def around(self, step: int) -> Iterator[None]:
+        log, committed = self._given
+        self._session.begin_step(step, log=log, committed=committed)
+        with _installed(self._session):
+            yield
+        self.audit = self._session.end_audit()
+        faults = {one["fault"] for one in self.audit["rejections"]}
+        is_log = faults.isdisjoint(("not_committed", "other_log", "malformed")) and log[1] == BITS
+        self.log = log if is_log else without_entries(self.audit["values"])
+
+
+def without_entries(values: int) -> bytes:
+    """The log of a step that rounds so many elements, none of them near a tie."""
+    return _core.encode_rounding_log(bits=BITS, values=values, entries=())
 
 
 class _Beside:

@@ -23,6 +23,7 @@ from .._record._prover import Prover, Step
 from .._record._run import Commitment, Run
 from .._remote._follow import Followed, followed
 from .._remote._remote import AnyRun, Remote, opened
+from ._rounding_logs import Difference, TrainersLogs
 from ._work import CODES, WorkLog, as_nonce
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class AuditDifference:
 
     Attributes:
         step: 0 before the first step.
-        field: "initial state", "samples", "learning rates", "loss", "skipped update", "state", or
-            "record" of a step that the trainer recorded again after a resume.
+        field: "initial state", "samples", "learning rates", "rounding log", "loss", "skipped
+            update", "state", or "record" of a step that the trainer recorded again after a resume.
         sentence: With both values, where they can be read.
     """
 
@@ -178,11 +179,14 @@ def _audited(
         repeater = _Repeater(build, target, job=agreed, key=key)
         repeater.work = work
         kept = contextlib.nullcontext() if work is None else contextlib.closing(work)
+        repeater.follow(pair.rounding_logs)
         with kept, repeater, track("auditing", agreed.core.steps, progress) as advance:
             repeated = repeater.repeat()
             while repeater.next_step <= agreed.core.steps:
                 going_on = to_the_end and pair.differs()
                 if not going_on and (pair.differs() or not pair.has_step(repeater.next_step, wait)):
+                    break
+                if not pair.brings_log(repeater.next_step, wait):
                     break
                 step = next(repeated)
                 if advance is not None:
@@ -215,6 +219,16 @@ class _Repeater(Prover):
     """
 
     work: WorkLog | None = None
+
+    _logs: TrainersLogs | None = None
+
+    def follow(self, logs: TrainersLogs | None) -> None:
+        """The trainer's rounding logs (log64)."""
+        self._logs = logs
+
+    def _rounding(self) -> _rounded_steps.Logging:
+        assert self._logs is not None
+        return self._logs
 
     def _choose_key(
         self, key: str | os.PathLike[str] | _core.SigningKey | None, check_job: bool
@@ -256,6 +270,9 @@ class _Pair:
         self._job = job
         self._run, self._own = run, own
         self._both = _core.Repetition(job)
+        self.rounding_logs: TrainersLogs | None = None
+        if job.arithmetic == _rounded_steps.LOG64:
+            self.rounding_logs = TrainersLogs(self._both, self._read, own)
 
     def wait_for_log(self, patience: float) -> None:
         """Until the trainer's log is there."""
@@ -269,6 +286,8 @@ class _Pair:
 
     def has_step(self, step: int, patience: float) -> bool:
         """Whether the trainer recorded a step; waits for it while its log grows."""
+        if self.rounding_logs is not None:
+            self._hear_all()  # the log of a step is that of its last record
         deadline = time.monotonic() + patience
         while self._both.heard_steps < step:
             before = self._both.position
@@ -281,10 +300,15 @@ class _Pair:
                 time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
         return True
 
+    def brings_log(self, step: int, patience: float) -> bool:
+        """Whether the step can be repeated: in log64 nothing is without the trainer's log."""
+        logs = self.rounding_logs
+        return logs is None or (self.has_step(step, patience) and logs.fetch(step, patience))
+
     def differs(self) -> bool:
         """Whether a difference is known; both logs are looked at as far as they go."""
         self._hear_own()
-        return self._both.difference is not None
+        return self._difference is not None
 
     def compare(self) -> None:
         """Reads both to their ends."""
@@ -292,14 +316,22 @@ class _Pair:
         while before != (before := (self._both.position, self._both.own_position)):
             self._hear()
             self._hear_own()
+        if self.rounding_logs is not None:
+            self.rounding_logs.settle()
 
     @property
     def agreed_steps(self) -> int:
-        return self._both.agreed_steps
+        found, agreed = self._difference, self._both.agreed_steps
+        return agreed if found is None else min(agreed, max(found[0] - 1, 0))
+
+    @property
+    def _difference(self) -> Difference | None:
+        logs = self.rounding_logs
+        return self._both.difference if logs is None else logs.difference()
 
     @property
     def difference(self) -> AuditDifference | None:
-        found = self._both.difference
+        found = self._difference
         if found is None:
             return None
         return AuditDifference(step=found[0], field=found[1], sentence=found[2])
@@ -312,8 +344,13 @@ class _Pair:
     def outcome(self, note: str | None, remote: Remote | None) -> tuple[bool | None, str]:
         """Whether the run is the agreed one, and why."""
         both, steps = self._both, self._job.steps
-        if both.difference is not None:
-            return False, both.difference[2]
+        if self._difference is not None:
+            return False, self._difference[2]
+        if both.other_rounding is not None:
+            return None, (
+                f"step {both.other_rounding} was recorded again with another rounding log than "
+                "this repetition followed: repeat the run in a new log"
+            )
         if both.agreed_steps < steps or not both.is_closed:
             return None, f"the run's log has {both.heard_steps} of {steps} steps, all of them alike"
         with opened(self._run if remote is None else remote, self._job) as place:
@@ -328,20 +365,36 @@ class _Pair:
             if finding.result == "reject":
                 return False, finding.reason
         own = _core.Evidence.open(str(self._own), job=None, commitment=None)
-        if evidence.steps()["state"] != own.steps()["state"]:
+        if evidence.steps()["state"] != own.steps()["state"] or self._other_logs(evidence, own):
             return None, "the run's log changed while it was read"
         signed = "" if note is None else ", and the commitment is that of its log"
         return True, f"all {steps} steps are the same, bit for bit{signed}"
 
+    def _other_logs(self, run: _core.Evidence, own: _core.Evidence) -> bool:
+        """Whether the run as it is judged binds other rounding logs than were followed."""
+        if self.rounding_logs is None:
+            return False
+        steps = range(1, self._job.steps + 1)
+        return any(run.rounding_digest(one) != own.rounding_digest(one) for one in steps)
+
+    def _hear_all(self) -> None:
+        before = None
+        while before != (before := self._both.position):
+            self._hear()
+
     def _hear(self) -> None:
-        self._both.hear(_part(self._run / "transcript.log", self._both.position))
+        self._both.hear(self._read("transcript.log", self._both.position, _PIECE))
+
+    def _read(self, name: str, position: int, size: int) -> bytes:
+        return _part(self._run / name, position, size)
 
     def _hear_own(self) -> None:
-        self._both.hear_own(_part(self._own / "transcript.log", self._both.own_position))
+        own = _part(self._own / "transcript.log", self._both.own_position, _PIECE)
+        self._both.hear_own(own)
 
 
-def _part(path: Path, position: int) -> bytes:
-    """What a log holds from a place on; nothing where it is not there yet."""
+def _part(path: Path, position: int, size: int) -> bytes:
+    """What a file holds from a place on; nothing where it is not there yet."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -349,7 +402,7 @@ def _part(path: Path, position: int) -> bytes:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UsageError(f"{path} is no regular file", "")
-        return os.pread(descriptor, _PIECE, position)
+        return os.pread(descriptor, size, position)
     finally:
         os.close(descriptor)
 
@@ -359,9 +412,4 @@ def _require_exact(arithmetic: str) -> None:
         raise UnsupportedError(
             "in stock arithmetic an honest repetition differs, too",
             'verify with potl.Replay, or agree on a job with arithmetic="ord32"',
-        )
-    if arithmetic == _rounded_steps.LOG64:
-        raise UnsupportedError(
-            "a repetition in log64 has to follow the trainer's rounding logs",
-            "verify with potl.Replay, which does, or agree on ord32",
         )

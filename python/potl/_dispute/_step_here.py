@@ -10,11 +10,11 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from .. import _core
-from .._arithmetic import _rounded_steps
 from .._base._errors import JobMismatch, MissingError, NotReplayable, NotReproducible
 from .._job._agreement import Build, job_of, open_checked
 from .._job._session import Session
 from ._operators import ValueTrace
+from ._rounding_logs import own_logs
 from ._tracer import plain_content
 from ._values import trace_values
 
@@ -53,19 +53,17 @@ def step_here(
         start, holder = max((at, -i) for at, i in stored if at < step)
         with open_checked(build, job_of(run.job, run)) as session, session.active():
             session.restore(states[-holder].load_state(start))
-            rounding = _Rounding(run) if run.job.arithmetic == _rounded_steps.LOG64 else None
-            return _executed(session, run, start, step, rounding)
+            return _executed(session, run, start, step)
     except ValueError:
         return StepHere(None, problem=f"no state before step {step} is stored")
     except (JobMismatch, MissingError, NotReplayable, NotReproducible) as error:
         return StepHere(None, problem=error.message)
 
 
-def _executed(
-    session: Session, run: _core.Evidence, start: int, step: int, rounding: _Rounding | None
-) -> StepHere:
+def _executed(session: Session, run: _core.Evidence, start: int, step: int) -> StepHere:
+    logs = own_logs(run)
     for at, _, batch in session.batches(start + 1, step):
-        follow = None if rounding is None else rounding.of(at)
+        follow = logs(at)
         if at < step:
             session.run_step(at, batch, rounding=follow)
             continue
@@ -78,17 +76,3 @@ def _executed(
         trace = trace_values(session, step, batch, rounding=follow)
         return StepHere(trace, roots, trace.after == run.state_digest(step))
     raise AssertionError("the schedule ended early")
-
-
-class _Rounding:
-    """Follows the rounding logs of a run."""
-
-    def __init__(self, run: _core.Evidence) -> None:
-        self._run = run
-        self._auditor = _rounded_steps.Auditor()
-
-    def of(self, step: int) -> _rounded_steps.Auditor:
-        """For the next step."""
-        log = self._run.load_rounding_log(step)
-        self._auditor.expect(log, self._run.rounding_digest(step))
-        return self._auditor

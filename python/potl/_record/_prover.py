@@ -155,7 +155,7 @@ class Prover:
         session, recorder, telemetry = self._session, self._recorder, self._telemetry
         assert session is not None and recorder is not None and telemetry is not None
         job, last = self._job, self._last_step(session)
-        rounding = _rounded_steps.Trainer() if job.arithmetic == _rounded_steps.LOG64 else None
+        rounding = self._rounding() if job.arithmetic == _rounded_steps.LOG64 else None
         with session.active():
             for number, ids, batch in session.batches(self._next, last):
                 began = time.perf_counter_ns()
@@ -194,6 +194,9 @@ class Prover:
 
     def _see(self, step: int, state: _core.State) -> None:
         """Each state in turn, before it is recorded."""
+
+    def _rounding(self) -> _rounded_steps.Logging:
+        return _rounded_steps.Trainer()
 
     def publish(self) -> str:
         """Signs the log as it is now. A published note binds the prover: the commitment must

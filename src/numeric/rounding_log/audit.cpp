@@ -19,6 +19,14 @@ double step_of(const tie& nearest) {
   return 2 * (nearest.midpoint - static_cast<double>(nearest.lower));
 }
 
+/// Whether a sum that is rounded to this may lie in another binade than an honest side's. Only
+/// there may one side find the window too wide for a log, and the other follow it.
+bool meets_another_binade(float result, int bits) {
+  const double size = std::fabs(static_cast<double>(result));
+  const double reach = 2 * grid_spacing(size, bits);
+  return grid_spacing(std::max(size - reach, 0.0), bits) != grid_spacing(size + reach, bits);
+}
+
 }  // namespace
 
 fraud_proof rounding_session::proof_of(log_fault fault, const fraud_element* element) const {
@@ -61,7 +69,8 @@ std::uint64_t rounding_session::follow(std::span<float> results, std::span<const
       fraud_element element{entry->position, {}, {}};
       if (kept_bytes_ <= kept_bytes_limit) operands(index, element.a, element.b);
       keep(std::move(element), own->value);
-    } else if (mine || audit_.rejected == 0) {
+    } else if (mine || audit_.rejected == 0 ||
+               meets_another_binade(results[index], options_.bits)) {
       rule(results[index], index, theirs ? std::optional(entry->up) : std::nullopt, operands);
     }
     if (mine) ++own;
@@ -93,6 +102,28 @@ void rounding_session::rule(float& result, std::uint64_t index, std::optional<bo
                             std::to_string(ruling.distance / ruling.step) + " steps, window " +
                             std::to_string(ruling.window / ruling.step);
   reject(ruling.fault, where, proof_of(ruling.fault, &element));
+}
+
+void rounding_session::watch(std::uint64_t position) {
+  require(options_.role == log_role::auditor && in_step_, "only an auditor in a step looks closer");
+  watched_position_ = position;
+}
+
+void rounding_session::look(std::span<float> results, const element_operands& operands) {
+  if (!watched_position_ || *watched_position_ < values_ ||
+      *watched_position_ - values_ >= results.size()) {
+    return;
+  }
+  const std::uint64_t index = *watched_position_ - values_;
+  fraud_element element;
+  operands(index, element.a, element.b);
+  const auto entry = std::lower_bound(
+      log_.entries.begin(), log_.entries.end(), *watched_position_,
+      [](const log_entry& one, std::uint64_t position) { return one.position < position; });
+  const bool is_logged = entry != log_.entries.end() && entry->position == *watched_position_;
+  watched_ = rule_on(element.operands(), options_.bits,
+                     is_logged ? std::optional(entry->up) : std::nullopt);
+  results[index] = watched_->value;
 }
 
 void rounding_session::keep(fraud_element element, double value) {

@@ -48,6 +48,8 @@ void rounding_session::start(std::uint64_t step) {
   step_ = step;
   values_ = 0;
   next_entry_ = 0;
+  watched_position_.reset();
+  watched_.reset();
   log_ = {options_.bits, 0, {}};
   log_bytes_.clear();
   kept_.clear();
@@ -107,6 +109,7 @@ void rounding_session::apply(std::string_view kind, std::span<float> results,
     log_ties(results, ties);
   } else {
     corrections = follow(results, ties, operands);
+    look(results, operands);
   }
   values_ += results.size();
   auto found = counts_.find(kind);

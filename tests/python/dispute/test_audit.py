@@ -186,10 +186,9 @@ def test_a_damaged_or_foreign_log_is_an_error_and_no_verdict(
 def test_mistakes_name_their_remedy(
     honest: potl.Run, job: potl.Job, trainer: _core.SigningKey, tmp_path: Path
 ) -> None:
-    for arithmetic, remedy in (("stock", "ord32"), ("log64", "Replay")):
-        other = potl.Job.create(build, seed=3, checkpoint_every=EVERY, arithmetic=arithmetic)
-        with pytest.raises(potl.UnsupportedError, match=remedy):
-            potl.audit(honest, job=other, task=build, log=tmp_path / "log")
+    other = potl.Job.create(build, seed=3, checkpoint_every=EVERY, arithmetic="stock")
+    with pytest.raises(potl.UnsupportedError, match="ord32"):
+        potl.audit(honest, job=other, task=build, log=tmp_path / "log")
     with pytest.raises(potl.UsageError, match="a key of its own"):
         potl.audit(honest, job=job, task=build, log=tmp_path / "log", key=trainer)
     with pytest.raises(potl.UsageError, match="name another log"):

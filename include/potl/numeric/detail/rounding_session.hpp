@@ -20,8 +20,10 @@
 // the trainer is honest. What it accuses of is decided by exact dot products and comes with a
 // proof. It looks at every entry, and computes one exact dot product for each that disagrees with
 // its own rounding, for each that its own list lacks, and for each of its own ties that is not
-// logged; after the first rejection in a step, entries beyond its own list are ignored, so that a
-// flood costs the trainer the job and the auditor nothing. False alarms: none at elements;
+// logged; after the first rejection in a step, entries beyond its own list are looked at only where
+// they can change a result, so that a flood costs the trainer the job and the auditor nothing. So a
+// result is a function of operands and log alone, whatever the log is and in whatever order one
+// adds; what is no log counts as one without entries. False alarms: none at elements;
 // direction_bias at most false_alarm per session (step t is tested at false_alarm / (t (t + 1))).
 // Elements with the same digits count once: equal rows (padding) are rounded alike. Cannot see:
 // steering inside the window that is not lopsided; the audit reports how far it can go.
@@ -123,6 +125,12 @@ class rounding_session {
              const element_operands& operands);
   step_log end_step();
   step_audit end_audit();
+  /// Auditor, in a step: looks at the element at this position of the log, as a referee does.
+  void watch(std::uint64_t position);
+  /// The ruling on it, once its result was applied.
+  const std::optional<element_ruling>& watched() const noexcept { return watched_; }
+  /// Elements of the step so far that were rounded.
+  std::uint64_t values() const noexcept { return values_; }
   /// Forgets the step, after an error in it.
   void cancel_step() noexcept;
 
@@ -135,6 +143,7 @@ class rounding_session {
   void log_ties(std::span<const float> results, std::span<const near_tie> ties);
   std::uint64_t follow(std::span<float> results, std::span<const near_tie> ties,
                        const element_operands& operands);
+  void look(std::span<float> results, const element_operands& operands);
   void rule(float& result, std::uint64_t index, std::optional<bool> logged,
             const element_operands& operands);
   void keep(fraud_element element, double value);
@@ -151,6 +160,8 @@ class rounding_session {
   rounding_log log_;
   std::vector<std::uint8_t> log_bytes_;
   std::size_t next_entry_ = 0;
+  std::optional<std::uint64_t> watched_position_;
+  std::optional<element_ruling> watched_;
   std::vector<fraud_element> kept_;  // operands of the log's first entries, for a proof of bias
   std::vector<double> kept_values_;
   std::size_t kept_bytes_ = 0;
