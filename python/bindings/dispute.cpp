@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -191,7 +192,24 @@ void bind_proceedings(py::module_& module) {
                                return py::make_tuple(to_bytes(self.answers().trainer.bytes),
                                                      to_bytes(self.answers().auditor.bytes));
                              })
-      .def_property_readonly("message_bytes", &proceedings::message_bytes);
+      .def_property_readonly("message_bytes", &proceedings::message_bytes)
+      .def(
+          "trainers_rounding",
+          [](const proceedings& self, const py::iterable& shown) -> py::object {
+            std::vector<committed_record> records;
+            for (py::handle one : shown) {
+              const auto [record, index, proof] =
+                  py::cast<std::tuple<py::buffer, std::uint64_t, py::iterable>>(one);
+              records.push_back({index, copied(record), to_digests(proof)});
+            }
+            const auto found =
+                last_rounding(records, self.step(), self.state().bisections()[0].size,
+                              self.notes().trainer)
+                    .value();
+            if (!found) return py::none();
+            return py::make_tuple(to_bytes(found->content), found->bytes);
+          },
+          py::arg("shown"));
 }
 
 void bind_referee(py::module_& module) {

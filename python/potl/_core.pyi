@@ -100,6 +100,7 @@ from ._core_documents import (
     StoredCheckpoint as StoredCheckpoint,
     SupersededRange as SupersededRange,
     Threshold as Threshold,
+    WatchedElement as WatchedElement,
 )
 from ._core_extra_task import (
     ExtraContent as ExtraContent,
@@ -154,7 +155,7 @@ def parse_json(data: Buffer, *, max_bytes: int = ...) -> JsonValue:
     """
 
 class SafetensorsFile:
-    """A safetensors file, read into memory and checked: its tensors cover the data exactly."""
+    """A safetensors file, read and checked: its tensors cover the data exactly."""
 
     @staticmethod
     def open(path: str, *, max_bytes: int = ...) -> SafetensorsFile: ...
@@ -368,7 +369,7 @@ class Recorder:
         checkpoint: bool,
         rounding_log: Buffer | None = None,
     ) -> None:
-        """`rounding_log`: the canonical bytes, which the step's leaf binds (log64)."""
+        """`rounding_log`: its canonical bytes (log64)."""
 
     def acknowledged(self) -> int: ...
     def flush(self) -> None:

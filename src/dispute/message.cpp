@@ -213,4 +213,45 @@ status verify_step_claim(const claim& one, std::uint64_t step, const transcript:
                           committed.root);
 }
 
+// Each record has one step, so how far two records lie apart says whether a resume lies between.
+result<std::optional<transcript::rounding_reference>> last_rounding(
+    const std::vector<committed_record>& shown, std::uint64_t step, std::uint64_t steps,
+    const transcript::run_note& note) {
+  const auto mismatch = [](const char* what) { return error{errc::mismatch, what, ""}; };
+  const checkpoint_note& committed = note.note.note;
+  std::optional<transcript::rounding_reference> out;
+  std::uint64_t at = 0, last = 0;  // the record of step `last` lies at `at`
+  for (const committed_record& one : shown) {
+    if (status held = verify_inclusion(one.index, committed.size, leaf_hash(one.record), one.proof,
+                                       committed.root);
+        !held) {
+      return held.why();
+    }
+    const auto decoded = transcript::decode(one.record);
+    if (!decoded) return decoded.why();
+    if (&one == &shown.front()) {
+      const auto* record = std::get_if<transcript::step_record>(&*decoded);
+      if (record == nullptr || record->step != step || record->job_id != note.job_id) {
+        return mismatch("the record is of another step");
+      }
+      out = record->rounding;
+      last = step;
+    } else {
+      const auto* resume = std::get_if<transcript::resume_record>(&*decoded);
+      if (resume == nullptr || resume->job_id != note.job_id || resume->from_step < step ||
+          resume->last_step < last || one.index <= at ||
+          one.index - at != resume->last_step - last + 1) {
+        return mismatch("the step was recorded again, or not all resumes are shown");
+      }
+      last = resume->from_step;
+    }
+    at = one.index;
+  }
+  // Behind the last step lies the record that closes the log.
+  if (shown.empty() || last > steps || committed.size - at != steps - last + 2) {
+    return mismatch("the step was recorded again, or not all resumes are shown");
+  }
+  return out;
+}
+
 }  // namespace potl::dispute

@@ -184,11 +184,11 @@ status repetition::repeat(const step_record& own) {
   const repeated_step now{own.state, rest_of(own), log_of(own)};
   if (own.step <= own_.size()) {  // again, after the auditor was interrupted
     const repeated_step& before = own_[own.step - 1];
-    if (before.state == now.state && before.rest == now.rest) return unit{};
     if (before.rounding != now.rounding) {
       note_other_rounding(own.step);
       return unit{};
     }
+    if (before.state == now.state && before.rest == now.rest) return unit{};
     return error{errc::internal,
                  "step " + std::to_string(own.step) + " came out in two ways on this machine", ""};
   }

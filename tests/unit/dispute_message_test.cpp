@@ -167,6 +167,69 @@ TEST_CASE("a record of the log that is another step's, or another job's, is no c
   REQUIRE(!shown(2, 0));
 }
 
+TEST_CASE("the last record of a step is shown with every resume behind it") {
+  // Steps 1 to 4, resumed from 3, then 4 to 6; two resumes of 5 more that train nothing again.
+  std::vector<transcript::record> all{transcript::header_record{job_id, {}, "example"},
+                                      transcript::initial_record{job_id, digest_of("state")}};
+  const auto steps = [&](std::uint64_t first, std::uint64_t last, const char* log) {
+    for (std::uint64_t step = first; step <= last; ++step) {
+      transcript::step_record one;
+      one.job_id = job_id;
+      one.step = step;
+      one.rounding = transcript::rounding_reference{digest_of(log), step};
+      all.emplace_back(one);
+    }
+  };
+  const auto resume = [&](std::uint64_t from, std::uint64_t last) {
+    transcript::resume_record one;
+    one.job_id = job_id;
+    one.from_step = from;
+    one.last_step = last;
+    all.emplace_back(one);
+  };
+  steps(1, 4, "first");
+  resume(3, 4);
+  steps(4, 5, "second");
+  resume(5, 5);
+  resume(5, 5);
+  steps(6, 6, "third");
+  all.emplace_back(transcript::close_record{job_id, 6, {}, {}});
+  merkle_tree log;
+  std::vector<byte_vector> records;
+  for (const transcript::record& one : all) {
+    records.push_back(transcript::encode(one));
+    log.append(leaf_hash(records.back()));
+  }
+  const auto note =
+      transcript::parse_run_note(transcript::sign_run_note(job_id, log.size(), log.root(),
+                                                           digest_of("state"), key_of("trainer"))
+                                     .value())
+          .value();
+  const auto last = [&](std::uint64_t step, const std::vector<std::uint64_t>& indices) {
+    std::vector<committed_record> shown;
+    for (const std::uint64_t index : indices) {
+      shown.push_back({index, records[index], log.inclusion_proof(index, log.size()).value()});
+    }
+    return last_rounding(shown, step, 6, note);
+  };
+  // Records 0 and 1, steps at 2 to 5, a resume at 6, steps at 7 and 8, resumes at 9 and 10, a step.
+  REQUIRE(last(3, {4, 6, 9, 10}).value()->content == digest_of("first"));
+  REQUIRE(last(4, {7, 9, 10}).value()->content == digest_of("second"));
+  REQUIRE(last(5, {8, 9, 10}).value()->bytes == 5);
+  REQUIRE(last(6, {11}).value()->content == digest_of("third"));
+  using list = std::vector<std::uint64_t>;
+  // A superseded record; resumes left out, turned round, or shown twice; nothing; another step.
+  for (const list& false_one :
+       {list{5}, list{5, 6, 9, 10}, list{5, 9, 10}, list{7}, list{7, 9}, list{7, 10},
+        list{7, 10, 9}, list{7, 9, 9, 10}, list{7, 9, 10, 10}, list{}, list{4, 6, 9, 10},
+        list{7, 8, 9, 10}, list{12}, list{7, 9, 10, 12}}) {
+    INFO(false_one.size() << " records, the first is " << (false_one.empty() ? 0 : false_one[0]));
+    REQUIRE(!last(4, false_one));
+  }
+  records[7].back() ^= 1;
+  REQUIRE(!last(4, {7, 9, 10}));
+}
+
 TEST_CASE("a record belongs to claims between steps alone") {
   REQUIRE(after(small, level_kind::operators, act::claim, [](message& one) {
             std::get<claim>(one.content).record = committed_record{};

@@ -21,6 +21,7 @@
 #include <potl/crypto/signature.hpp>
 #include <potl/dispute/game.hpp>
 #include <potl/transcript/commitment.hpp>
+#include <potl/transcript/detail/record.hpp>
 
 namespace potl::dispute {
 
@@ -94,5 +95,12 @@ status verify_opening(std::uint64_t index, const opening& shown, const digest& b
                       const digest& after);
 /// ok: the record is one of `step` of the job, holds the claim, and lies under the commitment.
 status verify_step_claim(const claim& one, std::uint64_t step, const transcript::run_note& note);
+/// What the last record of a step of a run says of its rounding log; nothing where it has none.
+/// `shown`: that record, then all records of resumes after it. mismatch, malformed: something is
+/// not under the commitment, of another job or step, or a resume was left out. `steps` of the job.
+/// Assumes a log whose records follow each other as they should.
+result<std::optional<transcript::rounding_reference>> last_rounding(
+    const std::vector<committed_record>& shown, std::uint64_t step, std::uint64_t steps,
+    const transcript::run_note& note);
 
 }  // namespace potl::dispute

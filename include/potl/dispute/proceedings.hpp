@@ -62,6 +62,8 @@ class proceedings {
   /// was away, which a message on its way does not know.
   const digest& parent() const noexcept { return parent_; }
   const run_names& run() const noexcept { return run_; }
+  /// Both commitments.
+  const both<transcript::run_note>& notes() const noexcept { return notes_; }
   std::uint64_t last_at() const noexcept { return last_at_; }
   /// The step whose leaf both opened, from 1; 0 as long as it is not found.
   std::uint64_t step() const noexcept;

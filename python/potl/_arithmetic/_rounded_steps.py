@@ -24,6 +24,10 @@ class Rounding(Protocol):
     def around(self, step: int) -> contextlib.AbstractContextManager[None]:
         """Put around the computation of a step, in its thread."""
 
+    @property
+    def values(self) -> int:
+        """Elements of the step so far that were rounded."""
+
 
 class Logging(Rounding, Protocol):
     """One that has the log of the last step."""
@@ -47,6 +51,11 @@ class Trainer:
     def __init__(self, *, order: int = 0) -> None:
         self._session = _session("trainer", order)
         self.log = b""
+
+    @property
+    def values(self) -> int:
+        """As in Rounding."""
+        return self._session.values
 
     @contextlib.contextmanager
     def around(self, step: int) -> Iterator[None]:
@@ -75,6 +84,11 @@ class Auditor:
     def forget(self) -> None:
         """Begins a new summary."""
         self._summary = _core.RoundingSummary()
+
+    @property
+    def values(self) -> int:
+        """As in Rounding."""
+        return self._session.values
 
     @property
     def summary(self) -> _core.RoundingSummary:
@@ -120,7 +134,7 @@ class Follower:
 
     @property
     def values(self) -> int:
-        """Elements of the step so far that were rounded."""
+        """As in Rounding."""
         return self._session.values
 
     @contextlib.contextmanager
@@ -135,6 +149,31 @@ class Follower:
         self.log = log if is_log else without_entries(self.audit["values"])
 
 
+class Excerpt:
+    """Follows the log of a part of a step, and looks at one of its elements.
+
+    Attributes:
+        watched: What the log and the exact sum say of the element.
+        values: How many elements were rounded.
+    """
+
+    def __init__(self, log: bytes, watch: int | None) -> None:
+        self._log, self._watch = log, watch
+        self.watched: _core.WatchedElement | None = None
+        self.values = 0
+
+    @contextlib.contextmanager
+    def around(self, step: int) -> Iterator[None]:
+        session = _session("auditor", 0)
+        session.begin_step(step, log=self._log, committed=_core.rounding_log_digest(self._log))
+        if self._watch is not None:
+            session.watch(self._watch)
+        with _installed(session):
+            yield
+        self.watched, self.values = session.watched, session.values
+        session.cancel_step()
+
+
 def without_entries(values: int) -> bytes:
     """The log of a step that rounds so many elements, none of them near a tie."""
     return _core.encode_rounding_log(bits=BITS, values=values, entries=())
@@ -143,6 +182,10 @@ def without_entries(values: int) -> bytes:
 class _Beside:
     def __init__(self, auditor: Auditor) -> None:
         self._auditor = auditor
+
+    @property
+    def values(self) -> int:
+        return self._auditor.values
 
     @contextlib.contextmanager
     def around(self, step: int) -> Iterator[None]:

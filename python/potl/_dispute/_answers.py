@@ -96,6 +96,44 @@ def state_from_json(document: Mapping[str, object], digest: bytes) -> StateOutli
     return outline
 
 
+# Of a rounding log in an answer. Honest ones have about a hundredth of a bit per value.
+MOST_LOG = 4 << 20
+
+
+def rounding_to_json(
+    shown: Sequence[tuple[bytes, int, Sequence[bytes]]], log: bytes | None
+) -> dict[str, object]:
+    """A rounding log, and records with their proofs; None for a log that is longer than that."""
+    return {
+        "records": [
+            {"bytes": as_text(record), "index": index, "proof": [one.hex() for one in proof]}
+            for record, index, proof in shown
+        ],
+        "log": None if log is None else as_text(log),
+    }
+
+
+def rounding_from_json(
+    document: Mapping[str, object],
+) -> tuple[list[tuple[bytes, int, list[bytes]]], bytes | None]:
+    """The inverse; what the records are is not looked at.
+
+    Raises:
+        MalformedError: It is something else.
+    """
+    given = _member(document, "rounding")
+    records, log = given.get("records"), given.get("log")
+    if not isinstance(records, list):
+        raise MalformedError("a rounding log has no records")
+    out = []
+    for one in records:
+        index = one.get("index") if isinstance(one, dict) else None
+        if type(index) is not int or index < 0:
+            raise MalformedError("a record has no place")
+        out.append((as_bytes(one.get("bytes")), index, _proof(one)))
+    return out, None if log is None else as_bytes(log)
+
+
 def leaves_to_json(leaves: Mapping[int, tuple[bytes, Sequence[bytes]]]) -> dict[str, object]:
     """Leaves of a trace with their proofs, by operator."""
     return {

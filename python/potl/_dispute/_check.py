@@ -10,12 +10,8 @@ from .._base._errors import NotReplayable, Problem
 from .._job._build import Build
 from .._job._session import Session
 from .._job._trial import run_trial
-from ._derive import derive_step, place_of
+from ._derive import derive_step, executed_first, place_of
 from ._operators import structural_difference
-from ._values import trace_values
-
-# A dispute in it needs no operators, or there is none.
-_NOT_DERIVED = (_arithmetic.STOCK, "log64")
 
 
 def check(
@@ -53,7 +49,7 @@ def check(
         _arithmetic.require(arithmetic)
     found = run_trial(build, seed=seed, arithmetic=arithmetic)
     problems = [*found.problems, *found.obstacles]
-    if disputable and not found.problems and found.arithmetic not in _NOT_DERIVED:
+    if disputable and not found.problems and found.arithmetic != _arithmetic.STOCK:
         problems += _underivable(build, seed, found.arithmetic)
     return problems
 
@@ -68,7 +64,7 @@ def _underivable(build: Build, seed: int, arithmetic: str) -> list[Problem]:
         with opened() as session, session.active():
             if session.task.device.type != "cpu":
                 return []  # a referee derives what is executed on a CPU
-            executed = trace_values(session, 1, session.sample_ids(1)).operators
+            executed = executed_first(session)
         with opened() as session, session.active():
             difference = structural_difference(derive_step(session, 1), executed)
         if difference is None:

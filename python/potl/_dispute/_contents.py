@@ -16,23 +16,27 @@ from ._tracer import Memory
 from ._values import _ValueTracer, batch_tensors, state_tensors, traced_step
 
 if TYPE_CHECKING:
+    from .._arithmetic._rounded_steps import Rounding
     from .._job._session import Session
 
 
-def contents_of(session: Session, step: int, wanted: Collection[str]) -> dict[str, bytes]:
+def contents_of(
+    session: Session, step: int, wanted: Collection[str], *, rounding: Rounding | None = None
+) -> dict[str, bytes]:
     """The bytes of tensors by their references, in logical (row-major) order.
 
     Args:
         session: Its state is the one before the step, and afterwards the one after it.
         step: 1-based.
         wanted: "operator/12/0", "state/...", "batch/0" or "constant/...".
+        rounding: Follows the step's rounding log (log64).
     """
     batch = session._batches.on_device(step, session.sample_ids(step))
     before = StateOutline.of(session.capture())
     named = [*state_tensors(session, before), *batch_tensors(batch)]
     found = {path: _bytes(tensor) for path, tensor, _ in named if path in wanted}
     tracer = _Keeper(named, wanted)
-    traced_step(session, step, batch, tracer, as_number)
+    traced_step(session, step, batch, tracer, as_number, rounding)
     return found | tracer.kept
 
 

@@ -42,9 +42,10 @@ def described(description: bytes) -> Operator:
         MalformedError: It is no description.
     """
     value = decoded(description)
-    if type(value) is not list or len(value) != 4:
-        raise MalformedError("a description has four parts")
-    name, arguments, results, drawn = value
+    if type(value) is not list or len(value) not in (4, 5):
+        raise MalformedError("a description has four parts, or five")
+    name, arguments, results, drawn, *more = value
+    rounded = [_rounded(one) for one in more]
     fits = type(name) is str and type(arguments) is dict and type(results) is list
     if not fits or type(drawn) not in (bytes, type(None)):
         raise MalformedError("a description has other parts than those of an operator")
@@ -58,7 +59,14 @@ def described(description: bytes) -> Operator:
     if set(order) != set(arguments):
         raise MalformedError("a description has other arguments than the operator")
     ordered = {one: arguments[one] for one in order}
-    return Operator(name, ordered, tuple(results), drawn=drawn)
+    return Operator(name, ordered, tuple(results), drawn=drawn, rounded=next(iter(rounded), None))
+
+
+def _rounded(part: object) -> tuple[int, int]:
+    """Where an operator's elements stand in the rounding log."""
+    if not isinstance(part, list) or [type(one) for one in part] != [int, int] or min(part) < 0:
+        raise MalformedError("a description has another place in the rounding log")
+    return part[0], part[1]
 
 
 class _Reader:

@@ -29,11 +29,13 @@ from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from .._arithmetic import _rounded_steps
 from .._base._errors import MismatchError, NotReplayable, Problem, UsageError
 from .._job._agreement import open_checked
 from .._task._schedule import end_epoch_metric
 from ._operators import Operator, structural_difference
 from ._outline import StateOutline
+from ._rounded import values_of
 from ._tracer import Geometry, Memory, Tracer, geometry_of, plain_content, span_of
 from ._values import batch_tensors, capture_of, state_tensors, trace_values, traced_step
 
@@ -84,9 +86,15 @@ def derivation_fault(build: Build, job: Job) -> str | None:
         NotReplayable: It cannot be traced.
     """
     with open_checked(build, job) as session, session.active():
-        executed = trace_values(session, 1, session.sample_ids(1)).operators
+        executed = executed_first(session)
     found = structural_difference(derive_operators(build, job, 1), executed)
     return None if found is None else f"operator {found[0]} is {found[1]}"
+
+
+def executed_first(session: Session) -> tuple[Operator, ...]:
+    """The operators of a new session's first step, which it runs."""
+    rounding = _rounded_steps.Trainer() if session.rounds_by_log else None
+    return trace_values(session, 1, session.sample_ids(1), rounding=rounding).operators
 
 
 def derive_step(session: Session, step: int) -> tuple[Operator, ...]:
@@ -116,7 +124,7 @@ def _derived(session: Session, step: int, watched: int | None = None) -> _Derive
         emptied = [one for one in tree_leaves(batch) if isinstance(one, torch.Tensor)]
         named: list[tuple[str, torch.Tensor, bytes | None]] = [(*one, None) for one in held]
         named += [(f"batch/{i}", one, roots[i]) for i, one in enumerate(emptied)]
-        tracer = _Deriver(fake, named, watched)
+        tracer = _Deriver(fake, named, watched, session.rounds_by_log)
         for (_, tensor), element in zip(held, elements, strict=True):
             if element is not None:
                 tracer.know(tensor, element)
@@ -183,11 +191,16 @@ def _swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
 class _Deriver(Tracer):  # type: ignore[no-untyped-call]
     """Runs operators on tensors without elements, and those on agreed single elements for real."""
 
-    def __init__(self, fake: FakeTensorMode, named: Any, watched: int | None) -> None:
+    def __init__(
+        self, fake: FakeTensorMode, named: Any, watched: int | None, rounds_by_log: bool
+    ) -> None:
         super().__init__(named)
         self._fake = fake
         self._watched = watched
         self.place = "Task.step"
+        # Elements rounded so far, and by the last operator where that was counted.
+        self._values: int | None = 0 if rounds_by_log else None
+        self._counted: int | None = None
         # The elements that are known: memory -> view -> a tensor that has them.
         self._alive = 64
         self._known: dict[int, dict[Geometry, tuple[tuple[int, int], torch.Tensor]]] = {}
@@ -222,6 +235,14 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
         with _disable_current_modes():
             return plain_content(tensor)
 
+    def rounded(self, operator: Operator) -> tuple[int, int] | None:
+        if self._values is None:
+            return None
+        count = values_of(operator) if self._counted is None else self._counted
+        self._counted = None
+        self._values += count
+        return (self._values - count, count) if count else None
+
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, object]) -> Any:
         if len(self.operators) == self._watched:
             self.place = _place()
@@ -238,7 +259,10 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
                 return elements[0].item()
         try:
             if str(func) in _OWN_FORMS:
-                out = _without_elements(_on_zeros(func, args, kwargs))
+                counter = _rounded_steps.Trainer()
+                with counter.around(0):
+                    out = _without_elements(_on_zeros(func, args, kwargs))
+                    self._counted = counter.values
             else:
                 out = _in_stock(lambda: func(*args, **kwargs))
         except (DataDependentOutputException, DynamicOutputShapeException):

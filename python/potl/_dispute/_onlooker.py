@@ -25,6 +25,7 @@ from ._encoding import TensorOutline
 from ._operators import CAPTURE, Operator
 from ._party import require_exact
 from ._referee import Referee, Step, facts_of_decision, read_answer, unanswered
+from ._rounded import Entries
 from ._tracer import is_torch_s_own
 
 if TYPE_CHECKING:
@@ -92,12 +93,13 @@ class Onlooker(Referee):
             read_answer(_answers.state_from_json, text, level.agreed)
             for text in (now.answers if level.asked else ())
         ]
-        if None in given:
-            return unanswered(given)
+        entries = self._entries(now) if level.asked else Entries()
+        if None in given or entries is None:
+            return unanswered([given[0] if entries is not None else None, given[1]])
         for before in given[:1]:
             assert before is not None
             operators = {number: described(one) for number, one in self._described.items()}
-            self._steps[now.step, level.agreed] = Step(before, operators)
+            self._steps[now.step, level.agreed] = Step(before, operators, entries)
         raise _Believed
 
     def _disputed(self, step: Step, number: int) -> Operator:

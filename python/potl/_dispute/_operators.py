@@ -32,6 +32,8 @@ class Operator:
             as they are. The content roots of derived operators are None.
         generator: For operators that draw: the state of torch's generator before.
         drawn: Digest of that state, where nothing but the digest is known.
+        rounded: In log64, of operators that round: the place of their first element in the step's
+            rounding log, and how many there are.
         inputs: The forms of `operands`, with their content roots where these are known. Wiring says
             the same, so they are no part of the encoding.
     """
@@ -42,13 +44,15 @@ class Operator:
     generator: bytes | None = field(default=None, repr=False)
     inputs: tuple[TensorOutline, ...] = field(default=(), repr=False)
     drawn: bytes | None = field(default=None, repr=False)
+    rounded: tuple[int, int] | None = None
 
     @property
     def description(self) -> bytes:
         """Everything but the contents of the results."""
         results = [_form(one) for one in self.results]
         drawn = self.drawn if self.generator is None else _core.sha256(self.generator)
-        return encode([self.name, self.arguments, results, drawn])
+        rounded = [] if self.rounded is None else [list(self.rounded)]
+        return encode([self.name, self.arguments, results, drawn, *rounded])
 
     @functools.cached_property
     def structure(self) -> bytes:
@@ -88,6 +92,8 @@ class Operator:
             if encode(value) != encode(theirs[path]):
                 wired = isinstance(value, Reference) or isinstance(theirs[path], Reference)
                 return f"another {'wiring' if wired else 'attribute'}, {path}"
+        if self.rounded != other.rounded:
+            return "another place in the rounding log"
         return "another place in the sequence of random numbers"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from .._arithmetic import _rounded_steps
 from .._base import _executors
 from .._base._errors import MissingError, UnsupportedError, UsageError
 from .._job._agreement import job_of, open_checked
@@ -17,11 +18,13 @@ from .._record import _keys
 from .._record._inputs import as_job, run_directory
 from .._record._records import Records
 from ._answers import (
+    MOST_LOG,
     as_bytes,
     as_text,
     chunks_to_json,
     from_json,
     leaves_to_json,
+    rounding_to_json,
     state_to_json,
     to_json,
 )
@@ -31,6 +34,7 @@ from ._long_sums import LongSum, long_sum
 from ._operators import Operator, leaf_bytes
 from ._outline import StateOutline
 from ._parts import first_difference, parts_of, reader, size_of
+from ._rounding_logs import own_logs
 from ._values import trace_values
 
 if TYPE_CHECKING:
@@ -106,6 +110,8 @@ class Party:
         self._records = Records(self._file)
         self._records.scan()
         self._told: tuple[int, Story] | None = None
+        # A step of log64 is what its rounding log makes of it.
+        self._logs = own_logs(self._evidence)
 
     def close(self) -> None:
         """Gives the log back."""
@@ -145,7 +151,11 @@ class Party:
         """What the referee asked for (docs/format/dispute.md)."""
         asked, level, story = _question(now), now.bisections[-1], self.story(now.step)
         if asked["ask"] == "state":
-            return to_json({**state_to_json(story.before), "operators": len(story.leaves)})
+            shown = {**state_to_json(story.before), "operators": len(story.leaves)}
+            is_logged = self.job.core.arithmetic == _rounded_steps.LOG64
+            if is_logged and _expected(now).who == "trainer":
+                shown["rounding"] = self._rounding(now.step)
+            return to_json(shown)
         operators, chunks_of = asked.get("operators"), asked.get("chunks")
         if isinstance(operators, list):
             return to_json(
@@ -200,7 +210,9 @@ class Party:
                 session.restore(before)
                 return use(session)
 
-        trace = executed(lambda one: trace_values(one, step, one.sample_ids(step)))
+        trace = executed(
+            lambda one: trace_values(one, step, one.sample_ids(step), rounding=self._logs(step))
+        )
         kept: dict[str, bytes] = {}
 
         def content(path: str) -> bytes:
@@ -211,7 +223,9 @@ class Party:
                 wanted = {path}
                 if reader is not None:
                     wanted.update(paths_of(trace.operators[reader], reader))
-                kept.update(executed(lambda one: contents_of(one, step, wanted)))
+                kept.update(
+                    executed(lambda one: contents_of(one, step, wanted, rounding=self._logs(step)))
+                )
             return kept[path]
 
         operands = [{reference.path for reference in one.operands} for one in trace.operators]
@@ -229,8 +243,26 @@ class Party:
         with self.open() as session, session.active():
             session.restore(self._evidence.load_state(max(stored)))
             for at, _, batch in session.batches(max(stored) + 1, step - 1):
-                session.run_step(at, batch)
+                session.run_step(at, batch, rounding=self._logs(at))
             return session.capture()
+
+    def _rounding(self, step: int) -> dict[str, object]:
+        """The rounding log of a step, with what says that its last record binds it."""
+        branches = self._records.branches
+        last = max(
+            number for number, _ in enumerate(branches) if self._records.index_of(step, number)
+        )
+        own = self._records.index_of(step, last)
+        assert own is not None
+        resumes = [one.record - 1 for one in branches[last + 1 :]]
+        shown = [
+            (self._records.record(one), one, self._records.proof(one, self._size))
+            for one in (own, *resumes)
+        ]
+        log = None
+        if self._evidence.rounding_digest(step) is not None:
+            log = self._evidence.load_rounding_log(step)
+        return rounding_to_json(shown, None if log is None or len(log) > MOST_LOG else log)
 
     def _record_of(self, step: int) -> _core.DisputeClaim:
         """The record of a step, of the last branch that has one."""
@@ -252,15 +284,11 @@ class Party:
 
 
 def require_exact(job: Job) -> None:
-    """Raises UnsupportedError where honest parties may differ, or a rounding log decides."""
+    """Raises UnsupportedError where honest parties may differ."""
     if job.core.arithmetic == "stock":
         raise UnsupportedError(
             "in stock arithmetic two honest parties differ, so that no dispute can be decided",
             'agree on a job with arithmetic="ord32"',
-        )
-    if job.core.arithmetic == "log64":
-        raise UnsupportedError(
-            "disputes about rounding logs are not decided by this release", "agree on ord32"
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 
 from .. import _core
-from .._arithmetic import _arithmetic
+from .._arithmetic import _arithmetic, _rounded_steps
 from .._base._errors import MissingError, UnsupportedError, UsageError
 from .._task import _random
 from .._task._values import DTYPE_OF
@@ -19,6 +19,7 @@ from . import _regions
 from ._call import call
 from ._encoding import TensorOutline
 from ._operators import CAPTURE, Operator, captured_digest
+from ._rounded import Entries, excerpt, needs_all
 
 CHUNK = _core.CONTENT_CHUNK_BYTES
 
@@ -92,10 +93,12 @@ class Recomputed:
     Attributes:
         element: Its bytes.
         multiply_adds: What it cost.
+        rounding: What the rounding log and the exact sum say, where the element is one (log64).
     """
 
     element: bytes
     multiply_adds: int
+    rounding: _core.WatchedElement | None = None
 
 
 def nbytes_of(outline: TensorOutline) -> int:
@@ -120,7 +123,7 @@ def needs(operator: Operator, result: int, chunk: int, element: int) -> list[Nee
     if operator.name == CAPTURE:
         return []
     place = element_of(_tensor_result(operator, result), chunk, element)
-    plan = _regions.plan(operator, result, place)
+    plan = _plan(operator, result, place)
     out = []
     for number, (outline, places) in enumerate(zip(operator.inputs, plan.places, strict=True)):
         chunks = chunks_of(outline, places)
@@ -146,6 +149,7 @@ def recompute(
     opened: Mapping[int, Opened],
     *,
     arithmetic: str,
+    entries: Entries | None = None,
 ) -> Recomputed:
     """The true element of a result.
 
@@ -157,6 +161,7 @@ def recompute(
         opened: By their place among `Operator.operands`, with at least what `needs` says; for
             "capture" all, of which nothing but the content root is read.
         arithmetic: Of the job.
+        entries: In log64 the step's rounding log.
 
     Raises:
         MissingError: Something was not opened.
@@ -169,7 +174,7 @@ def recompute(
         return Recomputed(captured_digest(operator, forms)[place : place + 1], 0)
     if _core.returns_unset(operator.name):
         raise UnsupportedError(f"{operator.name} leaves memory as it is", "nothing to recompute")
-    plan = _regions.plan(operator, result, place)
+    plan = _plan(operator, result, place)
     operands = [
         torch.zeros(places.shape, dtype=DTYPE_OF[one.dtype])
         if number not in opened and places is not None and not bool((places >= 0).any())
@@ -179,10 +184,23 @@ def recompute(
     if plan.result == _regions.MOVED:
         moved = next(one for one in operands if one.numel())
         return Recomputed(bytes_of(moved, 0), 0)
-    with in_arithmetic(arithmetic), _drawing(operator):
+    part = excerpt(operator, result, place, plan, entries or Entries())
+    log = None if part is None else _rounded_steps.Excerpt(part.log, part.watched)
+    with in_arithmetic(arithmetic), _rounded_steps.around(log, 0), _drawing(operator):
         out = call(operator, operands, plan.changed)
     made = out[result if plan.result is None else plan.result]
-    return Recomputed(bytes_of(made, plan.element), plan.multiply_adds)
+    element_bytes = bytes_of(made, plan.element)
+    if part is None or log is None:
+        return Recomputed(element_bytes, plan.multiply_adds)
+    if log.values != part.values:
+        raise UnsupportedError(f"{operator.name} rounds other elements than its part", "")
+    return Recomputed(element_bytes, plan.multiply_adds, log.watched)
+
+
+def _plan(operator: Operator, result: int, place: int) -> _regions.Plan:
+    if needs_all(operator):
+        return _regions.whole(operator, result, place)
+    return _regions.plan(operator, result, place)
 
 
 def _tensor_result(operator: Operator, result: int) -> TensorOutline:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from .. import _core
+from .._arithmetic import _rounded_steps
 from .._base import _executors
 from .._base._errors import LimitError, MalformedError, MismatchError
 from .._record import _keys
@@ -38,6 +39,7 @@ from ._parts import (
 )
 from ._party import CHUNK, require_exact
 from ._recompute import Need, Opened, nbytes_of, needs, recompute
+from ._rounded import Entries, facts_of_rounding, shown_entries
 
 if TYPE_CHECKING:
     from .._job._job import Job
@@ -47,6 +49,8 @@ T = TypeVar("T")
 
 # What JSON and base64 add to the bytes of an answer, and its proofs.
 _SLACK, _PROOF = 1 << 16, 64 * 66
+# A record of a log, with its proof.
+_RECORD, _RESUME = (64 << 10) * 4 // 3 + _PROOF, 1024 + _PROOF
 _MOST = 16 << 20
 # As checkpoints are limited: a state is at most so much larger than 8 times the first one.
 _LARGEST_SLACK = 64 << 20
@@ -63,6 +67,7 @@ class Step:
 
     before: StateOutline
     operators: Mapping[int, Operator]
+    entries: Entries
 
 
 @dataclass(frozen=True)
@@ -157,10 +162,15 @@ class Referee:
         if not level.asked:
             # Optimizers add several tensors for each of the model's.
             size = _SLACK + 16 * self._first[0]
-            return _question({"ask": "state"}, max(min(size, _MOST), 6 * self._first[0]))
+            size = max(min(size, _MOST), 6 * self._first[0])
+            if self.job.core.arithmetic == _rounded_steps.LOG64:
+                size += (_answers.MOST_LOG * 4) // 3 + _RECORD
+                size += self._resumes * _RESUME
+            return _question({"ask": "state"}, size)
         given = [read_answer(_answers.state_from_json, text, level.agreed) for text in now.answers]
-        if None in given:
-            return unanswered(given)
+        entries = self._entries(now)
+        if None in given or entries is None:
+            return unanswered([given[0] if entries is not None else None, given[1]])
         before = given[0]
         assert before is not None
         size = sum(
@@ -171,7 +181,7 @@ class Referee:
                 f"the agreed state has {size} bytes, far more than the job's first one"
             )
         operators = derive_operators(self._build, self.job, now.step, before=before)
-        self._steps[now.step, level.agreed] = Step(before, dict(enumerate(operators)))
+        self._steps[now.step, level.agreed] = Step(before, dict(enumerate(operators)), entries)
         # The trace ends in the state that was claimed.
         capture, wrong = operators[-1], []
         for opening, claimed, text in zip(now.openings, level.claimed, now.answers, strict=True):
@@ -286,6 +296,7 @@ class Referee:
             element,
             opened,
             arithmetic=arithmetic,
+            entries=step.entries,
         )
         at = slice(element * width, (element + 1) * width)
         facts |= {
@@ -294,7 +305,12 @@ class Referee:
             "auditor": auditor[at].hex(),
             "multiply_adds": true.multiply_adds,
         }
-        return _ruling("value", [one[at] != true.element for one in (trainer, auditor)], facts)
+        wrong = [one[at] != true.element for one in (trainer, auditor)]
+        if true.rounding is not None:
+            facts["rounding"] = facts_of_rounding(true.rounding)
+            # The log is the trainer's, and so is a fault in it.
+            wrong[0] |= true.rounding["fault"] != "none"
+        return _ruling("value", wrong, facts)
 
     # ------------------------------------------------------------------ long sums
 
@@ -394,6 +410,15 @@ class Referee:
         if self._sound:
             raise MismatchError(f"it is derived as something else than it runs: {self._sound}")
         return _ruling("structure", wrong, facts)
+
+    @property
+    def _resumes(self) -> int:
+        return self.job.core.fields()["limits"]["max_resumes"]
+
+    def _entries(self, now: _core.DisputeProceedings) -> Entries | None:
+        """The rounding log of the step; None where the trainer does not show it."""
+        is_logged = self.job.core.arithmetic == _rounded_steps.LOG64
+        return shown_entries(now, self._resumes) if is_logged else Entries()
 
     def _disputed(self, step: Step, number: int) -> Operator:
         """The operator that both parties show, with the forms of its operands."""

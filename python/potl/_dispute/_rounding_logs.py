@@ -120,6 +120,11 @@ class TrainersLogs:
             self._keep(step, first["fault"], first["message"], first["proof"])
 
     @property
+    def values(self) -> int:
+        """As in Rounding."""
+        return self._follower.values
+
+    @property
     def log(self) -> bytes:
         """What the last step followed."""
         return self._follower.log

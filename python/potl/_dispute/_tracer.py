@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -97,6 +97,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Runs an operator."""
         return func(*args, **kwargs)
 
+    def rounded(self, operator: Operator) -> tuple[int, int] | None:
+        """Where the elements that the last operator rounded stand in the rounding log (log64)."""
+        return None
+
     def content(self, tensor: torch.Tensor, memory: Memory, *, unset: bool) -> bytes | None:
         """The content root of a tensor; None where it has no agreed content, or none is known."""
         raise NotImplementedError
@@ -135,7 +139,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 results.append(self._result(one, reference, unset=form.unset))
             else:
                 results.append(_plain(one, form.name))
-        self.operators.append(Operator(form.name, arguments, tuple(results), generator, inputs))
+        made = Operator(form.name, arguments, tuple(results), generator, inputs)
+        self.operators.append(replace(made, rounded=self.rounded(made)))
         return out
 
     @staticmethod

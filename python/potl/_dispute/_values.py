@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -44,7 +44,7 @@ def trace_values(
     """
     batch = session._batches.on_device(step, batch)
     before = StateOutline.of(session.capture())
-    tracer = _ValueTracer([*state_tensors(session, before), *batch_tensors(batch)])
+    tracer = _ValueTracer([*state_tensors(session, before), *batch_tensors(batch)], rounding)
     traced_step(session, step, batch, tracer, as_number, rounding)
     after = StateOutline.of(session.capture())
     tracer.operators.append(capture_of(session, tracer, after))
@@ -78,6 +78,18 @@ def traced_step(
 
 class _ValueTracer(Tracer):  # type: ignore[no-untyped-call]
     """Hashes every result before the next operator can change it."""
+
+    def __init__(self, named: Any, rounding: Rounding | None = None) -> None:
+        super().__init__(named)
+        self._rounding, self._first = rounding, 0
+
+    def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, object]) -> Any:
+        self._first = 0 if self._rounding is None else self._rounding.values
+        return super().run(func, args, kwargs)
+
+    def rounded(self, operator: Operator) -> tuple[int, int] | None:
+        count = 0 if self._rounding is None else self._rounding.values - self._first
+        return (self._first, count) if count else None
 
     def content(self, tensor: torch.Tensor, memory: Memory, *, unset: bool) -> bytes | None:
         if unset:

@@ -18,7 +18,7 @@ from .._base._progress import Progress, track
 from .._job._agreement import job_of, open_checked
 from .._record._inputs import as_job, as_note, require_file, run_directory
 from ._audit import _Pair, _require_exact
-from ._step_here import _Rounding
+from ._rounding_logs import OwnLogs
 from ._work import as_nonce, read_signed_codes
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class _Deriver:
         session, rounding = self._session, None
         assert session is not None
         if self._job.arithmetic == _rounded_steps.LOG64:
-            rounding = _Rounding(self._runs[0])
+            rounding = OwnLogs(self._runs[0])
         with session.active():
             for at, _, batch in session.batches(start + 1, step):
                 before = session.capture() if at == step else None

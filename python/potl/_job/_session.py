@@ -165,6 +165,11 @@ class Session:
         """Whether steps compute in an arithmetic that has the same bits on every machine."""
         return self._arithmetic.is_reproducible
 
+    @property
+    def rounds_by_log(self) -> bool:
+        """Whether what a step computes depends on a rounding log."""
+        return self._arithmetic.name == _rounded_steps.LOG64
+
     # ------------------------------------------------------------------ batches
 
     def sample_ids(self, step: int) -> list[int]:

@@ -374,12 +374,11 @@ def test_keys_that_nothing_vouches_for_are_named(mlp: Case, tmp_path: Path) -> N
 
 
 def test_arithmetic_without_one_answer_is_refused(mlp: Case) -> None:
-    for arithmetic in ("stock", "log64"):
-        job = potl.Job.create(mlp.build, seed=3, checkpoint_every=EVERY, arithmetic=arithmetic)
-        with pytest.raises(potl.UnsupportedError, match="ord32"):
-            potl.Referee(job, task=mlp.build)
-        with pytest.raises(potl.UnsupportedError, match="ord32"):
-            potl.Party(mlp.run, job=job, task=mlp.build)
+    job = potl.Job.create(mlp.build, seed=3, checkpoint_every=EVERY, arithmetic="stock")
+    with pytest.raises(potl.UnsupportedError, match="ord32"):
+        potl.Referee(job, task=mlp.build)
+    with pytest.raises(potl.UnsupportedError, match="ord32"):
+        potl.Party(mlp.run, job=job, task=mlp.build)
 
 
 def test_the_command(mlp: Case, tmp_path: Path) -> None:

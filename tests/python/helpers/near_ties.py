@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -117,3 +118,59 @@ def with_more_values(log: bytes) -> bytes:
     """One value more, the entries as they are."""
     found = _core.decode_rounding_log(log)
     return _core.encode_rounding_log(bits=32, values=found["values"] + 1, entries=found["entries"])
+
+
+class Steered:
+    """A trainer that rounds in one step as a log says that is not its own.
+
+    Args:
+        at: The step.
+        rounded: The log that it follows.
+        shown: The log that it records.
+    """
+
+    def __init__(self, at: int, rounded: bytes, shown: bytes) -> None:
+        self._at, self._rounded, self._shown = at, rounded, shown
+        self._own, self._follower = _rounded_steps.Trainer(), _rounded_steps.Follower()
+        self.log = b""
+
+    @property
+    def values(self) -> int:
+        return self._own.values
+
+    @contextlib.contextmanager
+    def around(self, step: int) -> Iterator[None]:
+        if step != self._at:
+            with self._own.around(step):
+                yield
+            self.log = self._own.log
+            return
+        self._follower.expect(self._rounded, _core.rounding_log_digest(self._rounded))
+        with self._follower.around(step):
+            yield
+        self.log = self._shown
+
+
+@functools.cache
+def two_logs(at: int) -> tuple[bytes, bytes]:
+    """What the default order of summation logs in a step, and another log that an honest trainer
+    may write: the state after the step is another one.
+    """
+    agreed, own, follower = job(), _rounded_steps.Trainer(), _rounded_steps.Follower()
+    with potl.Session.open(build, seed=agreed.seed, job=agreed) as session, session.active():
+        for step in range(1, at):
+            session.run_step(step, session.sample_ids(step), rounding=own)
+        before, ids = session.capture(), session.sample_ids(at)
+        session.run_step(at, ids, rounding=own)
+        state, decoded = session.capture().digest(), _core.decode_rounding_log(own.log)
+        for number, (position, up) in enumerate(decoded["entries"]):
+            entries = list(decoded["entries"])
+            entries[number] = position, not up
+            log = _core.encode_rounding_log(bits=32, values=decoded["values"], entries=entries)
+            session.restore(before)
+            follower.expect(log, _core.rounding_log_digest(log))
+            session.run_step(at, ids, rounding=follower)
+            changed = session.capture().digest() != state
+            if changed and follower.audit["corrections"] == 1 and not follower.audit["rejected"]:
+                return own.log, log
+    raise AssertionError("no entry is free")

@@ -20,6 +20,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import potl
+from potl._arithmetic import _rounded_steps
 from potl._dispute._operators import ValueTrace
 from potl._dispute._outline import StateOutline
 from potl._dispute._values import trace_values
@@ -99,7 +100,8 @@ def before_step(
 def traced(build: Callable[[], potl.Task], step: int = 2, arithmetic: str = "ord32") -> ValueTrace:
     """The operators of a step and what they returned."""
     with before_step(build, step, arithmetic) as (session, batch):
-        return trace_values(session, step, batch)
+        rounding = _rounded_steps.Trainer() if arithmetic == _rounded_steps.LOG64 else None
+        return trace_values(session, step, batch, rounding=rounding)
 
 
 def outline(build: Callable[[], potl.Task], step: int) -> StateOutline:
