@@ -183,8 +183,10 @@ def _audited(
         with kept, repeater, track("auditing", agreed.core.steps, progress) as advance:
             repeated = repeater.repeat()
             while repeater.next_step <= agreed.core.steps:
-                going_on = to_the_end and pair.differs()
-                if not going_on and (pair.differs() or not pair.has_step(repeater.next_step, wait)):
+                differs = pair.differs()  # once: the repetition is written by another thread
+                if differs and not to_the_end:
+                    break
+                if not differs and not pair.has_step(repeater.next_step, wait):
                     break
                 if not pair.brings_log(repeater.next_step, wait):
                     break

@@ -241,9 +241,9 @@ def test_a_damaged_run_is_still_shown(story: Path, tmp_path: Path) -> None:
 
 def test_a_replayable_task_has_no_problems(story: Path) -> None:
     document = potl(story, "check story_task:build --json").document
-    assert document == {"replayable": True, "exact": True, "problems": []}
+    assert document == {"replayable": True, "exact": True, "disputable": True, "problems": []}
     stock = potl(story, "check story_task:build --arithmetic stock --json").document
-    assert stock == {"replayable": True, "exact": False, "problems": []}
+    assert stock == {"replayable": True, "exact": False, "disputable": False, "problems": []}
 
 
 def test_calibrate_prints_a_table_and_json(story: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import shutil
 import signal
@@ -112,6 +113,24 @@ def test_a_false_step_is_found_where_it_is(
     assert whole.agrees is False and whole.difference == found.difference
     assert whole.commitment is not None
     assert len(potl.Run(tmp_path / "log").losses) == STEPS
+
+
+def test_to_the_end_goes_on_whenever_the_difference_becomes_known(
+    job: potl.Job, trainer: _core.SigningKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from potl._dispute import _audit
+
+    run = potl.record(cheating(5), tmp_path / "run", job=job, key=trainer, check_job=False)
+    hear, calls = _audit._Pair._hear_own, itertools.count()
+
+    def late(pair: _audit._Pair) -> None:  # the recorder's thread writes between two looks
+        if next(calls) % 2:
+            hear(pair)
+
+    monkeypatch.setattr(_audit._Pair, "_hear_own", late)
+    found = potl.audit(run, job=job, task=build, log=tmp_path / "log", to_the_end=True)
+    assert found.difference is not None and found.difference.step == 5
+    assert found.commitment is not None
 
 
 def test_a_commitment_to_another_log_does_not_agree(

@@ -247,11 +247,12 @@ def test_only_operators_whose_work_is_bounded_are_called() -> None:
 def test_an_operator_that_is_not_bounded_is_not_called(case: Case) -> None:
     from potl._dispute import _onlooker
     from potl._dispute._referee import Step
+    from potl._dispute._rounded import Entries
 
     harmful = Operator("aten.full.default", {}, (outline(1 << 40),))
     onlooker = _onlooker.Onlooker(case.job, {})
     with pytest.raises(_onlooker._Believed):
-        onlooker._disputed(Step(StateOutline({}), {0: harmful}), 0)
+        onlooker._disputed(Step(StateOutline({}), {0: harmful}, Entries()), 0)
 
 
 def test_operators_are_read_as_they_are_written() -> None:
