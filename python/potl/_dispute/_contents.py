@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .._job._steps import as_number
 from ._encoding import Reference, TensorOutline
 from ._outline import StateOutline
-from ._tracer import Memory
+from ._tracer import Look, Memory
 from ._values import _ValueTracer, batch_tensors, state_tensors, traced_step
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ class _Keeper(_ValueTracer):  # type: ignore[no-untyped-call]
             self.kept[reference.path] = _bytes(tensor)
         return super()._result(tensor, reference, unset=unset)
 
-    def constant(self, tensor: torch.Tensor, memory: Memory) -> bytes:
-        root = super().constant(tensor, memory)
+    def constant(self, tensor: torch.Tensor, look: Look, memory: Memory) -> bytes:
+        root = super().constant(tensor, look, memory)
         if f"constant/{root.hex()}" in self._wanted:
             self.kept[f"constant/{root.hex()}"] = _bytes(tensor)
         return root

@@ -36,7 +36,7 @@ from .._task._schedule import end_epoch_metric
 from ._operators import Operator, structural_difference
 from ._outline import StateOutline
 from ._rounded import values_of
-from ._tracer import Geometry, Memory, Tracer, geometry_of, plain_content, span_of
+from ._tracer import Geometry, Look, Memory, Tracer, look_at, overlap, plain_content
 from ._values import batch_tensors, capture_of, state_tensors, trace_values, traced_step
 
 if TYPE_CHECKING:
@@ -222,10 +222,12 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
         """Gives a tensor of one element that element."""
         self._remember(tensor, element)
 
-    def content(self, tensor: torch.Tensor, memory: Memory, *, unset: bool) -> bytes | None:
+    def content(
+        self, tensor: torch.Tensor, look: Look, memory: Memory, *, unset: bool
+    ) -> bytes | None:
         return None
 
-    def constant(self, tensor: torch.Tensor, memory: Memory) -> bytes:
+    def constant(self, tensor: torch.Tensor, look: Look, memory: Memory) -> bytes:
         if isinstance(tensor, FakeTensor):
             raise _depends(
                 "it reads a tensor that no operator has made",
@@ -290,7 +292,7 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
         if not isinstance(tensor, FakeTensor):
             # Written here, it still has the elements that it had before.
             return None if self._memory(tensor).written else tensor
-        known = self._known.get(tensor.untyped_storage()._cdata, {}).get(geometry_of(tensor))
+        known = self._known.get(tensor.untyped_storage()._cdata, {}).get(look_at(tensor).geometry)
         return None if known is None else known[1]
 
     def _remember(self, tensor: torch.Tensor, element: Any) -> None:
@@ -306,12 +308,13 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
                     del self._known[key]
                 self._alive = max(64, len(self._known))
             place = self._known.setdefault(tensor.untyped_storage()._cdata, {})
-            place[geometry_of(tensor)] = (span_of(tensor), element)
+            look = look_at(tensor)
+            place[look.geometry] = (look.span, element)
 
     def _forget(self, tensor: torch.Tensor) -> None:
         place = self._known.get(tensor.untyped_storage()._cdata, {})
-        first, last = span_of(tensor)
-        for key in [key for key, (span, _) in place.items() if span[0] < last and first < span[1]]:
+        written = look_at(tensor).span
+        for key in [key for key, (span, _) in place.items() if overlap(span, written)]:
             del place[key]
 
     def _for_real(

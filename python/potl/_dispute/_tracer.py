@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -40,14 +40,26 @@ Geometry = tuple[Any, ...]
 Span = tuple[int, int]
 
 
-@dataclass
-class Value:
-    """A tensor as somebody sees it: one way to look at a part of a memory."""
+class Look(NamedTuple):
+    """How a tensor looks at its memory.
+
+    Attributes:
+        geometry: Equal where two tensors have the same elements.
+        span: The bytes of the storage within which the elements lie.
+        flat: Whether the elements are these bytes, in their order.
+    """
+
+    geometry: Geometry
+    span: Span
+    flat: bool
+
+
+class Value(NamedTuple):
+    """What somebody sees who looks at a memory."""
 
     reference: Reference
-    span: Span
+    look: Look
     root: bytes | None
-    flat: bool
 
 
 @dataclass
@@ -62,11 +74,7 @@ class Memory:
     def write(self, span: Span) -> list[Geometry]:
         """Forgets what overlaps these bytes, and says what that was."""
         self.written = True
-        gone = [
-            key
-            for key, value in self.values.items()
-            if value.span[0] < span[1] and span[0] < value.span[1]
-        ]
+        gone = [key for key, value in self.values.items() if overlap(value.look.span, span)]
         for key in gone:
             del self.values[key]
         return gone
@@ -89,7 +97,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._memories: dict[int, Memory] = {}
         for path, tensor, root in named:
             memory = self._memory(tensor)
-            memory.values.setdefault(geometry_of(tensor), _value(tensor, Reference(path), root))
+            look = look_at(tensor)
+            memory.values.setdefault(look.geometry, Value(Reference(path), look, root))
 
     # ------------------------------------------------------------------ what kinds differ in
 
@@ -101,7 +110,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Where the elements that the last operator rounded stand in the rounding log (log64)."""
         return None
 
-    def content(self, tensor: torch.Tensor, memory: Memory, *, unset: bool) -> bytes | None:
+    def content(
+        self, tensor: torch.Tensor, look: Look, memory: Memory, *, unset: bool
+    ) -> bytes | None:
         """The content root of a tensor; None where it has no agreed content, or none is known."""
         raise NotImplementedError
 
@@ -132,7 +143,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         returned = form.returned(out)
         results = []
         for tensor in written:
-            self._memory(tensor).write(span_of(tensor))
+            self._memory(tensor).write(look_at(tensor).span)
         for index, one in enumerate((*returned, *written)):
             if isinstance(one, torch.Tensor):
                 reference = Reference(f"operator/{len(self.operators)}/{index}")
@@ -148,15 +159,14 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """What the operator's schema says."""
         return _form_of(func)
 
-    def reference(self, tensor: torch.Tensor, operator: str) -> Reference:
-        """Where the present value of a tensor comes from.
+    def present(self, tensor: torch.Tensor, operator: str) -> Value:
+        """The present value of a tensor that an operator reads: where it comes from.
 
         Raises:
             NotReplayable: Part of it was written through another view.
         """
-        memory = self._memory(tensor)
-        geometry = geometry_of(tensor)
-        known = memory.values.get(geometry)
+        memory, look = self._memory(tensor), look_at(tensor)
+        known = memory.values.get(look.geometry)
         if known is None:
             if memory.written or any(
                 not one.reference.path.startswith("constant/") for one in memory.values.values()
@@ -167,22 +177,16 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     "write whole tensors: call .clone() on the view before it is written, or "
                     "compute a new tensor (torch.where, torch.cat)",
                 )
-            root = self.constant(tensor, memory)
-            known = _value(tensor, Reference(f"constant/{root.hex()}"), root)
-            memory.values[geometry] = known
-        return known.reference
+            root = self.constant(tensor, look, memory)
+            known = Value(Reference(f"constant/{root.hex()}"), look, root)
+            memory.values[look.geometry] = known
+        return known
 
-    def constant(self, tensor: torch.Tensor, memory: Memory) -> bytes:
+    def constant(self, tensor: torch.Tensor, look: Look, memory: Memory) -> bytes:
         """The content root of a tensor that neither the state nor an operator has made."""
-        root = self.content(tensor, memory, unset=False)
+        root = self.content(tensor, look, memory, unset=False)
         assert root is not None
         return root
-
-    def outline(self, tensor: torch.Tensor) -> TensorOutline:
-        """The form of a tensor, and the content root that the wiring knows of it."""
-        known = self._memory(tensor).values.get(geometry_of(tensor))
-        root = None if known is None else known.root
-        return TensorOutline(DTYPES[tensor.dtype], tuple(tensor.shape), root)
 
     # ------------------------------------------------------------------ parts
 
@@ -193,9 +197,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 f"it returns a tensor of {tensor.dtype}, {tensor.layout}",
                 _DENSE,
             )
-        memory = self._memory(tensor)
-        root = self.content(tensor, memory, unset=unset)
-        memory.values[geometry_of(tensor)] = _value(tensor, reference, root)
+        memory, look = self._memory(tensor), look_at(tensor)
+        root = self.content(tensor, look, memory, unset=unset)
+        memory.values[look.geometry] = Value(reference, look, root)
         return TensorOutline(DTYPES[tensor.dtype], tuple(tensor.shape), root)
 
     def _memory(self, tensor: torch.Tensor) -> Memory:
@@ -211,9 +215,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if value.layout is not torch.strided or value.dtype not in DTYPES:
                 what = f"{name} is a tensor of {value.dtype}, {value.layout}"
                 raise refused(operator, what, _DENSE)
-            reference = self.reference(value, operator)
-            self._inputs.append(self.outline(value))
-            return reference
+            known = self.present(value, operator)
+            self._inputs.append(outline_of(value, known))
+            return known.reference
         if isinstance(value, (list, tuple)):
             return [self._attribute(item, name, operator) for item in value]
         if isinstance(value, torch.Generator):
@@ -299,29 +303,33 @@ def plain_content(
     return _core.content_root(flat, threads() if flat.nbytes >= 1 << 18 else 1)
 
 
-def _value(tensor: torch.Tensor, reference: Reference, root: bytes | None) -> Value:
-    flat = tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
-    return Value(reference, span_of(tensor), root, flat)
+def outline_of(tensor: torch.Tensor, value: Value) -> TensorOutline:
+    """The form of a tensor, and the content root that the wiring knows of it."""
+    return TensorOutline(DTYPES[tensor.dtype], tuple(tensor.shape), value.root)
 
 
-def geometry_of(tensor: torch.Tensor) -> Geometry:
-    shape = tensor.shape
-    # The stride of a dimension of one element says nothing.
-    strides = tuple(
-        0 if size == 1 else stride for size, stride in zip(shape, tensor.stride(), strict=True)
-    )
-    signs = (tensor.is_conj(), tensor.is_neg())
-    return tensor.storage_offset(), tuple(shape), strides, tensor.dtype, signs
+def look_at(tensor: torch.Tensor) -> Look:
+    """How a tensor looks at its memory."""
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    offset, size = int(tensor.storage_offset()), tensor.element_size()
+    signs = tensor.is_conj(), tensor.is_neg()
+    packed, count = tensor.is_contiguous(), tensor.numel()
+    if count == 0:
+        span = 0, 0
+    else:
+        last = (
+            count - 1 if packed else sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        )
+        span = offset * size, (offset + int(last) + 1) * size
+    if 1 in shape:  # the stride of a dimension of one element says nothing
+        strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
+    geometry = offset, shape, tuple(strides), tensor.dtype, signs
+    return Look(geometry, span, packed and not any(signs))
 
 
-def span_of(tensor: torch.Tensor) -> Span:
-    """The bytes of the storage within which the elements lie."""
-    size = tensor.element_size()
-    if tensor.numel() == 0:
-        return 0, 0
-    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    first = int(tensor.storage_offset()) * size
-    return first, first + (int(last) + 1) * size
+def overlap(one: Span, other: Span) -> bool:
+    """Whether two parts of a memory have bytes in common."""
+    return one[0] < other[1] and other[0] < one[1]
 
 
 def _plain(value: Any, operator: str) -> Any:

@@ -18,7 +18,7 @@ from .._task._values import Tree
 from ._encoding import AliasOutline, TensorOutline, joined, mapped
 from ._operators import CAPTURE, Operator, ValueTrace
 from ._outline import StateOutline
-from ._tracer import Memory, Tracer, geometry_of, plain_content, refused, span_of
+from ._tracer import Look, Memory, Tracer, look_at, outline_of, overlap, plain_content, refused
 
 if TYPE_CHECKING:
     from .._arithmetic._rounded_steps import Rounding
@@ -91,18 +91,18 @@ class _ValueTracer(Tracer):  # type: ignore[no-untyped-call]
         count = 0 if self._rounding is None else self._rounding.values - self._first
         return (self._first, count) if count else None
 
-    def content(self, tensor: torch.Tensor, memory: Memory, *, unset: bool) -> bytes | None:
+    def content(
+        self, tensor: torch.Tensor, look: Look, memory: Memory, *, unset: bool
+    ) -> bytes | None:
         if unset:
             return None
-        span = span_of(tensor)
-        flat = tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
-        geometry = geometry_of(tensor)
-        for other, value in memory.values.items():
-            if value.span[0] < span[1] and span[0] < value.span[1]:
-                if value.root is None:  # a view of memory that nobody has written
+        for _, other, root in memory.values.values():
+            if overlap(other.span, look.span):
+                if root is None:  # a view of memory that nobody has written
                     return None
-                if other == geometry or (flat and value.flat and value.span == span):
-                    return value.root
+                same_bytes = look.flat and other.flat and other.span == look.span
+                if same_bytes or other.geometry == look.geometry:
+                    return root
         return plain_content(tensor)
 
 
@@ -138,7 +138,9 @@ def live_tree(session: Session) -> Tree:
     def tied(path: str, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        place = (leaf.untyped_storage()._cdata, *geometry_of(leaf)) if leaf.numel() else id(leaf)
+        place = (
+            (leaf.untyped_storage()._cdata, *look_at(leaf).geometry) if leaf.numel() else id(leaf)
+        )
         known = first.setdefault(place, path)
         return leaf if known == path else AliasOutline(known)
 
@@ -202,16 +204,16 @@ def capture_of(session: Session, tracer: Tracer, after: StateOutline | None) -> 
     def operand(path: str, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        reference = tracer.reference(leaf, f"{CAPTURE} of {path}")
-        inputs.append(tracer.outline(leaf))
+        known = tracer.present(leaf, f"{CAPTURE} of {path}")
+        inputs.append(outline_of(leaf, known))
         held = outlines.get(path)
-        if isinstance(held, TensorOutline) and tracer.outline(leaf).root != held.root:
+        if isinstance(held, TensorOutline) and known.root != held.root:
             raise refused(
-                reference.path,
+                known.reference.path,
                 f"it was written by something that is no operator, and is {path} now",
                 "write tensors with torch's operators, not through NumPy or pointers",
             )
-        return reference, memory_format(leaf)
+        return known.reference, memory_format(leaf)
 
     tree = mapped(live_tree(session), operand)
     digest = bytes(32) if after is None else after.digest()

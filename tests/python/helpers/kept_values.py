@@ -28,10 +28,11 @@ class Keeping(_values._ValueTracer):
 
     values: Values
 
-    def reference(self, tensor: torch.Tensor, operator: str) -> Any:
-        found = super().reference(tensor, operator)
-        if found.path not in self.values and not found.path.startswith("operator/"):
-            self.values[found.path] = content(tensor)
+    def present(self, tensor: torch.Tensor, operator: str) -> Any:
+        found = super().present(tensor, operator)
+        path = found.reference.path
+        if path not in self.values and not path.startswith("operator/"):
+            self.values[path] = content(tensor)
         return found
 
     def _result(self, tensor: torch.Tensor, reference: Any, *, unset: bool) -> TensorOutline:
