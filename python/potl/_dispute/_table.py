@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .. import _core
-from .._base._errors import LimitError, StorageError, UsageError
+from .._base._errors import LimitError, MissingError, PotlError, StorageError, UsageError
 from ._answers import to_json
 from ._referee import Referee
 from ._seat import Name, require_about
@@ -67,8 +67,7 @@ class Table:
         store: Store | None,
         clock: Clock,
     ) -> None:
-        if not 0.001 <= turn_seconds <= 10**9:
-            raise UsageError("turn_seconds is no time that a party could have", "")
+        require_turn(turn_seconds)
         self._referee, self._store, self.clock = referee, store, clock
         text = "" if store is None else store.text
         if text:
@@ -83,6 +82,9 @@ class Table:
                 key=referee.key,
                 at=clock.now(),
             )
+        # What another process decided, this one has to compute before it decides more.
+        self._decided_before = bool(text)
+        self._setting = setting
         # Those that are stored, and what was added to them just now.
         self.lines: list[str] = []
         at = 0
@@ -104,9 +106,10 @@ class Table:
         """Who signed a message for this dispute."""
         return self._desk.author(message)
 
-    def receive(self, name: Name, message: bytes) -> bool:
-        """A party's message. Whether it changed anything."""
-        return self._took(self._desk.receive(name, message, at=self.clock.now()))
+    def receive(self, name: Name, message: bytes, at: int | None = None) -> bool:
+        """A party's message, and when it came if that is not now. Whether it changed anything."""
+        came = self.clock.now() if at is None else at
+        return self._took(self._desk.receive(name, message, at=came))
 
     def tick(self, at: int = 0) -> bool:
         """Looks at the clock, or at what is said to be its time."""
@@ -114,6 +117,14 @@ class Table:
 
     def decide(self) -> None:
         """The referee's turn."""
+        if self._decided_before:
+            try:
+                _core.judge_dispute(self._setting, self.transcript, self._referee.disagrees)
+            except MissingError:  # there is no verdict yet
+                self._decided_before = False
+            except PotlError as error:
+                self.give_up(f"what was decided is not computed again: {error.message}")
+                return
         made = self._referee.decide(self._desk.proceedings)
         self._take(self._desk.decide(made, at=self.clock.now()))
 
@@ -131,6 +142,12 @@ class Table:
         if self._store is not None and not stored:
             self._store.append(line)
         self.lines.append(line)
+
+
+def require_turn(seconds: float) -> None:
+    """Raises UsageError where nobody could move in that time."""
+    if not 0.001 <= seconds <= 10**9:
+        raise UsageError("turn_seconds is no time that a party could have", "")
 
 
 class Store:

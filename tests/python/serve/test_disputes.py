@@ -25,11 +25,6 @@ Post = Callable[..., bytes]
 
 
 @pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return Case.make(tmp_path_factory.mktemp("arguing"))
-
-
-@pytest.fixture(scope="module")
 def urls(case: Case) -> Iterator[dict[str, Any]]:
     with serving(case, "trainer", "auditor") as servers:
         yield {"trainer": servers[0].url, "auditor": servers[1].url}
@@ -164,7 +159,8 @@ def test_the_referee_is_killed_at_each_line_and_goes_on(
     monkeypatch.setattr(Store, "append", dying)
     for _ in range(200):
         try:
-            verdict = dispute(**parties, keys={}, transcript=path)
+            # Another process remembers nothing.
+            verdict = dispute(**parties, keys={}, transcript=path, referee=case.referee())
             break
         except Killed:
             pass
