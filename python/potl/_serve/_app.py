@@ -4,6 +4,7 @@
 # FastAPI reads the annotations of the endpoints: no postponed ones here.
 
 import asyncio
+import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, TypeVar
@@ -14,7 +15,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from .._base._errors import MissingError, PotlError
 from .._dispute._seat import Seat
 from .._remote import _source
-from ._disputes import add_disputes
+from ._disputes import Desk, add_disputes
 from ._limits import Application, Gate, Responses, ServeLimits
 from ._served import File, Listing, OpenedChunk, OpenedRecord, ServedRun
 
@@ -63,9 +64,18 @@ def application(
 
 def endpoints(run: ServedRun, *, limits: ServeLimits, seat: Seat | None = None) -> FastAPI:
     """The same without the gate. With a seat the run's party plays in disputes."""
+    desk = None if seat is None else Desk(seat)
+
+    @contextlib.asynccontextmanager
+    async def running(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        if desk is not None:
+            desk.end()
+
     app = FastAPI(
         title="potl serve",
         version="1",
+        lifespan=running,
         description="A recorded training run, for those who verify it.",
         # Their pages fetch scripts from elsewhere.
         docs_url=None,
@@ -154,8 +164,8 @@ def endpoints(run: ServedRun, *, limits: ServeLimits, seat: Seat | None = None) 
             raise MissingError("the rounding log ends too early", "")
         return _stream(logs, start, size, status=200)
 
-    if seat is not None:
-        add_disputes(app, seat, limits)
+    if desk is not None:
+        add_disputes(app, desk, limits)
     return app
 
 

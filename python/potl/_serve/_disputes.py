@@ -8,7 +8,6 @@ answers with the message that is its next one.
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from .._base._errors import LimitError, MalformedError, MismatchError, UsageErro
 from .._dispute._seat import Name, Seat
 from .._dispute._there import PATH, PIECE
 from ._limits import Responses, ServeLimits
+from ._worker import Worker
 
 _log = logging.getLogger("potl")
 
@@ -64,12 +64,12 @@ class PartysTurn:
     message: str | None
 
 
-class _Desk:
+class Desk:
     """One seat, one thread for its work, one dispute at a time."""
 
     def __init__(self, seat: Seat) -> None:
-        self._seat = seat
-        self._thread = ThreadPoolExecutor(1, "dispute")
+        self.seat = seat
+        self._worker = Worker("dispute")
         self._running: asyncio.Future[PartysTurn] | None = None
         self._known = 0
         self.most = PIECE
@@ -86,12 +86,14 @@ class _Desk:
         """What a caller is told. What is under way goes on without it."""
         running = self._running
         if running is None:
-            running = self._running = asyncio.get_running_loop().run_in_executor(
-                self._thread, self._work, keys, after, lines, more
-            )
+            running = self._running = self._worker.start(self._work, keys, after, lines, more)
             running.add_done_callback(self._done)
         await asyncio.wait({running}, timeout=wait)
         return running.result() if running.done() else PartysTurn(lines=self._known, message=None)
+
+    def end(self) -> None:
+        """Before the server does."""
+        self._worker.end()
 
     def _done(self, running: asyncio.Future[PartysTurn]) -> None:
         self._running = None
@@ -105,14 +107,14 @@ class _Desk:
         lines: Sequence[str],
         more: bool,
     ) -> PartysTurn:
-        self._known = known = self._seat.hear(keys, after, lines)
-        self.most = max(PIECE, self._seat.line_bytes)
-        return PartysTurn(lines=known, message=None if more else self._seat.message())
+        self._known = known = self.seat.hear(keys, after, lines)
+        self.most = max(PIECE, self.seat.line_bytes)
+        return PartysTurn(lines=known, message=None if more else self.seat.message())
 
 
-def add_disputes(app: FastAPI, seat: Seat, limits: ServeLimits) -> None:
+def add_disputes(app: FastAPI, desk: Desk, limits: ServeLimits) -> None:
     """The endpoints of a party."""
-    desk, asking = _Desk(seat), asyncio.Semaphore(_AT_A_TIME)
+    seat, asking = desk.seat, asyncio.Semaphore(_AT_A_TIME)
 
     @app.get(PATH, summary="Who plays in disputes here")
     async def _party() -> PartyHere:
