@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         SegmentResult as SegmentResult,
     )
     from ._dispute._audit import Audit as Audit, AuditDifference as AuditDifference, audit as audit
+    from ._dispute._away import dispute_at as dispute_at
     from ._dispute._check import check as check
     from ._dispute._diff import (
         Difference as Difference,
@@ -195,6 +196,7 @@ _EXPORTS = {
     "diff": "_dispute._diff",
     "deterministic": "_arithmetic._deterministic",
     "dispute": "_dispute._dispute",
+    "dispute_at": "_dispute._away",
     "explain": "_arithmetic._explain",
     "freivalds": "_spot_check._freivalds",
     "freivalds_convolution": "_spot_check._freivalds",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .._task._task import Task
 
 Side = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="RUN", help="A run directory with its key, or the URL of potl serve --disputes."
     ),
@@ -36,14 +36,16 @@ def add_to(app: typer.Typer) -> None:
         "--task trainer:build --evidence evidence.json\n\n"
         "  potl dispute --trainer https://trainer.example --auditor https://auditor.example "
         "--auditor-key auditor.pub --referee-key referee.pem --job job.json --task trainer:build "
-        "--transcript lines --evidence evidence.json",
+        "--transcript lines --evidence evidence.json\n\n"
+        "  potl dispute --referee https://referee.example --referee-key referee.pub --run runs/1 "
+        "--job job.json --task trainer:build --evidence evidence.json",
     )(_dispute)
 
 
 def _dispute(
     *,
-    trainer: Side,
-    auditor: Side,
+    trainer: Side = None,
+    auditor: Side = None,
     job: Annotated[Path, typer.Option(help="What was agreed.")],
     task: Annotated[
         str, typer.Option(metavar="MODULE:FUNCTION", help="Makes the task that was agreed.")
@@ -51,11 +53,37 @@ def _dispute(
     evidence: Annotated[
         Path, typer.Option(help="Where the transcript with its keys is written, for others.")
     ],
+    referee: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Play one side before the referee there (potl referee --listen). With --run and "
+            "--referee-key.",
+        ),
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="Before a referee at a URL: the run of who plays.")
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="The key that committed to that run. Default: the one in it."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File of the token that the referee at a URL wants.")
+    ] = None,
+    patience: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="How long the other party may take to come to a referee at a URL, and for how "
+            "long that may not answer. Default: 3600.",
+        ),
+    ] = None,
     referee_key: Annotated[
         Path | None,
         typer.Option(
             help="Signs the transcript: a PEM file, created when there is none. Default: a key "
-            "that is kept nowhere."
+            "that is kept nowhere. Of a referee at a URL: its public key."
         ),
     ] = None,
     trainer_key: Annotated[
@@ -79,8 +107,9 @@ def _dispute(
         typer.Option(help="Certificates that vouch for the servers. Default: the system's."),
     ] = None,
     turn_seconds: Annotated[
-        float, typer.Option(help="A party that does not move for so long has lost.")
-    ] = 3600.0,
+        float | None,
+        typer.Option(help="A party that does not move for so long has lost. Default: 3600."),
+    ] = None,
     transcript: Annotated[
         Path | None,
         typer.Option(help="Keeps each line. After a crash the dispute goes on with it."),
@@ -93,9 +122,33 @@ def _dispute(
     Ends with 0 if the trainer is right or both agree, with 1 if the trainer is wrong, with 3 if
     nothing was decided.
     """
+    from .._dispute._away import dispute_at
     from .._dispute._dispute import dispute
+    from .._dispute._party import Party
     from .._dispute._referee import Referee
 
+    if referee is not None:
+        if run is None or referee_key is None or (trainer, auditor) != (None, None):
+            raise typer.BadParameter(
+                "--referee needs --run and --referee-key, and no --trainer or --auditor"
+            )
+        if turn_seconds is not None:
+            raise typer.BadParameter("how long a turn is, the referee says")
+        others = {"trainer": trainer_key, "auditor": auditor_key}
+        verdict = dispute_at(
+            _remote(referee, token_file, tls_ca),
+            party=Party(run, job=job, task=load(task), key=key),
+            referee_key=referee_key,
+            keys={name: one for name, one in others.items() if one is not None},
+            transcript=transcript,
+            patience=3600.0 if patience is None else patience,
+        )
+        verdict.evidence.write(evidence)
+        return result_of(verdict)
+    if trainer is None or auditor is None:
+        raise typer.BadParameter("name --trainer and --auditor, or --referee and --run")
+    if (run, key, token_file, patience) != (None, None, None, None):
+        raise typer.BadParameter("--run, --key, --token-file and --patience are for --referee")
     if transcript is not None and referee_key is None:
         raise typer.BadParameter("--transcript needs --referee-key, to sign the next lines too")
     build = load(task)
@@ -114,7 +167,7 @@ def _dispute(
         auditor=sides["auditor"],
         referee=Referee(job, task=build, key=referee_key),
         keys=keys,
-        turn_seconds=turn_seconds,
+        turn_seconds=3600.0 if turn_seconds is None else turn_seconds,
         transcript=transcript,
     )
     verdict.evidence.write(evidence)
@@ -131,11 +184,16 @@ def _side(
 ) -> tuple[Party | Remote, bool]:
     """A party, and whether it is elsewhere."""
     from .._dispute._party import Party
-    from .._remote._remote import Remote, is_url, read_token
+    from .._remote._remote import is_url
 
     if is_url(where):
-        word = None if token is None else read_token(token)
-        return Remote(where, token=word, ca=ca), True
+        return _remote(where, token, ca), True
     if token is not None:
         raise typer.BadParameter("a token is for a URL")
     return Party(where, job=job, task=build, key=key), False
+
+
+def _remote(url: str, token: Path | None, ca: Path | None) -> Remote:
+    from .._remote._remote import Remote, read_token
+
+    return Remote(url, token=None if token is None else read_token(token), ca=ca)

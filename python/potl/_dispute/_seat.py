@@ -75,6 +75,11 @@ class Seat:
         self.line_bytes = 4 * player.proceedings.message_bytes // 3 + _FRAME
         return len(self._lines)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether there is a verdict."""
+        return self._player is not None and self._player.proceedings.verdict is not None
+
     def message(self) -> str | None:
         """What is to be sent after these lines; None while it is somebody else's turn. Asked again,
         the same bytes.

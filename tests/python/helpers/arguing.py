@@ -18,12 +18,15 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import torch
 import traced_nets
 from disputed import Liar, false_run
 
 import potl
 from potl import _core
 from potl._dispute._seat import Seat
+from potl._dispute._table import Store
+from potl._serve._host import host_disputes
 
 AT, STEPS = 3, 4
 
@@ -57,6 +60,8 @@ class Case:
         run.commit()
         key = _core.SigningKey.from_pem(trainer.read_text())
         false_run(build, job, AT, folder / "false", key)
+        auditors = _core.SigningKey.from_pem((folder / "auditor.pem").read_text())
+        false_run(build, job, AT, folder / "false audit", auditors)
         found = potl.audit(
             folder / "false",
             job=job,
@@ -83,36 +88,53 @@ class Case:
         return _core.PublicKey.from_pem((self.folder / f"{who}.pub").read_text())
 
     def party(self, who: str) -> potl.Party:
-        """The trainer lies about an operator of step AT; the auditor does not."""
+        """The trainer lies about an operator of step AT; the auditor does not. Or the other way
+        round: "honest trainer", "lying auditor".
+        """
         options: dict[str, Any] = {"job": self.job, "task": build}
+        options["key"] = self.folder / f"{who.split()[-1]}.pem"
+        lie = {"at": AT, "operator": self.operator}
         if who == "trainer":
-            key = self.folder / "trainer.pem"
-            return Liar(self.folder / "false", **options, key=key, at=AT, operator=self.operator)
-        return potl.Party(self.folder / "audit", **options, key=self.folder / "auditor.pem")
+            return Liar(self.folder / "false", **options, **lie)
+        if who == "lying auditor":
+            return Liar(self.folder / "false audit", **options, **lie)
+        return potl.Party(self.folder / ("audit" if who == "auditor" else "honest"), **options)
 
     def referee(self) -> potl.Referee:
         return potl.Referee(self.job, task=build, key=self.folder / "referee.pem")
 
-    def is_found_in(self, verdict: potl.Verdict) -> bool:
+    def at(self) -> dict[str, Any]:
+        """What a party knows of a referee that listens."""
+        return {
+            "referee_key": self.folder / "referee.pub",
+            "keys": {"auditor": self.key("auditor")},
+        }
+
+    def is_found_in(self, verdict: potl.Verdict, winner: str = "auditor") -> bool:
         """Whether it is the only right verdict."""
         place = (verdict.winner, verdict.why, verdict.step, verdict.operator)
-        return place == ("auditor", "value", AT, (self.operator, self.name))
+        return place == (winner, "value", AT, (self.operator, self.name))
 
 
 class Served:
-    """A party's server. It comes up again at the same place whenever it is killed.
+    """A party's server, or a listening referee. It comes up again at the same place whenever it is
+    killed.
 
     Args:
-        dies: It is killed once before each message that it has signed is sent.
+        dies: It is killed once before each message that it has signed is sent; a referee around
+            each line that it writes.
+        more: Of a referee; or of a party `works`, a file that says that it works without end.
     """
 
-    def __init__(self, case: Case, who: str, *, dies: bool = False, token: str = "") -> None:
+    def __init__(
+        self, case: Case, who: str, *, dies: bool = False, token: str = "", **more: Any
+    ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as one:
             port = one.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self.signed = case.folder / f"signed-{who}-{port}"
         self.starts = 0
-        self._arguments = (case, who, port, self.signed, dies, token)
+        self._arguments = (case, who, port, self.signed, dies, token, more)
         self._context = _context()
         self._ended = False
         self._up = threading.Event()
@@ -130,10 +152,14 @@ class Served:
         assert self._process is not None and self._process.pid is not None
         os.kill(self._process.pid, signal.SIGKILL)
 
-    def end(self) -> None:
-        self._ended = True
-        self.kill()
-        self._thread.join()
+    def end(self, number: int = signal.SIGKILL) -> int | None:
+        """Its exit code."""
+        assert self._process is not None and self._process.pid is not None
+        if not self._ended:
+            self._ended = True
+            os.kill(self._process.pid, number)
+            self._thread.join()
+        return self._process.exitcode
 
     def _keep(self) -> None:
         while not self._ended:
@@ -163,10 +189,26 @@ def serving(case: Case, *whose: str, **options: Any) -> Iterator[list[Served]]:
             one.end()
 
 
-def _serve(case: Case, who: str, port: int, signed: Path, dies: bool, token: str, up: Any) -> None:
+def _serve(
+    case: Case,
+    who: str,
+    port: int,
+    signed: Path,
+    dies: bool,
+    token: str,
+    more: dict[str, Any],
+    up: Any,
+) -> None:
+    if who == "referee":
+        _host(case, port, signed, dies, {"token": token or None, **more}, up)
+        return
+    works = more.get("works")
     true: Callable[[Seat], str | None] = Seat.message
 
     def message(self: Seat) -> str | None:
+        while works:
+            works.touch()
+            torch.ones(64, 64) @ torch.ones(64, 64)
         out = true(self)
         if out is not None:
             before = signed.read_text().splitlines() if signed.exists() else []
@@ -189,6 +231,56 @@ def _serve(case: Case, who: str, port: int, signed: Path, dies: bool, token: str
     )
 
 
+def _host(case: Case, port: int, died: Path, dies: bool, more: dict[str, Any], up: Any) -> None:
+    append = Store.append
+
+    def dying(self: Store, line: str) -> None:
+        at = Path(self._path).read_text().count("\n")
+        before = died.read_text().splitlines() if died.exists() else []
+        # All lines, or some of each way to die.
+        often = bool(os.environ.get("POTL_FULL")) or at % 4 == 2
+        if not (dies and often) or '"restarted"' in line or str(at) in before:
+            append(self, line)
+            return
+        with died.open("a") as file:
+            file.write(f"{at}\n")
+        # Before a line is written, in the middle of it, or after it.
+        if len(before) % 3 == 1:
+            append(self, line)
+        elif len(before) % 3 == 2:
+            with Path(self._path).open("a") as file:
+                file.write(line[: len(line) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    Store.append = dying  # type: ignore[method-assign]
+    host_disputes(
+        case.referee(),
+        keys={"auditor": case.key("auditor")},
+        listen=f"127.0.0.1:{port}",
+        ready=lambda url: up.send(url),
+        **{"turn_seconds": 60.0, "transcripts": case.folder / f"lines-{port}", **more},
+    )
+
+
+@contextlib.contextmanager
+def playing(case: Case, who: str, url: str, **options: Any) -> Iterator[Callable[[], Any]]:
+    """A party in a process of its own; what is called returns its verdict."""
+    mine, its = _context().Pipe(duplex=False)
+    process = _context().Process(target=_play, args=(case, who, url, options, its), daemon=True)
+    process.start()
+    its.close()
+    try:
+        yield mine.recv
+    finally:
+        process.kill()
+        process.join()
+        mine.close()
+
+
+def _play(case: Case, who: str, url: str, options: dict[str, Any], out: Any) -> None:
+    out.send(potl.dispute_at(url, party=case.party(who), **case.at(), **options))
+
+
 def place_of(message: str) -> tuple[object, ...]:
     """Where a message belongs."""
     document = json.loads(message)
@@ -198,7 +290,9 @@ def place_of(message: str) -> tuple[object, ...]:
 def _context() -> multiprocessing.context.ForkServerContext:
     """Processes that begin where imports and first calls are done."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["arguing_warm", "uvicorn", "potl._serve._app"])
+    context.set_forkserver_preload(
+        ["arguing_warm", "uvicorn", "potl._serve._app", "potl._serve._hosting"]
+    )
     before = os.environ.get("PYTHONPATH")
     # The server of processes has the path of the environment alone.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))

@@ -27,11 +27,6 @@ PATH = "/v1/dispute"
 
 
 @pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return Case.make(tmp_path_factory.mktemp("endpoints"))
-
-
-@pytest.fixture(scope="module")
 def lines(case: Case) -> list[str]:
     """Of a whole dispute."""
     verdict = potl.dispute(

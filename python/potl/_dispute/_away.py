@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dispute_at`: a party plays before a referee that it calls (docs/format/http.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from .. import _core
+from .._base._errors import (
+    LimitError,
+    MalformedError,
+    MismatchError,
+    MissingError,
+    StorageError,
+    UsageError,
+)
+from .._remote._remote import Remote
+from ._evidence import DisputeEvidence, Verdict, judge, public_key
+from ._seat import NAMES, Name, Seat
+from ._table import MOST_STORED, Store, stored
+from ._there import PIECE
+
+if TYPE_CHECKING:
+    from .._remote._http import Http
+    from ._party import Party
+
+T = TypeVar("T")
+
+REFEREE, DISPUTES = "/v1/referee", "/v1/disputes"
+FORMAT = "potl-referee-v1"
+_WAIT_SECONDS = 10.0
+_LEAST_PAUSE, _MOST_PAUSE = 0.1, 5.0
+_MOST_ANSWER = 1 << 16
+
+
+def dispute_at(
+    referee: Remote | str,
+    *,
+    party: Party,
+    referee_key: _core.PublicKey | str | os.PathLike[str],
+    keys: Mapping[str, _core.PublicKey | str | os.PathLike[str]] | None = None,
+    transcript: str | os.PathLike[str] | None = None,
+    patience: float = 3600.0,
+) -> Verdict:
+    """Plays one side of a dispute before a referee elsewhere (`potl referee --listen`), until there
+    is a verdict. A party that was interrupted is called again, and says the same.
+
+    Args:
+        referee: Where it listens.
+        party: Who plays. Its key says whether it is the trainer or the auditor.
+        referee_key: The referee's public key, or its file. Only lines that it signed count.
+        keys: Public keys that you know, or their files, of the other party.
+        transcript: File that keeps the lines. Called again with it, a party notices a referee that
+            tells another story than before.
+        patience: Seconds that the other party may take to come, and for which the referee may not
+            answer.
+
+    Example:
+        >>> party = potl.Party("runs/1", job=job, task=build)  # doctest: +SKIP
+        >>> verdict = potl.dispute_at(  # doctest: +SKIP
+        ...     "https://referee.example", party=party, referee_key="referee.pub"
+        ... )
+
+    Raises:
+        UsageError: The referee holds disputes between others, or under another key.
+        MismatchError, MalformedError, LimitError: What the referee says is no dispute of this
+            party, or not what it said before.
+        StorageError: It does not answer, or the other party does not come.
+    """
+    own = public_key(referee_key)
+    known = {**(keys or {}), "referee": own}
+    remote = Remote(referee) if isinstance(referee, str) else referee
+    with contextlib.closing(remote.served()) as http, stored(transcript) as store:
+        http.require_job(party.job.id.hex())
+        calling = _Calling(http, remote, patience=patience)
+        hall = _Hall.of(http, remote.url)
+        hall.require(party, own, known)
+        text = _Play(Seat(party, own), hall, calling, store).to_the_end()
+    pem = {str(name): key.to_pem() for name, key in hall.keys.items()}
+    evidence = DisputeEvidence(party.job.id, {**pem, "referee": own.to_pem()}, text)
+    known[hall.place_of(party)] = party.key.public_key
+    return judge(evidence, job=party.job, keys=known)
+
+
+class _Hall:
+    """Who disputes before a referee, as it says itself."""
+
+    def __init__(
+        self, url: str, key: _core.PublicKey, keys: Mapping[Name, _core.PublicKey]
+    ) -> None:
+        self._url, self._key, self.keys = url, key, dict(keys)
+
+    @staticmethod
+    def of(http: Http, url: str) -> _Hall:
+        """Asks."""
+        try:
+            found = json.loads(http.get(REFEREE, limit=_MOST_ANSWER))
+            if found["format"] != FORMAT:
+                raise ValueError
+            raw = {name: bytes.fromhex(found[name]) for name in ("key", *NAMES)}
+        except MissingError as error:
+            raise UsageError(f"{url} is no referee", "see potl referee --listen") from error
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise MalformedError(f"{url} does not say in which disputes it decides") from error
+        public = {name: _core.PublicKey.from_raw(one) for name, one in raw.items()}
+        return _Hall(url, public["key"], {name: public[name] for name in NAMES})
+
+    def place_of(self, party: Party) -> Name:
+        """Who a party is there. UsageError: nobody."""
+        own = party.key.public_key.raw
+        names: list[Name] = [name for name in NAMES if self.keys[name].raw == own]
+        if len(names) != 1:
+            raise UsageError(f"{self._url} holds disputes between others", "see with which key")
+        return names[0]
+
+    def require(
+        self,
+        party: Party,
+        referee: _core.PublicKey,
+        known: Mapping[str, _core.PublicKey | str | os.PathLike[str]],
+    ) -> None:
+        """Raises UsageError where it is another referee, or one between others."""
+        if self._key.raw != referee.raw:
+            raise UsageError(f"{self._url} is another referee than the one of that key", "")
+        self.place_of(party)
+        pinned = party.job.core.trainer
+        expected = {name: public_key(one).raw for name, one in known.items() if name != "referee"}
+        for name, raw in (expected if pinned is None else {**expected, "trainer": pinned}).items():
+            if name not in self.keys:
+                raise UsageError("keys are of the trainer and the auditor", "")
+            if self.keys[name].raw != raw:
+                raise UsageError(f"{self._url} knows another key of the {name}", "")
+
+
+class _Calling:
+    """A referee that may be away for a while."""
+
+    def __init__(self, http: Http, remote: Remote, *, patience: float) -> None:
+        self.http, self.url = http, remote.url
+        self.wait = min(_WAIT_SECONDS, remote.timeout / 2)
+        self._patience = patience
+        self.until = time.monotonic() + patience
+
+    def ask(self, call: Callable[[], T]) -> T | None:
+        """The answer; None: none came, and one may still come. StorageError: it was too long."""
+        try:
+            answer = call()
+        except (StorageError, MissingError):
+            if time.monotonic() > self.until:
+                raise
+            return None
+        return answer
+
+    def heard(self) -> None:
+        """Something went on."""
+        self.until = time.monotonic() + self._patience
+
+
+class _Play:
+    """From the first line to the verdict."""
+
+    def __init__(self, seat: Seat, hall: _Hall, calling: _Calling, store: Store | None) -> None:
+        self._seat, self._hall, self._calling, self._store = seat, hall, calling, store
+        self._lines = [] if store is None else store.text.split("\n")[:-1]
+        self._bytes = sum(len(line) + 1 for line in self._lines)
+        self._pause = _LEAST_PAUSE
+
+    def to_the_end(self) -> str:
+        """All lines, each with its newline."""
+        if self._lines:
+            self._hear(self._lines, 0)
+            name = name_of(_notes_in(self._lines[0]))
+        else:
+            name = self._join()
+        while not self._seat.is_over:
+            message = self._seat.message()
+            if message is not None:
+                self._say(name, message)
+            self._listen(name)
+        return "".join(f"{line}\n" for line in self._lines)
+
+    def _join(self) -> str:
+        """The dispute about the party's commitment, once the other party is there too."""
+        party, calling = self._seat.party, self._calling
+        who, nonce = self._hall.place_of(party), bytes(32)
+        while True:
+            text = joining(party.job.id, self._seat.referee, party.note, nonce)
+            query = urllib.parse.urlencode(
+                {
+                    "who": who,
+                    "nonce": nonce.hex(),
+                    "signature": party.key.sign(text).hex(),
+                    "wait": calling.wait,
+                }
+            )
+            path, note = f"{DISPUTES}?{query}", party.note.encode()
+            answer = calling.ask(partial(calling.http.post, path, note, limit=_MOST_ANSWER))
+            if answer is None:
+                self._rest()
+                continue
+            try:
+                found = json.loads(answer)
+                name, nonce = found["dispute"], bytes.fromhex(found["nonce"])
+                if not isinstance(name, str | None):
+                    raise ValueError
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise MalformedError(f"{calling.url} does not say which dispute") from error
+            if name is not None:
+                calling.heard()
+                return urllib.parse.quote(name, safe="")
+            if time.monotonic() > calling.until:
+                raise StorageError(f"the other party did not come to {calling.url}", "")
+
+    def _say(self, name: str, message: str) -> None:
+        calling = self._calling
+        path, body = f"{DISPUTES}/{name}/messages", message.encode()
+        calling.ask(partial(calling.http.post, path, body, limit=_MOST_ANSWER))
+
+    def _listen(self, name: str) -> None:
+        """The next lines, if there are some."""
+        calling, after = self._calling, len(self._lines)
+        path = f"{DISPUTES}/{name}/lines?after={after}&wait={calling.wait}"
+        limit = max(PIECE, self._seat.line_bytes)
+        body = calling.ask(partial(calling.http.get, path, limit=limit))
+        if body is None:
+            self._rest()
+            return
+        # Whose turn it is may take long, and the referee is there.
+        calling.heard()
+        self._pause = _LEAST_PAUSE
+        if not body:
+            return
+        self._bytes += len(body)
+        if self._bytes > MOST_STORED:
+            raise LimitError(f"{calling.url} sends more lines than a dispute has")
+        if not body.endswith(b"\n"):
+            raise MalformedError(f"{calling.url} sends half a line")
+        try:
+            lines = body[:-1].decode().split("\n")
+        except UnicodeDecodeError as error:
+            raise MalformedError(f"{calling.url} sends what is no text") from error
+        self._hear(lines, after)
+        for line in lines:
+            if self._store is not None:
+                self._store.append(line)
+            self._lines.append(line)
+
+    def _hear(self, lines: Sequence[str], after: int) -> None:
+        if self._seat.hear(self._hall.keys, after, lines) != after + len(lines):
+            raise MismatchError(f"{self._calling.url} sends lines that do not continue the dispute")
+
+    def _rest(self) -> None:
+        time.sleep(self._pause)
+        self._pause = min(2 * self._pause, _MOST_PAUSE)
+
+
+def joining(job: bytes, referee: _core.PublicKey, note: str, nonce: bytes) -> bytes:
+    """What a party signs that is there: others have its commitment, too."""
+    document = {
+        "commitment": digest_of(note),
+        "job": job.hex(),
+        "nonce": nonce.hex(),
+        "referee": referee.raw.hex(),
+    }
+    return b"potl.dispute.join.v1\0" + _core.canonical_json(document)
+
+
+def digest_of(note: str) -> str:
+    """Of a commitment's text."""
+    return _core.sha256(note.encode()).hex()
+
+
+def name_of(notes: Mapping[Name, str]) -> str:
+    """Of a dispute."""
+    return "-".join(digest_of(notes[name]) for name in NAMES)
+
+
+def _notes_in(line: str) -> dict[Name, str]:
+    """The commitments in a first line, which the seat has read."""
+    found = json.loads(line)["entry"]
+    return {name: str(found[name]) for name in NAMES}

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dispute before a referee that both parties call ends as one in a program does."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from arguing import Case, Served, place_of, playing, serving
+
+import potl
+from potl import _core
+from potl._cli import _cli
+from potl._dispute._away import REFEREE
+from potl._dispute._seat import Seat
+from potl._remote._http import Http
+from potl._serve import _host
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+LINES = "/lines?"
+
+
+@pytest.fixture(scope="module")
+def hosted(case: Case) -> Iterator[Served]:
+    with serving(case, "referee") as (server,):
+        yield server
+
+
+@pytest.fixture(scope="module")
+def verdict(case: Case, hosted: Served) -> potl.Verdict:
+    """Of the trainer's lie."""
+    with playing(case, "trainer", hosted.url) as trainers:
+        found = auditors(case, hosted.url)
+        assert trainers().evidence == found.evidence
+    return found
+
+
+def auditors(case: Case, url: str | potl.Remote, **changes: Any) -> potl.Verdict:
+    return potl.dispute_at(url, **{"party": case.party("auditor"), **case.at(), **changes})
+
+
+def test_a_lie_is_found_as_in_one_program(case: Case, verdict: potl.Verdict) -> None:
+    here = potl.dispute(
+        trainer=case.party("trainer"), auditor=case.party("auditor"), referee=case.referee()
+    )
+    assert case.is_found_in(verdict)
+    assert verdict.facts == here.facts and verdict.moves == here.moves
+    assert verdict.unknown_keys == ()
+
+
+def test_who_comes_again_is_told_what_was_decided(
+    case: Case, hosted: Served, verdict: potl.Verdict
+) -> None:
+    assert auditors(case, hosted.url).evidence == verdict.evidence
+    assert auditors(case, hosted.url, keys={}).unknown_keys == ()  # the trainer's is the job's
+
+
+def test_an_auditor_that_lies_loses(case: Case, hosted: Served, verdict: potl.Verdict) -> None:
+    """And is no part of the dispute about the trainer's other run."""
+    with playing(case, "honest trainer", hosted.url):
+        party = case.party("lying auditor")
+        found = auditors(case, hosted.url, party=party)
+    assert case.is_found_in(found, winner="trainer")
+    assert auditors(case, hosted.url).evidence == verdict.evidence
+
+
+def test_the_referee_is_killed_around_each_line_and_goes_on(case: Case) -> None:
+    with serving(case, "referee", dies=True) as (referee,):
+        with playing(case, "trainer", referee.url):
+            found = auditors(case, referee.url)
+        died = referee.signed.read_text().splitlines()
+    assert case.is_found_in(found)
+    assert referee.starts == len(died) + 1 and len(died) >= found.moves // 4
+    assert '"restarted"' in found.evidence.transcript
+    assert case.is_found_in(potl.judge(found.evidence, job=case.job, task=case.build))
+
+
+def test_a_party_that_is_killed_before_each_message_says_the_same(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With and without the lines that it kept."""
+    true, said = Seat.message, list[str]()
+
+    class Killed(BaseException):
+        pass
+
+    def message(self: Seat) -> str | None:
+        out = true(self)
+        if out is not None:
+            known = place_of(out) in map(place_of, said)
+            said.append(out)
+            if not known:
+                raise Killed
+        return out
+
+    monkeypatch.setattr(Seat, "message", message)
+    kept = case.folder / "kept"
+    with serving(case, "referee") as (referee,), playing(case, "trainer", referee.url):
+        starts = 0
+        while True:
+            starts += 1
+            try:
+                more = {"transcript": kept} if starts % 2 else {}
+                found = auditors(case, referee.url, **more)
+                break
+            except Killed:
+                pass
+    assert case.is_found_in(found)
+    assert starts == found.moves / 2 + 1
+    assert len(set(said)) == len(set(map(place_of, said))) == found.moves / 2
+    if starts % 2:
+        assert kept.read_text() == found.evidence.transcript
+
+
+def test_who_does_not_come_back_loses_by_silence(case: Case) -> None:
+    with serving(case, "referee", turn_seconds=6.0) as (referee,):
+        with playing(case, "trainer", referee.url) as trainers:
+            with pytest.raises(potl.StorageError, match="the disk is gone"):
+                auditors(case, referee.url, party=Leaving(case.party("auditor")))
+            found = trainers()
+        assert auditors(case, referee.url).evidence == found.evidence
+    assert (found.winner, found.why) == ("trainer", "silence")
+    lines = [json.loads(line) for line in found.evidence.transcript.splitlines()]
+    assert lines[-1]["at"] > lines[-2]["at"] + 6000
+
+
+class Leaving:
+    """A party whose machine fails in its first turn."""
+
+    def __init__(self, party: potl.Party) -> None:
+        self._party = party
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._party, name)
+
+    def claim(self, now: object) -> Any:
+        raise potl.StorageError("the disk is gone", "")
+
+
+def foreign(lines: list[str]) -> list[str]:
+    """Signed by somebody else."""
+    key = _core.SigningKey.generate()
+    for i, line in enumerate(lines):
+        document = json.loads(line)
+        del document["signature"]
+        text = b"potl.dispute.entry.v1\0" + _core.canonical_json(document)
+        document["signature"] = base64.b64encode(key.sign(text)).decode()
+        lines[i] = _core.canonical_json(document).decode()
+    return lines
+
+
+LIES: dict[str, Callable[[list[str]], list[str]]] = {
+    "another signature": foreign,
+    "a changed line": lambda lines: [line.replace('"at":1', '"at":2') for line in lines],
+    "a line is missing": lambda lines: lines[:1] + lines[2:],
+    "a line comes twice": lambda lines: [*lines[:2], lines[1], *lines[2:]],
+    "no lines": lambda lines: ["{}"],
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_referee_that_lies_about_lines_is_refused(
+    name: str,
+    case: Case,
+    hosted: Served,
+    verdict: potl.Verdict,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    get = Http.get
+
+    def other(self: Http, path: str, **options: Any) -> bytes:
+        answer = get(self, path, **options)
+        if LINES not in path:
+            return answer
+        lines = LIES[name](answer.decode().splitlines())
+        return "".join(f"{line}\n" for line in lines).encode()
+
+    monkeypatch.setattr(Http, "get", other)
+    with pytest.raises((potl.MismatchError, potl.MalformedError)):
+        auditors(case, hosted.url)
+
+
+def test_a_referee_that_tells_another_story_than_before_is_refused(
+    case: Case, hosted: Served, verdict: potl.Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or that has forgotten some of it."""
+    kept = case.folder / "told"
+    here = potl.dispute(
+        trainer=case.party("trainer"), auditor=case.party("auditor"), referee=case.referee()
+    )
+    lines = here.evidence.transcript.splitlines(keepends=True)
+    kept.write_text("".join(lines[:5]))
+    with pytest.raises(potl.MismatchError, match="do not continue"):
+        auditors(case, hosted.url, transcript=kept)
+    kept.write_text("".join(lines[:-1]))
+    with pytest.raises(potl.PotlError):
+        auditors(case, hosted.url, transcript=kept, patience=0)
+
+
+def test_another_referee_or_other_parties_are_an_error(case: Case, hosted: Served) -> None:
+    other = _core.SigningKey.generate().public_key
+    with pytest.raises(potl.UsageError, match="another referee"):
+        auditors(case, hosted.url, referee_key=other)
+    with pytest.raises(potl.UsageError, match="another key of the auditor"):
+        auditors(case, hosted.url, keys={"auditor": other})
+    with pytest.raises(potl.UsageError, match="keys are of"):
+        auditors(case, hosted.url, keys={"referees": other})
+    mine = potl.Party(
+        case.folder / "honest", job=case.job, task=case.build, key=_core.SigningKey.generate()
+    )
+    with pytest.raises(potl.UsageError, match="between others"):
+        auditors(case, hosted.url, party=mine)
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        nobody = f"http://127.0.0.1:{one.getsockname()[1]}"
+    with pytest.raises(potl.StorageError):
+        auditors(case, potl.Remote(nobody, timeout=0.5))
+    # Nobody else comes: there is no dispute, and nobody has lost.
+    party = case.party("honest trainer")
+    with serving(case, "referee") as (alone,):
+        with pytest.raises(potl.StorageError, match="did not come"):
+            auditors(case, potl.Remote(alone.url, timeout=0.5), party=party, patience=0)
+        assert not list(case.folder.glob(f"lines-{alone.url.rpartition(':')[2]}/*"))
+
+
+def test_a_server_ends_while_it_works(case: Case) -> None:
+    """At once, and its dispute goes on where it was."""
+    with serving(case, "trainer", works=case.folder / "works") as (trainer,):
+        asking = threading.Thread(target=_asked, args=(case, trainer.url), daemon=True)
+        asking.start()
+        while not (case.folder / "works").exists():
+            time.sleep(0.05)
+        before = time.monotonic()
+        assert trainer.end(signal.SIGTERM) == 0
+        assert time.monotonic() - before < 20  # 1.5 s on an idle machine; the work has no end
+        asking.join()
+
+
+def _asked(case: Case, url: str) -> None:
+    with contextlib.suppress(potl.PotlError):
+        potl.dispute(
+            trainer=potl.Remote(url, timeout=0.5),
+            auditor=case.party("auditor"),
+            referee=case.referee(),
+            keys={"auditor": case.key("auditor")},
+            turn_seconds=1.0,
+        )
+
+
+def test_the_commands(
+    case: Case, capsys: pytest.CaptureFixture[str], hosted: Served, verdict: potl.Verdict
+) -> None:
+    folder = case.folder
+    agreed = ["--job", str(folder / "job.json"), "--task", "arguing:build"]
+    evidence = folder / "played.json"
+    command = ["dispute", *agreed, "--evidence", str(evidence), "--referee", hosted.url]
+    who = ["--run", str(folder / "audit"), "--key", str(folder / "auditor.pem")]
+    keys = [
+        "--referee-key",
+        str(folder / "referee.pub"),
+        "--auditor-key",
+        str(folder / "auditor.pub"),
+    ]
+    assert _cli.run([*command, *who, *keys]) == 1
+    assert "the auditor is right" in capsys.readouterr().out
+    assert potl.DisputeEvidence.read(evidence) == verdict.evidence
+    assert _cli.run([*command, *who]) == 2
+    assert "--referee-key" in capsys.readouterr().err
+    assert _cli.run([*command, *who, *keys, "--turn-seconds", "1"]) == 2
+    assert _cli.run([*command[:-2], *who, *keys]) == 2
+    assert _cli.run([*command[:-2], "--trainer", "x", "--auditor", "y", *who]) == 2
+    assert _cli.run(["referee", *agreed]) == 2
+    assert _cli.run(["referee", *agreed, "--listen", "127.0.0.1:0"]) == 2
+    assert "--transcripts" in capsys.readouterr().err
+    assert _cli.run(["referee", *agreed, "--offline", str(evidence), "--token-file", "x"]) == 2
+
+
+def test_the_listening_command_ends(
+    case: Case, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, run_server = case.folder, _host.run_server
+
+    def ended(application: Any, *, ready: Callable[[str], None], **options: Any) -> None:
+        def end(url: str) -> None:
+            ready(url)
+            assert potl.Remote(url).served().get(REFEREE, limit=1000)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        run_server(
+            application,
+            ready=lambda url: threading.Thread(target=end, args=[url]).start(),
+            **options,
+        )
+
+    monkeypatch.setattr(_host, "run_server", ended)
+    agreed = ["--job", str(folder / "job.json"), "--task", "arguing:build"]
+    keys = ["--key", str(folder / "referee.pem"), "--auditor-key", str(folder / "auditor.pub")]
+    listen = ["--listen", "127.0.0.1:0", "--transcripts", str(folder / "commanded")]
+    assert _cli.run(["referee", *agreed, *keys, *listen]) == 0
+    assert "deciding disputes at http://127.0.0.1:" in capsys.readouterr().err
