@@ -35,7 +35,7 @@ def check(
             it can be; what is in the way is listed too, with `prevents` "exact" instead of
             "replay".
         disputable: Whether to list also what keeps a dispute about the task from being decided,
-            with `prevents` "dispute". It executes another step, and derives its operators as a
+            with `prevents` "dispute". It executes two more steps, and derives its operators as a
             referee does.
 
     Returns:

@@ -33,7 +33,7 @@ from .._arithmetic import _rounded_steps
 from .._base._errors import MismatchError, NotReplayable, Problem, UsageError
 from .._job._agreement import open_checked
 from .._task._schedule import end_epoch_metric
-from ._operators import Operator, structural_difference
+from ._operators import Operator, ValueTrace, structural_difference
 from ._outline import StateOutline
 from ._rounded import values_of
 from ._tracer import Geometry, Look, Memory, Tracer, look_at, overlap, plain_content
@@ -79,22 +79,54 @@ def derive_operators(
         return derive_step(session, step)
 
 
-def derivation_fault(build: Build, job: Job) -> str | None:
-    """Whether the job's first step, executed, is what is derived of it; a sentence where not.
+def derivation_fault(build: Build, job: Job, step: int, before: StateOutline | None) -> str | None:
+    """Whether a step, executed with zeros for elements that nobody knows, has other operators than
+    those that are derived; a sentence where it has. The job's first step is executed, too.
 
     Raises:
         NotReplayable: It cannot be traced.
     """
+    executed = {}
     with open_checked(build, job) as session, session.active():
-        executed = executed_first(session)
-    found = structural_difference(derive_operators(build, job, 1), executed)
-    return None if found is None else f"operator {found[0]} is {found[1]}"
+        executed[1] = executed_first(session)
+        if step > 1 and before is not None:
+            session.restore(before.zeros())
+            executed[step] = _traced(session, step).operators
+    for at, operators in executed.items():
+        derived = derive_operators(build, job, at, before=None if at == 1 else before)
+        found = structural_difference(derived, operators)
+        if found is not None:
+            return f"step {at}, operator {found[0]} is {found[1]}"
+    return None
 
 
 def executed_first(session: Session) -> tuple[Operator, ...]:
-    """The operators of a new session's first step, which it runs."""
-    rounding = _rounded_steps.Trainer() if session.rounds_by_log else None
-    return trace_values(session, 1, session.sample_ids(1), rounding=rounding).operators
+    """The operators of a new session's first step, which it runs twice.
+
+    Raises:
+        NotReplayable: It cannot be traced, or computes something else then.
+    """
+    before, rounding = session.capture(), _rounding(session)
+    session.run_step(1, session.sample_ids(1), rounding=rounding)
+    after = session.capture().digest()
+    session.restore(before)
+    trace = _traced(session, 1)
+    if trace.after != after:
+        # torch's formulas for some gradients are others where somebody watches the operators.
+        raise _depends(
+            "the step computes something else when its operators are traced",
+            "Task.step",
+            "do without torch.prod, and reduce along dimensions: amax(dim) instead of max()",
+        )
+    return trace.operators
+
+
+def _traced(session: Session, step: int) -> ValueTrace:
+    return trace_values(session, step, session.sample_ids(step), rounding=_rounding(session))
+
+
+def _rounding(session: Session) -> _rounded_steps.Trainer | None:
+    return _rounded_steps.Trainer() if session.rounds_by_log else None
 
 
 def derive_step(session: Session, step: int) -> tuple[Operator, ...]:

@@ -25,11 +25,13 @@ from ._encoding import TensorOutline
 from ._operators import CAPTURE, Operator
 from ._party import require_exact
 from ._referee import Referee, Step, facts_of_decision, read_answer, unanswered
+from ._regions import is_foreach_pointwise
 from ._rounded import Entries
 from ._tracer import is_torch_s_own
 
 if TYPE_CHECKING:
     from .._job._job import Job
+    from ._outline import StateOutline
 
 # Operators whose work and memory the forms of their operands bound, whatever their attributes say.
 # They came from somebody who may have made them up, so nothing else is called.
@@ -122,7 +124,7 @@ class Onlooker(Referee):
         return made
 
     def _other_program(
-        self, wrong: Sequence[bool], facts: dict[str, object]
+        self, wrong: Sequence[bool], facts: dict[str, object], step: int, before: StateOutline
     ) -> _core.DisputeRuling:
         raise _Believed
 
@@ -147,8 +149,5 @@ def is_bounded(operator: Operator) -> bool:
     if packet in _NUMBERED:
         return all(math.prod(one.shape) <= _MOST_NUMBERED for one in forms)
     if packet.startswith("_foreach_"):
-        packet = packet[len("_foreach_") :].rstrip("_")
-        found = getattr(torch.ops.aten, packet, None)
-        tags = [] if found is None else [getattr(found, one).tags for one in found.overloads()]
-        return any(torch.Tag.pointwise in one for one in tags)
+        return is_foreach_pointwise(packet[len("_foreach_") :].rstrip("_"))
     return packet in _ELEMENTWISE or torch.Tag.pointwise in function_of(operator).tags

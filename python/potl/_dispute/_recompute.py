@@ -176,9 +176,9 @@ def recompute(
         raise UnsupportedError(f"{operator.name} leaves memory as it is", "nothing to recompute")
     plan = _plan(operator, result, place)
     operands = [
-        torch.zeros(places.shape, dtype=DTYPE_OF[one.dtype])
-        if number not in opened and places is not None and not bool((places >= 0).any())
-        else _of(opened, number).gather(places)
+        _of(opened, number).gather(places)
+        if number in opened or chunks_of(one, places)
+        else torch.zeros(one.shape if places is None else places.shape, dtype=DTYPE_OF[one.dtype])
         for number, (one, places) in enumerate(zip(operator.inputs, plan.places, strict=True))
     ]
     if plan.result == _regions.MOVED:

@@ -90,8 +90,8 @@ class _Sum:
 
 class Referee:
     """Decides a dispute with the agreed task and what both parties open. It executes no step, but
-    for the job's first one before it says of somebody that another program ran: code may do
-    something else where tensors have no elements.
+    for the job's first one, and the disputed one on zeros, before it says of somebody that another
+    program ran: code may do something else where tensors have no elements.
 
     What it decides follows from the transcript alone, so that anybody with the task can decide it
     again.
@@ -119,7 +119,6 @@ class Referee:
         if key is None:
             key = _core.SigningKey.generate()
         self.key = key if isinstance(key, _core.SigningKey) else _keys.load_or_create(key)
-        self._sound: str | None = None  # what is wrong with deriving this task; None: not tried
         self._steps: dict[tuple[int, bytes], Step] = {}
         self._operands: dict[tuple[int, bytes, int], tuple[TensorOutline, ...]] = {}
         self._sums: dict[tuple[int, bytes, int], _Sum] = {}
@@ -191,7 +190,7 @@ class Referee:
             wrong.append(not (fits and counted))
         if any(wrong):
             facts = {"step": now.step, "operator": len(operators) - 1, "name": CAPTURE}
-            return self._other_program(wrong, facts)
+            return self._other_program(wrong, facts, now.step, before)
         return _core.DisputeNext("operators", len(operators))
 
     def _in_operators(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
@@ -204,7 +203,8 @@ class Referee:
         }
         shown = [leaf_parts(operator, one.leaf) for one in now.openings]
         if None in shown:
-            return self._other_program([one is None for one in shown], facts)
+            wrong = [one is None for one in shown]
+            return self._other_program(wrong, facts, now.step, step.before)
         trainer, auditor = (one for one in shown if one is not None)
         wanted = _operators_of(operator)
         facts |= _described(step, [*wanted, level.low])
@@ -400,15 +400,14 @@ class Referee:
     # ------------------------------------------------------------------ what was agreed before
 
     def _other_program(
-        self, wrong: Sequence[bool], facts: dict[str, object]
+        self, wrong: Sequence[bool], facts: dict[str, object], step: int, before: StateOutline
     ) -> _core.DisputeRuling:
         """A party shows an operator that is not the derived one."""
         if all(wrong):
             raise MismatchError("neither party has the operator that the referee derives")
-        if self._sound is None:
-            self._sound = derivation_fault(self._build, self.job) or ""
-        if self._sound:
-            raise MismatchError(f"it is derived as something else than it runs: {self._sound}")
+        fault = derivation_fault(self._build, self.job, step, before)
+        if fault:
+            raise MismatchError(f"it is derived as something else than it runs: {fault}")
         return _ruling("structure", wrong, facts)
 
     @property

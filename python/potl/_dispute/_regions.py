@@ -132,29 +132,44 @@ def _elementwise(operator: Operator, result: int, element: int) -> Plan:
     return Plan(places, 0)
 
 
-def _foreach(pointwise: bool) -> Rule:
+def _foreach(operator: Operator, result: int, element: int) -> Plan:
     """The lists hold as many tensors as there are results; other operands are for all of them."""
+    packet = packet_of(operator.name)[len("_foreach_") :]
+    count, shape = len(operator.results), shape_of(operator, result)
+    index = unraveled(element, shape)
+    forms = iter(operator.inputs)
+    places: list[torch.Tensor | None] = []
+    changed: Tree = {}
+    pointwise = is_foreach_pointwise(packet.rstrip("_"))
+    for name, value in operator.arguments.items():
+        listed = isinstance(value, list) and len(value) == count
+        if listed:
+            changed[name] = [value[result]]
+        found = [leaf for _, leaf in leaves(value) if isinstance(leaf, Reference)]
+        for one in found:
+            form = next(forms)
+            if listed and one != found[result]:
+                places.append(torch.zeros(0, dtype=torch.int64))
+            elif not pointwise:
+                places.append(None)
+            elif name == "self" and packet in _FOREACH_OVERWRITES:
+                places.append(torch.full([1] * len(shape), -1))
+            else:
+                places.append(broadcast(form.shape, index))
+    return Plan(places, 0 if pointwise else element, changed, result=0)
 
-    def rule(operator: Operator, result: int, element: int) -> Plan:
-        count = len(operator.results)
-        index = unraveled(element, shape_of(operator, result))
-        forms = iter(operator.inputs)
-        places: list[torch.Tensor | None] = []
-        changed: Tree = {}
-        for name, value in operator.arguments.items():
-            listed = isinstance(value, list) and len(value) == count
-            if listed:
-                changed[name] = [value[result]]
-            found = [leaf for _, leaf in leaves(value) if isinstance(leaf, Reference)]
-            for number, _ in enumerate(found):
-                form = next(forms)
-                if listed and number != result:
-                    places.append(torch.zeros(0, dtype=torch.int64))
-                else:
-                    places.append(broadcast(form.shape, index) if pointwise else None)
-        return Plan(places, 0, changed, result=0)
 
-    return rule
+# Those that are elementwise, whatever torch's tags say, and those that do not read what they write.
+_FOREACH_COPIES, _FOREACH_OVERWRITES = ("copy", "zero", "clone"), ("copy_", "zero_")
+
+
+def is_foreach_pointwise(packet: str) -> bool:
+    """Whether an element is made of one of each list, where the lists' operator is `packet`."""
+    if packet == "max":  # torch's other operator of that name is elementwise
+        return False
+    known = getattr(torch.ops.aten, packet, None)
+    tags = [] if known is None else [getattr(known, one).tags for one in known.overloads()]
+    return packet in _FOREACH_COPIES or any(torch.Tag.pointwise in one for one in tags)
 
 
 def _fused(operator: Operator, result: int, element: int) -> Plan:
@@ -175,6 +190,8 @@ def _fused(operator: Operator, result: int, element: int) -> Plan:
             form = next(forms)
             if listed and place != number:
                 places.append(torch.zeros(0, dtype=torch.int64))
+            elif len(form.shape) > len(shape):  # a count is written of any element
+                places.append(at(form.shape, *[0] * len(form.shape)))
             else:
                 places.append(broadcast(form.shape, index))
     return Plan(places, 0, changed, result=result // count)
@@ -498,9 +515,7 @@ def _by_tag(operator: Operator) -> Rule:
     if name.startswith("_fused_") and name.endswith("_"):
         return _fused
     if name.startswith("_foreach_"):
-        packet = getattr(torch.ops.aten, name[len("_foreach_") :].rstrip("_"), None)
-        tags = [] if packet is None else [getattr(packet, one).tags for one in packet.overloads()]
-        return _foreach(any(torch.Tag.pointwise in one for one in tags))
+        return _foreach
     if torch.Tag.pointwise in function_of(operator).tags:
         return _elementwise
     return whole

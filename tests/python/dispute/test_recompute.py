@@ -145,6 +145,41 @@ def test_fused_optimizers_and_pools_are_recomputed_from_parts(
             assert count <= 2 + len(one.inputs) / (3 if "_fused_" in one.name else 1), one.name
 
 
+def listing() -> potl.Task:
+    """Lists of tensors: copied, zeroed, reduced, one tensor twice; an optimizer that counts."""
+
+    class Listing(potl.Task):
+        def compute_loss(self, batch: Any, reduction: str = "mean") -> torch.Tensor:
+            loss = super().compute_loss(batch, reduction)
+            with torch.no_grad():
+                made = [one * 2 for one in self.model.parameters()]
+                into = [torch.empty_like(one) for one in made]
+                torch._foreach_copy_(into, made)
+                torch._foreach_zero_(made)
+                twice = torch._foreach_mul([into[0], into[0]], [into[0], into[0]])
+                none = torch.zeros(0, 4).sum()
+                rest = [*torch._foreach_max(into), *made, *twice, none]
+            return loss + sum(one.sum() for one in rest) * 1e-9
+
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    optimizer = torch.optim.Adagrad(net.parameters(), lr=0.1, fused=True)
+    made = traced_nets.task(net, zoo.digits(), 4, optimizer)
+    made.__class__ = Listing
+    return made
+
+
+def test_lists_of_tensors_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, values = executed(listing, 2, "ord32", monkeypatch)
+    done, _ = check(trace, values, "ord32", 3, 5)
+    for name in ("copy_", "zero_", "mul", "max"):
+        assert f"aten._foreach_{name}" in " ".join(done)
+    # The elements of a copy are those of what is copied, and one chunk of it is opened.
+    copied = operator_of(trace, "_foreach_copy_")
+    assert [need.operand for need in _recompute.needs(copied, 0, 0, 5)] == [2]
+    counted = operator_of(trace, "_fused_adagrad_")
+    assert len(counted.results) == 8
+
+
 def operator_of(trace: ValueTrace, name: str) -> Operator:
     return next(one for one in trace.operators if name in one.name)
 

@@ -37,7 +37,7 @@ def test_derived_places_are_those_of_the_kernels(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = potl.Job.create(NETS[name], seed=3, checkpoint_every=8, arithmetic="log64")
-    assert derivation_fault(NETS[name], job) is None
+    assert derivation_fault(NETS[name], job, 1, None) is None
     rounded = [one.rounded for one in derive_operators(NETS[name], job, 1) if one.rounded]
     ends = [first + count for first, count in rounded]
     assert [first for first, _ in rounded] == [0, *ends[:-1]] and len(rounded) > 3

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a liar can do beside the game: tasks that nobody can trace, or that are derived as something
+else than they run. The honest party does not lose by any of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import traced_nets
+import zoo
+from disputed import case, false_run
+from torch import nn
+
+import potl
+from potl import _core
+from potl._dispute._derive import derive_operators
+from potl._dispute._party import Story
+
+pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+Build = Callable[[], potl.Task]
+
+
+def short(net: nn.Module, **options: Any) -> potl.Task:
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, **options)
+    return traced_nets.task(net, zoo.digits(), 4, optimizer, max_steps=3)
+
+
+class Partly(nn.Module):
+    """Writes a part of a tensor, and reads the rest of it, as torch's GRU does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(8, 8), nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x[:, 0, 0])
+        y[:, 0] += 1
+        out: torch.Tensor = self.head(y)
+        return out
+
+
+def partly() -> potl.Task:
+    return short(Partly())
+
+
+def peeking_late() -> potl.Task:
+    """Does something else where tensors have no elements, but not in the first step."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    task = short(net, momentum=0.9)
+
+    def hook(module: nn.Module, given: Any, out: torch.Tensor) -> torch.Tensor:
+        assert task.optimizer is not None
+        return out * 2 if task.optimizer.state and type(out) is not torch.Tensor else out
+
+    net.register_forward_hook(hook)
+    return task
+
+
+class Product(nn.Module):
+    """torch has another formula for its gradient where operators are watched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(8, 8), nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head((4 * self.first(x[:, 0])).prod(-1))
+        return out
+
+
+def product() -> potl.Task:
+    return short(Product())
+
+
+class Derived(potl.Party):
+    """Shows the operators that the referee derives, with whatever results."""
+
+    told: Story | None = None
+
+    def story(self, step: int) -> Story:
+        if self.told is None:
+            true = super().story(step)
+            try:
+                own = derive_operators(self.build, self.job, step, before=true.before)
+            except potl.NotReplayable:
+                return true
+            state = _core.content_root(self._evidence.state_digest(step))
+            roots = [*(bytes(32 * len(one.tensors)) for one in own[:-1]), state]
+            leaves = [
+                b"potl.operator.v1\0" + one.structure + root
+                for one, root in zip(own, roots, strict=True)
+            ]
+            self.told = dataclasses.replace(true, leaves=leaves, operators=own)
+        return self.told
+
+
+@pytest.mark.parametrize(
+    ("build", "why"),
+    [
+        (partly, "written through another view"),
+        (peeking_late, "it is derived as something else than it runs: step 2"),
+        (product, "the step computes something else when its operators are traced"),
+    ],
+)
+def test_nobody_loses_by_a_step_that_cannot_be_told(build: Build, why: str, tmp_path: Path) -> None:
+    one = case(build, tmp_path)
+    key = _core.SigningKey.generate()
+    false = false_run(build, one.job, 2, tmp_path / "false", key)
+    liar = Derived(false, job=one.job, task=build, key=key)
+    verdict = potl.dispute(trainer=one.honest(), auditor=liar, referee=one.referee())
+    assert (verdict.why, verdict.step) == ("referee", 2), verdict
+    # Said by the referee: a party that fails behind its server would have been silent.
+    assert why in str(verdict.facts["undecided"])
+    assert "could not answer" not in str(verdict.facts["undecided"])
+
+
+def test_what_is_other_when_traced_is_found_before_the_training() -> None:
+    (problem,) = potl.check(product, disputable=True)
+    assert problem.prevents == "dispute" and "when its operators are traced" in problem.what
