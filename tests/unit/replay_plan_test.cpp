@@ -2,6 +2,7 @@
 #include "catch.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include <potl/checks/pev.hpp>
@@ -269,4 +270,71 @@ TEST_CASE("a run without steps has nothing to replay") {
   run.records.clear();
   run.link();
   REQUIRE(plan(run).empty());
+}
+
+namespace {
+
+// Of a job whose rates follow a metric, with losses that fall and are about a tenth off.
+void follow_a_metric(fake_run& run) {
+  run.view.agreed.rates.clear();
+  for (auto& record : run.records) {
+    const double noise = record.step % 3 == 0 ? 1.1 : 1.0;
+    record.loss = noise * 1000 / static_cast<double>(100 + record.step);
+  }
+}
+
+std::vector<segment> steering(const fake_run& run, std::uint64_t samples = 0) {
+  replay_options options;
+  options.top_q = 0;
+  options.samples = samples;
+  std::vector<segment> out;
+  for (const segment_request& one : plan(run, options)) {
+    if (one.why == "log") out.push_back({one.start, one.end});
+  }
+  return out;
+}
+
+bool has(const std::vector<segment>& list, const segment& wanted) {
+  return std::find(list.begin(), list.end(), wanted) != list.end();
+}
+
+}  // namespace
+
+TEST_CASE("the segment that says most often that an update was skipped is replayed") {
+  fake_run run(1000, 10);
+  REQUIRE(steering(run).empty());
+  run.records[504].flags = run.records[704].flags = run.records[708].flags = 1;
+  REQUIRE(steering(run) == std::vector<segment>{{700, 710}});
+  run.records[991].flags = run.records[992].flags = run.records[993].flags = 1;
+  REQUIRE(steering(run) == std::vector<segment>{{700, 710}});  // the last is replayed anyway
+  REQUIRE(asks(plan(run), 700, 710) == false);                 // reach=0 looks at nothing
+}
+
+TEST_CASE("losses move rates that follow a metric: the most unusual ones are replayed") {
+  fake_run run(1000, 10);
+  follow_a_metric(run);
+  REQUIRE(steering(run).size() == 2);
+  REQUIRE_FALSE(has(steering(run), {500, 510}));
+  run.records[505].loss -= 5;  // not the lowest of the run
+  REQUIRE(has(steering(run), {500, 510}));
+  run.records[505].loss += 10;
+  REQUIRE(has(steering(run), {500, 510}));
+  run.records[505].loss -= 5;
+  for (std::size_t i = 500; i < 510; ++i) run.records[i].loss -= 5;
+  REQUIRE(has(steering(run), {500, 510}));
+  run.records[505].loss = -std::numeric_limits<double>::infinity();
+  REQUIRE(has(steering(run), {500, 510}));
+  run.view.agreed.rates = {{1000, {0.1}}};
+  REQUIRE(steering(run).empty());
+}
+
+TEST_CASE("late losses are small, and are compared with those around them too") {
+  fake_run run(1000, 10);
+  follow_a_metric(run);
+  for (std::size_t i = 0; i < 100; ++i) run.records[i].loss *= i % 2 == 0 ? 3 : 1;
+  for (std::size_t i = 500; i < 1000; ++i) run.records[i].loss *= 1e-3;
+  run.records[805].loss = -0.01;
+  REQUIRE(has(steering(run), {800, 810}));
+  run.records[805].loss = std::numeric_limits<double>::quiet_NaN();
+  REQUIRE(has(steering(run), {800, 810}));
 }

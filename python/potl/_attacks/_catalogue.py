@@ -14,6 +14,7 @@ from . import (  # noqa: F401
     _pool,
     _recipe,
     _rounding,
+    _steering,
     _surgery,
 )
 from ._scene import Attack, registered

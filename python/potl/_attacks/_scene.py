@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 Weights = dict[str, torch.Tensor]
 
+_SKIPPED = 1  # flag of a step record, docs/format/transcript.md
+
 
 class Arguments(TypedDict, total=False):
     """Those of `verify`."""
@@ -283,6 +285,7 @@ class Scene:
         start: Callable[[Session], None] | None = None,
         sample_ids: Callable[[Session, int], list[int]] | None = None,
         claimed_loss: Callable[[int, float], float] | None = None,
+        skipped: Callable[[int], bool] | None = None,
         rounding_log: Callable[[bytes], bytes] | None = None,
         last_step: int | None = None,
         stored: Callable[[int], bool] | None = None,
@@ -293,9 +296,10 @@ class Scene:
 
         Within a segment every step is real, so replays of its losses agree; at its end `rewrite`
         moves the state to where the forger wants it. `sample_ids` trains on other samples than the
-        job's; `claimed_loss` logs another loss; `rounding_log`, for a `client_job` in log64, binds
-        another log of a step than its own; `stored` says after which steps a state is stored and
-        rewritten (None: as agreed).
+        job's; `claimed_loss` logs another loss; `skipped` names the steps that are logged as left
+        out by the scaler; `rounding_log`, for a `client_job` in log64, binds another log of a step
+        than its own; `stored` says after which steps a state is stored and rewritten (None: as
+        agreed).
         """
         path = self.path(name)
         ordered = client_job or self.job
@@ -329,6 +333,7 @@ class Scene:
                     used,
                     result,
                     loss=loss,
+                    flags=_SKIPPED if skipped is not None and skipped(step) else 0,
                     duration_ns=took,
                     checkpoint=stored(step),
                     rounding_log=log,
@@ -345,6 +350,7 @@ class Scene:
         result: StepResult,
         *,
         loss: float | None = None,
+        flags: int = 0,
         duration_ns: int = 1_000_000,
         checkpoint: bool | None = None,
         rounding_log: bytes | None = None,
@@ -360,7 +366,7 @@ class Scene:
             loss=result.loss if loss is None else loss,
             rates=result.rates,
             random_draws=result.random_draws,
-            flags=0,
+            flags=flags,
             duration_ns=duration_ns,
             checkpoint=checkpoint,
             rounding_log=rounding_log,

@@ -26,7 +26,7 @@ _LEAST_RATIO = 1e-6
 # Lane -> the reasons that belong to it. What fits nowhere goes to the last lane.
 _LANES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Drawn at random", ("random",)),
-    ("Furthest states", ("top-q", "reach")),
+    ("Unusual states and records", ("top-q", "reach", "log")),
     ("First and last", ("first", "final")),
     ("Earlier challenges and resumes", ("earlier challenge", "superseded")),
 )

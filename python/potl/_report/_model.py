@@ -32,6 +32,7 @@ _WHY = {
     "random": "drawn at random",
     "top-q": "among those furthest from the state before",
     "reach": "further from the state before than is usual",
+    "log": "its records steer the steps after it most",
     "final": "the last segment",
     "first": "the first segment",
     "superseded": "replaced by a resume",

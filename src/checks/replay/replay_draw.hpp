@@ -2,6 +2,7 @@
 // Which segments a nonce selects: shared by plan (to ask) and judge (to know what had to be there).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
@@ -25,5 +26,11 @@ struct replay_selection {
 /// `rank`: whether the largest updates are looked up (loads checkpoints).
 result<replay_selection> select_segments(const run_view& run, const replay_options& options,
                                          const digest& nonce, bool rank);
+
+/// Of these segments, those whose records steer most what true steps do after them: updates said to
+/// be skipped lower the gradient scaler's scale, and losses move rates that follow a metric. No
+/// state shows that such a record is false, so it is replayed. At most three.
+std::vector<segment> steering_segments(const run_view& run, const std::vector<segment>& all,
+                                       const std::function<bool(const segment&)>& is_asked);
 
 }  // namespace potl::checks::detail

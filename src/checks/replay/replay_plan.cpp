@@ -154,6 +154,14 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
     q = std::max<std::uint64_t>(q, 1);  // what was published: the largest updates alone
   }
   const bool reaches = options.reach > 0 && rule_enabled("replay.reach");
+  if (reaches) {
+    const auto is_asked = [&](const segment& one) {
+      return std::any_of(out.requests.begin(), out.requests.end(), [&](const auto& known) {
+        return known.start == one.start && known.end == one.end;
+      });
+    };
+    for (const segment& one : steering_segments(run, out.all, is_asked)) ask(one, "log");
+  }
   if (rank && run.moved && (q > 0 || reaches)) {
     screened_choice choice(out.all, out.requests);
     const auto ranked = screened_choice::ranked(screen(run, *run.moved()).stretches);
