@@ -58,6 +58,8 @@ class GradientNorm:
         ]
         if gradients:
             norm = _norm(gradients)
+            if not math.isfinite(norm):  # squares overflow long before their roots
+                norm = _norm([gradient.double() for gradient in gradients])
             self._squared += norm * norm
 
 

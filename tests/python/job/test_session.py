@@ -526,3 +526,16 @@ def test_a_compiled_model_has_the_state_of_the_plain_one():
     with Session.open(build, seed=7) as fresh:
         fresh.restore(middle)
         assert run(fresh, 3, 4) == after
+
+
+def test_gradients_whose_squares_overflow_are_finite():
+    def build():
+        task = tasks.plain()
+        usual = task.compute_loss
+        task.compute_loss = lambda *arguments: 1e30 * usual(*arguments)
+        return task
+
+    with Session.open(build, seed=7) as session:
+        (result,) = run(session, 1, 1)
+    assert 1e25 < result.gradient_norm < 1e35
+    assert not result.non_finite
