@@ -46,6 +46,7 @@ void bind_json(py::module_& module) {
         limits.max_bytes = max_bytes;
         // 32 bytes of text per value, as the defaults have it.
         limits.max_nodes = std::max(limits.max_nodes, max_bytes / 32);
+        limits.max_string = std::max(limits.max_string, max_bytes / 4);
         return to_python(parse_json(readable_buffer(data).bytes(), limits).value());
       },
       py::arg("data"), py::kw_only(), py::arg("max_bytes") = json_limits{}.max_bytes);

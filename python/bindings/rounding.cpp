@@ -2,6 +2,7 @@
 // The rounding log for Python: sessions, bytes, proofs.
 #include <potl/numeric/detail/rounding_threshold.hpp>
 #include <potl/numeric/gemm.hpp>
+#include <potl/transcript/detail/record.hpp>
 
 #include <cstring>
 
@@ -46,6 +47,22 @@ rounding_log log_of(int bits, std::uint64_t values, const py::iterable& entries)
     out.entries.push_back({entry.first, entry.second});
   }
   return out;
+}
+
+/// The entries of `count` values from `first` on, from `place` on in a log of `values`. Bytes that
+/// are no log of so many bits count as one without entries.
+py::bytes part_of(py::handle bytes, int bits, std::uint64_t first, std::uint64_t count,
+                  std::uint64_t place, std::uint64_t values) {
+  const readable_buffer buffer(bytes);
+  const auto whole = decode_rounding_log(buffer.bytes());
+  rounding_log out{bits, values, {}};
+  if (whole && whole->bits == bits) {
+    for (const log_entry& one : whole->entries) {
+      if (one.position < first || one.position - first >= count) continue;
+      out.entries.push_back({one.position - first + place, one.up});
+    }
+  }
+  return to_bytes(encode_rounding_log(out));
 }
 
 /// a * b into c under the session's rounding, then logged or corrected.
@@ -148,6 +165,9 @@ void bind_rounding(py::module_& module) {
     out["entries"] = entries_of(log);
     return out;
   });
+  module.attr("MAX_ROUNDING_LOG_BYTES") = transcript::max_rounding_log_bytes;
+  module.def("part_of_rounding_log", &part_of, py::arg("log"), py::kw_only(), py::arg("bits"),
+             py::arg("first"), py::arg("count"), py::arg("place"), py::arg("values"));
   module.def("rounding_log_digest", [](py::handle bytes) {
     const readable_buffer buffer(bytes);
     return to_bytes(rounding_log_digest(buffer.bytes()));

@@ -344,3 +344,13 @@ def judge_dispute(
     before it, and says what is wrong with it, or None. MissingError: there is no verdict.
     MismatchError, MalformedError, LimitError: it is not a transcript of this setting.
     """
+
+MAX_ROUNDING_LOG_BYTES: int
+"""Of a step."""
+
+def part_of_rounding_log(
+    log: ReadableBuffer, *, bits: int, first: int, count: int, place: int, values: int
+) -> bytes:
+    """The entries of `count` values from `first` on, from `place` on in a log of `values`. Bytes
+    that are no log of so many bits count as one without entries.
+    """

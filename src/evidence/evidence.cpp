@@ -30,7 +30,6 @@ struct evidence::body {
   std::vector<finding> findings;
   // Of files, as the verifier's own states say; 0: not known yet.
   mutable std::atomic<std::uint64_t> checkpoint_limit{0};
-  mutable std::atomic<std::uint64_t> rounding_limit{0};
   mutable std::mutex reading_base;
   mutable std::shared_ptr<const checkpoint_base> base;
   mutable std::mutex measuring;
@@ -283,7 +282,7 @@ const std::vector<std::uint8_t>& evidence::telemetry() const { return body_->tel
 std::uint64_t evidence::log_bytes() const { return body_->run.bytes; }
 
 void evidence::expect_state_bytes(std::uint64_t initial) const noexcept {
-  body_->checkpoint_limit = body_->rounding_limit = grown(initial, state_growth);
+  body_->checkpoint_limit = grown(initial, state_growth);
 }
 
 void evidence::expect_largest_state_bytes(std::uint64_t largest) const noexcept {
@@ -402,12 +401,6 @@ result<std::vector<std::uint8_t>> evidence::load_rounding_log(std::uint64_t step
     return error{errc::missing, "step " + std::to_string(step) + " binds no rounding log", ""};
   }
   const std::string name = rounding_entry(branch);
-  if (place->log.bytes > body_->at_most(body_->rounding_limit)) {
-    return error{errc::limit,
-                 name + ": the log of step " + std::to_string(step) + " is said to have " +
-                     std::to_string(place->log.bytes) + " bytes",
-                 std::string(limit_remedy)};
-  }
   auto bytes = body_->files.read_part(name, place->offset, place->log.bytes);
   if (!bytes) {
     // A link or a directory in its place is the prover's doing, not own trouble.

@@ -103,7 +103,9 @@ status writer::append_step(state after, const step_entry& entry) {
   }
   if (entry.rates.size() > max_rates) return usage("too many parameter groups", "");
   if (entry.rounding_log.size() > max_rounding_log_bytes) {
-    return usage("the rounding log of a step is too long", "");
+    return usage("the rounding log of a step has more than " +
+                     std::to_string(max_rounding_log_bytes) + " bytes",
+                 "take smaller steps, or another arithmetic");
   }
   constexpr auto of_the_caller = static_cast<std::uint32_t>(step_flag::skipped) |
                                  static_cast<std::uint32_t>(step_flag::non_finite);

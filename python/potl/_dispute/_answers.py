@@ -33,6 +33,7 @@ def from_json(text: bytes) -> dict[str, object]:
     Raises:
         MalformedError: It is no object.
     """
+    # A text in it may be a quarter of that: a rounding log is the longest.
     found = _core.parse_json(text, max_bytes=32 << 20)
     if not isinstance(found, dict):
         raise MalformedError("an answer is an object")
@@ -96,14 +97,10 @@ def state_from_json(document: Mapping[str, object], digest: bytes) -> StateOutli
     return outline
 
 
-# Of a rounding log in an answer. Honest ones have about a hundredth of a bit per value.
-MOST_LOG = 4 << 20
-
-
 def rounding_to_json(
     shown: Sequence[tuple[bytes, int, Sequence[bytes]]], log: bytes | None
 ) -> dict[str, object]:
-    """A rounding log, and records with their proofs; None for a log that is longer than that."""
+    """A rounding log, and records with their proofs; None where there is none."""
     return {
         "records": [
             {"bytes": as_text(record), "index": index, "proof": [one.hex() for one in proof]}

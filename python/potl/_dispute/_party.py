@@ -18,7 +18,6 @@ from .._record import _keys
 from .._record._inputs import as_job, run_directory
 from .._record._records import Records
 from ._answers import (
-    MOST_LOG,
     as_bytes,
     as_text,
     chunks_to_json,
@@ -266,7 +265,7 @@ class Party:
         log = None
         if self._evidence.rounding_digest(step) is not None:
             log = self._evidence.load_rounding_log(step)
-        return rounding_to_json(shown, None if log is None or len(log) > MOST_LOG else log)
+        return rounding_to_json(shown, log)
 
     def _record_of(self, step: int) -> _core.DisputeClaim:
         """The record of a step, of the last branch that has one."""

@@ -161,10 +161,10 @@ class Referee:
         if not level.asked:
             # Optimizers add several tensors for each of the model's.
             size = _SLACK + 16 * self._first[0]
-            size = max(min(size, _MOST), 6 * self._first[0])
+            log = 0
             if self.job.core.arithmetic == _rounded_steps.LOG64:
-                size += (_answers.MOST_LOG * 4) // 3 + _RECORD
-                size += self._resumes * _RESUME
+                log = (_core.MAX_ROUNDING_LOG_BYTES * 4) // 3 + _RECORD + self._resumes * _RESUME
+            size = max(min(size, _MOST - log), 6 * self._first[0]) + log
             return _question({"ask": "state"}, size)
         given = [read_answer(_answers.state_from_json, text, level.agreed) for text in now.answers]
         entries = self._entries(now)

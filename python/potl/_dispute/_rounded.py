@@ -8,15 +8,14 @@ derived here, so that a rule that is missing or wrong leaves a dispute undecided
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base._errors import LimitError, MalformedError, MismatchError, UnsupportedError
-from ._answers import MOST_LOG, from_json, rounding_from_json
+from ._answers import from_json, rounding_from_json
 from ._encoding import TensorOutline
 from ._operators import Operator
 from ._regions import Plan
@@ -79,27 +78,22 @@ def needs_all(operator: Operator) -> bool:
 
 @dataclass(frozen=True)
 class Entries:
-    """A rounding log, by position. Bytes that are no log count as one without entries."""
+    """A rounding log. Bytes that are no log count as one without entries. Whoever wrote it chose
+    how many there are, so they become no objects here.
+    """
 
-    positions: list[int] = field(default_factory=list)
-    ups: list[bool] = field(default_factory=list)
+    log: bytes = b""
 
-    @classmethod
-    def of(cls, log: bytes) -> Entries:
-        """What a log says."""
-        try:
-            found = _core.decode_rounding_log(log)
-        except _core.PotlError:
-            return cls()
-        if found["bits"] != _rounded_steps.BITS:
-            return cls()
-        return cls([at for at, _ in found["entries"]], [up for _, up in found["entries"]])
-
-    def between(self, first: int, count: int) -> list[tuple[int, bool]]:
-        """The entries of so many elements, by their place among these."""
-        low = bisect.bisect_left(self.positions, first)
-        high = bisect.bisect_left(self.positions, first + count)
-        return [(self.positions[i] - first, self.ups[i]) for i in range(low, high)]
+    def part(self, first: int, count: int, place: int, values: int) -> bytes:
+        """A log of `values`, with the entries of so many elements from `place` on."""
+        return _core.part_of_rounding_log(
+            self.log,
+            bits=_rounded_steps.BITS,
+            first=first,
+            count=count,
+            place=place,
+            values=values,
+        )
 
 
 @dataclass(frozen=True)
@@ -130,12 +124,11 @@ def excerpt(
             watched = before + element
         before += size
     if all(places is None for places in plan.places):
-        return _excerpt(entries.between(first, count), count, watched)
+        return Excerpt(entries.part(first, count, 0, count), count, watched)
     if watched is None:  # a sum beside the products
-        return _excerpt([], 0, None)
+        return Excerpt(Entries().part(0, 0, 0, 0), 0, None)
     values = _made(operator, result, plan)
-    mine = [(plan.element, up) for _, up in entries.between(first + watched, 1)]
-    return _excerpt(mine, values, plan.element)
+    return Excerpt(entries.part(first + watched, 1, plan.element, values), values, plan.element)
 
 
 def _made(operator: Operator, result: int, plan: Plan) -> int:
@@ -148,11 +141,6 @@ def _made(operator: Operator, result: int, plan: Plan) -> int:
     return places.numel()
 
 
-def _excerpt(entries: list[tuple[int, bool]], values: int, watched: int | None) -> Excerpt:
-    log = _core.encode_rounding_log(bits=_rounded_steps.BITS, values=values, entries=entries)
-    return Excerpt(log, values, watched)
-
-
 def shown_entries(now: _core.DisputeProceedings, resumes: int) -> Entries | None:
     """The rounding log of the disputed step, out of the trainer's answer: that which the last
     record of the step binds. None where the answer does not show it.
@@ -160,9 +148,6 @@ def shown_entries(now: _core.DisputeProceedings, resumes: int) -> Entries | None
     Args:
         now: Both have answered.
         resumes: How often the job allows a run to be resumed.
-
-    Raises:
-        LimitError: The trainer committed to a log that is too long to be shown.
     """
     try:
         records, log = rounding_from_json(from_json(now.answers[0]))
@@ -173,12 +158,10 @@ def shown_entries(now: _core.DisputeProceedings, resumes: int) -> Entries | None
         return None
     if bound is None:  # whatever comes now is late
         return Entries()
-    digest, size = bound
-    if log is None and size > MOST_LOG:
-        raise LimitError(f"the trainer committed to a rounding log of {size} bytes")
+    digest, _ = bound
     if log is None or _core.rounding_log_digest(log) != digest:
         return None
-    return Entries.of(log)
+    return Entries(log)
 
 
 def facts_of_rounding(found: _core.WatchedElement) -> dict[str, object]:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from .. import _core
 from .._arithmetic import _rounded_steps
-from .._base._errors import LimitError
 
 Difference = tuple[int, str, str]
 
@@ -22,10 +21,6 @@ FIELD = "rounding log"
 # Differences that lie before what a log is about.
 _CAUSES = ("initial state", "samples", "learning rates")
 _FAULT, _FORMAT, _MOST_FAULT = "rounding_fault.json", "potl-rounding-fault-v1", 16 << 20
-_HEAD = 24
-# Of a log that is read before any step was counted, and at least of any. Honest logs have about a
-# hundredth of a bit per value.
-_FIRST, _SMALL = 64 << 20, 1 << 20
 _POLL_SECONDS = 0.2
 
 Read = Callable[[str, int, int], bytes]
@@ -63,8 +58,6 @@ class TrainersLogs:
     def __init__(self, both: _core.Repetition, read: Read, own: Path) -> None:
         self._both, self._read, self._own = both, read, own
         self._follower = _rounded_steps.Follower()
-        self._most = 0  # values of a step so far
-        self._oversized = 0  # bytes of a log that was not read
         self._withheld: Difference | None = None
         self._fault = _kept(own / _FAULT)
 
@@ -75,15 +68,10 @@ class TrainersLogs:
         trainer could show later whatever log its record binds.
         """
         place = self._both.rounding_of(step)
-        self._oversized = 0
         if place is None:  # the step binds no log: whatever comes now is late
             self._follower.expect(b"", None)
             return self._both.heard_steps >= step
         branch, offset, size, digest = place
-        if size > self._allowed:
-            self._oversized = size
-            self._follower.expect(b"", None)
-            return True
         name = f"rounding/branch-{branch}.log"
         until = time.monotonic() + patience
         while len(log := self._read(name, offset, size)) < size and time.monotonic() < until:
@@ -95,27 +83,13 @@ class TrainersLogs:
         self._follower.expect(log, digest)
         return True
 
-    @property
-    def _allowed(self) -> int:
-        """Bytes of a log that are read. A log of so many values has at most half as many."""
-        return max(_SMALL, _HEAD + 16 * self._most) if self._most else _FIRST
-
     @contextlib.contextmanager
     def around(self, step: int) -> Iterator[None]:
         """As in Rounding."""
         with self._follower.around(step):
             yield
         audit = self._follower.audit
-        self._most = max(self._most, audit["values"])
-        if self._oversized:
-            if self._oversized <= _HEAD + audit["values"]:
-                raise LimitError(
-                    f"the rounding log of step {step} has {self._oversized} bytes, far more than "
-                    "those before it"
-                )
-            what = f"{self._oversized} bytes for {audit['values']} values"
-            self._keep(step, "wrong_size", what, None)
-        elif audit["rejected"]:
+        if audit["rejected"]:
             first = audit["rejections"][0]
             self._keep(step, first["fault"], first["message"], first["proof"])
 

@@ -214,15 +214,18 @@ def test_what_is_chosen_without_data_is_derived(kind: str) -> None:
     assert structural_difference(derived(build), executed) is None
 
 
-def test_a_schedule_that_follows_the_loss_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("interval", "why"), [("step", None), ("epoch", "a schedule follows the loss")]
+)
+def test_a_schedule_that_follows_the_loss_is_refused(interval: str, why: str | None) -> None:
     def build() -> potl.Task:
         made = traced_nets.mlp()
         assert made.optimizer is not None
         plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(made.optimizer)
-        made.schedulers = (plateau,)
+        made.schedulers, made.scheduler_interval = (plateau,), interval
         return made
 
-    with pytest.raises(potl.NotReplayable):
+    with pytest.raises(potl.NotReplayable, match=why):
         derived(build)
 
 

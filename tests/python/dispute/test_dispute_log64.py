@@ -5,21 +5,36 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import disputed
 import near_ties
+import pure_format
 import pytest
+import torch
+import traced_nets
+import zoo
 from disputed import Liar, false_run
+from places import HELPERS
+from torch import nn
 
 import potl
 from potl import _core
 from potl._arithmetic import _rounded_steps
+from potl._dispute._derive import derive_operators
+from potl._dispute._regions import multiply_adds
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
 Patch = pytest.MonkeyPatch
+FULL = bool(os.environ.get("POTL_FULL"))
 AT, PRODUCT = 7, 1
 # The element whose last bit a Liar turns: the middle of the first product.
 ELEMENT = near_ties.BATCH * near_ties.HIDDEN // 2
@@ -89,6 +104,55 @@ def test_who_adds_in_another_order_has_nothing_to_dispute(
     assert verdict.why == "agreement"
 
 
+RECORD = """
+import sys, near_ties, potl
+potl.record(near_ties.build, sys.argv[1], job=sys.argv[2], key=sys.argv[3]).commit()
+"""
+
+
+def elsewhere(*command: str) -> None:
+    """Runs on a machine without vector instructions, in one thread."""
+    environment = {
+        **os.environ,
+        "POTL_ISA": "portable",
+        "ATEN_CPU_CAPABILITY": "default",
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA,-AVX2",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path]),
+    }
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, timeout=300, env=environment
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("recorded", ["here", *(["elsewhere"] if FULL else [])])
+def test_another_machine_has_nothing_to_dispute(
+    recorded: str, case: Case, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """Other instructions, other threads, and of the run that is made here another order."""
+    run, log, job = (tmp_path / one for one in ("run", "log", "job.json"))
+    key = tmp_path / "key.pem"
+    key.write_text(case.key.to_pem())
+    case.job.write(job)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        if recorded == "here":
+            with monkeypatch.context() as other:
+                near_ties.other_order(other)
+                case.record(run, case.key)
+            how = ["--job", str(job), "--task", "near_ties:build", "--log", str(log)]
+            elsewhere("-m", "potl", "audit", str(run), *how, "--to-the-end")
+        else:
+            elsewhere("-c", RECORD, str(run), str(job), str(key))
+            case.audit(run, log)
+        verdict = case.dispute(case.party(run, case.key), case.party(log))
+    finally:
+        torch.set_num_threads(before)
+    assert verdict.why == "agreement"
+
+
 @pytest.mark.parametrize("operator", [None, PRODUCT, 3, 8])
 def test_a_lie_is_found_at_its_step_and_operator(
     operator: int | None, case: Case, tmp_path: Path, monkeypatch: Patch
@@ -149,6 +213,43 @@ def test_a_trainer_that_contradicts_its_own_log_loses(
     trainer._logs = logs
     verdict = case.dispute(trainer, case.audit(run, tmp_path / "log"))
     assert (verdict.winner, verdict.why, verdict.step) == ("auditor", "value", AT)
+
+
+def test_a_long_log_hides_nobody(case: Case, tmp_path: Path, monkeypatch: Patch) -> None:
+    """Of as many entries as fit; what is longer no record binds."""
+    most = _core.MAX_ROUNDING_LOG_BYTES
+    size = most if FULL else most // 8
+    values = (size - 20) * 4  # every one logged, with two bits
+    flood = struct.pack("<BBBBQQ", 1, 32, 0, 0, values, values) + b"\xff" * (size - 20)
+    assert _core.part_of_rounding_log(
+        flood, bits=32, first=values - 2, count=9, place=3, values=9
+    ) == _core.encode_rounding_log(bits=32, values=9, entries=[(3, True), (4, True)])
+    with monkeypatch.context() as forger:
+        near_ties.forge(forger, lambda log: flood, at=AT)
+        trainer = case.liar(tmp_path / "false", case.key, PRODUCT)
+    auditor = case.audit(tmp_path / "false", tmp_path / "log")
+    verdict = case.dispute(trainer, auditor)
+    assert (verdict.winner, verdict.why, verdict.element) == ("auditor", "value", ELEMENT)
+    with monkeypatch.context() as forger:
+        near_ties.forge(forger, lambda log: bytes(most + 1), at=AT)
+        with pytest.raises(potl.UsageError, match="more than 4194304 bytes"):
+            case.record(tmp_path / "longer", case.key)
+    false = pure_format.Run.read(tmp_path / "false")
+    false.change(false.steps()[AT - 1], rounding=(bytes(32), most + 1))
+    false.write()
+    (tmp_path / "false" / "commitment").unlink()
+    with pytest.raises(potl.PotlError, match=f"rounding log of {most + 1} bytes"):
+        case.audit(tmp_path / "false", tmp_path / "other log")
+
+
+def test_a_log_leaves_room_for_the_outline_of_a_large_state(case: Case) -> None:
+    referee, outline = potl.Referee(case.job, task=near_ties.build), 800 << 10
+    referee.__dict__["_first"] = (outline, 1)
+    now: Any = SimpleNamespace(bisections=[SimpleNamespace(asked=False)])
+    asked = referee._in_steps(now)
+    assert isinstance(asked, _core.DisputeQuestion)
+    log = _core.MAX_ROUNDING_LOG_BYTES * 4 // 3
+    assert log + 6 * outline < asked.max_bytes <= 16 << 20
 
 
 def with_entry(log: bytes) -> bytes:
@@ -256,3 +357,59 @@ def test_the_last_record_of_a_resumed_run_counts(
 
 def _made(one: Any) -> Callable[[], Any]:
     return lambda: one
+
+
+def small_convolutions() -> potl.Task:
+    net = nn.Sequential(
+        *(nn.Conv2d(1, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 8, 3, stride=2)),
+        *(nn.Flatten(), nn.Linear(72, 10)),
+    )
+    return short(traced_nets.task(net, zoo.digits(), 4, traced_nets.sgd(net)))
+
+
+def short(task: potl.Task) -> potl.Task:
+    task.max_steps = 5
+    return task
+
+
+REAL: dict[str, Callable[[], potl.Task]] = {
+    "small": small_convolutions,
+    "resnet20": lambda: short(traced_nets.resnet20()),
+    "gpt": lambda: short(traced_nets.gpt()),
+}
+
+
+@pytest.mark.parametrize("name", list(REAL) if FULL else ["small"])
+def test_lies_in_nets_are_found(name: str, tmp_path: Path) -> None:
+    build, at = REAL[name], 4
+    one = disputed.case(build, tmp_path, "log64")
+    assert (
+        potl.dispute(trainer=one.honest(), auditor=one.auditor(), referee=one.referee()).why
+        == "agreement"
+    )
+    before = one.honest().story(at).before
+    operators = list(derive_operators(build, one.job, at, before=before))
+    products = sum(map(multiply_adds, operators))
+    lies = {}
+    for number, operator in enumerate(operators):
+        if operator.rounded is not None and operator.results[0] is not None:
+            lies[operator.name] = number
+    assert len(lies) > 3
+    for who in ("trainer", "auditor"):
+        key = one.key if who == "trainer" else _core.SigningKey.generate()
+        path = tmp_path / who
+        false_run(build, one.job, at, path, key)
+        followed = tmp_path / "log"
+        if who == "trainer":
+            potl.audit(path, job=one.job, task=build, log=followed, to_the_end=True)
+        some = lies.values() if FULL or who == "trainer" else list(lies.values())[:1]
+        for number in some:
+            liar = Liar(path, job=one.job, task=build, key=key, at=at, operator=number)
+            honest = one.party(followed) if who == "trainer" else one.honest()
+            trainer, auditor = (liar, honest) if who == "trainer" else (honest, liar)
+            verdict = potl.dispute(trainer=trainer, auditor=auditor, referee=one.referee())
+            other = "auditor" if who == "trainer" else "trainer"
+            assert (verdict.winner, verdict.why, verdict.step) == (other, "value", at)
+            assert verdict.operator == (number, operators[number].name)
+            cost = verdict.facts["multiply_adds"]
+            assert isinstance(cost, int) and (name == "small" or cost <= products / 100)

@@ -197,7 +197,7 @@ def test_an_element_is_recomputed_with_its_entry(name: str) -> None:
         )
         at = (operator, number, *divmod(element, _recompute.CHUNK // 4))
         holders = opened(operator, _recompute.needs(*at), operands)
-        found = recomputed(*at, holders, entries=Entries.of(log))
+        found = recomputed(*at, holders, entries=Entries(log))
         true = results[number].reshape(-1)[element]
         assert found.element == true.numpy().tobytes()
         if name == "attention":

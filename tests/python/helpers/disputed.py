@@ -43,11 +43,11 @@ class Case:
         return self.party(self.folder / "audit")
 
 
-def case(build: Build, folder: Path) -> Case:
+def case(build: Build, folder: Path, arithmetic: str = "ord32") -> Case:
     key = _core.SigningKey.generate()
     (folder / "trainer.pub").write_text(key.public_key.to_pem())
     job = potl.Job.create(
-        build, seed=3, checkpoint_every=EVERY, trainer=folder / "trainer.pub", arithmetic="ord32"
+        build, seed=3, checkpoint_every=EVERY, trainer=folder / "trainer.pub", arithmetic=arithmetic
     )
     run = potl.record(build, folder / "run", job=job, key=key)
     run.commit()

@@ -19,7 +19,8 @@ inline constexpr std::uint32_t format_version = 1;
 inline constexpr std::uint32_t max_software_bytes = 1024;  ///< of header_record::software
 inline constexpr std::uint32_t max_rates = 4096;           ///< parameter groups of a step
 inline constexpr std::uint32_t max_record_bytes = 64 * 1024;
-inline constexpr std::uint64_t max_rounding_log_bytes = std::uint64_t{1} << 28;  ///< of a step
+/// Of a step. A referee has to be shown the whole log, so nobody can hide behind a longer one.
+inline constexpr std::uint64_t max_rounding_log_bytes = std::uint64_t{4} << 20;
 
 enum class step_flag : std::uint32_t {
   none = 0,
