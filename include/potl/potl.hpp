@@ -31,6 +31,7 @@
 #include <potl/crypto/challenge.hpp>
 #include <potl/crypto/hasher.hpp>
 #include <potl/crypto/merkle.hpp>
+#include <potl/crypto/sealing.hpp>
 #include <potl/crypto/signature.hpp>
 #include <potl/dispute/entry.hpp>
 #include <potl/dispute/game.hpp>

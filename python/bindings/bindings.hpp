@@ -31,6 +31,7 @@ error error_of(const py::error_already_set& thrown);
 
 void bind_crypto(py::module_& module);
 void bind_signatures(py::module_& module);
+void bind_sealing(py::module_& module);
 void bind_random(py::module_& module);
 void bind_files(py::module_& module);
 void bind_parsers(py::module_& module);

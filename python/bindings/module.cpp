@@ -166,6 +166,7 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   bind_rules(module);
   potl::python::bind_crypto(module);
   potl::python::bind_signatures(module);
+  potl::python::bind_sealing(module);
   potl::python::bind_random(module);
   potl::python::bind_files(module);
   potl::python::bind_parsers(module);

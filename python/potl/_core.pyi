@@ -118,6 +118,16 @@ from ._core_extra_task import (
     plan_extra_task as plan_extra_task,
     shared_regions as shared_regions,
 )
+from ._core_keys import (
+    CheckpointNote as CheckpointNote,
+    FrameOpener as FrameOpener,
+    FrameSealer as FrameSealer,
+    OpeningKey as OpeningKey,
+    PublicKey as PublicKey,
+    SealingKey as SealingKey,
+    SignedNote as SignedNote,
+    SigningKey as SigningKey,
+)
 from ._core_spot_check import (
     GradientSource as GradientSource,
     GuardedTraining as GuardedTraining,
@@ -612,72 +622,6 @@ def verify_subtree_inclusion(
 def verify_subtree_consistency(
     start: int, end: int, size: int, proof: Sequence[Buffer], subtree_root: Buffer, root: Buffer
 ) -> None: ...
-
-# ---------------------------------------------------------------------------- keys and notes
-
-class PublicKey:
-    """An Ed25519 key that verifies."""
-
-    @staticmethod
-    def from_raw(raw: Buffer) -> PublicKey: ...
-    @staticmethod
-    def from_pem(pem: str) -> PublicKey: ...
-    @property
-    def raw(self) -> bytes: ...
-    @property
-    def key_id(self) -> str:
-        """Hexadecimal SHA-256 of `raw`."""
-    def to_pem(self) -> str: ...
-    def verify(self, message: ReadableBuffer, signature: Buffer) -> None:
-        """MismatchError unless the signature is this key's."""
-    def __hash__(self) -> int: ...
-
-class SigningKey:
-    """An Ed25519 key that signs."""
-
-    @staticmethod
-    def generate() -> SigningKey: ...
-    @staticmethod
-    def from_seed(seed: Buffer) -> SigningKey: ...
-    @staticmethod
-    def from_pem(pem: str) -> SigningKey:
-        """An unencrypted PKCS#8 block; MalformedError names `potl keygen`."""
-    @property
-    def public_key(self) -> PublicKey: ...
-    def sign(self, message: ReadableBuffer) -> bytes: ...
-    def to_pem(self) -> str: ...
-
-class CheckpointNote:
-    """Origin, size, root and extension lines of a log: what a signed note says."""
-
-    def __init__(
-        self, origin: str, size: int, root: Buffer, extensions: Sequence[str] = ()
-    ) -> None: ...
-    @property
-    def origin(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def root(self) -> bytes: ...
-    @property
-    def extensions(self) -> list[str]: ...
-    def text(self) -> str:
-        """The signed text. UsageError when a field cannot be written."""
-    def sign(self, key: SigningKey, key_name: str = "") -> str:
-        """The signed note; the key's name is the origin unless given."""
-
-class SignedNote:
-    """A parsed signed note; nothing is verified by parsing. str() gives the same text again."""
-
-    @staticmethod
-    def parse(text: str | Buffer) -> SignedNote: ...
-    @property
-    def note(self) -> CheckpointNote: ...
-    @property
-    def signatures(self) -> list[tuple[str, bytes, bytes]]:
-        """Key name, key hash and signature of each signature line."""
-    def verify(self, key: PublicKey, key_name: str = "") -> None:
-        """MissingError: no signature by this key; MismatchError: a wrong one."""
 
 # ------------------------------------------------------------------------ challenges and randomness
 

@@ -11,7 +11,7 @@ import typer
 
 from .._base._printable import duration, printable
 from ._result import FAILED, REJECTED, Debug, Json, Result, command
-from ._serve import AnyRun, CacheBytes, TlsCa, TokenFile, run_of
+from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
 from ._task import load
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def _audit(
     draw: Annotated[int | None, typer.Option(help="Steps that --check draws. Default: 20.")] = None,
     auditor_key: Annotated[Path | None, typer.Option(help="For --check: whom you hired.")] = None,
     token_file: TokenFile = None,
+    open_with: OpenWith = None,
     tls_ca: TlsCa = None,
     cache_bytes: CacheBytes = None,
     json: Json = False,
@@ -101,7 +102,7 @@ def _audit(
                 "--check needs the auditor's --nonce, and repeats nothing",
                 "leave out --follow, --to-the-end and --key",
             )
-        here = run_of(run, token_file, tls_ca, cache_bytes)
+        here = run_of(run, token_file, tls_ca, cache_bytes, open_with)
         if not isinstance(here, Path):
             raise UsageError("--check executes steps of a run directory", "copy the run first")
         return _checked(here, job, task, log, nonce, draw, commitment, auditor_key)
@@ -110,7 +111,7 @@ def _audit(
     from .._dispute._audit import audit
 
     found = audit(
-        run_of(run, token_file, tls_ca, cache_bytes),
+        run_of(run, token_file, tls_ca, cache_bytes, open_with),
         job=job,
         task=load(task),
         log=log,

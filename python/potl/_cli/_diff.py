@@ -50,6 +50,15 @@ def _diff(
     other_token_file: Annotated[
         Path | None, typer.Option(help="The same of the server of RUN_B.")
     ] = None,
+    open_with: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Your secret key, to which the server of RUN_A encrypts."
+        ),
+    ] = None,
+    other_open_with: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The same of the server of RUN_B.")
+    ] = None,
     tls_ca: TlsCa = None,
     json: Json = False,
     debug: Debug = False,
@@ -63,8 +72,8 @@ def _diff(
     from .._remote._remote import is_url
 
     found = diff(
-        run_of(run_a, token_file, tls_ca if is_url(run_a) else None, None),
-        run_of(run_b, other_token_file, tls_ca if is_url(run_b) else None, None),
+        run_of(run_a, token_file, tls_ca if is_url(run_a) else None, None, open_with),
+        run_of(run_b, other_token_file, tls_ca if is_url(run_b) else None, None, other_open_with),
         task=None if task is None else load(task),
         other_task=None if other_task is None else load(other_task),
     )

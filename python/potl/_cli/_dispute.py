@@ -102,6 +102,13 @@ def _dispute(
     auditor_token: Annotated[
         Path | None, typer.Option(help="The same of the auditor's server.")
     ] = None,
+    open_with: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The referee's secret key for encryption: the servers have to encrypt to it.",
+        ),
+    ] = None,
     tls_ca: Annotated[
         Path | None,
         typer.Option(help="Certificates that vouch for the servers. Default: the system's."),
@@ -134,9 +141,14 @@ def _dispute(
             )
         if turn_seconds is not None:
             raise typer.BadParameter("how long a turn is, the referee says")
+        if open_with is not None:
+            raise typer.BadParameter(
+                "a referee that listens sends signed lines as they are: --open-with is for "
+                "--trainer and --auditor"
+            )
         others = {"trainer": trainer_key, "auditor": auditor_key}
         verdict = dispute_at(
-            _remote(referee, token_file, tls_ca),
+            _remote(referee, token_file, None, tls_ca),
             party=Party(run, job=job, task=load(task), key=key),
             referee_key=referee_key,
             keys={name: one for name, one in others.items() if one is not None},
@@ -159,7 +171,7 @@ def _dispute(
         "auditor": (auditor, auditor_key, auditor_token),
     }
     for name, (where, key, token) in given.items():
-        sides[name], is_elsewhere = _side(where, key, token, tls_ca, job, build)
+        sides[name], is_elsewhere = _side(where, key, token, tls_ca, open_with, job, build)
         if is_elsewhere and key is not None:
             keys[name] = key
     verdict = dispute(
@@ -179,6 +191,7 @@ def _side(
     key: Path | None,
     token: Path | None,
     ca: Path | None,
+    open_with: Path | None,
     job: Path,
     build: Callable[[], Task],
 ) -> tuple[Party | Remote, bool]:
@@ -187,13 +200,13 @@ def _side(
     from .._remote._remote import is_url
 
     if is_url(where):
-        return _remote(where, token, ca), True
+        return _remote(where, token, open_with, ca), True
     if token is not None:
         raise typer.BadParameter("a token is for a URL")
     return Party(where, job=job, task=build, key=key), False
 
 
-def _remote(url: str, token: Path | None, ca: Path | None) -> Remote:
+def _remote(url: str, token: Path | None, key: Path | None, ca: Path | None) -> Remote:
     from .._remote._remote import Remote, read_token
 
-    return Remote(url, token=None if token is None else read_token(token), ca=ca)
+    return Remote(url, token=None if token is None else read_token(token), key=key, ca=ca)

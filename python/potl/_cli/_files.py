@@ -24,9 +24,12 @@ _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
-    command(app, "keygen", examples="  potl keygen trainer        # trainer.pem and trainer.pub")(
-        _keygen
-    )
+    command(
+        app,
+        "keygen",
+        examples="  potl keygen trainer        # trainer.pem and trainer.pub\n\n"
+        "  potl keygen verifier --encryption",
+    )(_keygen)
     command(
         app,
         "inspect",
@@ -63,6 +66,14 @@ def _keygen(
         typer.Argument(metavar="NAME", help="Writes NAME.pem and NAME.pub.", show_default=False),
     ],
     *,
+    encryption: Annotated[
+        bool,
+        typer.Option(
+            "--encryption",
+            help="A client's pair, to which a trainer encrypts: NAME.pub is for potl serve --for, "
+            "NAME.pem for --open-with.",
+        ),
+    ] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
@@ -73,14 +84,17 @@ def _keygen(
     """
     from .._record._keygen import write_pair
 
-    private, public, key_id = write_pair(path)
+    private, public, key_id = write_pair(path, encryption=encryption)
+    use = (
+        "give it to the trainer (potl serve --for)"
+        if encryption
+        else "give it to the client (potl job create --trainer)"
+    )
     document = {"private": str(private), "public": str(public), "key_id": key_id}
 
     def show(console: Console) -> None:
         console.print(f"{printable(private)}  private: keep it secret, keep a copy")
-        console.print(
-            f"{printable(public)}  public: give it to the client (potl job create --trainer)"
-        )
+        console.print(f"{printable(public)}  public: {use}")
         console.print(f"key id {key_id}")
 
     return Result(document=document, show=show)

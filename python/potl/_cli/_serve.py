@@ -33,6 +33,13 @@ TlsCa = Annotated[
         help="RUN is a URL: certificates that vouch for the server. Default: the system's."
     ),
 ]
+OpenWith = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="RUN is a URL: your secret key for encryption. Only what is encrypted to it is taken.",
+    ),
+]
 CacheBytes = Annotated[
     str | None,
     typer.Option(
@@ -51,13 +58,18 @@ def add_to(app: typer.Typer) -> None:
         examples="  potl serve runs/1\n\n"
         "  potl serve runs/1 --listen 0.0.0.0:8470 --tls-cert cert.pem --tls-key key.pem "
         "--token-file token\n\n"
+        "  potl serve runs/1 --listen 0.0.0.0:8470 --for verifier.pub\n\n"
         "  potl serve runs/1 --disputes --job job.json --task trainer:build --key trainer.pem "
         "--referee-key referee.pub",
     )(_serve)
 
 
 def run_of(
-    run: str, token_file: Path | None, tls_ca: Path | None, cache_bytes: str | None
+    run: str,
+    token_file: Path | None,
+    tls_ca: Path | None,
+    cache_bytes: str | None,
+    open_with: Path | None,
 ) -> Path | Remote:
     """What a command line means by RUN."""
     from .._remote._remote import CACHE_BYTES, Remote, is_url, read_token
@@ -67,11 +79,14 @@ def run_of(
         return Remote(
             run,
             token=token,
+            key=open_with,
             ca=tls_ca,
             cache_bytes=CACHE_BYTES if cache_bytes is None else parse_size(cache_bytes),
         )
-    if (token_file, tls_ca, cache_bytes) != (None, None, None):
-        raise typer.BadParameter("--token-file, --tls-ca and --cache-bytes are for URLs")
+    if (token_file, tls_ca, cache_bytes, open_with) != (None, None, None, None):
+        raise typer.BadParameter(
+            "--token-file, --tls-ca, --cache-bytes and --open-with are for URLs"
+        )
     return Path(run)
 
 
@@ -91,7 +106,16 @@ def _serve(
         Path | None,
         typer.Option(
             help="File of a token that clients have to send. Without it whoever reaches the port "
-            "reads the run, its weights included."
+            "reads the run, its weights included, unless --for is given."
+        ),
+    ] = None,
+    readers: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--for",
+            metavar="FILE",
+            help="Public key of a client (potl keygen --encryption): everything is encrypted to "
+            "it, and nobody else gets an answer. Repeatable.",
         ),
     ] = None,
     disputes: Annotated[
@@ -143,6 +167,7 @@ def _serve(
         tls_cert=tls_cert,
         tls_key=tls_key,
         token=None if token_file is None else read_token(token_file),
+        readers=readers or (),
         disputes=party,
         referee_key=referee_key,
         ready=lambda url: typer.echo(f"serving {run} at {url}", err=True),

@@ -11,7 +11,7 @@ import typer
 from .._base._printable import number, percent
 from ._options import chosen, parameters, policy_of
 from ._result import Debug, Json, Result, command
-from ._serve import AnyRun, CacheBytes, TlsCa, TokenFile, run_of
+from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
 from ._task import TaskName, make_importable
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def _verify(
         ),
     ] = None,
     token_file: TokenFile = None,
+    open_with: OpenWith = None,
     tls_ca: TlsCa = None,
     cache_bytes: CacheBytes = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
@@ -131,7 +132,7 @@ def _verify(
         # Better now than after an hour of replays.
         if target is not None and not target.absolute().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {target.absolute().parent}")
-    place = run_of(run, token_file, tls_ca, cache_bytes)
+    place = run_of(run, token_file, tls_ca, cache_bytes, open_with)
     make_importable(place if isinstance(place, Path) else None)
     if extra_task is not None:
         from .._extra_task._extra_task import ExtraTask
@@ -183,6 +184,7 @@ def _challenge(
     ] = None,
     ledger: Ledger = None,
     token_file: TokenFile = None,
+    open_with: OpenWith = None,
     tls_ca: TlsCa = None,
     cache_bytes: CacheBytes = None,
     json: Json = False,
@@ -201,7 +203,7 @@ def _challenge(
     if out.exists():
         raise UsageError(f"{out} exists and is not replaced", "choose another name")
     drawn = challenge(
-        run_of(run, token_file, tls_ca, cache_bytes),
+        run_of(run, token_file, tls_ca, cache_bytes, open_with),
         job=job,
         commitment=commitment,
         checks=chosen(options) or None,

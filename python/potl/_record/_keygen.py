@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new signing key on disk."""
+"""A new pair of keys on disk."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from .._base._durable import write_new
 from .._base._errors import UsageError
 
 
-def write_pair(path: Path) -> tuple[Path, Path, str]:
+def write_pair(path: Path, *, encryption: bool = False) -> tuple[Path, Path, str]:
     """Writes NAME.pem (mode 0600) and NAME.pub, and returns both paths and the key id.
+
+    Args:
+        path: NAME, or one of the files.
+        encryption: A pair for encryption, instead of one for signatures.
 
     Raises:
         UsageError: One of the files exists.
@@ -22,12 +26,12 @@ def write_pair(path: Path) -> tuple[Path, Path, str]:
         if existing.exists():
             raise UsageError(f"{existing} exists and is not replaced", "choose another name")
     _core.create_directory(str(name.parent))
-    key = _core.SigningKey.generate()
+    key = _core.OpeningKey.generate() if encryption else _core.SigningKey.generate()
     write_private(private, key)
     write_new(public, key.public_key.to_pem(), mode=0o644)
     return private, public, key.public_key.key_id
 
 
-def write_private(path: Path, key: _core.SigningKey) -> None:
+def write_private(path: Path, key: _core.SigningKey | _core.OpeningKey) -> None:
     """Writes a PEM file that only its owner can read. It must not exist."""
     write_new(path, key.to_pem())

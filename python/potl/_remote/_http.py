@@ -18,6 +18,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .. import _core
 from .._base._errors import MalformedError, MissingError, PotlError, StorageError, UsageError
 from . import _source
+from ._sealed import (
+    ANSWER_HEADER,
+    FRAME_BYTES,
+    MEDIA_TYPE,
+    SEAL_HEADER,
+    Opening,
+    bound,
+    opened_size,
+)
 from ._source import Sizes, Write
 
 if TYPE_CHECKING:
@@ -44,12 +53,19 @@ class Http:
     Args:
         url: Where it is.
         token: What it wants to hear.
+        key: Only what is encrypted to it counts; None: only what is in the open.
         ca: File of the certificates that vouch for it, instead of the system's.
         timeout: Seconds of `potl.Remote`.
     """
 
     def __init__(
-        self, url: str, *, token: str | None, ca: str | os.PathLike[str] | None, timeout: float
+        self,
+        url: str,
+        *,
+        token: str | None,
+        key: _core.OpeningKey | None,
+        ca: str | os.PathLike[str] | None,
+        timeout: float,
     ) -> None:
         try:
             import httpx
@@ -57,6 +73,7 @@ class Http:
             raise UsageError(f"reading {url} needs httpx", 'pip install "potl[remote]"') from error
         self._httpx = httpx
         self._timeout = timeout
+        self._key = key
         self._base = url.rstrip("/")
         self._job = ""
         self._gone = False  # then one attempt shows whether it is back
@@ -85,7 +102,8 @@ class Http:
     def get(self, path: str, *, limit: int) -> bytes:
         """All that a path has. MissingError: nothing."""
         parts: list[bytes] = []
-        self._run(self._answered(path, lambda: None, parts.append, limit=limit))
+        # What came of an answer that broke is no part of the next one.
+        self._run(self._answered(path, parts.clear, parts.append, limit=limit))
         return b"".join(parts)
 
     def post(self, path: str, body: bytes, *, limit: int) -> bytes:
@@ -100,10 +118,9 @@ class Http:
         return b"".join(parts)
 
     def sizes(self) -> Sizes:
-        parts: list[bytes] = []
-        self._run(self._answered("/v1/run", lambda: None, parts.append, limit=_MAX_LISTING))
+        raw = self.get("/v1/run", limit=_MAX_LISTING)
         try:
-            document: Any = _core.parse_json(b"".join(parts), max_bytes=_MAX_LISTING)
+            document: Any = _core.parse_json(raw, max_bytes=_MAX_LISTING)
             listed = _listed(document)
         except (PotlError, KeyError, TypeError, ValueError) as error:
             raise MalformedError(f"{self._base} does not list a run: {error}", "") from error
@@ -200,10 +217,14 @@ class Http:
         body: bytes | None = None,
     ) -> None:
         headers = {} if wanted is None else {"Range": f"bytes={wanted[0]}-{wanted[1] - 1}"}
+        asked = headers.get("Range", "")
+        method, nonce = "GET" if body is None else "POST", os.urandom(16).hex()
         if body is not None:
             headers["Content-Type"] = "application/octet-stream"
+        if self._key is not None:
+            headers[SEAL_HEADER] = f"{self._key.public_key.key_id} {nonce}"
         request = self._client.build_request(
-            "GET" if body is None else "POST", self._base + path, headers=headers, content=body
+            method, self._base + path, headers=headers, content=body
         )
         seconds = self._timeout + len(body or b"") / _LEAST_BYTES_PER_SECOND
         answer = await asyncio.wait_for(self._client.send(request, stream=True), seconds)
@@ -211,37 +232,80 @@ class Http:
             self._require_potls(answer, path)
             length = answer.headers.get("Content-Length", "")
             size = int(length) if re.fullmatch(r"[0-9]{1,18}", length) else -1
+            status, given = answer.status_code, answer.headers.get("Content-Range", "")
+            opening = None
+            if self._key is not None:
+                self._require_sealed(answer)
+                said = answer.headers.get(ANSWER_HEADER, "")
+                info = bound(method, path, asked, answer.headers[JOB_HEADER], nonce, said)
+                try:
+                    status, given, size = int(said[:3]), said[4:], opened_size(size)
+                except ValueError:
+                    raise self._odd(path, "it answers with what nothing is encrypted in") from None
+                opening = Opening(self._key, info, size)
+                if status not in (200, 206):
+                    if size > FRAME_BYTES:
+                        raise self._odd(path, "it says too much of why it does not answer")
+                    # That it has no such thing, too, has to be an answer to this request.
+                    await self._within(answer, path, size, lambda _: None, opening)
+            self._require_there(status, path)
             if wanted is not None:
                 expected = f"bytes {wanted[0]}-{wanted[1] - 1}/"
-                given = answer.headers.get("Content-Range", "")
-                if answer.status_code != 206 or not given.startswith(expected):
+                if status != 206 or not given.startswith(expected):
                     raise self._odd(path, "it answers with other bytes than were asked for")
                 if size != wanted[1] - wanted[0]:
                     raise self._odd(path, "it announces more or fewer bytes than it should")
-            elif answer.status_code != 200 or not 0 <= size <= limit:
+            elif status != 200 or not 0 <= size <= limit:
                 raise self._odd(path, "it answers with too much, or without saying with how much")
-            seconds = self._timeout + size / _LEAST_BYTES_PER_SECOND
-            await asyncio.wait_for(self._take(answer, path, size, write), seconds)
+            await self._within(answer, path, size, write, opening)
         finally:
             await answer.aclose()
 
-    async def _take(self, answer: httpx.Response, path: str, size: int, write: Write) -> None:
+    async def _within(
+        self, answer: httpx.Response, path: str, size: int, write: Write, opening: Opening | None
+    ) -> None:
+        seconds = self._timeout + size / _LEAST_BYTES_PER_SECOND
+        await asyncio.wait_for(self._take(answer, path, size, write, opening), seconds)
+
+    async def _take(
+        self, answer: httpx.Response, path: str, size: int, write: Write, opening: Opening | None
+    ) -> None:
         came = 0
         async for piece in answer.aiter_raw():
-            came += len(piece)
-            if came > size:
-                raise self._odd(path, "it sends more than it announces")
-            write(piece)
-        if came != size:
+            for part in [piece] if opening is None else self._opened(opening, piece, path):
+                came += len(part)
+                if came > size:
+                    raise self._odd(path, "it sends more than it announces")
+                write(part)
+        if came != size or not (opening is None or opening.ended):
             raise _AgainError("the answer ends too early")
+
+    def _opened(self, opening: Opening, piece: bytes, path: str) -> list[bytes]:
+        try:
+            return opening.take(piece)
+        except PotlError as error:
+            raise self._odd(path, f"it is not encrypted for this request: {error}") from error
+
+    def _require_sealed(self, answer: httpx.Response) -> None:
+        if answer.headers.get("Content-Type", "") != MEDIA_TYPE or answer.status_code != 200:
+            raise StorageError(
+                f"{self._base} answers without encrypting to your key",
+                "the trainer has to start it with potl serve --for and your public key",
+            )
 
     def _require_potls(self, answer: httpx.Response, path: str) -> None:
         status = answer.status_code
-        if status in (401, 403):
+        if status == 401:
             raise UsageError(
                 f"{self._base} does not know who is asking (status {status})",
                 "pass the token that the trainer gave you: potl.Remote(url, token=...), or "
                 "--token-file",
+            )
+        if status == 403:
+            raise UsageError(
+                f"{self._base} does not answer you (status {status})",
+                "it may encrypt to certain keys alone: give the trainer your public key for potl "
+                "serve --for, and pass the secret one: potl.Remote(url, key=...), or --open-with",
             )
         if 300 <= status < 400:
             raise self._odd(path, f"it sends elsewhere (status {status}), which is not followed")
@@ -250,10 +314,14 @@ class Http:
         job = answer.headers.get(JOB_HEADER, "")
         if not job or (self._job and job != self._job):
             raise self._odd(path, f"this is no answer of potl serve about the run ({status})")
-        if status in (404, 410):
-            raise MissingError(f"{self._base} has no {path}", "")
         if "Content-Encoding" in answer.headers:
             raise self._odd(path, "it answers in an encoding that was not asked for")
+
+    def _require_there(self, status: int, path: str) -> None:
+        if status in _BUSY:
+            raise _AgainError(f"status {status}")
+        if status in (404, 410):
+            raise MissingError(f"{self._base} has no {path}", "")
 
     def _odd(self, path: str, what: str) -> StorageError:
         return StorageError(f"{self._base}{path}: {what}", "")

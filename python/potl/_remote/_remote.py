@@ -36,6 +36,8 @@ class Remote:
     Args:
         url: Where it is.
         token: What the server wants to hear.
+        key: File of your secret key for encryption (`potl keygen --encryption`), whose public half
+            the server has (`potl serve --for`). Answers that are not encrypted to it are refused.
         ca: File of the certificates that vouch for the server, instead of the system's.
         timeout: Seconds without an answer after which a server counts as not reachable; on top of
             it, an answer may take a second for each 16 KiB.
@@ -49,6 +51,7 @@ class Remote:
 
     url: str
     token: str | None = field(default=None, kw_only=True, repr=False)
+    key: str | os.PathLike[str] | None = field(default=None, kw_only=True)
     ca: str | os.PathLike[str] | None = field(default=None, kw_only=True)
     timeout: float = field(default=30.0, kw_only=True)
     cache_bytes: int = field(default=CACHE_BYTES, kw_only=True)
@@ -68,6 +71,10 @@ class Remote:
             raise UsageError("a token is one word of visible ASCII characters", "")
         if not self._is_served and self.token is not None:
             raise UsageError("a token is for http and https", "pass credentials as options")
+        if not self._is_served and self.key is not None:
+            raise UsageError(
+                "a key is for http and https", "storage holds a run as it is: keep others out of it"
+            )
 
     @property
     def _is_served(self) -> bool:
@@ -78,8 +85,10 @@ class Remote:
         if not self._is_served:
             raise UsageError(f"{self.url} is no server", "write https://host:port")
         from ._http import Http
+        from ._sealed import read_opening_key
 
-        return Http(self.url, token=self.token, ca=self.ca, timeout=self.timeout)
+        key = None if self.key is None else read_opening_key(self.key)
+        return Http(self.url, token=self.token, key=key, ca=self.ca, timeout=self.timeout)
 
     def source(self) -> Source:
         """Connects."""

@@ -6,17 +6,19 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Header, HTTPException, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
+from .. import _core
 from .._base._errors import MissingError, PotlError
 from .._dispute._seat import Seat
 from .._remote import _source
 from ._disputes import Desk, add_disputes
 from ._limits import Application, Gate, Responses, ServeLimits
+from ._sealing import Sealing
 from ._served import File, Listing, OpenedChunk, OpenedRecord, ServedRun
 
 T = TypeVar("T")
@@ -55,10 +57,17 @@ _FILE: Responses = {
 
 
 def application(
-    run: ServedRun, *, token: str | None, limits: ServeLimits, seat: Seat | None = None
+    run: ServedRun,
+    *,
+    token: str | None,
+    limits: ServeLimits,
+    seat: Seat | None = None,
+    readers: Sequence[_core.SealingKey] = (),
 ) -> Application:
-    """The whole of what is served."""
-    app = endpoints(run, limits=limits, seat=seat)
+    """The whole of what is served; with readers encrypted to one of them."""
+    app: Application = endpoints(run, limits=limits, seat=seat)
+    if readers:
+        app = Sealing(app, job=run.job, readers=readers)
     return Gate(app, job=run.job, token=token, limits=limits)
 
 

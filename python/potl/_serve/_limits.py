@@ -87,9 +87,9 @@ class Gate:
                 raise _StalledError from error
 
         if not self._is_known(scope):
-            await _refuse(sent, 401, "who is asking?", (b"www-authenticate", b"Bearer"))
+            await refuse(sent, 401, "who is asking?", (b"www-authenticate", b"Bearer"))
         elif self._running >= self._limits.requests:
-            await _refuse(sent, 503, "too many requests at a time", (b"retry-after", b"1"))
+            await refuse(sent, 503, "too many requests at a time", (b"retry-after", b"1"))
         else:
             self._running += 1
             try:
@@ -99,11 +99,11 @@ class Gate:
             except (asyncio.TimeoutError, TimeoutError, _StalledError):
                 # What has begun cannot be taken back: the connection ends without its last bytes.
                 if not begun:
-                    await _refuse(sent, 503, "it takes too long")
+                    await refuse(sent, 503, "it takes too long")
             except Exception:
                 _log.exception("a request failed")
                 if not begun:
-                    await _refuse(sent, 500, "the server failed")
+                    await refuse(sent, 500, "the server failed")
             finally:
                 self._running -= 1
 
@@ -124,7 +124,8 @@ def _digest(word: bytes) -> bytes:
     return hashlib.sha256(word).digest()
 
 
-async def _refuse(send: Send, status: int, why: str, *headers: tuple[bytes, bytes]) -> None:
+async def refuse(send: Send, status: int, why: str, *headers: tuple[bytes, bytes]) -> None:
+    """An answer that says why there is no other."""
     body = json.dumps({"detail": why}).encode()
     await send(
         {

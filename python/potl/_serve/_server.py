@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._base._errors import UsageError
 from .._record._inputs import Recorded, run_directory
+from .._remote._sealed import read_sealing_key
 from ._limits import ServeLimits
 from ._listen import require_installed, run_server
 from ._served import ServedRun
@@ -26,6 +27,7 @@ def serve(
     *,
     listen: str = "127.0.0.1:8470",
     token: str | None = None,
+    readers: Sequence[str | os.PathLike[str]] = (),
     tls_cert: str | os.PathLike[str] | None = None,
     tls_key: str | os.PathLike[str] | None = None,
     limits: ServeLimits | None = None,
@@ -43,9 +45,11 @@ def serve(
         run: The run directory.
         listen: HOST:PORT; port 0 takes a free one.
         token: What a client has to send (`Authorization: Bearer`). None: whoever reaches the port
-            reads the run, its weights included.
-        tls_cert: PEM file of the server's certificate and those above it. Without it nothing is
-            encrypted.
+            reads the run, its weights included, unless there are readers.
+        readers: Files of public keys (`potl keygen --encryption`). Every answer is encrypted to the
+            one that the client names, and who has none of them gets no answer.
+        tls_cert: PEM file of the server's certificate and those above it. Without it nothing but
+            what goes to readers is encrypted.
         tls_key: PEM file of its private key.
         limits: What is spent on clients.
         disputes: The run's party, which then plays in disputes that a referee holds.
@@ -60,11 +64,12 @@ def serve(
     from ._app import application
 
     limits = ServeLimits() if limits is None else limits
+    keys = [read_sealing_key(one) for one in readers]
     directory = run_directory(run)
     seat = _seat(directory, disputes, referee_key)
     with contextlib.closing(ServedRun(directory)) as served:
         run_server(
-            application(served, token=token, limits=limits, seat=seat),
+            application(served, token=token, limits=limits, seat=seat, readers=keys),
             listen=listen,
             token=token,
             tls_cert=tls_cert,

@@ -124,7 +124,8 @@ class Served:
     Args:
         dies: It is killed once before each message that it has signed is sent (`is_killed_before`);
             a referee around each line that it writes.
-        more: Of a referee; or of a party `works`, a file that says that it works without end.
+        more: Of a referee; or of a party `works`, a file that says that it works without end, and
+            `reader`, the public key to which it encrypts.
     """
 
     def __init__(
@@ -226,6 +227,7 @@ def _serve(
         party.directory,
         listen=f"127.0.0.1:{port}",
         token=token or None,
+        readers=[more["reader"]] if "reader" in more else [],
         disputes=party,
         referee_key=case.folder / "referee.pub",
         ready=lambda url: up.send(url),

@@ -15,6 +15,7 @@ from serving import proxied, served
 
 import potl
 from potl import _core
+from potl._record._keygen import write_pair
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -76,16 +77,18 @@ def test_a_false_step_is_named(job: potl.Job, false: Path, false_url: str, tmp_p
 
 
 def test_a_run_is_followed_while_it_grows(job: potl.Job, false: Path, tmp_path: Path) -> None:
-    """What is false is reported before the run has come to its end."""
+    """What is false is reported before the run has come to its end. All is encrypted here."""
+    key, public, _ = write_pair(tmp_path / "auditor", encryption=True)
     whole = (false / "transcript.log").read_bytes()
     run = shutil.copytree(false, tmp_path / "run")
     log = run / "transcript.log"
     log.write_bytes(whole[: len(whole) // 3])
     more = threading.Timer(2.0, lambda: log.write_bytes(whole[: 9 * len(whole) // 10]))
-    with served(run) as where:
+    with served(run, "--for", public) as where:
         more.start()
+        remote = potl.Remote(where, key=key)
         found = potl.audit(
-            where, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
+            remote, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
         )
     assert found.agrees is False and found.difference is not None
     assert found.difference.step == AT

@@ -61,6 +61,7 @@ def declared(stub: str) -> dict[str, set[str]]:
                 "_core_dispute.pyi",
                 "_core_documents.pyi",
                 "_core_extra_task.pyi",
+                "_core_keys.pyi",
                 "_core_spot_check.pyi",
                 "_core_statistics.pyi",
             ],

@@ -7,6 +7,7 @@ import functools
 import json
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from potl import _core
 from potl._cli import _cli
 from potl._dispute._dispute import play
 from potl._dispute._table import Store
+from potl._record._keygen import write_pair
 from potl._remote._http import Http
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
@@ -303,15 +305,18 @@ def test_who_is_never_reached_is_an_error(
         dispute(trainer="s3://bucket/run")
 
 
-def test_a_token_is_wanted_as_for_the_rest(
-    case: Case, dispute: Callable[..., potl.Verdict]
+def test_a_token_and_a_key_are_wanted_as_for_the_rest(
+    case: Case, dispute: Callable[..., potl.Verdict], tmp_path: Path
 ) -> None:
     token = "correct-horse-battery"
-    with serving(case, "trainer", token=token) as (server,):
+    key, public, _ = write_pair(tmp_path / "reader", encryption=True)
+    with serving(case, "trainer", token=token, reader=public) as (server,):
         for wrong in (None, "wrong-horse-battery"):
             with pytest.raises(potl.UsageError, match="who is asking"):
-                dispute(trainer=potl.Remote(server.url, token=wrong))
-        found = dispute(trainer=potl.Remote(server.url, token=token))
+                dispute(trainer=potl.Remote(server.url, token=wrong, key=key))
+        with pytest.raises(potl.UsageError, match="does not answer you"):
+            dispute(trainer=potl.Remote(server.url, token=token))
+        found = dispute(trainer=potl.Remote(server.url, token=token, key=key))
         assert case.is_found_in(found)
 
 

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers that are encrypted to the key of who asks: docs/format/http.md."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .. import _core
+from .._base._errors import UsageError
+
+SEAL_HEADER, ANSWER_HEADER = "Potl-Seal", "Potl-Answer"
+MEDIA_TYPE = "application/vnd.potl.sealed"
+FRAME_BYTES = 256 << 10
+_HEAD, _EXTRA = 32, 16
+_MAX_PEM = 16 << 10
+
+
+def sealed_size(size: int) -> int:
+    """Bytes that so many become."""
+    return _HEAD + size + _EXTRA * max(1, -(-size // FRAME_BYTES))
+
+
+def opened_size(size: int) -> int:
+    """What became so many bytes. ValueError: nothing does."""
+    body = size - _HEAD
+    plain = body - _EXTRA * max(1, -(-body // (FRAME_BYTES + _EXTRA)))
+    if plain < 0 or sealed_size(plain) != size:
+        raise ValueError(f"nothing is encrypted in {size} bytes")
+    return plain
+
+
+def bound(method: str, target: str, wanted: str, job: str, nonce: str, answer: str) -> bytes:
+    """What an answer is bound to: nobody makes it one to another request.
+
+    Args:
+        method: GET or POST.
+        target: Path and query as they were sent.
+        wanted: The header Range; "" if there is none.
+        job: The header Potl-Job of the answer.
+        nonce: Drawn by who asks.
+        answer: The header Potl-Answer.
+    """
+    return "\n".join(("potl.sealed.v1", method, target, wanted, job, nonce, answer)).encode()
+
+
+class Opening:
+    """Opens an answer as its bytes come.
+
+    Args:
+        key: The secret key of who asked.
+        info: What it is bound to.
+        size: What it holds.
+    """
+
+    def __init__(self, key: _core.OpeningKey, info: bytes, size: int) -> None:
+        self._key, self._info = key, info
+        self._left = size
+        self._opener: _core.FrameOpener | None = None
+        self._held = bytearray()
+        self.ended = False
+
+    def take(self, piece: bytes) -> list[bytes]:
+        """What is in the frames that are whole by now.
+
+        Raises:
+            PotlError: It is not what was encrypted for this request.
+        """
+        self._held += piece
+        if self._opener is None:
+            if len(self._held) < _HEAD:
+                return []
+            self._opener = _core.FrameOpener(self._key, bytes(self._held[:_HEAD]), self._info)
+            del self._held[:_HEAD]
+        opened: list[bytes] = []
+        while not self.ended:
+            size = min(self._left, FRAME_BYTES)
+            if len(self._held) < size + _EXTRA:
+                return opened
+            self.ended = size == self._left
+            with memoryview(self._held) as held, held[: size + _EXTRA] as frame:
+                opened.append(self._opener.open(frame, self.ended))
+            del self._held[: size + _EXTRA]
+            self._left -= size
+        return opened
+
+
+def read_opening_key(path: str | os.PathLike[str]) -> _core.OpeningKey:
+    """The secret key in a file."""
+    return _core.OpeningKey.from_pem(_text_of(path))
+
+
+def read_sealing_key(path: str | os.PathLike[str]) -> _core.SealingKey:
+    """The public key in a file."""
+    return _core.SealingKey.from_pem(_text_of(path))
+
+
+def _text_of(path: str | os.PathLike[str]) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            # What is no PEM block is for the parser to refuse.
+            return file.read(_MAX_PEM + 1).decode("ascii", "backslashreplace")
+    except OSError as error:
+        raise UsageError(f"there is no key {os.fspath(path)}: {error.strerror}", "") from error
