@@ -144,6 +144,7 @@ def test_what_is_refused_is_encrypted_too(
         f"{KEY.public_key.key_id} {NONCE}00",
         f"{KEY.public_key.key_id}",
     ],
+    ids=["none", "empty", "no key", "another key", "a longer nonce", "no nonce"],
 )
 def test_who_names_no_key_that_is_known_gets_nothing(served: ServedRun, seal: str | None) -> None:
     for path in ("/v1/run", "/v1/log", "/openapi.json", "/nothing"):
