@@ -68,6 +68,7 @@ HEADERS = {
         "transcript/work",
     ],
     "Hashes and signatures": ["crypto/hasher", "crypto/merkle", "crypto/signature"],
+    "Encryption": ["crypto/sealing"],
     "Draws": ["crypto/challenge"],
     "Values": ["core/digest", "core/dtype", "core/error", "core/result"],
     "Files": ["core/file", "encoding/json"],
