@@ -236,7 +236,8 @@ def test_the_command_line_does_not_import_torch() -> None:
 def test_even_c_code_cannot_print_into_json(tmp_path: Path) -> None:
     patch = (
         "import os, potl._record._keygen\nreal = potl._record._keygen.write_pair\n"
-        "def noisy(path):\n    os.write(1, b'noise from C')\n    return real(path)\n"
+        "def noisy(*given, **named):\n    os.write(1, b'noise from C')\n"
+        "    return real(*given, **named)\n"
         "potl._record._keygen.write_pair = noisy"
     )
     done = run("keygen", str(tmp_path / "k"), "--json", patch=patch)
