@@ -7,6 +7,7 @@
 
 #include <potl/core/detail/rng.hpp>
 #include <potl/crypto/detail/tensor_digest.hpp>
+#include <potl/numeric/detail/executor.hpp>
 
 #include "bench.hpp"
 
@@ -23,15 +24,17 @@ int main() {
     EVP_DigestUpdate(context, bytes.data(), bytes.size());
     EVP_DigestFinal_ex(context, out, nullptr);
   };
-  const auto on_threads = [&](unsigned threads) {
-    return [&bytes, threads] { potl::content_root(bytes, threads); };
+  const auto pool = potl::numeric::make_thread_pool(2);
+  const auto alone = [&] { potl::content_root(bytes); };
+  const auto on_both = [&] {
+    potl::content_root(bytes, [&](std::size_t tasks, const auto& body) { pool->run(tasks, body); });
   };
   const auto amount = static_cast<double>(bytes.size());
   const char* baseline = "OpenSSL SHA-256, one thread";
   potl::bench::report("hash", {potl::bench::compare("hash.tensor_digest.1t", amount, "bytes/s",
-                                                    baseline, 0.92, 25, raw, on_threads(1)),
+                                                    baseline, 0.92, 25, raw, alone),
                                potl::bench::compare("hash.tensor_digest.2t", amount, "bytes/s",
-                                                    baseline, 1.6, 25, raw, on_threads(2))});
+                                                    baseline, 1.6, 25, raw, on_both)});
   EVP_MD_CTX_free(context);
   EVP_MD_free(md);
 }

@@ -52,18 +52,18 @@ void bind_content(py::module_& module) {
   module.attr("CONTENT_CHUNK_BYTES") = content_chunk_bytes;
   module.def(
       "content_root",
-      [](py::handle data, unsigned threads) {
+      [](py::handle data) {
         const readable_buffer buffer(data);
         digest root;
         if (buffer.bytes().size() < long_work_bytes) {
           root = content_root(buffer.bytes());
         } else {
           py::gil_scoped_release released;
-          root = content_root(buffer.bytes(), threads);
+          root = content_root(buffer.bytes());
         }
         return to_bytes(root);
       },
-      py::arg("data"), py::arg("threads") = 1);
+      py::arg("data"));
   module.def(
       "open_chunk",
       [](py::handle data, std::uint64_t index) {

@@ -6,14 +6,17 @@
 #include <thread>
 #include <vector>
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 
 #include <potl/core/error.hpp>
+#include <potl/crypto/detail/tensor_digest.hpp>
 #include <potl/libtorch/arithmetic.hpp>
 #include <potl/numeric/elementwise.hpp>
 
+#include "../bindings/bindings.hpp"
 #include "../bindings/rounding_session.hpp"
 #include "graph.hpp"
 #include "libtorch/arithmetic/fallback.hpp"
@@ -21,6 +24,7 @@
 #include "libtorch/arithmetic/rounding.hpp"
 
 namespace py = pybind11;
+namespace dispatch = potl::libtorch::dispatch;
 
 namespace {
 
@@ -42,7 +46,7 @@ void throw_for_python(const std::string& message, const std::string& remedy) {
 void set_error_classes(const py::object& not_reproducible, const py::object& usage) {
   error_class = not_reproducible.inc_ref().ptr();
   usage_class = usage.inc_ref().ptr();
-  potl::libtorch::dispatch::set_thrower(&throw_for_python);
+  dispatch::set_thrower(&throw_for_python);
 }
 
 class block {
@@ -77,8 +81,8 @@ class block {
 /// Installs a session, or none, for this thread; returns the one before. Keeps it alive.
 py::object install_rounding(const py::object& session) {
   thread_local PyObject* kept = nullptr;
-  potl::libtorch::dispatch::install_rounding(
-      session.is_none() ? nullptr : session.cast<potl::numeric::rounding_session*>());
+  dispatch::install_rounding(session.is_none() ? nullptr
+                                               : session.cast<potl::numeric::rounding_session*>());
   py::object before = kept == nullptr ? py::none() : py::reinterpret_steal<py::object>(kept);
   kept = session.is_none() ? nullptr : py::object(session).release().ptr();
   return before;
@@ -112,6 +116,22 @@ py::tuple places_of(const py::list& tensors, const std::vector<std::uint64_t>& n
   return py::make_tuple(places.inside, places.outside);
 }
 
+/// The content root of a buffer's bytes, hashed by torch's threads.
+py::bytes content_root(const py::object& data) {
+  const potl::python::readable_buffer buffer(data);
+  potl::digest root;
+  {
+    const py::gil_scoped_release released;
+    // Whatever watches the operators of this thread has nothing to see here.
+    const c10::impl::ExcludeDispatchKeyGuard unseen(c10::DispatchKeySet(
+        {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, dispatch::key}));
+    root = potl::content_root(buffer.bytes(), [](std::size_t tasks, const auto& body) {
+      dispatch::executor().run(tasks, body);
+    });
+  }
+  return potl::python::to_bytes(root);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_torch, module) {
@@ -139,15 +159,16 @@ PYBIND11_MODULE(_torch, module) {
       .def("leave", &block::leave);
   using stock_block = left_by_hand<potl::libtorch::stock_guard>;
   py::class_<stock_block>(module, "StockBlock").def(py::init<>()).def("leave", &stock_block::leave);
-  using foreign_block = left_by_hand<potl::libtorch::dispatch::foreign_guard>;
+  using foreign_block = left_by_hand<dispatch::foreign_guard>;
   py::class_<foreign_block>(module, "ForeignBlock")
       .def(py::init<>())
       .def("leave", &foreign_block::leave);
-  module.def("let_through", &potl::libtorch::dispatch::let_through, py::arg("on"));
-  module.def("is_on", &potl::libtorch::dispatch::is_on);
+  module.def("let_through", &dispatch::let_through, py::arg("on"));
+  module.def("is_on", &dispatch::is_on);
   potl::python::bind_rounding_session(module);
   module.def("install_rounding", &install_rounding, py::arg("session"));
   module.def("exact_pow", &potl::numeric::exact_pow);
   module.def("exact_cos", &potl::numeric::exact_cos);
   module.def("places_of", &places_of);
+  module.def("content_root", &content_root, py::arg("data"));
 }

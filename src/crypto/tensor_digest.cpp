@@ -2,14 +2,13 @@
 #include <potl/crypto/detail/tensor_digest.hpp>
 
 #include <algorithm>
-#include <exception>
 #include <string>
-#include <thread>
 
 namespace potl {
 namespace {
 
 constexpr std::array<std::uint8_t, 1> leaf_prefix{0};
+constexpr std::size_t chunks_of_task = 8;
 
 bytes_view chunk_at(bytes_view bytes, std::size_t index) {
   const std::size_t start = index * content_chunk_bytes;
@@ -24,50 +23,21 @@ void hash_chunks(bytes_view bytes, std::size_t first, std::size_t last, digest* 
   }
 }
 
-/// The hashes of all chunks. Threads get contiguous shares; one that cannot be started leaves its
-/// share to the caller.
-std::vector<digest> chunk_hashes(bytes_view bytes, unsigned threads) {
-  const auto chunks = static_cast<std::size_t>(content_chunks(bytes.size()));
-  std::vector<digest> hashes(chunks);
-  const std::size_t shares =
-      bytes.size() < content_parallel_bytes
-          ? 1
-          : std::clamp<std::size_t>(threads, 1, bytes.size() / (content_parallel_bytes / 2));
-  const auto bound = [&](std::size_t share) {
-    return chunks / shares * share + std::min(share, chunks % shares);
-  };
-  std::vector<std::exception_ptr> failures(shares);
-  const auto work = [&](std::size_t share) noexcept {
-    try {
-      hash_chunks(bytes, bound(share), bound(share + 1), hashes.data());
-    } catch (...) {
-      failures[share] = std::current_exception();
-    }
-  };
-  std::vector<std::thread> workers;
-  std::size_t started = 1;
-  try {
-    workers.reserve(shares - 1);
-    for (; started < shares; ++started) workers.emplace_back(work, started);
-  } catch (const std::system_error&) {
-    for (std::size_t share = started; share < shares; ++share) work(share);
-  }
-  work(0);
-  for (std::thread& worker : workers) worker.join();
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
-  return hashes;
-}
-
 }  // namespace
 
-digest content_root(bytes_view bytes, unsigned threads) {
-  if (threads <= 1 || bytes.size() < content_parallel_bytes) {
-    return content_hasher().update(bytes).finish();
-  }
+digest content_root(bytes_view bytes) { return content_hasher().update(bytes).finish(); }
+
+digest content_root(bytes_view bytes, const content_runner& run) {
+  const std::size_t tasks = bytes.size() / (chunks_of_task * content_chunk_bytes);
+  if (tasks < 2) return content_root(bytes);
+  std::vector<digest> leaves(static_cast<std::size_t>(content_chunks(bytes.size())));
+  run(tasks, [&](std::size_t task) {
+    const std::size_t first = task * chunks_of_task;
+    const std::size_t last = task + 1 == tasks ? leaves.size() : first + chunks_of_task;
+    hash_chunks(bytes, first, last, leaves.data());
+  });
   merkle_frontier roots;
-  for (const digest& leaf : chunk_hashes(bytes, threads)) roots.append(leaf);
+  for (const digest& leaf : leaves) roots.append(leaf);
   return roots.root();
 }
 
@@ -95,9 +65,11 @@ digest content_hasher::finish() {
   return root;
 }
 
-merkle_tree content_tree(bytes_view bytes, unsigned threads) {
+merkle_tree content_tree(bytes_view bytes) {
+  std::vector<digest> leaves(static_cast<std::size_t>(content_chunks(bytes.size())));
+  hash_chunks(bytes, 0, leaves.size(), leaves.data());
   merkle_tree tree;
-  for (const digest& leaf : chunk_hashes(bytes, threads)) tree.append(leaf);
+  for (const digest& leaf : leaves) tree.append(leaf);
   return tree;
 }
 

@@ -13,6 +13,8 @@ namespace {
 
 // What a thread takes at once: some tens of microseconds.
 constexpr std::size_t part_chunks = 4;
+// Less than this is not worth starting a thread.
+constexpr std::size_t parallel_bytes = 1024 * 1024;
 
 std::size_t chunks_of(bytes_view bytes) {
   return static_cast<std::size_t>(content_chunks(bytes.size()));
@@ -35,9 +37,8 @@ shared_roots::shared_roots(std::vector<bytes_view> contents) : contents_(std::mo
 const std::vector<digest>& shared_roots::compute(unsigned threads) {
   const std::size_t bytes = starts_.back() * content_chunk_bytes;
   std::vector<std::thread> helpers;
-  if (phase_ == open && threads > 1 && bytes >= content_parallel_bytes) {
-    const std::size_t more =
-        std::min<std::size_t>(threads, bytes / (content_parallel_bytes / 2)) - 1;
+  if (phase_ == open && threads > 1 && bytes >= parallel_bytes) {
+    const std::size_t more = std::min<std::size_t>(threads, bytes / (parallel_bytes / 2)) - 1;
     helpers.reserve(more);
     try {
       while (helpers.size() < more) helpers.emplace_back([this] { work(); });

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <new>
 #include <vector>
 
 #include <potl/core/detail/rng.hpp>
@@ -29,19 +31,27 @@ potl::digest by_definition(potl::bytes_view bytes) {
 
 }  // namespace
 
-TEST_CASE("the content root is the RFC 6962 root of 16 KiB chunks, on any number of threads") {
-  const auto bytes = some_bytes(3 * potl::content_parallel_bytes + 5);
-  for (std::size_t size : {std::size_t{0}, std::size_t{1}, chunk - 1, chunk, chunk + 1, 2 * chunk,
-                           potl::content_parallel_bytes - 1, potl::content_parallel_bytes,
-                           potl::content_parallel_bytes + 1, bytes.size()}) {
-    const auto view = potl::bytes_view(bytes).first(size);
-    const potl::digest expected = by_definition(view);
-    for (unsigned threads : {0u, 1u, 2u, 3u, 5u, 1000u}) {
-      REQUIRE(potl::content_root(view, threads) == expected);
-      REQUIRE(potl::content_tree(view, threads).root() == expected);
+TEST_CASE("the content root is the RFC 6962 root of 16 KiB chunks, whoever runs the parts") {
+  std::size_t most = 0;
+  const potl::content_runner backwards = [&](std::size_t tasks, const auto& body) {
+    most = std::max(most, tasks);
+    for (std::size_t task = tasks; task-- > 0;) body(task);
+  };
+  const auto bytes = some_bytes(100 * chunk + 5);
+  for (std::size_t chunks : {0, 1, 2, 7, 8, 15, 16, 17, 31, 100}) {
+    for (std::ptrdiff_t more : {-1, 0, 1, 5}) {
+      if (chunks == 0 && more < 0) continue;
+      const auto view = potl::bytes_view(bytes).first(chunks * chunk + more);
+      const potl::digest expected = by_definition(view);
+      REQUIRE(potl::content_root(view) == expected);
+      REQUIRE(potl::content_tree(view).root() == expected);
+      REQUIRE(potl::content_root(view, backwards) == expected);
     }
   }
   REQUIRE(potl::content_root({}) == potl::empty_root());
+  CHECK(most == 12);  // of at least eight chunks each
+  const potl::content_runner failing = [](std::size_t, const auto&) { throw std::bad_alloc(); };
+  CHECK_THROWS_AS(potl::content_root(bytes, failing), std::bad_alloc);
 }
 
 TEST_CASE("a content hasher takes pieces of any size and starts anew after finish") {

@@ -35,8 +35,9 @@ from .._job._agreement import open_checked
 from .._task._schedule import end_epoch_metric
 from ._operators import Operator, ValueTrace, structural_difference
 from ._outline import StateOutline
+from ._roots import root_of_tensor
 from ._rounded import values_of
-from ._tracer import Geometry, Look, Memory, Tracer, look_at, overlap, plain_content
+from ._tracer import Geometry, Look, Memory, Tracer, look_at, overlap
 from ._values import batch_tensors, capture_of, state_tensors, trace_values, traced_step
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
                 "make tensors with torch's operators inside Task.step, or in build()",
             )
         with _disable_current_modes():
-            return plain_content(tensor)
+            return root_of_tensor(tensor)
 
     def rounded(self, operator: Operator) -> tuple[int, int] | None:
         if self._values is None:

@@ -14,6 +14,7 @@ from .. import _core
 from .._base._errors import UnsupportedError
 from .._task._values import DTYPE_OF, Tree
 from ._encoding import AliasOutline, TensorOutline, leaves, mapped, state_digest
+from ._roots import root_of
 
 
 @dataclass(frozen=True)
@@ -95,5 +96,5 @@ def _outlined(path: str, leaf: Any) -> Any:
     if leaf.dtype not in DTYPE_OF:
         raise UnsupportedError(f"{path}: {leaf.dtype} is a dtype that this torch does not have")
     data = bytes(leaf.data) if math.prod(leaf.shape) == 1 else None
-    root = _core.content_root(leaf.data)
+    root = root_of(leaf.data)
     return TensorOutline(leaf.dtype, tuple(leaf.shape), root, leaf.memory_format, data)

@@ -14,8 +14,8 @@ from .._base._errors import JobMismatch, MissingError, NotReplayable, NotReprodu
 from .._job._agreement import Build, job_of, open_checked
 from .._job._session import Session
 from ._operators import ValueTrace
+from ._roots import root_of_tensor
 from ._rounding_logs import own_logs
-from ._tracer import plain_content
 from ._values import trace_values
 
 
@@ -72,7 +72,7 @@ def _executed(session: Session, run: _core.Evidence, start: int, step: int) -> S
                 None, problem=f"steps {start + 1} to {step - 1} end in another state here"
             )
         tensors = [one for one in tree_leaves(batch) if isinstance(one, torch.Tensor)]
-        roots = tuple(plain_content(one) for one in tensors)
+        roots = tuple(root_of_tensor(one) for one in tensors)
         trace = trace_values(session, step, batch, rounding=follow)
         return StepHere(trace, roots, trace.after == run.state_digest(step))
     raise AssertionError("the schedule ended early")

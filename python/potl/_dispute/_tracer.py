@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_flatten
 
 from .. import _core
 from .._base._errors import NotReplayable, Problem
@@ -33,6 +32,8 @@ _UNDECLARED = {
     "aten::batch_norm_gather_stats": ("running_mean", "running_var"),
     "aten::batch_norm_gather_stats_with_counts": ("running_mean", "running_var"),
 }
+
+_PLAIN = frozenset((type(None), bool, int, float, str))
 
 _DENSE = "use dense tensors of the dtypes that docs/reference/task.md lists"
 
@@ -151,7 +152,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             else:
                 results.append(_plain(one, form.name))
         made = Operator(form.name, arguments, tuple(results), generator, inputs)
-        self.operators.append(replace(made, rounded=self.rounded(made)))
+        rounded = self.rounded(made)
+        self.operators.append(made if rounded is None else replace(made, rounded=rounded))
         return out
 
     @staticmethod
@@ -211,6 +213,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return memory
 
     def _attribute(self, value: Any, name: str, operator: str) -> Any:
+        if type(value) in _PLAIN:
+            return value
         if isinstance(value, torch.Tensor):
             if value.layout is not torch.strided or value.dtype not in DTYPES:
                 what = f"{name} is a tensor of {value.dtype}, {value.layout}"
@@ -251,8 +255,8 @@ class Form:
 
     def given(self, args: Sequence[Any], kwargs: Mapping[str, object]) -> Tree:
         """Every argument by name, in the schema's order, defaults included."""
-        named = dict(zip(self._positional, args, strict=False)) | dict(kwargs)
-        return {name: named.get(name, default) for name, default in self._defaults.items()}
+        named = self._defaults | dict(zip(self._positional, args, strict=False)) | dict(kwargs)
+        return {name: named[name] for name in self._defaults}
 
     def called(self, arguments: Tree) -> Tree:
         """Arguments as they are encoded, as the operator takes them."""
@@ -267,14 +271,19 @@ class Form:
 
     def written_of(self, given: Tree) -> list[torch.Tensor]:
         """The operands that it writes."""
-        flat = [one for name in self.written for one in tree_flatten(given.get(name))[0]]
+        flat = [one for name in self.written for one in _items(given.get(name))]
         return [one for one in flat if isinstance(one, torch.Tensor)]
 
     def returned(self, out: Any) -> list[Any]:
         """What an operator returned that is not one of its operands."""
         outs = out if len(self._new) > 1 else (out,) if self._new else ()
         fresh = [one for one, new in zip(outs, self._new, strict=True) if new]
-        return tree_flatten(fresh)[0]
+        return [item for one in fresh for item in _items(one)]
+
+
+def _items(value: Any) -> Sequence[Any]:
+    """A list's items, or the value alone."""
+    return value if isinstance(value, (list, tuple)) else (value,)
 
 
 def is_torch_s_own(name: str) -> bool:
@@ -292,17 +301,6 @@ def refused(operator: str, what: str, remedy: str) -> NotReplayable:
     return NotReplayable(Problem(what=what, where=operator, remedy=remedy))
 
 
-def plain_content(
-    tensor: torch.Tensor, threads: Callable[[], int] = torch.get_num_threads
-) -> bytes:
-    """The content root of a tensor that has elements."""
-    plain = tensor.detach()
-    if plain.is_conj() or plain.is_neg():
-        plain = plain.resolve_conj().resolve_neg()
-    flat = plain.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return _core.content_root(flat, threads() if flat.nbytes >= 1 << 18 else 1)
-
-
 def outline_of(tensor: torch.Tensor, value: Value) -> TensorOutline:
     """The form of a tensor, and the content root that the wiring knows of it."""
     return TensorOutline(DTYPES[tensor.dtype], tuple(tensor.shape), value.root)
@@ -310,21 +308,19 @@ def outline_of(tensor: torch.Tensor, value: Value) -> TensorOutline:
 
 def look_at(tensor: torch.Tensor) -> Look:
     """How a tensor looks at its memory."""
-    shape, strides = tuple(tensor.shape), tensor.stride()
-    offset, size = int(tensor.storage_offset()), tensor.element_size()
-    signs = tensor.is_conj(), tensor.is_neg()
-    packed, count = tensor.is_contiguous(), tensor.numel()
-    if count == 0:
-        span = 0, 0
-    else:
-        last = (
-            count - 1 if packed else sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-        )
-        span = offset * size, (offset + int(last) + 1) * size
-    if 1 in shape:  # the stride of a dimension of one element says nothing
-        strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
-    geometry = offset, shape, tuple(strides), tensor.dtype, signs
-    return Look(geometry, span, packed and not any(signs))
+    shape, size = tuple(tensor.shape), tensor.element_size()
+    offset = int(tensor.storage_offset())
+    signs = tensor.is_conj() or tensor.is_neg()
+    kind: Any = (tensor.is_conj(), tensor.is_neg(), tensor.dtype) if signs else tensor.dtype
+    count = tensor.numel()
+    if tensor.is_contiguous():  # the shape says what its strides are
+        span = (offset * size, (offset + count) * size) if count else (0, 0)
+        return Look((offset, shape, None, kind), span, not signs)
+    # The stride of a dimension of one element says nothing.
+    strides = tuple(0 if n == 1 else s for n, s in zip(shape, tensor.stride(), strict=True))
+    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    span = offset * size, (offset + int(last) + 1) * size
+    return Look((offset, shape, strides, kind), span, flat=False)
 
 
 def overlap(one: Span, other: Span) -> bool:

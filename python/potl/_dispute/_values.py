@@ -18,7 +18,8 @@ from .._task._values import Tree
 from ._encoding import AliasOutline, TensorOutline, joined, mapped
 from ._operators import CAPTURE, Operator, ValueTrace
 from ._outline import StateOutline
-from ._tracer import Look, Memory, Tracer, look_at, outline_of, overlap, plain_content, refused
+from ._roots import root_of_tensor
+from ._tracer import Look, Memory, Tracer, look_at, outline_of, overlap, refused
 
 if TYPE_CHECKING:
     from .._arithmetic._rounded_steps import Rounding
@@ -103,7 +104,7 @@ class _ValueTracer(Tracer):  # type: ignore[no-untyped-call]
                 same_bytes = look.flat and other.flat and other.span == look.span
                 if same_bytes or other.geometry == look.geometry:
                     return root
-        return plain_content(tensor)
+        return root_of_tensor(tensor)
 
 
 # ---------------------------------------------------------------------- states and batches
@@ -184,7 +185,7 @@ def batch_tensors(batch: Any) -> Iterator[tuple[str, torch.Tensor, bytes | None]
     """The tensors of a batch by name."""
     tensors = (leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor))
     for index, leaf in enumerate(tensors):
-        yield f"batch/{index}", leaf, plain_content(leaf)
+        yield f"batch/{index}", leaf, root_of_tensor(leaf)
 
 
 def capture_of(session: Session, tracer: Tracer, after: StateOutline | None) -> Operator:

@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 import potl
 from potl import _core
 from potl._cli import _cli
+from potl._dispute import _roots
 from potl._dispute._derive import derive_operators, derive_step
 from potl._dispute._operators import Operator, ValueTrace, structural_difference
 from potl._job._agreement import open_checked
@@ -323,7 +324,7 @@ def test_deriving_holds_no_second_state(monkeypatch: pytest.MonkeyPatch) -> None
         session.run_step(1, session.sample_ids(1))
         held.clear()
         monkeypatch.setattr(_core.State, "capture", no_copy)
-        monkeypatch.setattr(_core, "content_root", counting := Counting(_core.content_root))
+        monkeypatch.setattr(_roots, "root_of", counting := Counting(_roots.root_of))
         operators = derive_step(session, 2)
         # Nothing is hashed but the batch.
         assert counting.calls == 2

@@ -5,12 +5,13 @@
 // SHA-256), and a single chunk can be shown to be part of a root with a proof of log2(chunks)
 // hashes. The root says nothing about type, shape or name: an encoding binds those beside it.
 // The last chunk may be shorter; no bytes at all have the root of the empty tree (SHA-256 of
-// nothing). Cost: the speed of SHA-256 less about 4 %, on each of the threads that it is given.
+// nothing). Cost: the speed of SHA-256 less about 4 %, on each thread.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include <potl/core/digest.hpp>
@@ -21,17 +22,21 @@
 namespace potl {
 
 inline constexpr std::size_t content_chunk_bytes = 16 * 1024;
-/// Less than this many bytes are hashed on the calling thread alone: starting a thread takes as
-/// long as hashing some of them.
-inline constexpr std::size_t content_parallel_bytes = 1024 * 1024;
-
 /// How many chunks `length` bytes have.
 constexpr std::uint64_t content_chunks(std::uint64_t length) noexcept {
   return length / content_chunk_bytes + (length % content_chunk_bytes != 0);
 }
 
-/// The content root of `bytes`, on at most `threads` threads (this one included; 0 counts as 1).
-digest content_root(bytes_view bytes, unsigned threads = 1);
+/// The content root of `bytes`.
+digest content_root(bytes_view bytes);
+
+/// Calls body(0) ... body(tasks - 1), each once and on any threads, and returns when all are done.
+/// Rethrows one of the exceptions that a body threw.
+using content_runner =
+    std::function<void(std::size_t tasks, const std::function<void(std::size_t)>& body)>;
+
+/// The same root, its chunks hashed in tasks of eight: for threads that are there already.
+digest content_root(bytes_view bytes, const content_runner& run);
 
 /// The same root for bytes that arrive in pieces of any size.
 class content_hasher {
@@ -48,7 +53,7 @@ class content_hasher {
 };
 
 /// All chunk hashes, for opening single chunks.
-merkle_tree content_tree(bytes_view bytes, unsigned threads = 1);
+merkle_tree content_tree(bytes_view bytes);
 
 /// The inclusion proof of chunk `index` of `bytes`; errc::usage when there is no such chunk.
 result<merkle_proof> open_chunk(bytes_view bytes, std::uint64_t index);
