@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import functools
 import gc
 import io
 import json
@@ -45,13 +46,19 @@ MOST_FILES = 250
 def preload() -> None:
     """Imports what programs import, and starts no thread."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    import sklearn.datasets  # noqa: F401
+    import sklearn.datasets
+
+    # torch imports it, and sympy with it, when the first optimizer is made: two seconds.
+    import torch._dynamo  # noqa: F401
 
     import potl
     from potl._cli import _cli  # noqa: F401
 
     for name in potl.__all__:
         getattr(potl, name)
+    # Programs read the digits each time that they build a task.
+    load = sklearn.datasets.load_digits = functools.cache(sklearn.datasets.load_digits)
+    load(), load(return_X_y=True)
     gc.freeze()
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:

@@ -48,9 +48,7 @@ def images(count: int = 512) -> tuple[torch.Tensor, torch.Tensor]:
             ]
             x = torch.from_numpy(np.stack(decoded)).permute(0, 3, 1, 2).contiguous()
             return (x.float() - 120.0) / 64.0, torch.from_numpy(labels[:count].astype(np.int64))
-    from sklearn.datasets import load_digits
-
-    raw = load_digits()
+    raw = raw_digits()
     x = torch.tensor(raw.images[:count], dtype=torch.float32)[:, None] / 8 - 1
     x = x.repeat_interleave(4, 2).repeat_interleave(4, 3).expand(-1, 3, -1, -1).contiguous()
     return x, torch.tensor(raw.target[:count])
@@ -138,10 +136,16 @@ def small() -> nn.Module:
     )
 
 
-def digits() -> TensorDataset:
+@functools.cache
+def raw_digits() -> Any:
+    """Read once: tasks are built again and again."""
     from sklearn.datasets import load_digits
 
-    raw = load_digits()
+    return load_digits()
+
+
+def digits() -> TensorDataset:
+    raw = raw_digits()
     return TensorDataset(
         torch.tensor(raw.images, dtype=torch.float32)[:, None] / 16, torch.tensor(raw.target)
     )
