@@ -225,6 +225,7 @@ class Job:
         from .._task._data import scan
         from ._draft import order_of
         from ._recipe import describe, differences
+        from ._settings import setting_differences
 
         core, task = self.core, session.task
         sizes = {
@@ -243,7 +244,10 @@ class Job:
             found.append(f"drop_last is {task.drop_last}, agreed was {fields['drop_last']}")
         own = describe(task, session.build)
         agreed = {key: value for key, value in fields["task"].items() if key in own}
+        set_here, set_there = own.pop("settings"), agreed.pop("settings", None)
         found += list(differences(agreed, own))
+        if core.arithmetic == _arithmetic.STOCK:  # no other depends on them
+            found += list(setting_differences(set_there, set_here))
         facts = scan(task.dataset)
         if facts.count != core.data_count:
             found.append(f"the data set has {facts.count} samples, agreed were {core.data_count}")

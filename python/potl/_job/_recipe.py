@@ -24,6 +24,7 @@ from .._task._code import code_digest
 from .._task._schedule import rates_of
 from .._task._task import Scheduler, Task, is_metric_driven, overrides_step
 from .._task._values import DTYPES
+from ._settings import settings
 
 Description: TypeAlias = "dict[str, _core.Json]"
 RateRuns = list[tuple[int, list[float]]]
@@ -51,6 +52,7 @@ def describe(task: Task, build: Any) -> Description:
         "scaler": None if task.scaler is None else _plain(task.scaler.state_dict()),
         "ema": None if task.ema is None else type(task.ema).__qualname__,
         "state": {name: type(kept).__qualname__ for name, kept in sorted(task.state.items())},
+        "settings": {task.device.type: settings(task.device.type)},
         "code": code_digest(build, task),
     }
 

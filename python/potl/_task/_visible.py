@@ -25,6 +25,16 @@ def visible(task: Task) -> Iterator[Problem]:
                     where=f"model.{name}" if name else "model",
                     remedy="train on one device, with the plain module",
                 )
+    tensors = {**dict(task.model.named_parameters()), **dict(task.model.named_buffers())}
+    for name, tensor in tensors.items():
+        if tensor.device != task.device:
+            yield Problem(
+                what=f"a model on several devices is not supported: this is on {tensor.device}, "
+                f"the first parameter on {task.device}",
+                where=f"model.{name}",
+                remedy="train on one device: call model.to(device) inside build",
+            )
+            break
     if overrides_step(task):
         return
     for index, optimizer in enumerate(task.optimizers):
