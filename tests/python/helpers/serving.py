@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import driver_tasks as tasks
+import programs
 
 import potl
 from potl._serve._limits import ServeLimits
@@ -64,8 +65,9 @@ class Recorded:
 class Server:
     """A running server."""
 
-    def __init__(self, run: Path, *options: str | Path) -> None:
-        self._start("-m", "potl", "serve", run, "--listen", "127.0.0.1:0", *options)
+    def __init__(self, run: Path, *options: str | Path, python: str = sys.executable) -> None:
+        serve = ("-m", "potl", "serve", run, "--listen", "127.0.0.1:0")
+        self._start(python, *serve, *options)
 
     @staticmethod
     def limited(run: Path, limits: ServeLimits) -> Server:
@@ -77,12 +79,12 @@ class Server:
             "           ready=lambda url: print(url, file=sys.stderr, flush=True))\n"
         )
         server = object.__new__(Server)
-        server._start("-c", program, run)
+        server._start(sys.executable, "-c", program, run)
         return server
 
-    def _start(self, *arguments: str | Path) -> None:
+    def _start(self, *command: str | Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, *arguments],
+            command,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(Path(potl.__file__).parents[1])},
@@ -108,12 +110,12 @@ class Server:
 
 @contextlib.contextmanager
 def served(run: Path, *options: str | Path) -> Iterator[str]:
-    """The URL of a server."""
-    server = Server(run, *options)
+    """The URL of a server. It is killed in the end."""
+    server = Server(run, *options, python=programs.python())
     try:
         yield server.url
     finally:
-        server.end()
+        server.end(signal.SIGKILL)
 
 
 class _Handler(socketserver.StreamRequestHandler):
