@@ -5,6 +5,7 @@ the installed library, and a Python package that announces a class.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -14,9 +15,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import programs
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+POTL = str(Path(sys.executable).with_name("potl"))
 PAGES = "".join(path.read_text() for path in sorted(ROOT.glob("docs/guide/adding_a_check*.md")))
 
 
@@ -75,11 +78,11 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def potl(package: Path, *arguments: object, expected: int = 0, **options: Any) -> str:
+def potl(
+    package: Path, *arguments: object, expected: int = 0, command: str = POTL, **options: Any
+) -> str:
     environment = {**os.environ, "PYTHONPATH": str(package), "COLUMNS": "200", "NO_COLOR": "1"}
-    return run(
-        sys.executable, "-m", "potl", *arguments, expected=expected, env=environment, **options
-    )
+    return run(command, *arguments, expected=expected, env=environment, **options)
 
 
 def test_a_check_of_a_python_package_has_flags_and_help(package: Path, tmp_path: Path) -> None:
@@ -109,34 +112,45 @@ potl.record(trainer.build, "run", job=job).commit().write("note.txt")
 """
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("sklearn")
+    folder = tmp_path_factory.mktemp("recorded")
+    shutil.copy(ROOT / "tests/python/helpers/docs_setup_digits.py", folder)
+    (folder / "trainer.py").write_text(TRAINER)
+    (folder / "record.py").write_text(RECORD)
+    run(programs.python(), "record.py", cwd=folder)
+    return folder
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_check_of_a_python_package_verifies_from_the_command_line(
-    package: Path, tmp_path: Path, workers: int
+    package: Path, recorded: Path, tmp_path: Path, workers: int
 ) -> None:
-    pytest.importorskip("sklearn")
-    shutil.copy(ROOT / "tests/python/helpers/docs_setup_digits.py", tmp_path)
-    (tmp_path / "trainer.py").write_text(TRAINER)
-    (tmp_path / "record.py").write_text(RECORD)
-    run(sys.executable, "record.py", cwd=tmp_path)
+    shutil.copytree(recorded, tmp_path, dirs_exist_ok=True)
+    # Checks that are announced are known to a process from its start.
+    path = os.pathsep.join([str(package), str(ROOT / "python")])
+    announced = str(programs.folder(PYTHONPATH=path) / "potl")
+    verify = functools.partial(potl, package, cwd=tmp_path, command=announced)
     arguments = (
         *("verify", "run", "--job", "job.json", "--commitment", "note.txt"),
         *("--task", "trainer:build", "--check", "replay", "--held-out-samples", "1"),
         *("--ledger", "ledger.json", f"--workers={workers}", "--json"),
     )
-    report = json.loads(potl(package, *arguments, cwd=tmp_path))
+    report = json.loads(verify(*arguments))
     assert report["verdict"] == "accepted"
     [found] = [one for one in report["findings"] if one["check"] == "held_out"]
     assert found["result"] == "pass" and found["statistic"] > 0.5
     assert "--held-out-samples 1" in report["reproduce"]
     # What nobody learns in two epochs rejects, and what the ledger holds is asked again.
-    refused = json.loads(
-        potl(package, *arguments, "--held-out-gain", "0.99", cwd=tmp_path, expected=1)
-    )
+    refused = json.loads(verify(*arguments, "--held-out-gain", "0.99", expected=1))
     asked = [one["options"]["gain"] for one in refused["checks"] if one["check"] == "held_out"]
     assert refused["verdict"] == "rejected" and 0.99 in asked
     # Where nobody announces it any more, the report says that it was not repeated.
     without = [one for one in arguments if one not in ("--held-out-samples", "1")]
-    report = json.loads(potl(tmp_path / "nothing", *without, cwd=tmp_path))
+    report = json.loads(
+        potl(tmp_path / "nothing", *without, cwd=tmp_path, command=programs.command())
+    )
     assert report["verdict"] == "accepted"
     assert "the check held_out, asked in an earlier verification" in json.dumps(report)
 
