@@ -35,7 +35,7 @@ std::size_t differences(gemm_cases::one_case<float>& one) {
   return out;
 }
 
-TEST_CASE("a product in ord32 has the CPU's bits on a device", "[gpu]") {
+TEST_CASE("a product in ord32 has the CPU's bits on a device", "[gpu][small]") {
   for (std::uint64_t number = 0; number < 600; ++number) {
     auto one = gemm_cases::draw<float>(number);
     INFO("case " << number);
@@ -61,7 +61,7 @@ TEST_CASE("large and batched products have the CPU's bits on a device", "[gpu]")
   REQUIRE(c_there.read() == c);
 }
 
-TEST_CASE("what a device cannot multiply is refused", "[gpu]") {
+TEST_CASE("what a device cannot multiply is refused", "[gpu][small]") {
   const numeric::matrix<const float> a{nullptr, 2, 3, 3, 1}, b{nullptr, 4, 2, 2, 1};
   const numeric::matrix<float> c{nullptr, 2, 2, 2, 1};
   CHECK_THROWS_AS(cuda::gemm(arithmetic::ord32, {1, 0, 0, 0}, a, b, c, nullptr), exception);

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// potl's kernels for CUDA by C names, so that cuda.py times them in torch's process, on torch's
+// memory and stream. 0: queued; 1: refused.
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <potl/core/error.hpp>
+#include <potl/cuda/digest.hpp>
+#include <potl/cuda/gemm.hpp>
+
+namespace {
+
+template <class Work>
+int attempt(const Work& work) noexcept {
+  try {
+    work();
+    return 0;
+  } catch (...) {
+    return 1;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+/// C = A B, all of n rows and columns, row-major.
+int potl_gemm_ord32(const float* a, const float* b, float* c, std::int64_t n, void* stream) {
+  return attempt([&] {
+    using namespace potl::numeric;
+    potl::cuda::gemm(arithmetic::ord32, {1, 0, 0, 0}, row_major(a, n, n), row_major(b, n, n),
+                     row_major(c, n, n), stream);
+  });
+}
+
+/// The content roots of `count` tensors, 32 bytes each, in the device's memory.
+int potl_content_roots(const void* const* data, const std::size_t* sizes, std::size_t count,
+                       void* roots, void* stream) {
+  return attempt([&] {
+    std::vector<potl::cuda::device_bytes> tensors(count);
+    for (std::size_t i = 0; i < count; ++i) tensors[i] = {data[i], sizes[i]};
+    potl::cuda::content_roots(tensors, static_cast<potl::digest*>(roots), stream);
+  });
+}
+
+}  // extern "C"
