@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,8 @@ class Audit:
         log: The auditor's own run directory.
         commitment: The auditor's own, once it repeated all steps; what a dispute needs.
         seconds: Time on the clock.
+        key: The auditor's signing key, as it was given.
+        finish: Repeats the rest, also after a difference: a dispute needs all of it.
     """
 
     agrees: bool | None
@@ -75,6 +78,8 @@ class Audit:
     log: Path
     commitment: Commitment | None
     seconds: float
+    key: str | os.PathLike[str] | _core.SigningKey | None = field(repr=False)
+    finish: Callable[[], Audit] = field(repr=False)
 
 
 def audit(
@@ -129,6 +134,18 @@ def audit(
         StorageError: A run elsewhere is not reached, or for so long as `patience` not any more.
         InternalError: This machine computes a step in two ways.
     """
+    finish = functools.partial(
+        audit,
+        run,
+        job=job,
+        task=task,
+        log=log,
+        key=key,
+        commitment=commitment,
+        to_the_end=True,
+        nonce=nonce,
+        progress=progress,
+    )
     with followed(run, patience=patience if follow else 0.0) as place:
         return _audited(
             place,
@@ -142,6 +159,7 @@ def audit(
             to_the_end=to_the_end,
             nonce=nonce,
             progress=progress,
+            finish=finish,
         )
 
 
@@ -158,6 +176,7 @@ def _audited(
     to_the_end: bool,
     nonce: bytes | str | os.PathLike[str] | None,
     progress: Progress,
+    finish: Callable[[], Audit],
 ) -> Audit:
     began = time.monotonic()
     directory = place.directory
@@ -171,7 +190,7 @@ def _audited(
     pair = _Pair(agreed.core, directory, target)
     wait = patience if follow else 0.0
     pair.wait_for_log(wait)
-    own, note = _finished(target, agreed), None if commitment is None else as_note(commitment)
+    own, note = _finished(target, agreed, key), None if commitment is None else as_note(commitment)
     work = None if nonce is None else WorkLog(target, agreed.core, as_nonce(nonce))
     if own is None:
         if work is None and (target / CODES).exists():
@@ -210,6 +229,8 @@ def _audited(
         log=target,
         commitment=own,
         seconds=time.monotonic() - began,
+        key=key,
+        finish=finish,
     )
 
 
@@ -256,13 +277,15 @@ class _Repeater(Prover):
         return self._loop
 
 
-def _finished(log: Path, job: Job) -> Commitment | None:
+def _finished(
+    log: Path, job: Job, key: str | os.PathLike[str] | _core.SigningKey | None
+) -> Commitment | None:
     """The commitment of a repetition that came to its end before."""
     if not (log / "transcript.log").exists() or not _core.inspect_run(str(log))["closed"]:
         return None
     if Run(log).job.id != job.id:
         raise UsageError(f"{log} holds a repetition of another job", "name another log")
-    return Run(log).commit()
+    return Run(log).commit(key=key)
 
 
 class _Pair:
@@ -309,6 +332,8 @@ class _Pair:
 
     def differs(self) -> bool:
         """Whether a difference is known; both logs are looked at as far as they go."""
+        if self._both.own_position >= self._both.position:
+            self._hear()  # first: of a step that is only repeated little is kept
         self._hear_own()
         return self._difference is not None
 

@@ -11,7 +11,8 @@ from .._job._build import Build
 from .._job._session import Session
 from .._job._trial import run_trial
 from ._derive import derive_step, executed_first, place_of
-from ._operators import structural_difference
+from ._operators import CAPTURE, Operator, structural_difference
+from ._questions import MOST, too_large
 
 
 def check(
@@ -66,18 +67,37 @@ def _underivable(build: Build, seed: int, arithmetic: str) -> list[Problem]:
                 return []  # a referee derives what is executed on a CPU
             executed = executed_first(session)
         with opened() as session, session.active():
-            difference = structural_difference(derive_step(session, 1), executed)
+            derived = derive_step(session, 1)
+        difference, large = structural_difference(derived, executed), None
         if difference is None:
-            return []
-        index, what = difference
+            large = too_large(derived, arithmetic)
+            if large is None:
+                return []
         with opened() as session, session.active():
-            place = place_of(session, 1, index)
+            place = place_of(session, 1, (difference or large or (0,))[0])
     except NotReplayable as error:
         return [dataclasses.replace(one, prevents="dispute") for one in error.problems]
     except Exception as error:  # the task's code may do anything with tensors without elements
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         return [_problem(f"its operators cannot be derived: {what}", "Task.step")]
+    if difference is None:
+        assert large is not None
+        number, size = large
+        return [_too_large(number, derived[number], size, place)]
+    index, what = difference
     return [_problem(f"operator {index}, derived without the data, is {what} when executed", place)]
+
+
+def _too_large(number: int, operator: Operator, size: int, where: str) -> Problem:
+    return Problem(
+        what=f"what a referee needs for one element of operator {number}, {operator.name}, takes "
+        f"{size >> 20} MiB, and at most {MOST >> 20} can be asked for: who lies there is not "
+        "convicted",
+        where=where,
+        remedy="use operators that docs/format/operator_trace.md lists, smaller batches or tensors"
+        + ("" if operator.name != CAPTURE else ", or an optimizer with foreach=True"),
+        prevents="dispute",
+    )
 
 
 def _problem(what: str, where: str) -> Problem:

@@ -88,7 +88,7 @@ def dispute(
     Args:
         trainer: With the run.
         auditor: With its repetition (`potl.audit` with `to_the_end=True`), or what `potl.audit`
-            returned.
+            returned: then the rest is repeated first, if it stopped at a difference.
         referee: With the agreed task.
         keys: Public keys of "trainer" and "auditor", or their files: of a party at a URL, unless
             the job pins the trainer's. A server is not believed who it is.
@@ -227,7 +227,8 @@ def _move(table: Table, sides: Mapping[Name, Side]) -> None:
 
 def _chosen(party: Party | Audit | Remote | str, referee: Referee) -> Party | Remote:
     if isinstance(party, Audit):
-        return Party(party.log, job=referee.job, task=referee.build)
+        whole = party if party.commitment is not None else party.finish()
+        return Party(whole.log, job=referee.job, task=referee.build, key=whole.key)
     if isinstance(party, str):
         if not is_url(party):
             raise UsageError(f'"{party}" is no URL', "pass a potl.Party for a directory")

@@ -30,7 +30,6 @@ from ._parts import (
     count_bytes,
     finished,
     first_difference,
-    most_bytes,
     needs_of,
     part_again,
     read_opened,
@@ -38,6 +37,14 @@ from ._parts import (
     sum_to_open,
 )
 from ._party import CHUNK, require_exact
+from ._questions import (
+    bytes_of_chunks,
+    bytes_of_leaves,
+    bytes_of_parts,
+    bytes_of_state,
+    operators_of,
+    question,
+)
 from ._recompute import Need, Opened, nbytes_of, needs, recompute
 from ._rounded import Entries, facts_of_rounding, shown_entries
 
@@ -47,11 +54,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What JSON and base64 add to the bytes of an answer, and its proofs.
-_SLACK, _PROOF = 1 << 16, 64 * 66
-# A record of a log, with its proof.
-_RECORD, _RESUME = (64 << 10) * 4 // 3 + _PROOF, 1024 + _PROOF
-_MOST = 16 << 20
 # As checkpoints are limited: a state is at most so much larger than 8 times the first one.
 _LARGEST_SLACK = 64 << 20
 _UNSET = bytes(32)
@@ -159,13 +161,8 @@ class Referee:
     def _in_steps(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
         level = now.bisections[-1]
         if not level.asked:
-            # Optimizers add several tensors for each of the model's.
-            size = _SLACK + 16 * self._first[0]
-            log = 0
-            if self.job.core.arithmetic == _rounded_steps.LOG64:
-                log = (_core.MAX_ROUNDING_LOG_BYTES * 4) // 3 + _RECORD + self._resumes * _RESUME
-            size = max(min(size, _MOST - log), 6 * self._first[0]) + log
-            return _question({"ask": "state"}, size)
+            size = bytes_of_state(self._first[0], self.job.core.arithmetic, self._resumes)
+            return question({"ask": "state"}, size)
         given = [read_answer(_answers.state_from_json, text, level.agreed) for text in now.answers]
         entries = self._entries(now)
         if None in given or entries is None:
@@ -206,14 +203,11 @@ class Referee:
             wrong = [one is None for one in shown]
             return self._other_program(wrong, facts, now.step, step.before)
         trainer, auditor = (one for one in shown if one is not None)
-        wanted = _operators_of(operator)
+        wanted = operators_of(operator)
         facts |= _described(step, [*wanted, level.low])
         if wanted and not level.asked:
-            size = _SLACK + sum(
-                2 * (200 + 32 * len(step.operators[one].tensors)) + _PROOF for one in wanted
-            )
             asked: dict[str, object] = {"ask": "operands", "operators": wanted}
-            return _question(asked, size)
+            return question(asked, bytes_of_leaves(step.operators, wanted, level.low))
         known: dict[int, list[bytes]] = {}
         if wanted:
             roots = [read_answer(_agreed_roots, text, wanted, level, step) for text in now.answers]
@@ -271,7 +265,7 @@ class Referee:
             "result": inner.subject,
             "element": level.low * (CHUNK // width) + element,
             "dtype": outline.dtype,
-            **_described(step, [*_operators_of(operator), outer.low]),
+            **_described(step, [*operators_of(operator), outer.low]),
         }
         arithmetic = self.job.core.arithmetic
         long = sum_to_open(operator, inner.subject, level.low, element, arithmetic=arithmetic)
@@ -283,7 +277,7 @@ class Referee:
         if wanted:
             chunks = _listed(wanted)
             if not level.asked:
-                return _question({"ask": "elements", "chunks": chunks}, _bytes_of(wanted))
+                return question({"ask": "elements", "chunks": chunks}, bytes_of_chunks(wanted))
             _require_written(wanted, operands)
             found = [read_answer(_opened, text, chunks, operands) for text in now.answers]
             if None in found:
@@ -334,7 +328,7 @@ class Referee:
                 "element": facts["element"],
                 "chunks": chunks,
             }
-            return _question(asked, _bytes_of(wanted) + most_bytes(long) * 4 // 3)
+            return question(asked, bytes_of_parts(long, wanted))
         _require_written(wanted, operands)
         found = [
             read_answer(_parts, text, chunks, operands, operator, long) for text in now.answers
@@ -372,7 +366,7 @@ class Referee:
         wanted = needs_of(operator, block)
         chunks = _listed(wanted)
         if wanted and not level.asked:
-            return _question({"ask": "elements", "chunks": chunks}, _bytes_of(wanted))
+            return question({"ask": "elements", "chunks": chunks}, bytes_of_chunks(wanted))
         _require_written(wanted, operands)
         found = [read_answer(_opened, text, chunks, operands) for text in now.answers if wanted]
         if None in found:
@@ -465,22 +459,12 @@ class Referee:
         return tuple(out)
 
 
-def _operators_of(operator: Operator) -> list[int]:
-    """Those whose results it reads."""
-    return sorted({one for one in map(_operator_of, operator.operands) if one is not None})
-
-
 def _described(step: Step, numbers: Iterable[int]) -> dict[str, object]:
     """What operators are, in a ruling."""
     described = {one: step.operators[one].description for one in numbers}
     if sum(map(len, described.values())) > _MOST_DESCRIBED:
         return {}
     return {"operators": {str(one): _answers.as_text(text) for one, text in described.items()}}
-
-
-def _operator_of(reference: Any) -> int | None:
-    kind, _, rest = reference.path.partition("/")
-    return int(rest.split("/")[0]) if kind == "operator" else None
 
 
 def _agreed_roots(
@@ -531,12 +515,6 @@ def _listed(wanted: Sequence[Need]) -> list[tuple[int, list[int]]]:
     return [(one.operand, list(one.chunks)) for one in wanted]
 
 
-def _bytes_of(wanted: Sequence[Need]) -> int:
-    """The most that an answer with these chunks takes."""
-    count = sum(len(one.chunks) for one in wanted)
-    return _SLACK + count * (CHUNK * 4 // 3 + 200 + _PROOF)
-
-
 def _require_written(wanted: Sequence[Need], operands: Sequence[TensorOutline]) -> None:
     if any(operands[one.operand].root == _UNSET for one in wanted):
         raise MismatchError("an operand that nobody has written decides the element")
@@ -548,13 +526,6 @@ def read_answer(read: Callable[..., T], text: bytes, *agreed: object) -> T | Non
         return read(_answers.from_json(text), *agreed)
     except (MalformedError, MismatchError, LimitError):
         return None
-
-
-def _question(asked: dict[str, object], size: int) -> _core.DisputeQuestion:
-    # An honest answer that is too long would be taken for a fault of the party's.
-    if size > _MOST:
-        raise LimitError(f"an answer would take {size} bytes, more than {_MOST}")
-    return _core.DisputeQuestion(_answers.to_json(asked), size)
 
 
 def unanswered(

@@ -221,6 +221,9 @@ def _identity(operator: Operator, result: int, element: int) -> Plan:
 
 def _moved(operator: Operator, result: int, element: int) -> Plan:
     """Where an element was before an operator that only moves elements: it moves their numbers."""
+    outline = operator.results[result]
+    if any(one.dtype != outline.dtype for one in operator.inputs):  # joined ones are converted
+        return whole(operator, result, element)
     first = 1  # 0 is what it fills with
     numbers = []
     for one in operator.inputs:

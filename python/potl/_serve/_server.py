@@ -58,6 +58,7 @@ def serve(
 
     Raises:
         UsageError: Nothing can be served like that.
+        JobMismatch: The party's task is not the job's.
         StorageError: The address is taken.
     """
     require_installed("serving a run")
@@ -92,5 +93,9 @@ def _seat(
         raise UsageError("the party is of another run", "name its run directory")
     from .._dispute._evidence import public_key
     from .._dispute._seat import Seat
+
+    # Found out in the middle of a dispute, it would be silence.
+    with party.open():
+        pass
 
     return Seat(party, public_key(referee_key))

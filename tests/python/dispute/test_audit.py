@@ -115,6 +115,21 @@ def test_a_false_step_is_found_where_it_is(
     assert len(potl.Run(tmp_path / "log").losses) == STEPS
 
 
+def test_what_differs_is_named_also_when_an_audit_goes_on(
+    job: potl.Job, trainer: _core.SigningKey, tmp_path: Path
+) -> None:
+    def smoothed() -> potl.Task:
+        task = build()
+        task.loss = functools.partial(torch.nn.functional.cross_entropy, label_smoothing=0.1)
+        return task
+
+    run = potl.record(smoothed, tmp_path / "run", job=job, key=trainer, check_job=False)
+    audit = functools.partial(potl.audit, run, job=job, task=build, log=tmp_path / "log")
+    found = [audit(), audit(), audit(to_the_end=True), audit(to_the_end=True)]
+    assert found[0].difference is not None and found[0].difference.field == "loss"
+    assert all(one.difference == found[0].difference for one in found[1:])
+
+
 def test_to_the_end_goes_on_whenever_the_difference_becomes_known(
     job: potl.Job, trainer: _core.SigningKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

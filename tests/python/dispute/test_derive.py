@@ -26,7 +26,9 @@ from potl import _core
 from potl._cli import _cli
 from potl._dispute import _roots
 from potl._dispute._derive import derive_operators, derive_step
-from potl._dispute._operators import Operator, ValueTrace, structural_difference
+from potl._dispute._encoding import Reference, TensorOutline
+from potl._dispute._operators import CAPTURE, Operator, ValueTrace, structural_difference
+from potl._dispute._questions import too_large
 from potl._job._agreement import open_checked
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
@@ -277,6 +279,37 @@ def test_what_no_referee_could_decide_is_told_before_training(
     [problem] = potl.check(build, disputable=True)
     assert problem.prevents == "dispute"
     assert re.search(what, problem.what) and re.search(where, problem.where), problem
+
+
+class Sorting(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = super().forward(x)
+        return out + out.repeat(1, 1100).sort(1)[0].mean(1, keepdim=True)
+
+
+def test_an_operator_that_takes_too_much_is_named_before_training() -> None:
+    """Who lies about it is not convicted."""
+
+    def build() -> potl.Task:
+        net = nn.Sequential(nn.Flatten(), Sorting(64, 10))
+        return traced_nets.task(net, zoo.digits(), 512, traced_nets.sgd(net))
+
+    assert potl.check(build) == []
+    [problem] = potl.check(build, disputable=True)
+    assert problem.prevents == "dispute" and "aten.sort" in problem.what
+    assert re.search(r"test_derive\.py:\d+", problem.where), problem
+
+
+def test_who_made_a_state_of_many_tensors_can_be_asked_for() -> None:
+    def step_of(count: int) -> list[Operator]:
+        form = TensorOutline("float32", (4,), None, "contiguous")
+        made = [Operator("aten.neg.default", {}, (form,)) for _ in range(count)]
+        state = {str(i): (Reference(f"operator/{i}/0"), "contiguous") for i in range(count)}
+        return [*made, Operator(CAPTURE, {"state": state}, (form,))]
+
+    assert too_large(step_of(5000), "ord32") is None
+    found = too_large(step_of(15000), "ord32")
+    assert found is not None and found[0] == 15000
 
 
 def test_what_a_referee_could_decide_has_no_problem() -> None:

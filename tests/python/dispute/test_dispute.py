@@ -287,6 +287,19 @@ def test_a_referee_that_cannot_decide_convicts_nobody(mlp: Case, tmp_path: Path)
     assert "no data here" in verdict.facts["undecided"]
 
 
+def test_an_honest_answer_that_is_too_long_convicts_nobody(
+    mlp: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from potl._dispute import _referee
+
+    false = false_run(mlp.build, mlp.job, 9, tmp_path / "false", mlp.key)
+    lie = functools.partial(potl.Party, false, job=mlp.job, task=mlp.build, key=mlp.key)
+    monkeypatch.setattr(_referee, "bytes_of_state", lambda *given: 256)
+    verdict = potl.dispute(trainer=lie(), auditor=mlp.auditor(), referee=mlp.referee())
+    assert (verdict.why, verdict.winner) == ("referee", None)
+    assert not verdict.trainer_wrong and not verdict.auditor_wrong
+
+
 class Peeking(torch.nn.Linear):
     """Does something else where its tensors have no elements."""
 

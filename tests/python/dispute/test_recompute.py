@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import functools
+import os
 import random
 from typing import Any
 
+import many_operators
 import pytest
 import torch
 import torch.nn.functional as F
@@ -22,6 +24,9 @@ from potl._dispute._encoding import TensorOutline
 from potl._dispute._operators import CAPTURE, Operator, ValueTrace
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
+
+
+FULL = bool(os.environ.get("POTL_FULL"))
 
 
 def opened(operator: Operator, needed: list[_recompute.Need], values: Values) -> Any:
@@ -121,6 +126,15 @@ def test_other_operators_are_recomputed_too(monkeypatch: pytest.MonkeyPatch) -> 
     names = " ".join(done)
     for wanted in ("bmm", "convolution_backward", "cat", "_foreach_add_", "_foreach_norm", "flip"):
         assert wanted in names
+
+
+@pytest.mark.parametrize("arithmetic", ["ord32", *(("cr32", "xint16", "log64") if FULL else ())])
+def test_every_kind_of_operator_is_recomputed(
+    arithmetic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, values = executed(many_operators.task, 1, arithmetic, monkeypatch)
+    done, _ = check(trace, values, arithmetic, 2, 7)
+    assert len(done) > 150, len(done)
 
 
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])

@@ -55,19 +55,41 @@ def test_a_lie_is_found_over_http_as_in_one_program(
         assert there.unknown_keys == ()
 
 
-def test_an_audit_is_a_party(case: Case, dispute: Callable[..., potl.Verdict]) -> None:
-    found = potl.audit(case.folder / "false", job=case.job, task=case.build, log=case.folder / "2")
-    if found.commitment is None:  # it stopped before the recorder's queue was written
-        with pytest.raises(potl.UsageError, match="not committed to"):
-            dispute(auditor=found, keys={})
-    found = potl.audit(
-        case.folder / "false",
-        job=case.job,
-        task=case.build,
-        log=case.folder / "2",
-        to_the_end=True,
-    )
+def test_an_audit_is_a_party(
+    case: Case, dispute: Callable[..., potl.Verdict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that stopped at the difference: the rest is repeated first."""
+    from potl._dispute import _audit
+
+    # It stops before the recorder's queue is written.
+    monkeypatch.setattr(_audit._Pair, "differs", lambda self: True)
+    audit = functools.partial(potl.audit, case.folder / "false", job=case.job, task=case.build)
+    found = audit(log=case.folder / "2", key=case.folder / "2.pem")
+    assert found.agrees is not True and found.commitment is None
+    monkeypatch.undo()
     assert case.is_found_in(dispute(auditor=found, keys={}))
+    found = audit(log=case.folder / "2", key=case.folder / "2.pem")
+    assert found.commitment is not None
+    assert case.is_found_in(dispute(auditor=found, keys={}))
+
+
+def test_a_server_whose_task_is_another_does_not_begin(case: Case) -> None:
+    def other() -> potl.Task:
+        task = case.build()
+        task.batch_size = 16
+        return task
+
+    party = potl.Party(
+        case.folder / "honest", job=case.job, task=other, key=case.folder / "trainer.pem"
+    )
+    with pytest.raises(potl.JobMismatch):
+        potl.serve(
+            case.folder / "honest",
+            disputes=party,
+            referee_key=case.folder / "referee.pub",
+            listen="127.0.0.1:0",
+            ready=lambda url: pytest.fail("it serves"),
+        )
 
 
 def test_both_are_killed_before_each_message_and_say_the_same(case: Case) -> None:
