@@ -56,6 +56,9 @@ class python_workload final : public any_workload {
   bool perturb(std::uint64_t way, bool threads_only) override {
     return calling_python([&] { return py::cast<bool>(method("perturb")(way, threads_only)); });
   }
+  bool roughen(std::uint64_t seed) override {
+    return calling_python([&] { return py::cast<bool>(method("roughen")(seed)); });
+  }
   std::optional<std::vector<std::int64_t>> sample_ids(std::uint64_t step) override {
     return calling_python(
         [&] { return py::cast<std::vector<std::int64_t>>(method("sample_ids")(step)); });

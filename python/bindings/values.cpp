@@ -66,7 +66,8 @@ void bind_requests(py::module_& module) {
                           bound_member{"start_branch", &segment::start_branch},
                           bound_member{"superseded", &segment::superseded},
                           bound_member{"noise_repeats", &segment::noise_repeats},
-                          bound_member{"noise_if_equal", &segment::noise_if_equal}));
+                          bound_member{"noise_if_equal", &segment::noise_if_equal},
+                          bound_member{"rough_repeats", &segment::rough_repeats}));
   describe_request(bind_value<loss>(module, "LossRequest", bound_member{"step", &loss::step},
                                     bound_member{"noise_repeats", &loss::noise_repeats}));
   describe_request(bind_value<subset>(module, "SubsetLossRequest",
@@ -103,7 +104,8 @@ void bind_measurements(py::module_& module) {
       bound_member{"rates", &segment::rates}, bound_member{"skipped", &segment::skipped},
       bound_member{"distances", &segment::distances}, bound_member{"noise", &segment::noise},
       bound_member{"other_arithmetic", &segment::other_arithmetic},
-      bound_member{"noise_losses", &segment::noise_losses},
+      bound_member{"noise_losses", &segment::noise_losses}, bound_member{"rough", &segment::rough},
+      bound_member{"rough_losses", &segment::rough_losses},
       bound_member{"gradient_norm_mean", &segment::gradient_norm_mean},
       bound_member{"load_seconds", &segment::load_seconds},
       bound_member{"replay_seconds", &segment::replay_seconds},

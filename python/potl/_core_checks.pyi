@@ -132,6 +132,7 @@ class SegmentRequest:
     superseded: bool
     noise_repeats: int
     noise_if_equal: bool
+    rough_repeats: int
     def __init__(
         self,
         *,
@@ -143,6 +144,7 @@ class SegmentRequest:
         superseded: bool = False,
         noise_repeats: int = 0,
         noise_if_equal: bool = False,
+        rough_repeats: int = 0,
     ) -> None: ...
     @property
     def kind(self) -> str: ...
@@ -250,6 +252,8 @@ class SegmentMeasurement:
     noise: list[list[GroupDistance]]
     other_arithmetic: bool
     noise_losses: list[list[float]]
+    rough: list[list[GroupDistance]]
+    rough_losses: list[list[float]]
     gradient_norm_mean: float
     load_seconds: float
     replay_seconds: float

@@ -325,6 +325,20 @@ bool replayer::otherwise(std::uint64_t way, const std::function<void()>& what) {
   return false;
 }
 
+bool replayer::roughly(std::uint64_t seed, const std::function<void()>& what) {
+  bool done = false;
+  try {
+    done = work_.roughen(seed);
+    if (done) what();
+  } catch (const suspect& one) {
+    // What only the verifier's own roughness brought about is nobody's fault.
+    if (one.why.own) throw;
+    done = false;
+  }
+  work_.perturb(0, false);
+  return done;
+}
+
 std::optional<std::uint64_t> replayer::first_difference(const transcript::state& from,
                                                         std::uint64_t start, std::uint64_t end,
                                                         std::optional<std::uint64_t> branch,

@@ -28,7 +28,8 @@ std::string segment_request::key() const {
   std::string out = place();
   if (superseded) out += " from branch " + text(start_branch);
   out += ", repeats " + text(std::uint64_t{noise_repeats});
-  return noise_if_equal ? out + " always" : out;
+  if (noise_if_equal) out += " always";
+  return rough_repeats == 0 ? out : out + ", rough " + text(std::uint64_t{rough_repeats});
 }
 
 std::string loss_request::place() const { return text(step); }

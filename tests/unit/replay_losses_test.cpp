@@ -69,3 +69,27 @@ TEST_CASE("more losses than steps are no measurement") {
     REQUIRE(count(one.judge(), outcome::inconclusive) == 1);
   }
 }
+
+TEST_CASE("a loss that rough sums turn is excused where it would be doubtful") {
+  const auto judged = [](double off, double rough) {
+    scene one;
+    segment_measurement& measured = one.measured[2];
+    measured.noise_losses.assign(2, measured.losses);
+    measured.rough_losses.assign(2, measured.losses);
+    measured.noise.assign(2, {});
+    measured.other_arithmetic = true;
+    measured.losses[1] += off;
+    for (auto& repeat : measured.noise_losses) repeat[1] += off;
+    measured.rough_losses[1][1] += off + rough;
+    measured.rough_losses[0] = measured.losses;
+    const auto found = one.judge();
+    if (count(found, outcome::reject, "loss.recomputed") > 0) return "rejected";
+    return count(found, outcome::inconclusive) > 0 ? "inconclusive" : "accepted";
+  };
+  const std::string doubtful = judged(0.01, 0);
+  REQUIRE(doubtful == "inconclusive");
+  REQUIRE(judged(0.01, 0.002) == std::string("accepted"));
+  REQUIRE(judged(0.01, 0.0001) == std::string("inconclusive"));
+  REQUIRE(judged(0.01, std::nan("")) == std::string("inconclusive"));
+  REQUIRE(judged(0.5, 0.4) == std::string("rejected"));
+}

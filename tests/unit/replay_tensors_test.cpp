@@ -71,6 +71,10 @@ struct scene {
     measured[at].noise_losses.assign(repeats, measured[at].losses);
     measured[at].other_arithmetic = true;
   }
+  void rough(std::size_t at, const std::vector<tensor_distance>& tensors) {
+    measured[at].rough.push_back(parameters(tensors));
+    measured[at].rough_losses.push_back(measured[at].losses);
+  }
   std::vector<finding> judge() const {
     return judge_replay(run.view, options, nonce_of(1), measured).value();
   }
@@ -96,6 +100,51 @@ TEST_CASE("a tensor within its own noise passes, near it is inconclusive, far fr
     CAPTURE(off);
     REQUIRE(one.verdict() == verdict);
   }
+}
+
+TEST_CASE("what rough sums turn excuses a difference of that segment") {
+  scene one;
+  for (const std::size_t at : {3UL, 4UL}) {
+    one.differs(at, {tensor("w", 0.02, 500)});
+    one.noise(at, {tensor("w", 0.001, 500)});
+  }
+  one.rough(3, {tensor("w", 0, 500)});
+  one.rough(3, {tensor("w", 0.003, 500)});
+  REQUIRE(one.verdict() == "inconclusive");  // because of the other
+  one.measured[4].digest_equal = true;
+  REQUIRE(one.verdict() == "accepted");
+  one.differs(3, {tensor("w", 0.025, 500)});
+  REQUIRE(one.verdict() == "inconclusive");
+}
+
+TEST_CASE("rough sums excuse nothing in another tensor, and nothing beyond the cap") {
+  scene one;
+  one.noise(3, {tensor("w", 0.001, 500), tensor("v", 0.001, 500)});
+  one.rough(3, {tensor("w", 0.3, 500)});
+  one.differs(3, {tensor("w", 0.09, 500), tensor("v", 0.007, 500)});
+  REQUIRE(one.verdict() == "accepted");
+  one.differs(3, {tensor("w", 0.09, 500), tensor("v", 0.009, 500)});
+  REQUIRE(one.verdict() == "inconclusive");
+  one.differs(3, {tensor("w", 0.11, 500)});
+  REQUIRE(one.verdict() == "inconclusive");
+}
+
+TEST_CASE("rough sums make no accusation harder") {
+  scene one;
+  one.differs(3, {tensor("w", 0.71, 500)});
+  one.noise(3, {tensor("w", 0.001, 500)});
+  one.rough(3, {tensor("w", 0.5, 500)});
+  REQUIRE(one.verdict() == "rejected");
+}
+
+TEST_CASE("rough sums that are not finite excuse nothing, and forbid nothing") {
+  scene one;
+  one.noise(3, {tensor("w", 0.001, 500)});
+  one.rough(3, {tensor("w", std::nan(""), 500)});
+  one.differs(3, {tensor("w", 0.007, 500)});
+  REQUIRE(one.verdict() == "accepted");
+  one.differs(3, {tensor("w", 0.009, 500)});
+  REQUIRE(one.verdict() == "inconclusive");
 }
 
 TEST_CASE("what hardly moves is rejected beyond the margin of its noise and rounding") {
@@ -343,10 +392,23 @@ TEST_CASE("a doubtful segment is repeated in full, and so is the first") {
   for (const auto& each : more) {
     REQUIRE(each.noise_repeats == 2);
     REQUIRE(each.noise_if_equal);
+    REQUIRE(each.rough_repeats == 6);
   }
   one.noise(3, {});
   one.noise(0, {});
+  REQUIRE(one.more().size() == 1);  // the noise is known, what rough sums turn is not
+  one.measured[3].request = more[1];
   REQUIRE(one.more().empty());
+}
+
+TEST_CASE("a doubtful first segment is repeated with rough sums, though its noise is known") {
+  scene one;
+  one.differs(0, {tensor("w", 0.5, 500)});
+  one.noise(0, {tensor("w", 0.001, 500)});
+  const auto more = one.more();
+  REQUIRE(more.size() == 1);
+  REQUIRE(more[0].start == 0);
+  REQUIRE(more[0].rough_repeats == 6);
 }
 
 TEST_CASE("a loss that is off is a doubt too") {

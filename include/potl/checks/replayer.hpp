@@ -91,6 +91,8 @@ class replayer {
   /// Runs `what` in way `way` (1, 2, ...) of the workload: in another arithmetic, or where
   /// something has no form in it, with another number of threads. True: it was the former.
   bool otherwise(std::uint64_t way, const std::function<void()>& what);
+  /// Runs `what` with rough sums drawn from `seed`. False: the workload cannot, or failed.
+  bool roughly(std::uint64_t seed, const std::function<void()>& what);
   /// The first step after `start` that ends in another state than `digest_of` says.
   using recorded_digest = std::function<const digest*(std::uint64_t step)>;
   std::optional<std::uint64_t> first_difference(const transcript::state& from, std::uint64_t start,

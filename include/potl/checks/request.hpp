@@ -36,6 +36,8 @@ struct segment_request {
   /// Honest replays in other arithmetics to run if the end digest differs (rule 12).
   std::uint32_t noise_repeats = 0;
   bool noise_if_equal = false;  ///< run them also where it does not
+  /// Repeats with rough sums (any_workload::roughen) to run if it differs.
+  std::uint32_t rough_repeats = 0;
 
   std::string kind() const { return "segment"; }
   std::uint64_t from_step() const noexcept { return start; }
@@ -157,6 +159,10 @@ struct segment_measurement {
   /// what honest machines do to accuse by.
   bool other_arithmetic = false;
   std::vector<std::vector<double>> noise_losses;
+  /// The same of repeats with rough sums, and their losses. What they show may excuse this segment,
+  /// and accuses nobody.
+  std::vector<std::vector<group_distance>> rough;
+  std::vector<std::vector<double>> rough_losses;
   double gradient_norm_mean =
       0;  ///< mean l2 norm of the gradients over the segment's steps (Lab Apex VMO)
   double load_seconds = 0, replay_seconds = 0, noise_seconds = 0;

@@ -42,7 +42,7 @@ struct subset_outcome {
 ///
 /// A workload may also have any of the other functions of checks::any_workload, by the same name:
 /// `sample_ids`, `expect`, `fetch`, `problem`, `not_finite`, `largest_state_bytes`, `follow`,
-/// `rounding`, `trace`.
+/// `rounding`, `trace`, `roughen`.
 template <class Workload>
 concept workload = requires(Workload& one, const transcript::state& state, std::uint64_t number,
                             std::span<const std::int64_t> ids) {
@@ -91,6 +91,9 @@ class any_workload {
   /// Computes in way `way` from now on, 0 is the usual one; with `threads_only` it changes nothing
   /// but the number of threads. True: in another arithmetic.
   virtual bool perturb(std::uint64_t way, bool threads_only) = 0;
+  /// Until perturb() is called, leaves each sum as far off as another machine's order of summation
+  /// might, by numbers drawn from `seed`. False: it cannot.
+  virtual bool roughen(std::uint64_t /*seed*/) { return false; }
 
   /// The agreed samples of a step in batch order, where they are the task's own to say; nothing:
   /// the job says.
@@ -161,6 +164,13 @@ class workload_of final : public any_workload {
       return one_.perturb(way, threads_only);
     } else {
       one_.perturb(way);
+      return false;
+    }
+  }
+  bool roughen(std::uint64_t seed) override {
+    if constexpr (requires { one_.roughen(seed); }) {
+      return one_.roughen(seed);
+    } else {
       return false;
     }
   }

@@ -284,6 +284,17 @@ class Session:
         device = self.task.device.type
         return self._arithmetic.perturb(index, device=device, threads_only=threads_only)
 
+    def roughen(self, seed: int) -> contextlib.AbstractContextManager[bool]:
+        """Runs steps whose sums are as far off as another machine's may be.
+
+        Args:
+            seed: What the differences are drawn from.
+
+        Yields:
+            Whether the job's arithmetic allows it.
+        """
+        return self._arithmetic.roughen(seed)
+
     # ------------------------------------------------------------------ scopes
 
     def active(self) -> contextlib.AbstractContextManager[None]:

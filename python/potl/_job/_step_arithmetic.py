@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from .._arithmetic import _arithmetic, _noise
+from .._arithmetic import _arithmetic, _noise, _rough
 
 
 class StepArithmetic:
@@ -22,6 +22,7 @@ class StepArithmetic:
     def __init__(self, name: str) -> None:
         self.name = name
         self._noise: _noise.Noise | None = None
+        self._rough: _rough.RoughSums | None = None
 
     @property
     def is_reproducible(self) -> bool:
@@ -29,7 +30,9 @@ class StepArithmetic:
         return self.name != _arithmetic.STOCK
 
     def block(self) -> contextlib.AbstractContextManager[None]:
-        """Computes in it, or in what `perturb` has put in its place."""
+        """Computes in it, or in what `perturb` or `roughen` has put in its place."""
+        if self._rough is not None:
+            return self._rough
         if self._noise is not None and self._noise.arithmetic is not None:
             return _arithmetic.block(self._noise.arithmetic, lenient=True)
         return _arithmetic.block(self.name)
@@ -54,3 +57,22 @@ class StepArithmetic:
                 yield noise.arithmetic is not None
         finally:
             self._noise = before
+
+    @contextlib.contextmanager
+    def roughen(self, seed: int) -> Iterator[bool]:
+        """Leaves sums as far off as another machine's order of summation might.
+
+        Args:
+            seed: What the differences are drawn from.
+
+        Yields:
+            Whether that is possible: stock arithmetic alone rounds otherwise elsewhere.
+        """
+        if self.is_reproducible:
+            yield False
+            return
+        before, self._rough = self._rough, _rough.RoughSums(seed)
+        try:
+            yield True
+        finally:
+            self._rough = before

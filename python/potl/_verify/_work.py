@@ -90,6 +90,7 @@ def work_of(requests: Sequence[_core.Request], evidence: _core.Evidence, *, deri
             at = start
         replayed += request.steps
         if segment is not None:
-            measured += (segment.noise_repeats + 1) * segment.steps if segment.noise_repeats else 0
+            repeats = segment.noise_repeats + segment.rough_repeats
+            measured += (repeats + 1) * segment.steps if repeats else 0
             at = at if superseded else segment.end
     return Work(replayed=replayed, derived=derived, measured=measured)

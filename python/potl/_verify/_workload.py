@@ -103,6 +103,10 @@ class Workload:
             return False
         return self._noise.enter_context(self.session.perturb(way - 1, threads_only=threads_only))
 
+    def roughen(self, seed: int) -> bool:
+        self._noise.close()
+        return self._noise.enter_context(self.session.roughen(seed))
+
     # ------------------------------------------------------------------ what the prover left
 
     def follow(self, step: int, log: bytes | None, committed: bytes | None) -> None:

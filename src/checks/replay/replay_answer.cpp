@@ -100,18 +100,26 @@ class segment_answer {
 
   void repeat(const transcript::state& start, const transcript::state& end) {
     const stopwatch repeating;
+    std::vector<double> losses;
+    std::vector<group_distance> distances;
+    const auto again = [&] {
+      losses.clear();
+      const transcript::state other =
+          run(start, [&](std::uint64_t, const step_outcome& one) { losses.push_back(one.loss); });
+      distances = compare_states(start.root(), end.root(), other.root());
+    };
     for (std::uint32_t way = 1; way <= request_.noise_repeats; ++way) {
-      std::vector<double> losses;
-      std::vector<group_distance> distances;
-      const bool other = with_.otherwise(way, [&] {
-        losses.clear();
-        const transcript::state again =
-            run(start, [&](std::uint64_t, const step_outcome& one) { losses.push_back(one.loss); });
-        distances = compare_states(start.root(), end.root(), again.root());
-      });
+      const bool other = with_.otherwise(way, again);
       out_.other_arithmetic = out_.other_arithmetic || other;
       out_.noise.push_back(std::move(distances));
       out_.noise_losses.push_back(std::move(losses));
+    }
+    const std::uint32_t rough = out_.digest_equal ? 0 : request_.rough_repeats;
+    for (std::uint32_t number = 1; number <= rough; ++number) {
+      // Drawn by where the segment lies, so that a verification comes out the same way again.
+      if (!with_.roughly((request_.start << 8) + number, again)) continue;
+      out_.rough.push_back(std::move(distances));
+      out_.rough_losses.push_back(std::move(losses));
     }
     out_.noise_seconds += repeating.seconds();
   }

@@ -70,10 +70,11 @@ void add(own_noise& to, double l2, double update, double count) {
   to = {l2, std::max(to.share, share), count};
 }
 
-std::map<std::string, own_noise> noise_of_tensors(const segment_measurement& measurement,
-                                                  const std::string& which) {
+using repeated = std::vector<std::vector<group_distance>>;
+
+std::map<std::string, own_noise> noise_of_tensors(const repeated& from, const std::string& which) {
   std::map<std::string, own_noise> out;
-  for (const auto& repeat : measurement.noise) {
+  for (const auto& repeat : from) {
     const group_distance* group = find(repeat, which);
     if (group == nullptr) continue;
     for (const tensor_distance& one : group->tensors) {
@@ -83,18 +84,19 @@ std::map<std::string, own_noise> noise_of_tensors(const segment_measurement& mea
   return out;
 }
 
-own_noise noise_of_group(const segment_measurement& measurement, const std::string& which) {
+own_noise noise_of_group(const repeated& from, const std::string& which) {
   own_noise out;
-  for (const auto& repeat : measurement.noise) {
+  for (const auto& repeat : from) {
     const group_distance* group = find(repeat, which);
     if (group != nullptr) add(out, group->l2, update_of(*group), group->count);
   }
   return out;
 }
 
-double look_up(const std::map<std::string, double>& in, const std::string& name) {
+template <class Value>
+Value look_up(const std::map<std::string, Value>& in, const std::string& name) {
   const auto at = in.find(name);
-  return at == in.end() ? 0 : at->second;
+  return at == in.end() ? Value{} : at->second;
 }
 
 // Distance between the directions of both updates on the unit sphere.
@@ -176,10 +178,11 @@ class judge {
   }
 
   void calibrated(std::string_view rule) {
-    const own_noise own = noise_of_group(measurement_, which_);
-    const limits whole = limits_of(group_, own, look_up(context_.group_share, which_),
+    const own_noise own = noise_of_group(measurement_.noise, which_);
+    const double rough = noise_of_group(measurement_.rough, which_).l2;
+    const limits whole = limits_of(group_, own, rough, look_up(context_.group_share, which_),
                                    group_.rounding_l2, turned_in_group);
-    out_.noise = own.l2;
+    out_.noise = std::max(own.l2, rough);
     out_.tolerance = std::min(whole.tolerance + group_.rounding_l2, whole.cap);
     if (which_ == "parameters" && !rule_enabled("replay.magnitude")) {
       out_.distance = chord(group_) * update_of(group_);
@@ -208,18 +211,21 @@ class judge {
   }
 
   template <class Distance>
-  limits limits_of(const Distance& of, const own_noise& own, double share, double rounding,
-                   double turned) const {
+  limits limits_of(const Distance& of, const own_noise& own, double rough, double share,
+                   double rounding, double turned) const {
     const replay_options& options = *context_.options;
     const double update = update_of(of);
     limits out;
     out.noise = own.l2;
     // An infinite share is one of a tensor that a repeat moves and the replay does not.
     if (update > 0) out.noise = std::max(out.noise, share * update);
+    const double explained = rounding + options.safety * out.noise;
+    out.far = std::max(options.margin * explained, turned * of.replayed_update_l2);
+    // What rough sums turn excuses, and makes no accusation harder.
+    out.noise = std::max(out.noise, rough);
     out.tolerance = options.safety * out.noise;
     out.cap = rule_enabled("replay.tolerance_cap") ? context_.cap * update
                                                    : std::numeric_limits<double>::max();
-    out.far = std::max(options.margin * (rounding + out.tolerance), turned * of.replayed_update_l2);
     return out;
   }
 
@@ -238,15 +244,16 @@ class judge {
   // noise without the prover's doing, or if all such tensors together are a small part of the
   // group.
   excuses tensors(std::string_view rule) {
-    const std::map<std::string, own_noise> noise = noise_of_tensors(measurement_, which_);
+    const std::map<std::string, own_noise> noise = noise_of_tensors(measurement_.noise, which_);
+    const std::map<std::string, own_noise> rough = noise_of_tensors(measurement_.rough, which_);
     excuses out;
     double unproven = 0;
     const tensor_distance* doubtful = nullptr;
     for (const tensor_distance& one : group_.tensors) {
-      const auto at = noise.find(one.path);
-      const own_noise own = at == noise.end() ? own_noise{} : at->second;
-      const limits by = limits_of(one, own, look_up(context_.tensor_share, one.path), one.rounding,
-                                  turned_in_tensor);
+      const own_noise own = look_up(noise, one.path);
+      const limits by =
+          limits_of(one, own, look_up(rough, one.path).l2, look_up(context_.tensor_share, one.path),
+                    one.rounding, turned_in_tensor);
       if (passes(one.l2, one.excess, by)) continue;
       const auto first = context_.noisy_at_first.find(one.path);
       const bool proven = first != context_.noisy_at_first.end();
@@ -343,11 +350,11 @@ void raise(std::map<std::string, double>& in, const std::string& name, double sh
 
 void take_noise(const segment_measurement& from, replay_context& to) {
   for (const char* which : {"parameters", "buffers", "optimizer", "other"}) {
-    raise(to.group_share, which, noise_of_group(from, which).share);
+    raise(to.group_share, which, noise_of_group(from.noise, which).share);
     const bool first = from.request.start == 0 && !from.request.superseded;
     double noisy = 0;
     std::map<std::string, double> paths;
-    for (const auto& [path, own] : noise_of_tensors(from, which)) {
+    for (const auto& [path, own] : noise_of_tensors(from.noise, which)) {
       raise(to.tensor_share, path, own.share);
       if (!first || own.share <= to.cap) continue;
       paths[path] = own.l2;

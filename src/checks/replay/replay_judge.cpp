@@ -127,11 +127,12 @@ class replay_judge {
   // An accusation has been decided by exact dot products; its proof goes with it.
   static void rounding(const rounding_summary& seen, std::vector<finding>& problems,
                        facts& numbers) {
-    numbers.emplace_back("rounding.values", seen.values);
-    numbers.emplace_back("rounding.entries", seen.entries);
-    numbers.emplace_back("rounding.corrections", seen.corrections);
-    numbers.emplace_back("rounding.moved_l2", seen.moved_l2);
-    numbers.emplace_back("rounding.reachable_l2", seen.reachable_l2);
+    const facts told = {{"rounding.values", seen.values},
+                        {"rounding.entries", seen.entries},
+                        {"rounding.corrections", seen.corrections},
+                        {"rounding.moved_l2", seen.moved_l2},
+                        {"rounding.reachable_l2", seen.reachable_l2}};
+    numbers.insert(numbers.end(), told.begin(), told.end());
     if (seen.rejected == 0 || !rule_enabled("replay.rounding")) return;
     for (const rounding_rejection& each : seen.rejections) {
       finding one = make_finding(

@@ -15,6 +15,9 @@ namespace {
 // Repeated however few segments there are: each that is left out is inconclusive.
 constexpr std::size_t least_repeated = 4;
 
+// With rough sums. About one in three turns the sign that another machine turned.
+constexpr std::uint32_t rough_repeats = 6;
+
 // How far beyond what is accepted; 0 where nothing is, or where no noise would help.
 double doubt(const run_view& run, const detail::replay_context& context,
              const segment_measurement& one) {
@@ -37,6 +40,7 @@ double doubt(const run_view& run, const detail::replay_context& context,
 segment_request in_full(segment_request request, const replay_options& options) {
   request.noise_repeats = static_cast<std::uint32_t>(options.noise_repeats);
   request.noise_if_equal = true;
+  request.rough_repeats = rough_repeats;
   return request;
 }
 
@@ -54,7 +58,7 @@ std::vector<segment_request> plan_noise(const run_view& run, const replay_option
     const bool known = detail::has_own_noise(context, one);
     if (one.request.start == 0 && !one.request.superseded && !known) first = &one;
     const double by = doubt(run, context, one);
-    if (by > 0) doubtful.emplace_back(by, known ? nullptr : &one);
+    if (by > 0) doubtful.emplace_back(by, one.request.rough_repeats > 0 ? nullptr : &one);
   }
   if (doubtful.empty()) return out;
   if (first != nullptr) out.push_back(in_full(first->request, options));

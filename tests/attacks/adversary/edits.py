@@ -183,11 +183,16 @@ def _splice(draft: Draft, step: int, source: str, parts: list[str]) -> None:
 
 
 def _dead(model: Any) -> Any:
-    held = {
+    held = model.get("parameters") if isinstance(model, dict) else None
+    if not isinstance(held, dict):  # another edit has taken them away
+        return model
+    dead = {
         name: nodes.Leaf.of(leaf.array() * 0, leaf.memory_format)
-        for name, leaf in model["parameters"].items()
+        if isinstance(leaf, nodes.Leaf)
+        else leaf
+        for name, leaf in held.items()
     }
-    return {**model, "parameters": held}
+    return {**model, "parameters": dead}
 
 
 @_kind(

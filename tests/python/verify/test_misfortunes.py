@@ -233,6 +233,43 @@ class TestStock(Stock):
         assert len(answer.noise) == len(answer.noise_losses) == 2
         assert answer.distances[0].group == "parameters"
 
+    def test_a_repeat_with_rough_sums_is_told_apart_from_noise(self, driven: Driven) -> None:
+        asked = _core.SegmentRequest(start=START, end=END, noise_repeats=1, rough_repeats=2)
+        answer = driven.answer(asked)
+        assert len(answer.noise) == 1 and len(answer.rough) == len(answer.rough_losses) == 2
+        (noise,), rough = answer.noise, answer.rough
+        assert 0 < noise[0].l2 < 1e-3 and all(0 < one[0].l2 < 1e-3 for one in rough)
+        assert rough[0][0].l2 != rough[1][0].l2
+        plain = driven.answer(REQUESTS["segment"])
+        assert plain.rough == [] and plain.losses == answer.losses
+
+    def test_what_fails_with_rough_sums_alone_is_nobodys_fault(
+        self, driven: Driven, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        roughen, perturb, step = driven.work.roughen, driven.work.perturb, driven.work.run_step
+        rough = [False]
+
+        def roughening(seed: int) -> bool:
+            rough.append(True)
+            return roughen(seed)
+
+        def perturbing(way: int, threads_only: bool) -> bool:
+            rough.append(False)
+            return perturb(way, threads_only)
+
+        def refuse(number: int) -> Any:
+            if rough[-1]:
+                raise ValueError("too rough")
+            return step(number)
+
+        monkeypatch.setattr(driven.work, "roughen", roughening)
+        monkeypatch.setattr(driven.work, "perturb", perturbing)
+        monkeypatch.setattr(driven.work, "run_step", refuse)
+        asked = _core.SegmentRequest(start=START, end=END, noise_repeats=1, rough_repeats=2)
+        answer = driven.answer(asked)
+        assert answer.status == "ok" and answer.rough == [] and len(answer.noise) == 1
+        assert rough.count(True) == 2 and not rough[-1]
+
     def test_what_fails_in_another_arithmetic_alone_is_repeated_with_other_threads(
         self, driven: Driven, monkeypatch: pytest.MonkeyPatch
     ) -> None:

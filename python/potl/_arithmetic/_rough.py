@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rough sums: steps whose sums are as far off as another machine's order of summation leaves them.
+
+potl's own modes round less than many machines do, and an activation next to zero keeps its sign in
+them that another machine turns. What such a sign does to a step shows here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# In units of roundoff of the typical element of a row: an older processor's chain over 2,048 terms
+# is about that far from a sum in blocks. Every other seed has the rougher one: what lies behind
+# more layers takes more to turn.
+_ROUGHNESS = (8.0, 32.0)
+
+# Sums of terms of both signs. Sums of squares and of probabilities have no small results that their
+# terms do not have, and would turn negative.
+_SUMS = frozenset(
+    (
+        *("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "sum", "mean"),
+        *("convolution", "convolution_backward"),
+        *("native_batch_norm", "native_batch_norm_backward", "_native_batch_norm_legit"),
+        *("_batch_norm_with_update", "batch_norm_backward"),
+        *("cudnn_batch_norm", "cudnn_batch_norm_backward"),
+        *("native_layer_norm", "native_layer_norm_backward"),
+        *("native_group_norm", "native_group_norm_backward"),
+        *("_fused_rms_norm", "_fused_rms_norm_backward"),
+        *("_softmax_backward_data", "_log_softmax_backward_data"),
+        *("embedding_dense_backward", "index_add", "scatter_add"),
+        *("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward", "_cudnn_rnn", "_cudnn_rnn_backward"),
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
+        *("_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward"),
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_efficient_attention_backward",
+        *("_scaled_dot_product_cudnn_attention", "_scaled_dot_product_cudnn_attention_backward"),
+    )
+)
+
+
+class RoughSums(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Inside of it, results of torch's own sums are off by a few units of roundoff.
+
+    Args:
+        seed: What the differences are drawn from; torch's generators stay as they are.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._seed = seed
+        self._roughness = _ROUGHNESS[seed % 2]
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func.overloadpacket.__name__ in _SUMS and func.namespace == "aten":
+            for one in out if isinstance(out, (tuple, list)) else (out,):
+                if isinstance(one, Tensor) and one.is_floating_point() and one.numel() > 0:
+                    self._disturb(one)
+        return out
+
+    def _disturb(self, result: Tensor) -> None:
+        if result.layout != torch.strided:
+            return
+        wide = result if result.dtype == torch.float64 else result.float()
+        row = wide if wide.dim() == 0 else wide.square().mean(-1, keepdim=True).sqrt()
+        off = torch.empty_like(wide).normal_(generator=self._of(wide)) * row.abs()
+        off *= self._roughness * torch.finfo(wide.dtype).eps / 2
+        if result.dtype != wide.dtype:
+            # Where between its neighbours the sum lay before it was rounded to fewer bits.
+            _, exponent = torch.frexp(wide)
+            unit = torch.ldexp(torch.ones_like(wide), exponent - 1) * torch.finfo(result.dtype).eps
+            off += torch.empty_like(wide).uniform_(-0.5, 0.5, generator=self._of(wide)) * unit
+        # An exact zero is one of no terms, or of terms that are zero.
+        result.copy_(torch.where(wide == 0, wide, wide + off))
+
+    def _of(self, result: Tensor) -> torch.Generator:
+        generator = self._generators.get(result.device)
+        if generator is None:
+            generator = torch.Generator(result.device).manual_seed(self._seed)
+            self._generators[result.device] = generator
+        return generator
