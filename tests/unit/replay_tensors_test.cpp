@@ -392,23 +392,44 @@ TEST_CASE("a doubtful segment is repeated in full, and so is the first") {
   for (const auto& each : more) {
     REQUIRE(each.noise_repeats == 2);
     REQUIRE(each.noise_if_equal);
-    REQUIRE(each.rough_repeats == 6);
+    REQUIRE(each.rough_repeats == 0);  // beyond the cap they excuse nothing
   }
   one.noise(3, {});
   one.noise(0, {});
-  REQUIRE(one.more().size() == 1);  // the noise is known, what rough sums turn is not
-  one.measured[3].request = more[1];
   REQUIRE(one.more().empty());
 }
 
-TEST_CASE("a doubtful first segment is repeated with rough sums, though its noise is known") {
+TEST_CASE("doubtful segments that rough sums may excuse share six repeats with them") {
   scene one;
-  one.differs(0, {tensor("w", 0.5, 500)});
   one.noise(0, {tensor("w", 0.001, 500)});
+  one.differs(0, {tensor("w", 0.05, 500)});
+  for (const std::size_t segments : {1UL, 2UL}) {
+    CAPTURE(segments);
+    const auto more = one.more();
+    REQUIRE(more.size() == segments);
+    REQUIRE(more[0].start == 0);
+    for (const auto& each : more) REQUIRE(each.rough_repeats == 6 / segments);
+    one.differs(5, {tensor("w", 0.05, 500)});
+  }
+  one.differs(7, {tensor("w", 0.11, 500)});  // beyond the cap
   const auto more = one.more();
-  REQUIRE(more.size() == 1);
-  REQUIRE(more[0].start == 0);
-  REQUIRE(more[0].rough_repeats == 6);
+  REQUIRE(more.size() == 3);
+  REQUIRE(more[0].rough_repeats == 0);
+  REQUIRE(more[1].rough_repeats == 3);
+  for (const auto& each : more) {
+    for (auto& measured : one.measured) {
+      if (measured.request.start == each.start) measured.request = each;
+    }
+  }
+  for (const std::size_t at : {0UL, 5UL, 7UL}) one.noise(at, {tensor("w", 0.001, 500)});
+  REQUIRE(one.more().empty());
+}
+
+TEST_CASE("repeats with rough sums are at most a quarter of the segments") {
+  scene one(1000, 98);
+  one.noise(0, {tensor("w", 0.001, 500)});
+  one.differs(0, {tensor("w", 0.05, 500)});
+  REQUIRE(one.more().at(0).rough_repeats == 25);
 }
 
 TEST_CASE("a loss that is off is a doubt too") {

@@ -287,6 +287,7 @@ class judge {
   void too_far(std::string_view rule, const std::string& what, double l2, double excess,
                const limits& by) {
     const bool capped = excess <= 0 || within(excess, by.tolerance);
+    out_.near = out_.near && within(l2, by.cap);
     const double tolerance = std::min(by.tolerance, by.cap);
     std::string reason = beyond(what, l2, tolerance, update_of(group_));
     if (what != which_) reason = what + " is " + text(l2) + " off, allowed are " + text(tolerance);
