@@ -26,7 +26,7 @@ from potl import _core
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "python" / "helpers"))
 
-ROUNDS = 7 if measuring.FULL else 3
+ROUNDS = 9 if measuring.FULL else 3
 DISPUTES = 12 if measuring.FULL else 4
 STEPS, AT = 6, 4
 COST_AT_MOST = 1.05

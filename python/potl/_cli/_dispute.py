@@ -96,6 +96,13 @@ def _dispute(
     auditor_key: Annotated[
         Path | None, typer.Option(help="The same of the auditor, whom no job pins.")
     ] = None,
+    commitment: Annotated[
+        Path | None,
+        typer.Option(
+            help="The trainer's commitment, as you hold it. Without it a trainer that signed two "
+            "chooses about which one it disputes."
+        ),
+    ] = None,
     trainer_token: Annotated[
         Path | None, typer.Option(help="File of the token that the trainer's server wants.")
     ] = None,
@@ -152,6 +159,7 @@ def _dispute(
             party=Party(run, job=job, task=load(task), key=key),
             referee_key=referee_key,
             keys={name: one for name, one in others.items() if one is not None},
+            commitment=commitment,
             transcript=transcript,
             patience=3600.0 if patience is None else patience,
         )
@@ -179,6 +187,7 @@ def _dispute(
         auditor=sides["auditor"],
         referee=Referee(job, task=build, key=referee_key),
         keys=keys,
+        commitment=commitment,
         turn_seconds=3600.0 if turn_seconds is None else turn_seconds,
         transcript=transcript,
     )

@@ -67,6 +67,10 @@ def _referee(
         Path | None,
         typer.Option(help="Of evidence: the referee's public key, as you know it."),
     ] = None,
+    commitment: Annotated[
+        Path | None,
+        typer.Option(help="Of evidence: the trainer's commitment, as you hold it."),
+    ] = None,
     key: Annotated[
         Path | None,
         typer.Option(
@@ -116,21 +120,24 @@ def _referee(
     to_listen = (trainer_key, key, transcripts, turn_seconds, tls_cert, tls_key, token_file)
     if offline is not None:
         if listen is not None or any(one is not None for one in to_listen):
-            raise typer.BadParameter("--offline takes --job, --task and public keys alone")
+            raise typer.BadParameter(
+                "--offline takes --job, --task, --commitment and public keys alone"
+            )
         given = {"auditor": auditor_key, "referee": referee_key}
         found = judge(
             offline,
             job=job,
             task=None if task is None else load(task),
             keys={name: key for name, key in given.items() if key is not None},
+            commitment=commitment,
         )
         return result_of(found)
     if listen is None:
         raise typer.BadParameter("name what to judge (--offline) or where to listen (--listen)")
     if task is None or key is None or transcripts is None or auditor_key is None:
         raise typer.BadParameter("--listen needs --task, --key, --auditor-key and --transcripts")
-    if referee_key is not None:
-        raise typer.BadParameter("--referee-key is for --offline")
+    if referee_key is not None or commitment is not None:
+        raise typer.BadParameter("--referee-key and --commitment are for --offline")
     from .._dispute._referee import Referee
     from .._remote._remote import read_token
     from .._serve._host import host_disputes

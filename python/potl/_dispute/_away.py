@@ -23,7 +23,7 @@ from .._base._errors import (
 )
 from .._remote._remote import Remote
 from ._evidence import DisputeEvidence, Verdict, judge, public_key
-from ._seat import NAMES, Name, Seat
+from ._seat import NAMES, Name, Seat, notes_in, require_held
 from ._table import MOST_STORED, Store, stored
 from ._there import PIECE
 
@@ -46,6 +46,7 @@ def dispute_at(
     party: Party,
     referee_key: _core.PublicKey | str | os.PathLike[str],
     keys: Mapping[str, _core.PublicKey | str | os.PathLike[str]] | None = None,
+    commitment: object = None,
     transcript: str | os.PathLike[str] | None = None,
     patience: float = 3600.0,
 ) -> Verdict:
@@ -57,6 +58,7 @@ def dispute_at(
         party: Who plays. Its key says whether it is the trainer or the auditor.
         referee_key: The referee's public key, or its file. Only lines that it signed count.
         keys: Public keys that you know, or their files, of the other party.
+        commitment: The trainer's, as you hold it: a dispute about another one is none for you.
         transcript: File that keeps the lines. Called again with it, a party notices a referee that
             tells another story than before.
         patience: Seconds that the other party may take to come, and for which the referee may not
@@ -82,11 +84,11 @@ def dispute_at(
         calling = _Calling(http, remote, patience=patience)
         hall = _Hall.of(http, remote.url)
         hall.require(party, own, known)
-        text = _Play(Seat(party, own), hall, calling, store).to_the_end()
+        text = _Play(Seat(party, own), hall, calling, store, commitment).to_the_end()
     pem = {str(name): key.to_pem() for name, key in hall.keys.items()}
     evidence = DisputeEvidence(party.job.id, {**pem, "referee": own.to_pem()}, text)
     known[hall.place_of(party)] = party.key.public_key
-    return judge(evidence, job=party.job, keys=known)
+    return judge(evidence, job=party.job, keys=known, commitment=commitment)
 
 
 class _Hall:
@@ -166,7 +168,10 @@ class _Calling:
 class _Play:
     """From the first line to the verdict."""
 
-    def __init__(self, seat: Seat, hall: _Hall, calling: _Calling, store: Store | None) -> None:
+    def __init__(
+        self, seat: Seat, hall: _Hall, calling: _Calling, store: Store | None, commitment: object
+    ) -> None:
+        self._commitment = commitment
         self._seat, self._hall, self._calling, self._store = seat, hall, calling, store
         self._lines = [] if store is None else store.text.split("\n")[:-1]
         self._bytes = sum(len(line) + 1 for line in self._lines)
@@ -176,7 +181,7 @@ class _Play:
         """All lines, each with its newline."""
         if self._lines:
             self._hear(self._lines, 0)
-            name = name_of(_notes_in(self._lines[0]))
+            name = name_of(notes_in(self._lines[0]))
         else:
             name = self._join()
         while not self._seat.is_over:
@@ -255,6 +260,8 @@ class _Play:
     def _hear(self, lines: Sequence[str], after: int) -> None:
         if self._seat.hear(self._hall.keys, after, lines) != after + len(lines):
             raise MismatchError(f"{self._calling.url} sends lines that do not continue the dispute")
+        if after == 0:
+            require_held(notes_in(lines[0])["trainer"], self._commitment)
 
     def _rest(self) -> None:
         time.sleep(self._pause)
@@ -280,9 +287,3 @@ def digest_of(note: str) -> str:
 def name_of(notes: Mapping[Name, str]) -> str:
     """Of a dispute."""
     return "-".join(digest_of(notes[name]) for name in NAMES)
-
-
-def _notes_in(line: str) -> dict[Name, str]:
-    """The commitments in a first line, which the seat has read."""
-    found = json.loads(line)["entry"]
-    return {name: str(found[name]) for name in NAMES}

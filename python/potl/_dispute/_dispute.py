@@ -14,7 +14,7 @@ from .._remote._remote import Remote, is_url
 from ._audit import Audit
 from ._evidence import DisputeEvidence, Verdict, judge, public_key
 from ._party import Party
-from ._seat import NAMES, Name, Seat, setting_of
+from ._seat import NAMES, Name, Seat, require_held, setting_of
 from ._table import Clock, SystemClock, Table, stored
 from ._there import There
 
@@ -76,6 +76,7 @@ def dispute(
     auditor: Party | Audit | Remote | str,
     referee: Referee,
     keys: Keys | None = None,
+    commitment: object = None,
     turn_seconds: float = _TURN_SECONDS,
     transcript: str | os.PathLike[str] | None = None,
 ) -> Verdict:
@@ -92,6 +93,8 @@ def dispute(
         referee: With the agreed task.
         keys: Public keys of "trainer" and "auditor", or their files: of a party at a URL, unless
             the job pins the trainer's. A server is not believed who it is.
+        commitment: The trainer's, as you hold it. Without it a trainer that signed two chooses
+            about which one it disputes.
         turn_seconds: A party that does not move for so long has lost.
         transcript: File that keeps the lines. After a crash the dispute goes on with it.
 
@@ -106,13 +109,15 @@ def dispute(
 
     Raises:
         UsageError: The parties are of different jobs, or a key is not known.
-        MismatchError: The job pins another key of the trainer, or a commitment is not its party's.
+        MismatchError: The job pins another key of the trainer, a commitment is not its party's,
+            or the trainer's is another one than you hold.
         StorageError: Nobody answers at a URL, before the first line.
     """
     return play(
         {"trainer": trainer, "auditor": auditor},
         referee,
         keys=keys or {},
+        commitment=commitment,
         turn_seconds=turn_seconds,
         transcript=transcript,
         clock=SystemClock(),
@@ -124,6 +129,7 @@ def play(
     referee: Referee,
     *,
     keys: Keys,
+    commitment: object = None,
     turn_seconds: float,
     transcript: str | os.PathLike[str] | None,
     clock: Clock,
@@ -147,6 +153,7 @@ def play(
                 job = referee.job.id.hex()
                 there = There(one, name, job=job, keys=public, referee=own, clock=clock)
                 sides[name] = held.enter_context(contextlib.closing(there))
+        require_held(sides["trainer"].note, commitment)
         table = Table(
             setting_of(referee.job, public, own),
             referee,
@@ -157,7 +164,7 @@ def play(
         )
         while table.now.verdict is None:
             _move(table, sides)
-    return verdict_of(table.transcript, referee, public)
+    return verdict_of(table.transcript, referee, public, commitment)
 
 
 def public_keys(
@@ -191,13 +198,18 @@ def public_keys(
     return found
 
 
-def verdict_of(transcript: str, referee: Referee, keys: Mapping[Name, _core.PublicKey]) -> Verdict:
+def verdict_of(
+    transcript: str,
+    referee: Referee,
+    keys: Mapping[Name, _core.PublicKey],
+    commitment: object = None,
+) -> Verdict:
     """What came of it, as anybody judges it."""
     public = {str(name): key for name, key in keys.items()}
     public["referee"] = referee.key.public_key
     pem = {name: key.to_pem() for name, key in public.items()}
     evidence = DisputeEvidence(referee.job.id, pem, transcript)
-    return judge(evidence, job=referee.job, keys=public)
+    return judge(evidence, job=referee.job, keys=public, commitment=commitment)
 
 
 def _move(table: Table, sides: Mapping[Name, Side]) -> None:

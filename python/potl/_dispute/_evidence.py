@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from .. import _core
 from .._base._errors import MalformedError, MismatchError, UsageError
 from .._record._inputs import as_job
+from ._seat import notes_in, require_held
 
 if TYPE_CHECKING:
     from .._job._job import Job
@@ -100,6 +101,8 @@ class Verdict:
             operator. False also where the rules of the game ended it.
         unknown_keys: Of whom the keys are the word of the evidence alone. Who made the keys of all
             three can have made up a dispute; of the referee alone, the times.
+        commitments: SHA-256 of the texts of both commitments.
+        holds_commitment: Whether the trainer's was compared with one that you hold.
         evidence: The transcript with its keys.
     """
 
@@ -115,6 +118,8 @@ class Verdict:
     believed: int
     recomputed: bool
     unknown_keys: tuple[str, ...]
+    commitments: dict[str, str]
+    holds_commitment: bool
     evidence: DisputeEvidence
 
     def lines(self) -> list[str]:
@@ -140,6 +145,9 @@ class Verdict:
         )
         if self.unknown_keys:
             out.append(f"nothing vouches for the keys of: {', '.join(self.unknown_keys)}")
+        if not self.holds_commitment:
+            about = self.commitments["trainer"][:16]
+            out.append(f"about the trainer's commitment {about}...: see that you hold that one")
         return out
 
     def document(self) -> dict[str, object]:
@@ -157,6 +165,8 @@ class Verdict:
             "believed": self.believed,
             "recomputed": self.recomputed,
             "unknown_keys": self.unknown_keys,
+            "commitments": self.commitments,
+            "holds_commitment": self.holds_commitment,
             "keys": self.evidence.keys,
         }
 
@@ -186,6 +196,7 @@ def judge(
     job: Job | str | os.PathLike[str],
     task: Callable[[], Task] | str | None = None,
     keys: Mapping[str, _core.PublicKey | str | os.PathLike[str]] | None = None,
+    commitment: object = None,
 ) -> Verdict:
     """Judges a dispute again from its evidence.
 
@@ -198,9 +209,12 @@ def judge(
             counts how often.
         keys: Public keys that you have from somebody you trust, or their files, of "trainer",
             "auditor", "referee". The trainer's may also stand in the job.
+        commitment: The trainer's, as you hold it. Without it a trainer that signed two can have
+            disputed about the other one.
 
     Raises:
-        MalformedError, MismatchError: It is not the transcript of a dispute about this job.
+        MalformedError, MismatchError: It is not the transcript of a dispute about this job, or
+            about that commitment.
         MissingError: It has no verdict.
     """
     if not isinstance(evidence, DisputeEvidence):
@@ -234,6 +248,8 @@ def judge(
             onlooker = Onlooker(agreed, described)
             again = onlooker.disagrees
     found = _core.judge_dispute(setting, evidence.transcript, again)
+    notes = notes_in(evidence.transcript.partition("\n")[0])
+    require_held(notes["trainer"], commitment)
     ruled = found.verdict.why in RULED and (onlooker.ruled if onlooker else again is not None)
     number, element = facts.get("operator"), facts.get("element")
     return Verdict(
@@ -249,6 +265,8 @@ def judge(
         believed=found.believed if onlooker is None else onlooker.believed,
         recomputed=ruled,
         unknown_keys=tuple(name for name in own if name not in known),
+        commitments={str(name): _core.sha256(one.encode()).hex() for name, one in notes.items()},
+        holds_commitment=commitment is not None,
         evidence=evidence,
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .. import _core
 from .._base._errors import LimitError, MalformedError, MismatchError, UsageError
+from .._record._inputs import as_note
 
 if TYPE_CHECKING:
     from .._job._job import Job
@@ -125,10 +126,26 @@ def setting_of(
     )
 
 
+def require_held(note: str, held: object) -> None:
+    """Raises MismatchError where a trainer disputes about another commitment than the one that
+    somebody holds of it: an honest run made afterwards would win any dispute.
+    """
+    if held is not None and note.partition("\n\n")[0] != as_note(held).partition("\n\n")[0]:
+        raise MismatchError(
+            "the trainer's commitment is another one than you hold",
+            "keep both: who signs two for one job has lied in one of them",
+        )
+
+
+def notes_in(first_line: str) -> dict[Name, str]:
+    """The commitments in a first line. The core read the line before."""
+    found = json.loads(first_line)["entry"]
+    return {name: str(found[name]) for name in NAMES}
+
+
 def require_about(first_line: str, notes: Mapping[Name, str]) -> None:
-    """Raises UsageError where a transcript begins with other commitments. The core read the line
-    before."""
-    agreed = json.loads(first_line)["entry"]
+    """Raises UsageError where a transcript begins with other commitments."""
+    agreed = notes_in(first_line)
     for name, note in notes.items():
         if agreed[name] != note:
             raise UsageError(

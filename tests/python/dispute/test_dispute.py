@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 import potl
 from potl import _core
+from potl._cli import _cli
 from potl._dispute._regions import multiply_adds
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
@@ -384,6 +385,36 @@ def test_keys_that_nothing_vouches_for_are_named(mlp: Case, tmp_path: Path) -> N
     assert judged.unknown_keys == ("auditor",)
     with pytest.raises(potl.MismatchError, match="another key of the referee"):
         potl.judge(verdict.evidence, job=mlp.job, keys={"referee": stranger.public_key})
+
+
+def test_a_trainer_does_not_choose_which_of_two_commitments_is_disputed(
+    mlp: Case, tmp_path: Path
+) -> None:
+    """An honest run that it made afterwards would win any dispute."""
+    false_run(mlp.build, mlp.job, 9, tmp_path / "false", mlp.key)
+    held, other = tmp_path / "false/commitment", mlp.folder / "run/commitment"
+    dispute = functools.partial(
+        potl.dispute, trainer=mlp.honest(), auditor=mlp.auditor(), referee=mlp.referee()
+    )
+    unknown = dispute()
+    assert unknown.why == "agreement" and not unknown.holds_commitment
+    sha = _core.sha256(other.read_bytes()).hex()
+    assert unknown.commitments["trainer"] == sha
+    assert any(sha[:16] in line and "you hold that one" in line for line in unknown.lines())
+    known = dispute(commitment=other)
+    assert known.holds_commitment and not any("you hold that one" in line for line in known.lines())
+    with pytest.raises(potl.MismatchError, match="another one than you hold"):
+        dispute(commitment=held)
+    for evidence in (unknown.evidence, known.evidence):
+        assert potl.judge(evidence, job=mlp.job, commitment=other).why == "agreement"
+        with pytest.raises(potl.MismatchError, match="another one than you hold"):
+            potl.judge(evidence, job=mlp.job, commitment=held)
+    unknown.evidence.write(tmp_path / "evidence.json")
+    mlp.job.write(tmp_path / "job.json")
+    command = ["referee", "--offline", str(tmp_path / "evidence.json")]
+    command += ["--job", str(tmp_path / "job.json"), "--commitment"]
+    assert _cli.run([*command, str(other)]) == 0
+    assert _cli.run([*command, str(held)]) not in (0, 1)
 
 
 def test_arithmetic_without_one_answer_is_refused(mlp: Case) -> None:

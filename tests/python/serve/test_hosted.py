@@ -63,6 +63,10 @@ def test_who_comes_again_is_told_what_was_decided(
 ) -> None:
     assert auditors(case, hosted.url).evidence == verdict.evidence
     assert auditors(case, hosted.url, keys={}).unknown_keys == ()  # the trainer's is the job's
+    about, other = case.folder / "false/commitment", case.folder / "honest/commitment"
+    assert auditors(case, hosted.url, commitment=about).holds_commitment
+    with pytest.raises(potl.MismatchError, match="another one than you hold"):
+        auditors(case, hosted.url, commitment=other)
 
 
 def test_an_auditor_that_lies_loses(case: Case, hosted: Served, verdict: potl.Verdict) -> None:
