@@ -85,7 +85,7 @@ class _Reader:
             now.old += "" if line[0] == "+" else f"{line[1:]}\n"
             now.new += "" if line[0] == "-" else f"{line[1:]}\n"
         elif line.strip() and not line.startswith("#"):
-            raise ValueError(f"{self.source}: {line!r} is no line of a mutant")
+            raise ValueError(f"{self.source}: {line!r} is not a line of a mutant")
 
 
 def mutants() -> list[Mutant]:

@@ -352,5 +352,5 @@ def part_of_rounding_log(
     log: ReadableBuffer, *, bits: int, first: int, count: int, place: int, values: int
 ) -> bytes:
     """The entries of `count` values from `first` on, from `place` on in a log of `values`. Bytes
-    that are no log of so many bits count as one without entries.
+    that are not a log of so many bits count as one without entries.
     """

@@ -194,7 +194,7 @@ def judge_extra_task(
     measured: Sequence[int] = (),
 ) -> ExtraJudged:
     """`extra`, `control`: float64, classes answered (errors when `classes` is 0) in order of
-    indices. What is no class, or not finite, makes the result inconclusive.
+    indices. What is not a class, or not finite, makes the result inconclusive.
 
     `earlier`: `hash` of each different submission before this one. `curves`: reference curves
     [(grade, [(share of a converged training, hit rate), ...])]; without them no progress.

@@ -109,6 +109,6 @@ class FrameOpener:
     """Reads that stream with the secret key."""
 
     def __init__(self, key: OpeningKey, head: Buffer, info: Buffer) -> None:
-        """MalformedError: this is no head."""
+        """MalformedError: this is not a head."""
     def open(self, sealed: Buffer, last: bool) -> bytes:
         """What was sealed in the next frame; MismatchError: this is not that frame."""

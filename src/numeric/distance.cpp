@@ -73,7 +73,7 @@ sums add_up(const values& v, double allowance) noexcept {
   return out;
 }
 
-// An infinity that stays where it was (a mask) is no news, and one that went away is only left out
+// An infinity that stays where it was (a mask) is not news, and one that went away is only left out
 // of the update's norm; everything else that is not finite is reported.
 bool settle(values& v, std::size_t count) noexcept {
   bool finite = true;

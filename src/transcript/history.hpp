@@ -77,7 +77,7 @@ struct history {
   void add(std::string_view rule, std::string reason, std::optional<std::uint64_t> step = {});
 };
 
-/// malformed or unsupported only when the bytes are no log at all.
+/// malformed or unsupported only when the bytes are not a log at all.
 result<history> read_history(bytes_view log, const history_options& options = {});
 
 }  // namespace potl::transcript

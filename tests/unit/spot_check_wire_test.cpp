@@ -148,7 +148,7 @@ TEST_CASE("frames that were tampered with end the session and accuse nobody", "[
        }},
       {"only half a header", "closed", spot_check_end::lost,
        [](const frame& f) { return bytes(f.head.begin(), f.head.begin() + 99); }},
-      {"garbage", "no frame", spot_check_end::refused,
+      {"garbage", "not a frame", spot_check_end::refused,
        [](const frame&) { return bytes(5000, 0x5a); }},
       {"2^63 bytes of tensors", "not sealed", spot_check_end::refused,
        [](const frame& f) {
@@ -357,7 +357,7 @@ TEST_CASE("a peer that does not speak the protocol does not end a worker", "[spo
   REQUIRE(left.write(as_bytes_view(text), soon()));
   const spot_check_served done = serving.wait();
   CHECK_FALSE(done.stopped);
-  CHECK(done.reason.find("no frame") != std::string::npos);
+  CHECK(done.reason.find("not a frame") != std::string::npos);
 }
 
 TEST_CASE("addresses are Unix sockets and TCP ports", "[spot_check]") {

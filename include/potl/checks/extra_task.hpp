@@ -120,7 +120,7 @@ result<extra_progress> estimate_extra_progress(std::span<const extra_grade_count
 struct extra_answers {
   std::span<const double> extra, control;
 
-  /// SHA-256 over both lists: the same answers again are no new submission.
+  /// SHA-256 over both lists: the same answers again are not a new submission.
   digest hash() const;
 };
 

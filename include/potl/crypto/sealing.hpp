@@ -93,7 +93,7 @@ class frame_sealer {
 /// The same stream, as the holder of the secret key reads it.
 class frame_opener {
  public:
-  /// malformed if `head` is no sealer's.
+  /// malformed if `head` is not a sealer's.
   static result<frame_opener> begin(const opening_key& key, bytes_view head, bytes_view info);
   ~frame_opener();
   frame_opener(frame_opener&&) noexcept;

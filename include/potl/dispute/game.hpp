@@ -87,7 +87,7 @@ struct move {
 enum class reason : std::uint8_t {
   agreement,      ///< both committed to the same final state
   silence,        ///< no move until the deadline
-  garbage,        ///< what came is no signed message of this format
+  garbage,        ///< what came is not a signed message of this format
   other_run,      ///< a move in another dispute
   other_parent,   ///< a move that answers something else than what came last
   other_place,    ///< another bisection, index or kind of move than the expected one
@@ -177,7 +177,7 @@ class game {
   /// found wrong with the move's content, if it is the expected one. Precondition: !is_late(at).
   effect play(party from, const move& one, const digest& head, std::uint64_t at,
               std::optional<reason> flaw = {});
-  /// Something that is no move came from `from`.
+  /// Something that is not a move came from `from`.
   effect garbage(party from);
   /// Looks at the clock: whoever was to move before `at` and did not has lost.
   effect tick(std::uint64_t at);

@@ -83,7 +83,7 @@ class proceedings {
               const game_rules& rules, std::uint64_t at);
   static result<proceedings> opened(const setting& known, const entry& first);
 
-  /// What the entry does, and does it. `ignored` is no error: it would change nothing.
+  /// What the entry does, and does it. `ignored` is not an error: it would change nothing.
   result<effect> apply(const entry& one);
   result<effect> take(const received& one, std::uint64_t at);
   result<effect> take(const oversized& one);

@@ -50,8 +50,8 @@ class referee {
   result<std::string> decide(const decision& made, std::uint64_t at);
 
   /// Who signed a text for this dispute; nobody when it is no such message. One that names a parent
-  /// which is no line of this transcript was signed for another dispute, and who has it from there
-  /// may be anybody.
+  /// which is not a line of this transcript was signed for another dispute, and who has it from
+  /// there may be anybody.
   std::optional<party> author(bytes_view text) const;
 
  private:

@@ -166,7 +166,7 @@ inline void gradients::try_step() {
     if (!gradient.defined()) continue;
     const auto name = names.find(parameter.unsafeGetTensorImpl());
     if (name == names.end()) {
-      throw exception({errc::unsupported, "an optimizer moves what is no parameter of the model",
+      throw exception({errc::unsupported, "an optimizer moves what is not a parameter of the model",
                        "register it in the model"});
     }
     if (gradient.scalar_type() != at::kFloat || gradient.layout() != at::kStrided) {

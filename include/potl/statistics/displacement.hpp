@@ -9,7 +9,7 @@
 // is checked by a coin of its own, thrown after its report; the first failed check ends the work.
 // Cost: linear in the steps; nothing is allocated beyond what is returned.
 // Cannot detect: where the training goes after an injection (weight decay and later gradients
-// respond to it); buffers that are no weights; a bias below the tolerance, which is in the leak.
+// respond to it); buffers that are not weights; a bias below the tolerance, which is in the leak.
 // Source: spot_check_plan.md, which has the proofs. Asvadishirehjini, Kantarcioglu and Malin, GINN
 // (CODASPY 2022), for checks at random under clipping.
 #pragma once

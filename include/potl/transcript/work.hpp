@@ -28,7 +28,7 @@ namespace potl::transcript {
 /// At most so many chunks of 16 KiB make a code.
 inline constexpr std::uint64_t work_chunks = 16;
 
-/// What of the nonce is no secret.
+/// What of the nonce is not a secret.
 digest work_nonce_hash(const digest& nonce);
 
 /// The code of one step.

@@ -55,7 +55,7 @@ def account(
         keys: As for `judge`.
 
     Raises:
-        MalformedError: It is no evidence.
+        MalformedError: It is not evidence.
     """
     evidence = DisputeEvidence.read(path)
     status, problem = "unchecked", "without the job no signature was checked and no rule"

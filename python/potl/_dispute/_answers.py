@@ -31,7 +31,7 @@ def from_json(text: bytes) -> dict[str, object]:
     """The document of an answer or a question.
 
     Raises:
-        MalformedError: It is no object.
+        MalformedError: It is not an object.
     """
     # A text in it may be a quarter of that: a rounding log is the longest.
     found = _core.parse_json(text, max_bytes=32 << 20)
@@ -49,7 +49,7 @@ def as_bytes(text: object) -> bytes:
     """The inverse.
 
     Raises:
-        MalformedError: It is no base64.
+        MalformedError: It is not base64.
     """
     if not isinstance(text, str):
         raise MalformedError("bytes are base64")
@@ -68,7 +68,7 @@ def state_from_json(document: Mapping[str, object], digest: bytes) -> StateOutli
     """The outline of the state with this digest.
 
     Raises:
-        MalformedError: It is no outline.
+        MalformedError: It is not an outline.
         MismatchError: It is that of another state, or has other elements than its content roots.
     """
     try:
@@ -83,7 +83,7 @@ def state_from_json(document: Mapping[str, object], digest: bytes) -> StateOutli
         struct.error,
         UsageError,
     ) as error:
-        raise MalformedError("an answer is no state") from error
+        raise MalformedError("an answer is not a state") from error
     if found != digest:
         raise MismatchError("an answer is another state than the agreed one")
     for one in outline.tensors().values():

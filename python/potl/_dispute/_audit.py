@@ -428,7 +428,7 @@ def _part(path: Path, position: int, size: int) -> bytes:
         return b""
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UsageError(f"{path} is no regular file", "")
+            raise UsageError(f"{path} is not a regular file", "")
         return os.pread(descriptor, size, position)
     finally:
         os.close(descriptor)

@@ -72,7 +72,7 @@ def dispute_at(
 
     Raises:
         UsageError: The referee holds disputes between others, or under another key.
-        MismatchError, MalformedError, LimitError: What the referee says is no dispute of this
+        MismatchError, MalformedError, LimitError: What the referee says is not a dispute of this
             party, or not what it said before.
         StorageError: It does not answer, or the other party does not come.
     """
@@ -108,7 +108,7 @@ class _Hall:
                 raise ValueError
             raw = {name: bytes.fromhex(found[name]) for name in ("key", *NAMES)}
         except MissingError as error:
-            raise UsageError(f"{url} is no referee", "see potl referee --listen") from error
+            raise UsageError(f"{url} is not a referee", "see potl referee --listen") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise MalformedError(f"{url} does not say in which disputes it decides") from error
         public = {name: _core.PublicKey.from_raw(one) for name, one in raw.items()}
@@ -250,7 +250,7 @@ class _Play:
         try:
             lines = body[:-1].decode().split("\n")
         except UnicodeDecodeError as error:
-            raise MalformedError(f"{calling.url} sends what is no text") from error
+            raise MalformedError(f"{calling.url} sends what is not text") from error
         self._hear(lines, after)
         for line in lines:
             if self._store is not None:

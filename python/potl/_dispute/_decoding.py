@@ -22,13 +22,13 @@ def decoded(data: bytes) -> Any:
     """The inverse of `encode`. What it returns is at most some fifty times as large as the bytes.
 
     Raises:
-        MalformedError: It is no encoding of a value.
+        MalformedError: It is not an encoding of a value.
     """
     reader = _Reader(data)
     try:
         value = reader.value(_DEEPEST)
     except (struct.error, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise MalformedError("this is no encoding of a value") from error
+        raise MalformedError("this is not an encoding of a value") from error
     if reader.left():
         raise MalformedError("behind the encoding of a value is something else")
     return value
@@ -39,7 +39,7 @@ def described(description: bytes) -> Operator:
     to is not looked at: its structure says so.
 
     Raises:
-        MalformedError: It is no description.
+        MalformedError: It is not a description.
     """
     value = decoded(description)
     if type(value) is not list or len(value) not in (4, 5):
@@ -94,7 +94,7 @@ class _Reader:
         if tag == 10:
             return self._tensor()
         if tag not in (7, 8, 9) or depth == 0:
-            raise MalformedError("this is no encoding of a value")
+            raise MalformedError("this is not an encoding of a value")
         count = self._count()
         if tag != 9:
             items = [self.value(depth - 1) for _ in range(count)]
@@ -103,7 +103,7 @@ class _Reader:
         for _ in range(count):
             key = self.value(0)
             if type(key) not in (int, str) or key in out:
-                raise MalformedError("this is no encoding of a map")
+                raise MalformedError("this is not an encoding of a map")
             out[key] = self.value(depth - 1)
         return out
 

@@ -63,7 +63,7 @@ def derive_operators(
         NotReplayable: What the step does depends on the values of its tensors; the place in the
             task and the remedy are named.
         JobMismatch: The task is not the job's.
-        MismatchError: `before` is no state of the task before that step.
+        MismatchError: `before` is not a state of the task before that step.
         UsageError: There is no such step, or its state is not given.
     """
     if not 1 <= step <= job.steps:

@@ -243,6 +243,6 @@ def _chosen(party: Party | Audit | Remote | str, referee: Referee) -> Party | Re
         return Party(whole.log, job=referee.job, task=referee.build, key=whole.key)
     if isinstance(party, str):
         if not is_url(party):
-            raise UsageError(f'"{party}" is no URL', "pass a potl.Party for a directory")
+            raise UsageError(f'"{party}" is not a URL', "pass a potl.Party for a directory")
         party = Remote(party)
     return party

@@ -73,7 +73,7 @@ class DisputeEvidence:
                 _core.PublicKey.from_pem(pem).to_pem() == pem for pem in keys.values()
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise MalformedError(f"{os.fspath(path)} is no evidence of a dispute") from error
+            raise MalformedError(f"{os.fspath(path)} is not evidence of a dispute") from error
         if not same:
             raise MalformedError(f"{os.fspath(path)} is evidence of a dispute, but not as written")
         return read
@@ -180,7 +180,7 @@ _WHY = {
     "structure": "the agreed program has another operator there",
     "opening": "what was opened does not fit what was claimed",
     "silence": "no message came in time",
-    "garbage": "what came is no message",
+    "garbage": "what came is not a message",
     "commitment": "a claim is not that of the commitment",
     "contradiction": "two messages for one place",
     "other_run": "a message was about another run",
@@ -276,7 +276,7 @@ def _ending(transcript: str) -> tuple[dict[str, object], int]:
     shown to be so yet.
 
     Raises:
-        MalformedError: It is no transcript.
+        MalformedError: It is not a transcript.
     """
     try:
         entries = [json.loads(line)["entry"] for line in transcript.splitlines()]
@@ -284,7 +284,7 @@ def _ending(transcript: str) -> tuple[dict[str, object], int]:
         evidence = entries[-1].get("evidence", "") if entries else ""
         return facts_of(base64.b64decode(evidence)), moves
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise MalformedError("this is no transcript of a dispute") from error
+        raise MalformedError("this is not a transcript of a dispute") from error
 
 
 def _described(given: object) -> dict[int, bytes]:

@@ -349,7 +349,7 @@ def _named(operator: Operator) -> dict[str, int]:
 
 
 def _own(operator: Operator, result: int) -> int | None:
-    """The number of one of the operator's own results; None where that is no tensor."""
+    """The number of one of the operator's own results; None where that is not a tensor."""
     if not isinstance(operator.results[result], TensorOutline):
         return None
     before = operator.results[:result]

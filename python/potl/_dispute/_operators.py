@@ -35,7 +35,7 @@ class Operator:
         rounded: In log64, of operators that round: the place of their first element in the step's
             rounding log, and how many there are.
         inputs: The forms of `operands`, with their content roots where these are known. Wiring says
-            the same, so they are no part of the encoding.
+            the same, so they are not part of the encoding.
     """
 
     name: str

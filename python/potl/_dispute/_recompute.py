@@ -206,7 +206,7 @@ def _plan(operator: Operator, result: int, place: int) -> _regions.Plan:
 def _tensor_result(operator: Operator, result: int) -> TensorOutline:
     outline = operator.results[result]
     if not isinstance(outline, TensorOutline):
-        raise UsageError(f"result {result} of {operator.name} is no tensor")
+        raise UsageError(f"result {result} of {operator.name} is not a tensor")
     return outline
 
 

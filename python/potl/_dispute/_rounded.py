@@ -78,7 +78,7 @@ def needs_all(operator: Operator) -> bool:
 
 @dataclass(frozen=True)
 class Entries:
-    """A rounding log. Bytes that are no log count as one without entries. Whoever wrote it chose
+    """A rounding log. Bytes that are not a log count as one without entries. Whoever wrote it chose
     how many there are, so they become no objects here.
     """
 

@@ -115,7 +115,7 @@ class TrainersLogs:
         return min(found, key=order, default=None)
 
     def settle(self) -> None:
-        """Both logs were read: what follows another difference is no fault."""
+        """Both logs were read: what follows another difference is not a fault."""
         if self._fault is not None and self.difference() != self._fault:
             (self._own / _FAULT).unlink(missing_ok=True)
             self._fault = None

@@ -51,7 +51,7 @@ class Seat:
 
         Raises:
             UsageError: The dispute is not about this party's commitment, or not under its key.
-            MalformedError, MismatchError, LimitError: These are no lines of a dispute about this
+            MalformedError, MismatchError, LimitError: These are not lines of a dispute about this
                 job, or not this referee's.
         """
         begins = after == 0 and bool(lines) and _core.sha256(lines[0].encode()) not in self._lines

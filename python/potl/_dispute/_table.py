@@ -147,7 +147,7 @@ class Table:
 def require_turn(seconds: float) -> None:
     """Raises UsageError where nobody could move in that time."""
     if not 0.001 <= seconds <= 10**9:
-        raise UsageError("turn_seconds is no time that a party could have", "")
+        raise UsageError("turn_seconds is not a time that a party could have", "")
 
 
 class Store:

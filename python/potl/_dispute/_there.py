@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A party that `potl serve --disputes` plays: docs/format/http.md.
 
-Whoever is between could have sent what is no message of the party's. So it is asked again, until
+Whoever is between could have sent what is not a message of the party's. So it is asked again, until
 its time is over, and what it loses by is its silence.
 """
 

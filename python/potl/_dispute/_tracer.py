@@ -22,7 +22,7 @@ from ._operators import Operator
 _SILENT = ("profiler", "prim")
 # The ends of names of arguments that are attributes of torch.
 _TORCH_S_OWN = ("dtype", "memory_format", "layout")
-# Where something is computed is no part of what is computed.
+# Where something is computed is not part of what is computed.
 _PLACES = frozenset(("device", "pin_memory"))
 # Operators that write operands without saying so in their schema.
 _UNDECLARED = {
@@ -329,7 +329,7 @@ def overlap(one: Span, other: Span) -> bool:
 
 
 def _plain(value: Any, operator: str) -> Any:
-    """An attribute, or a result that is no tensor, as it is encoded."""
+    """An attribute, or a result that is not a tensor, as it is encoded."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -340,4 +340,4 @@ def _plain(value: Any, operator: str) -> Any:
         return str(value).removeprefix("torch.")
     if isinstance(value, (torch.memory_format, torch.layout)):
         return str(value).removeprefix("torch.")
-    raise refused(operator, f"a {type(value).__name__} is no attribute that can be agreed", "")
+    raise refused(operator, f"a {type(value).__name__} is not an attribute that can be agreed", "")

@@ -211,7 +211,7 @@ def capture_of(session: Session, tracer: Tracer, after: StateOutline | None) -> 
         if isinstance(held, TensorOutline) and known.root != held.root:
             raise refused(
                 known.reference.path,
-                f"it was written by something that is no operator, and is {path} now",
+                f"it was written by something that is not an operator, and is {path} now",
                 "write tensors with torch's operators, not through NumPy or pointers",
             )
         return known.reference, memory_format(leaf)

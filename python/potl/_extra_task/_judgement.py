@@ -139,8 +139,8 @@ class Judgement:
 def _is_unread(invalid: int, answers: Floats) -> bool:
     """Whether answers were written wrongly, so that they say nothing of the model: some are numbers
     that are not classes, or all are missing. (A missing one here and there is the model's own.)
-    Such answers are not judged and are no submission. Nothing is said of their hits, so that nobody
-    can choose among models this way.
+    Such answers are not judged and are not a submission. Nothing is said of their hits, so that
+    nobody can choose among models this way.
     """
     missing = int((~np.isfinite(answers)).sum())
     return missing == len(answers) or invalid > missing

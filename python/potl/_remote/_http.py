@@ -102,7 +102,7 @@ class Http:
     def get(self, path: str, *, limit: int) -> bytes:
         """All that a path has. MissingError: nothing."""
         parts: list[bytes] = []
-        # What came of an answer that broke is no part of the next one.
+        # What came of an answer that broke is not part of the next one.
         self._run(self._answered(path, parts.clear, parts.append, limit=limit))
         return b"".join(parts)
 
@@ -313,7 +313,7 @@ class Http:
             raise _AgainError(f"status {status}")
         job = answer.headers.get(JOB_HEADER, "")
         if not job or (self._job and job != self._job):
-            raise self._odd(path, f"this is no answer of potl serve about the run ({status})")
+            raise self._odd(path, f"this is not an answer of potl serve about the run ({status})")
         if "Content-Encoding" in answer.headers:
             raise self._odd(path, "it answers in an encoding that was not asked for")
 
@@ -372,7 +372,7 @@ def _listed(document: Any) -> Sizes:
     ]
     found += [(_source.rounding_name(one["branch"]), one["bytes"]) for one in document["rounding"]]
     if not all(type(size) is int and size >= 0 for _, size in found):
-        raise ValueError("a size is no number of bytes")
+        raise ValueError("a size is not a number of bytes")
     listed = _source.known(found)
     if len(listed) != len(found):
         raise ValueError("something is listed twice, or is nothing of a run")

@@ -81,9 +81,9 @@ class Remote:
         return self.url.lower().startswith(("http://", "https://"))
 
     def served(self) -> Http:
-        """Connects to a server. UsageError: it is no server's URL."""
+        """Connects to a server. UsageError: it is not a server's URL."""
         if not self._is_served:
-            raise UsageError(f"{self.url} is no server", "write https://host:port")
+            raise UsageError(f"{self.url} is not a server", "write https://host:port")
         from ._http import Http
         from ._sealed import read_opening_key
 

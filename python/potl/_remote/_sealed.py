@@ -98,7 +98,7 @@ def read_sealing_key(path: str | os.PathLike[str]) -> _core.SealingKey:
 def _text_of(path: str | os.PathLike[str]) -> str:
     try:
         with Path(path).open("rb") as file:
-            # What is no PEM block is for the parser to refuse.
+            # What is not a PEM block is for the parser to refuse.
             return file.read(_MAX_PEM + 1).decode("ascii", "backslashreplace")
     except OSError as error:
         raise UsageError(f"there is no key {os.fspath(path)}: {error.strerror}", "") from error

@@ -146,7 +146,7 @@ def _headline(
     status: object, verdict: Mapping[str, object], unknown: Sequence[str]
 ) -> tuple[str, str]:
     if status == "invalid":
-        return "inconclusive", "This is no valid evidence: it shows nothing"
+        return "inconclusive", "This is not valid evidence: it shows nothing"
     if status != "judged":
         return "inconclusive", "Not checked"
     winner, why = verdict.get("winner"), verdict.get("why")

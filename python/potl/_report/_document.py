@@ -223,5 +223,5 @@ def _problem(document: object) -> str:
         ):
             return f"finding {number} does not say what was found"
         if not isinstance(one.get("details") or {}, Mapping):
-            return f"finding {number} has details that are no names and values"
+            return f"finding {number} has details that are not names and values"
     return ""

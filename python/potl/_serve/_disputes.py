@@ -39,7 +39,7 @@ _BODY = {
     }
 }
 _REFUSED: Responses = {
-    409: {"description": "These are no lines of such a dispute."},
+    409: {"description": "These are not lines of such a dispute."},
     408: {"description": "The lines came too slowly."},
     411: {"description": "Nobody said how many bytes come."},
     413: {"description": "These are more bytes than a line can have here."},

@@ -131,7 +131,7 @@ class Docket:
 
     Raises:
         UsageError: Another process holds the folder.
-        MalformedError, MismatchError: A file in it is no dispute about this job, between these
+        MalformedError, MismatchError: A file in it is not a dispute about this job, between these
             keys, of this referee.
     """
 
@@ -194,7 +194,7 @@ class Docket:
             wait: Seconds that it may take until the other party is there.
 
         Raises:
-            MismatchError, MalformedError: This is no commitment of that party to this job.
+            MismatchError, MalformedError: This is not a commitment of that party to this job.
             LimitError: There are too many disputes.
         """
         await asyncio.to_thread(self._require_commitment, who, note)
@@ -387,7 +387,7 @@ def _begun(line: str) -> tuple[int, dict[Name, str]]:
         found = json.loads(line)
         return int(found["at"]), {name: str(found["entry"][name]) for name in NAMES}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise MalformedError("this is no transcript of a dispute") from error
+        raise MalformedError("this is not a transcript of a dispute") from error
 
 
 def _held(folder: Path) -> int:

@@ -49,7 +49,7 @@ _SENT: Responses = {
     413: {"description": "These are more bytes than it can have."},
     503: {"description": "Too many ask at a time, or more disputes are held than can be."},
 }
-_JOINED: Responses = {409: {"description": "This is no commitment of that party."}, **_SENT}
+_JOINED: Responses = {409: {"description": "This is not a commitment of that party."}, **_SENT}
 _MISSING: Responses = {404: {"description": "There is no such dispute, or it has no such line."}}
 _LINES: Responses = {
     200: {"description": "Lines, each with its newline.", "content": {_OCTETS: {}}},

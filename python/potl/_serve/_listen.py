@@ -108,5 +108,5 @@ def run_server(
 def _address(text: str) -> tuple[str, int]:
     found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+)):(\d{1,5})", text)
     if found is None or int(found[3]) > 65535:
-        raise UsageError(f'"{text}" is no address', "write HOST:PORT, for example 0.0.0.0:8470")
+        raise UsageError(f'"{text}" is not an address', "write HOST:PORT, for example 0.0.0.0:8470")
     return found[1] or found[2], int(found[3])

@@ -147,7 +147,7 @@ class ServedRun:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             os.close(descriptor)
-            raise MissingError(f"{name} is no file", "")
+            raise MissingError(f"{name} is not a file", "")
         return File(descriptor, about.st_size)
 
     def open_state(self, step: int, branch: int) -> File:

@@ -57,7 +57,7 @@ class Folder:
         try:
             found = json.loads(_core.read_file(str(file), max_bytes=_MOST_BYTES))
         except ValueError as error:
-            raise MalformedError(f"{file} is no JSON", "restore it from a copy") from error
+            raise MalformedError(f"{file} is not JSON", "restore it from a copy") from error
         wanted = Kept.__annotations__.keys()
         if not isinstance(found, dict) or found.keys() != wanted or found["format"] != _FORMAT:
             raise MalformedError(f"{file} is none of a guarded training", "name another folder")

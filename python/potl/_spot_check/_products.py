@@ -179,7 +179,7 @@ class _Checker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if given is None:
             return "missing", "the witness has fewer results than the step has products"
         if type(given) is not torch.Tensor or given.layout is not torch.strided:
-            return "malformed", "a result is no plain tensor"
+            return "malformed", "a result is not a plain tensor"
         if given.dtype is not torch.float32:
             return "dtype", f"a result is {given.dtype}, not float32"
         if tuple(given.shape) != claim.shape:

@@ -54,7 +54,7 @@ def given(rates: float | Sequence[float] | Steps, steps: int | None) -> Steps:
     try:
         found = np.array(rates, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"rates are no numbers: {error}", "") from error
+        raise UsageError(f"rates are not numbers: {error}", "") from error
     if found.ndim == 0 and steps is not None:
         return np.full(_counted(steps), float(found))
     if found.ndim != 1:
@@ -131,7 +131,7 @@ def clip_of_job(job: Job) -> float | None:
 def _require_linear(name: object) -> None:
     if name == "SGD":
         return
-    reason = "its updates are no sum of gradients, so that clipping these bounds nothing"
+    reason = "its updates are not a sum of gradients, so that clipping these bounds nothing"
     if name in ("Adam", "AdamW"):
         reason = (
             "one false gradient moves a coordinate by up to 7.27 learning rates (betas .9, .999), "
@@ -166,7 +166,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 def _lists(value: object) -> list[list[str]]:
     if not isinstance(value, list):
-        raise MalformedError("job: what an optimizer has is no list", "")
+        raise MalformedError("job: what an optimizer has is not a list", "")
     return value
 
 
@@ -174,4 +174,4 @@ def _number(value: object) -> float:
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
-        raise MalformedError(f"job: {value!r} is no number", "") from error
+        raise MalformedError(f"job: {value!r} is not a number", "") from error

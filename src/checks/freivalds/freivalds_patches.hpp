@@ -36,7 +36,7 @@ class patches {
     std::int64_t begin, every, first, step, count;
   };
 
-  /// put(to, from), for each element that is no padding.
+  /// put(to, from), for each element that is not padding.
   template <class Real, class Put>
   void each(const Real* channel, std::int64_t tap, Real* to, Put put) const;
 

@@ -32,7 +32,7 @@ const group_distance* find(const std::vector<group_distance>& groups, const std:
 }
 
 // The smaller of both updates: neither side can enlarge the measure alone. What is not finite is
-// no measure: nothing is tolerated by it.
+// not a measure: nothing is tolerated by it.
 template <class Distance>
 double update_of(const Distance& one) {
   const double out = std::min(one.update_l2, one.replayed_update_l2);

@@ -42,7 +42,7 @@ struct unusual {
   double relative = 0;  // to their size
 };
 
-// What is no number is further away than any.
+// What is not a number is further away than any.
 double known(double distance) {
   return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }

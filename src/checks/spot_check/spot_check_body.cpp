@@ -31,7 +31,7 @@ result<std::string> read_reason(const std::string& body) {
   if (!parsed) return parsed.why();
   const json_value* reason = parsed->find("reason");
   if (reason == nullptr) return std::string();
-  if (reason->if_string() == nullptr) return error{errc::malformed, "a reason is no text", ""};
+  if (reason->if_string() == nullptr) return error{errc::malformed, "a reason is not text", ""};
   std::string out;
   for (const char c : *reason->if_string()) out += c >= ' ' && c < 127 ? c : '?';
   return out.substr(0, reason_limit);

@@ -11,7 +11,7 @@ namespace potl::checks {
 
 /// Nothing for an empty reason. Long ones are cut.
 std::string reason_body(const std::string& reason);
-/// "": none. malformed: the body is no JSON object, or the reason no text.
+/// "": none. malformed: the body is not a JSON object, or the reason no text.
 result<std::string> read_reason(const std::string& body);
 
 /// Of a session that pauses: the worker waits for the next one.

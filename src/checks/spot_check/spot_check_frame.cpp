@@ -65,7 +65,7 @@ result<spot_check_header> parse_spot_check_header(bytes_view bytes) {
   const auto malformed = [](const char* what) -> error { return {errc::malformed, what, ""}; };
   if (bytes.size() != spot_check_header_bytes) return malformed("a frame's header is cut off");
   if (std::memcmp(bytes.data(), magic.data(), magic.size()) != 0) {
-    return malformed("this is no frame of a spot-checked training");
+    return malformed("this is not a frame of a spot-checked training");
   }
   spot_check_header out;
   const std::uint8_t kind = bytes[kind_at], side = bytes[side_at];

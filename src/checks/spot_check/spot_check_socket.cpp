@@ -62,7 +62,7 @@ result<place> unix_place(const std::string& path) {
 result<place> tcp_place(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon + 1 == text.size() || colon == 0) {
-    return error{errc::usage, "\"" + text + "\" is no host with a port", remedy};
+    return error{errc::usage, "\"" + text + "\" is not a host with a port", remedy};
   }
   std::string host = text.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
@@ -84,7 +84,7 @@ result<place> tcp_place(const std::string& text) {
 result<place> place_of(const std::string& address) {
   if (address.starts_with("unix:")) return unix_place(address.substr(5));
   if (address.starts_with("tcp://")) return tcp_place(address.substr(6));
-  return error{errc::usage, "\"" + address + "\" is no address of a worker", remedy};
+  return error{errc::usage, "\"" + address + "\" is not an address of a worker", remedy};
 }
 
 const sockaddr* pointer(const place& to) { return reinterpret_cast<const sockaddr*>(&to.address); }

@@ -33,7 +33,7 @@ place seen(const convolution& g, const place& p, const place& tap) {
 }
 
 /// The result position that reads input position i through a tap; false: the tap belongs to another
-/// phase of the stride and is no term.
+/// phase of the stride and is not a term.
 bool reader(const convolution& g, const place& i, const place& tap, place& p) {
   for (std::size_t d = 0; d < 3; ++d) {
     const std::int64_t moved = i[d] + g.padding[d] - tap[d] * g.dilation[d];

@@ -420,7 +420,7 @@ def test_what_is_not_checked_looks_like_no_verdict(case: Case, tmp_path: Path) -
     )
     path.write_bytes(_core.canonical_json({**document, "transcript": transcript}))
     code, text = inspected(path, "--job", str(case.folder / "job.json"))
-    assert code == 4 and text.startswith("? This is no valid evidence: it shows nothing\n")
+    assert code == 4 and text.startswith("? This is not valid evidence: it shows nothing\n")
     assert "True value" not in text and "right" not in text
 
 

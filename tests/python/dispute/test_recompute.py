@@ -227,7 +227,7 @@ def test_chunks_that_are_not_the_operand_s_are_refused(monkeypatch: pytest.Monke
     unset = operator_of(trace, "aten.empty")
     with pytest.raises(potl.UnsupportedError, match="leaves memory as it is"):
         _recompute.recompute(unset, 0, 0, 0, {}, arithmetic="ord32")
-    with pytest.raises(potl.UsageError, match="is no tensor"):
+    with pytest.raises(potl.UsageError, match="is not a tensor"):
         _recompute.needs(replaced(one), 0, 0, 0)
 
 

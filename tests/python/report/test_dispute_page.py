@@ -81,7 +81,7 @@ def test_without_a_judgement_there_is_no_verdict(status: str, disputed: dict[str
     page, text = _dispute.render_html(account), printed(account)
     body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
     for shown in (body, text):
-        first = "This is no valid evidence" if status == "invalid" else "Not checked"
+        first = "This is not valid evidence" if status == "invalid" else "Not checked"
         assert first in shown and "line 7 is not the referee&#39;s" in shown.replace("'", "&#39;")
         assert "is wrong" not in shown and "is right:" not in shown and "0.00149" not in shown
     assert 'class="verdict inconclusive"' in body

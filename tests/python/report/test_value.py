@@ -88,7 +88,7 @@ def test_a_report_cannot_be_changed() -> None:
         ({"findings": [{"check": "pev", "result": "pass"}]}, "finding 0 does not say"),
         (
             {"findings": [{"check": "a", "result": "pass", "reason": "b", "details": [1]}]},
-            "finding 0 has details that are no names and values",
+            "finding 0 has details that are not names and values",
         ),
     ],
 )

@@ -321,9 +321,9 @@ def test_who_is_never_reached_is_an_error(
         dispute(referee=potl.Referee(case.job, task=case.build))
     with pytest.raises(potl.UsageError, match="under another key"):
         dispute(trainer=urls["auditor"])
-    with pytest.raises(potl.UsageError, match="no URL"):
+    with pytest.raises(potl.UsageError, match="not a URL"):
         dispute(trainer="runs/1")
-    with pytest.raises(potl.UsageError, match="no server"):
+    with pytest.raises(potl.UsageError, match="not a server"):
         dispute(trainer="s3://bucket/run")
 
 

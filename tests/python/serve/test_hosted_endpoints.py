@@ -453,7 +453,7 @@ def test_one_key_is_not_two_parties(case: Case, tmp_path: Path) -> None:
     keys: Any = {"trainer": case.key("trainer"), "auditor": case.key("referee")}
     with pytest.raises(potl.UsageError, match="one key"):
         Docket(case.referee, keys=keys, folder=tmp_path, turn_seconds=1.0, clock=Clock())
-    with pytest.raises(potl.UsageError, match="no time"):
+    with pytest.raises(potl.UsageError, match="not a time"):
         Docket(case.referee, keys=keys, folder=tmp_path, turn_seconds=0.0, clock=Clock())
 
 

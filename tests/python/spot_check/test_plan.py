@@ -127,7 +127,7 @@ def test_what_no_checks_reach_is_unreachable_and_says_what_would_be(options, mat
         ({"rates": [[0.1]]}, "neither one number"),
         ({"rates": [0.1, 0.2]}, "there are 2 rates"),
         ({"rates": [], "steps": None}, "at least one step"),
-        ({"rates": "fast"}, "rates are no numbers"),
+        ({"rates": "fast"}, "rates are not numbers"),
         ({"rates": -0.1}, "negative or not finite"),
         ({"steps": 0}, "positive whole number"),
         ({"steps": 2.5}, "positive whole number"),

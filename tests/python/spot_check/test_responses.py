@@ -123,8 +123,8 @@ def test_a_job_may_be_a_file_and_a_clip_of_ones_own_counts(tmp_path):
     [
         ("Adam", "7.27 learning rates", "update_clip"),
         ("AdamW", "thousands of steps", "torch.optim.SGD"),
-        ("RMSprop", "no sum of gradients", "torch.optim.SGD"),
-        ("LBFGS", "no sum of gradients", "update_clip"),
+        ("RMSprop", "not a sum of gradients", "torch.optim.SGD"),
+        ("LBFGS", "not a sum of gradients", "update_clip"),
     ],
 )
 def test_other_optimizers_are_refused_with_the_reason(name, why, remedy):
@@ -156,10 +156,10 @@ def test_what_is_no_sum_of_gradients_or_not_fixed_is_refused():
     refused(job, "a scheduler changes momentum", varying=changing)
     refused(job, "does not describe", optimizers=None)
     refused(job, "not described as one", optimizers=["SGD"])
-    refused(job, "is no list", optimizers=[{"class": "SGD"}])
+    refused(job, "is not a list", optimizers=[{"class": "SGD"}])
     [one] = job.core.fields()["task"]["optimizers"]
     refused(job, "not one for each", optimizers=[{**one, "groups": one["groups"][:1]}])
-    refused(job, "is no number", optimizers=[{**one, "groups": [{"momentum": None}] * 2}])
+    refused(job, "is not a number", optimizers=[{**one, "groups": [{"momentum": None}] * 2}])
     with pytest.raises(potl.UnsupportedError, match="does not fix"):
         potl.spot_check.plan(job.replace(learning_rates=None), displacement=0.5)
     found = potl.spot_check.plan(

@@ -32,7 +32,7 @@ struct region_counts {
   std::uint64_t windows = 0;          ///< of each sample
 };
 
-/// usage: a window that does not fit, data that are no whole samples; limit: more than 2^26
+/// usage: a window that does not fit, data that are not whole samples; limit: more than 2^26
 /// windows.
 result<region_counts> shared_regions(std::span<const std::uint8_t> images, const extra_image& shape,
                                      const region_search& search);

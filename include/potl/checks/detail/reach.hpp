@@ -5,7 +5,7 @@
 // state or averages further than `reach` times what it usually moves, so that a jump (to a net
 // whose steps cost nothing, to a stolen model) takes many false transitions or is looked at.
 // Assumes: less than half of the stored transitions are false or follow from false ones. Being far
-// is no accusation: what replays as recorded passes, so honest trainings need no calibration.
+// is not an accusation: what replays as recorded passes, so honest trainings need no calibration.
 // Cost: one pass over the stored states, two in memory at a time; replays are bounded by `samples`.
 // Cannot detect: movements below the limit, whatever their direction; objects of the user's own in
 // the state; scalars of the recipe, which the schema computes.

@@ -33,8 +33,9 @@ inline constexpr double rounding_allowance = 4;
 /// element size.
 norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed);
 
-/// |after - before|, where equal infinities are no difference and anything else that is not finite
-/// gives no number. Either may be empty, which stands for zeros. Otherwise as tensor_norms, faster.
+/// |after - before|, where equal infinities are not a difference and anything else that is not
+/// finite gives no number. Either may be empty, which stands for zeros. Otherwise as tensor_norms,
+/// faster.
 double movement(dtype type, bytes_view before, bytes_view after);
 
 /// Distance of two adjacent representable numbers near 1, halved: 2^-24 for f32. 0 for integers.

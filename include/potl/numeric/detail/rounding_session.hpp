@@ -23,7 +23,7 @@
 // logged; after the first rejection in a step, entries beyond its own list are looked at only where
 // they can change a result, so that a flood costs the trainer the job and the auditor nothing. So a
 // result is a function of operands and log alone, whatever the log is and in whatever order one
-// adds; what is no log counts as one without entries. False alarms: none at elements;
+// adds; what is not a log counts as one without entries. False alarms: none at elements;
 // direction_bias at most false_alarm per session (step t is tested at false_alarm / (t (t + 1))).
 // Elements with the same digits count once: equal rows (padding) are rounded alike. Cannot see:
 // steering inside the window that is not lopsided; the audit reports how far it can go.
