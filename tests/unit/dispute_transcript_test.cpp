@@ -236,6 +236,18 @@ TEST_CASE("what the referee signed elsewhere, or for nothing, is no line of this
   REQUIRE(!begins({opened_at, {}, silence{}, {}}));
 }
 
+TEST_CASE("each line is the referee's, the first one and those behind it") {
+  const dispute_of about(small, fault{2, 0, 0}, {});
+  const entry first{opened_at, {}, about.agreed(), {}};
+  proceedings now = proceedings::begin(about.known, sign_entry(first, key_of("referee"))).value();
+  const entry next{opened_at + turn_ms + 1, now.head(), silence{}, {}};
+  for (const char* other : {"trainer", "auditor", "stranger"}) {
+    REQUIRE(!proceedings::begin(about.known, sign_entry(first, key_of(other))));
+    REQUIRE(!now.append(sign_entry(next, key_of(other))));
+  }
+  REQUIRE(now.append(sign_entry(next, key_of("referee"))));
+}
+
 TEST_CASE("keys, job and commitments are those that are known") {
   const dispute_of about(small, fault{2, 0, 0}, {});
   const std::string text = played(about);

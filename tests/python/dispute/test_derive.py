@@ -28,7 +28,7 @@ from potl._dispute import _roots
 from potl._dispute._derive import derive_operators, derive_step
 from potl._dispute._encoding import Reference, TensorOutline
 from potl._dispute._operators import CAPTURE, Operator, ValueTrace, structural_difference
-from potl._dispute._questions import too_large
+from potl._dispute._questions import MOST, question, too_large
 from potl._job._agreement import open_checked
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
@@ -310,6 +310,12 @@ def test_who_made_a_state_of_many_tensors_can_be_asked_for() -> None:
     assert too_large(step_of(5000), "ord32") is None
     found = too_large(step_of(15000), "ord32")
     assert found is not None and found[0] == 15000
+
+
+def test_nobody_is_asked_for_more_than_an_answer_may_have() -> None:
+    assert question({"ask": "state"}, MOST).max_bytes == MOST
+    with pytest.raises(potl.LimitError):
+        question({"ask": "state"}, MOST + 1)
 
 
 def test_what_a_referee_could_decide_has_no_problem() -> None:
