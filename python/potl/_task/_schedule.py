@@ -5,7 +5,7 @@ no job yet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -144,19 +144,19 @@ def set_rates(task: Task, rates: Sequence[float] | None) -> None:
     groups = [group for o in task.optimizers for group in o.param_groups]
     if len(groups) != len(rates):
         return
-    changed = False
+    before: dict[int, float] = {}
     for group, rate in zip(groups, rates, strict=True):
         own = float(group["lr"])
         if own == rate or not abs(own - rate) <= _ROUNDING * abs(rate):
             continue
-        changed = True
+        before[id(group)] = own
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(rate)
         else:
             group["lr"] = rate
-    if changed:
+    if before:
         for scheduler in task.schedulers:
-            _renew_last_rates(scheduler)
+            _renew_last_rates(scheduler, before)
 
 
 def end_epoch_metric(task: Task) -> bool:
@@ -164,8 +164,24 @@ def end_epoch_metric(task: Task) -> bool:
     return task.scheduler_interval == "epoch" and any(map(is_metric_driven, task.schedulers))
 
 
-def _renew_last_rates(scheduler: Any) -> None:
+def _renew_last_rates(scheduler: Any, before: Mapping[int, float]) -> None:
+    """Puts the rates in the place of those that a scheduler set just now. One whose turn is over
+    (`SequentialLR`), or that others follow, keeps its own: whether a rate had to be replaced
+    depends on the machine.
+    """
     for inner in getattr(scheduler, "_schedulers", ()):
-        _renew_last_rates(inner)
-    if hasattr(scheduler, "_last_lr") and hasattr(scheduler, "optimizer"):
-        scheduler._last_lr = [group["lr"] for group in scheduler.optimizer.param_groups]
+        _renew_last_rates(inner, before)
+    last = getattr(scheduler, "_last_lr", None)
+    if last is None or not hasattr(scheduler, "optimizer"):
+        return
+    groups = scheduler.optimizer.param_groups
+    if len(last) != len(groups):
+        return
+    scheduler._last_lr = [
+        _copy_of(group["lr"]) if float(rate) == before.get(id(group)) else rate
+        for rate, group in zip(last, groups, strict=True)
+    ]
+
+
+def _copy_of(rate: Any) -> Any:
+    return rate.clone() if isinstance(rate, torch.Tensor) else rate

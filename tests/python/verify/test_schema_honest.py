@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.optim import lr_scheduler as schedules, swa_utils
 import potl
 from potl import Task
 from potl._job._session import Session
+from potl._task._schedule import rates_of, set_rates
 from potl._verify._ahead import Ahead, Log, ScalerAhead
 from potl._verify._schema import Schema
 
@@ -125,6 +127,37 @@ def test_states_of_torchs_schedulers_are_lawful(name: str, interval: str) -> Non
         return task(model, optimizer, scheduler=scheduler, scheduler_interval=interval)
 
     assert violations(build) == []
+
+
+def warmed_up(epochs: int = 8) -> Task:
+    """A warm-up and then a cosine, which the deterministic block computes as potl does."""
+    model = net()
+    optimizer = sgd(model)
+    parts = [
+        schedules.LinearLR(optimizer, 0.1, total_iters=4),
+        schedules.CosineAnnealingLR(optimizer, 10),
+    ]
+    scheduler = schedules.SequentialLR(optimizer, parts, [4])
+    return task(model, optimizer, scheduler=scheduler, epochs=epochs)
+
+
+def test_states_after_a_warm_up_are_lawful_where_the_cosine_rounds_otherwise() -> None:
+    assert violations(warmed_up) == []
+
+
+def test_a_scheduler_whose_turn_is_over_keeps_its_rate_when_another_one_is_rounded() -> None:
+    trained = warmed_up()
+    (scheduler,) = trained.schedulers
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # no optimizer steps in between
+        for _ in range(9):
+            scheduler.step()
+    (rate,) = rates_of(trained)
+    over = list(scheduler._schedulers[0]._last_lr)
+    set_rates(trained, [rate * (1 + 1e-12)])
+    assert rates_of(trained) == scheduler._last_lr == scheduler._schedulers[1]._last_lr
+    assert rates_of(trained) != [rate]
+    assert scheduler._schedulers[0]._last_lr == over
 
 
 def test_states_of_a_scheduler_of_the_users_own_are_lawful() -> None:
