@@ -11,6 +11,7 @@
 #include <potl/numeric/detail/distance.hpp>
 
 #include "checks/judging.hpp"
+#include "checks/reach_parts.hpp"
 #include "checks/text.hpp"
 
 namespace potl::checks {
@@ -22,42 +23,27 @@ constexpr double least_rate = 0.01;
 constexpr std::size_t tensor_growth = 8, tensor_slack = 64;
 
 using transcript::state;
-using transcript::state_tensor;
 
-// Empty: nothing that is screened.
-std::string kind_of(const std::string& path) {
-  const auto begins = [&](std::string_view with) {
-    return std::string_view(path).substr(0, with.size()) == with;
-  };
-  const std::string last = path.substr(path.find_last_of("/.") + 1);
-  if (begins("model/parameters/")) return "parameters";
-  if (begins("model/buffers/")) return "buffers/" + last;
-  if (begins("optimizers/")) return "optimizers/" + last;
-  if (begins("ema/")) return "ema";
-  return {};
-}
-
-// Tensors of states by number, so that paths are kept once.
-class tensor_table {
+// What moves, by number, so that paths are kept once.
+class part_table {
  public:
-  // The tensors of a state in the table's order; nothing if there are too many.
-  std::optional<std::vector<const state_tensor*>> of(const state& from, movements& out) {
-    std::vector<const state_tensor*> found(out.tensors.size());
-    for (const state_tensor* one : from.tensors()) {
-      if (!info(one->type).floating) continue;
-      const auto known = numbers_.find(one->path);
+  // The parts of a state in the table's order; nothing if there are too many.
+  std::optional<std::vector<state_part>> of(const state& from, movements& out) {
+    std::vector<state_part> found(out.tensors.size());
+    bool too_many = false;
+    for_each_part(from, [&](const std::string& path, const state_part& one) {
+      const auto known = numbers_.find(path);
       if (known != numbers_.end()) {
         found[known->second] = one;
-        continue;
+        return;
       }
-      std::string kind = kind_of(one->path);
-      if (kind.empty()) continue;
-      if (limit_ != 0 && out.tensors.size() >= limit_) return std::nullopt;
-      numbers_[one->path] = out.tensors.size();
-      const double elements = static_cast<double>(one->bytes.size() / info(one->type).size);
-      out.tensors.push_back({one->path, std::move(kind), elements});
+      too_many = too_many || (limit_ != 0 && out.tensors.size() >= limit_);
+      if (too_many) return;
+      numbers_[path] = out.tensors.size();
+      out.tensors.push_back({path, kind_of(path), elements_of(one)});
       found.push_back(one);
-    }
+    });
+    if (too_many) return std::nullopt;
     if (limit_ == 0) limit_ = tensor_growth * out.tensors.size() + tensor_slack;
     return found;
   }
@@ -66,16 +52,6 @@ class tensor_table {
   std::map<std::string, std::size_t, std::less<>> numbers_;
   std::size_t limit_ = 0;  // set by the first state, which the job pins
 };
-
-double movement_of(const state_tensor* before, const state_tensor* after) {
-  if (before == nullptr && after == nullptr) return 0;
-  if (before == nullptr) return numeric::movement(after->type, {}, after->bytes);
-  if (after == nullptr) return numeric::movement(before->type, before->bytes, {});
-  if (before->type != after->type || before->bytes.size() != after->bytes.size()) {
-    return std::numeric_limits<double>::quiet_NaN();
-  }
-  return numeric::movement(after->type, before->bytes, after->bytes);
-}
 
 // Rates of each stretch, summed over its steps, relative to the largest such sum of any. Rates that
 // follow a metric are the prover's until they are replayed: they only ever tighten, against those
@@ -176,10 +152,10 @@ std::vector<segment> stretches_of(const run_view& run) {
 
 movements measure_movements(std::span<const segment> stretches, const state_loader& load) {
   movements out;
-  tensor_table table;
+  part_table table;
   std::optional<state> before;
-  std::vector<const state_tensor*> old;
-  const auto open = [&](std::uint64_t step, std::vector<const state_tensor*>& tensors) {
+  std::vector<state_part> old;
+  const auto open = [&](std::uint64_t step, std::vector<state_part>& tensors) {
     std::optional<state> found;
     if (auto loaded = load(step)) {
       if (auto listed = table.of(loaded.value(), out)) {
@@ -191,7 +167,7 @@ movements measure_movements(std::span<const segment> stretches, const state_load
   };
   for (const segment& one : stretches) {
     if (out.stretches.empty()) before = open(one.start, old);
-    std::vector<const state_tensor*> now;
+    std::vector<state_part> now;
     std::optional<state> after = open(one.end, now);
     movements::stretch next;
     next.where = one;
@@ -221,6 +197,7 @@ screening screen(const run_view& run, const movements& moved) {
     if (!moved.stretches[s].read) next.ratio = std::numeric_limits<double>::quiet_NaN();
     for (std::size_t t = 0; t < moved.tensors.size() && !std::isnan(next.ratio); ++t) {
       const double by = moved_at(moved.stretches[s], t);
+      if (usual[t] == 0 && is_option(moved.tensors[t].kind)) continue;
       const double limit = usual[t] * (moved.tensors[t].kind == "parameters" ? rates[s] : 1);
       const double ratio = by == 0 ? 0 : by / limit;
       if (ratio <= next.ratio) continue;
@@ -301,7 +278,10 @@ finding judge_reach(const run_view& run, double reach,
                       ? std::string("one of them because it cannot be read")
                       : "above all " + worst->tensor + " at step " + text(worst->where.end) + " (" +
                             text(worst->ratio) + " times)") +
-                 ": replay more (samples=), or allow more (reach=) where honest trainings move so";
+                 (std::isinf(worst->ratio)
+                      ? ": replay more (samples=); what else stands still is beyond every reach"
+                      : ": replay more (samples=), or allow more (reach=) where honest trainings "
+                        "move so");
   }
   out.details = {{"stretches", std::uint64_t{seen.stretches.size()}},
                  {"beyond", beyond},

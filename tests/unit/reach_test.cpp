@@ -375,3 +375,90 @@ TEST_CASE("names that the prover makes up do not fill the memory") {
   REQUIRE(found.stretches[10].read);
   REQUIRE_FALSE(found.stretches[150].read);
 }
+
+namespace {
+
+state_value map_of(std::vector<std::pair<std::string, state_value>> members) {
+  state_map out;
+  for (auto& [name, value] : members) out.push_back({name, std::move(value)});
+  return {std::move(out)};
+}
+
+// What can shut a net without a weight that moves, each at `shut` from step 5 on.
+struct doors {
+  state_value mask, gain, kept, option, rate, listed, flag;
+  state_value tree() const {
+    state_value groups{state_list{map_of({{"k", option}, {"lr", rate}})}};
+    state_value optimizer =
+        map_of({{"param_groups", std::move(groups)}, {"state", map_of({{"a", kept}})}});
+    state_value extra = map_of({{"gain", gain}, {"more", listed}});
+    return map_of({{"ema", map_of({{"flag", flag}})},
+                   {"model", map_of({{"buffers", map_of({{"mask", mask}})}, {"extra", extra}})},
+                   {"optimizers", {state_list{std::move(optimizer)}}}});
+  }
+};
+
+screening screened_doors(const std::function<doors(std::uint64_t)>& at) {
+  snapshot_memory memory;
+  fake_run run(100, 10);
+  const auto load = [&](std::uint64_t step) -> result<state> {
+    return capture(at(step).tree(), memory);
+  };
+  return screen(run.view, measure_movements(stretches_of(run.view), load));
+}
+
+doors open_doors(std::uint64_t step) {
+  const auto count = static_cast<std::int64_t>(step);
+  static const std::vector<std::uint8_t> ones{1, 1};
+  doors out;
+  state_tensor mask;
+  mask.type = dtype::boolean;
+  mask.memory_format = "contiguous";
+  mask.dims = {2};
+  mask.bytes = ones;
+  out.mask = {mask};
+  out.gain = {1.0};
+  out.kept = {std::int64_t{7}};
+  out.option = {count};
+  out.rate = {step < 50 ? 0.1 : 0.01};
+  out.listed = {state_list(step, {std::int64_t{1}})};
+  out.flag = {true};
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("masks, numbers of modules and optimizers, and flags that move are beyond every reach") {
+  static const std::vector<std::uint8_t> zeros{0, 0};
+  const auto beyond = [](const std::function<void(doors&)>& shut) {
+    const screening seen = screened_doors([&](std::uint64_t step) {
+      doors out = open_doors(step);
+      if (step == 50) shut(out);
+      return out;
+    });
+    std::string at = seen.stretches[4].tensor;
+    for (std::size_t i = 0; i < seen.stretches.size(); ++i) {
+      REQUIRE(is_beyond(seen.stretches[i], 20) == (!at.empty() && (i == 4 || i == 5)));
+    }
+    return at;
+  };
+  REQUIRE(beyond([](doors& one) { std::get<state_tensor>(one.mask.content).bytes = zeros; }) ==
+          "model/buffers/mask");
+  REQUIRE(beyond([](doors& one) { one.gain = {0.0}; }) == "model/extra/gain");
+  REQUIRE(beyond([](doors& one) { one.kept = {std::int64_t{8}}; }) == "optimizers/0/state/a");
+  REQUIRE(beyond([](doors& one) { one.flag = {false}; }) == "ema/flag");
+  REQUIRE(beyond([](doors& one) { one.option = {std::int64_t{1000000}}; }) ==
+          "optimizers/0/param_groups/0/k");
+  REQUIRE(beyond([](doors& one) { one.kept = one.mask; }) == "optimizers/0/state/a");
+}
+
+TEST_CASE("what the schema computes, and lists that grow, are not screened") {
+  const screening seen = screened_doors(open_doors);
+  for (const screened& one : seen.stretches) REQUIRE(one.ratio <= 1);
+  const screening scheduled = screened_doors([](std::uint64_t step) {
+    doors out = open_doors(step);
+    out.option = {step < 50 ? 0.9 : 0.5};
+    return out;
+  });
+  for (const screened& one : scheduled.stretches) REQUIRE(one.ratio <= 1);
+}

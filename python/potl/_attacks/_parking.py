@@ -41,7 +41,40 @@ def parking(scene: Scene) -> Forgery:
         elif step == back:
             assign(session, scene.stolen)
 
-    forgery = scene.forged("A38", rewrite=jump)
+    return _undrawn(scene, scene.forged("A38", rewrite=jump))
+
+
+@attack("A38", "closed mask", rule="replay.reach", found_by=("replay.buffers",), task="masked")
+def closed_mask(scene: Scene) -> Forgery:
+    """Closes a mask of booleans for half of the training, so that no gradient reaches a weight and
+    no weight moves, and opens it again.
+    """
+    there, back = stops(scene)
+
+    def flip(session: Session, step: int) -> None:
+        if step in (there, back):
+            session.task.model.get_buffer("keep").logical_not_()
+
+    return _undrawn(scene, scene.forged("A38-mask", rewrite=flip))
+
+
+@attack("A38", "silent layer", rule="replay.reach", found_by=("replay.optimizer",), task="gated")
+def silent_layer(scene: Scene) -> Forgery:
+    """Sets a number in a module's extra state to zero for half of the training, with the same
+    effect.
+    """
+    there, back = stops(scene)
+
+    def turn(session: Session, step: int) -> None:
+        if step in (there, back):
+            session.task.model.set_extra_state({"gain": 0.0 if step == there else 1.0})
+
+    return _undrawn(scene, scene.forged("A38-extra", rewrite=turn))
+
+
+def _undrawn(scene: Scene, forgery: Forgery) -> Forgery:
+    """Under a draw that misses both false transitions, with reach as by default."""
+    there, back = stops(scene)
     nonce = scene.lucky_draw(forgery.run, forgery.commitment, SAMPLES, there, back)
     checks = [Telemetry(), PEV(fraction=0.25), Replay(samples=SAMPLES, top_q=0)]
     return scene.with_options(forgery, samples=SAMPLES, nonce=nonce, options={"checks": checks})

@@ -140,6 +140,45 @@ def spare() -> Task:
     return _classifier(model, torch.optim.SGD(model.parameters(), lr=0.05))
 
 
+class Gated(nn.Module):
+    """64 - 32 - 10, whose hidden layer can be shut: by a mask, or by a gain that no tensor holds.
+
+    Args:
+        masked: Whether the mask is there, else the gain.
+    """
+
+    def __init__(self, *, masked: bool) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(64, 32)
+        self.out = nn.Linear(32, 10)
+        self.keep: torch.Tensor | None
+        self.register_buffer("keep", torch.ones(32, dtype=torch.bool) if masked else None)
+        self.gain = 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(self.hidden(x)) * (self.gain if self.keep is None else self.keep)
+        out: torch.Tensor = self.out(hidden)
+        return out
+
+    def get_extra_state(self) -> dict[str, float]:
+        return {"gain": self.gain}
+
+    def set_extra_state(self, state: dict[str, float]) -> None:
+        self.gain = state["gain"]
+
+
+def masked() -> Task:
+    """Plain SGD on a net with a mask of booleans."""
+    model = Gated(masked=True)
+    return _classifier(model, torch.optim.SGD(model.parameters(), lr=0.05))
+
+
+def gated() -> Task:
+    """Plain SGD on a net with a number in its extra state."""
+    model = Gated(masked=False)
+    return _classifier(model, torch.optim.SGD(model.parameters(), lr=0.05))
+
+
 def normed() -> Task:
     """Plain SGD through a layer norm, which undoes every scale of the weights before it."""
     model = nn.Sequential(

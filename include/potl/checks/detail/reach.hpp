@@ -2,13 +2,14 @@
 // Reach: stored states that lie further apart than this training usually moves are replayed.
 //
 // Claims: a false transition that nobody replays moves no tensor of parameters, buffers, optimizer
-// state or averages further than `reach` times what it usually moves, so that a jump (to a net
-// whose steps cost nothing, to a stolen model) takes many false transitions or is looked at.
+// state or averages, and no number that these or a module's extra state keep, further than `reach`
+// times what it usually moves, so that a jump (to a net whose steps cost nothing, to a stolen
+// model) takes many false transitions or is looked at.
 // Assumes: less than half of the stored transitions are false or follow from false ones. Being far
 // is not an accusation: what replays as recorded passes, so honest trainings need no calibration.
 // Cost: one pass over the stored states, two in memory at a time; replays are bounded by `samples`.
 // Cannot detect: movements below the limit, whatever their direction; objects of the user's own in
-// the state; scalars of the recipe, which the schema computes.
+// the state; lists; scalars of the recipe, which the schema computes.
 // Source: soundness.md rule 19; decisions 18 and 19.
 #pragma once
 
@@ -27,9 +28,9 @@ namespace potl::checks {
 
 /// What lies between neighbouring stored states: the stretches of a run.
 struct movements {
-  struct tensor {
+  struct tensor {  ///< or a number
     std::string path;
-    std::string kind;  ///< tensors that play the same part: "parameters", "optimizers/exp_avg", ...
+    std::string kind;  ///< of those that play the same part: "parameters", "optimizers/exp_avg"
     double elements = 0;
   };
   struct stretch {

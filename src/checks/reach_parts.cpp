@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checks/reach_parts.hpp"
+
+#include <cmath>
+
+#include <potl/numeric/detail/distance.hpp>
+
+#include "checks/state_walk.hpp"
+
+namespace potl::checks {
+namespace {
+
+using transcript::state_tuple;
+using visitor = std::function<void(const std::string& path, const state_part&)>;
+
+constexpr std::string_view options_kind = "options/";
+
+const state_value* member(const state_value* of, const char* name) {
+  return item(as<state_map>(of), std::string(name));
+}
+
+bool visit_number(const state_value& value, const std::string& path, const visitor& visit) {
+  state_part out;
+  out.is_number = true;
+  if (const auto* flag = as<bool>(&value)) {
+    out.number = *flag ? 1 : 0;
+  } else if (const auto* whole = as<std::int64_t>(&value)) {
+    out.number = static_cast<double>(*whole);
+  } else if (const auto* real = as<double>(&value)) {
+    out.number = *real;
+  } else {
+    return false;
+  }
+  visit(path, out);
+  return true;
+}
+
+void visit_numbers(const state_value* value, const std::string& path, const visitor& visit) {
+  if (value == nullptr || visit_number(*value, path, visit)) return;
+  if (const auto* map = as<state_map>(value)) {
+    for (const auto& [key, inner] : *map) {
+      visit_numbers(&inner, child(path, key_text(key)), visit);
+    }
+  } else if (const auto* tuple = as<state_tuple>(value)) {
+    for (std::size_t i = 0; i < tuple->items.size(); ++i) {
+      visit_numbers(&tuple->items[i], child(path, std::to_string(i)), visit);
+    }
+  }
+}
+
+void visit_optimizer(const state_value& of, const std::string& path, const visitor& visit) {
+  visit_numbers(member(&of, "state"), path + "/state", visit);
+  const auto* groups = as<state_list>(member(&of, "param_groups"));
+  for (std::size_t i = 0; groups != nullptr && i < groups->size(); ++i) {
+    const auto* options = as<state_map>(&(*groups)[i]);
+    if (options == nullptr) continue;
+    const std::string group = path + "/param_groups/" + std::to_string(i);
+    for (const auto& [key, value] : *options) {
+      const std::string name = key_text(key);
+      if (name != "lr") visit_number(value, child(group, name), visit);
+    }
+  }
+}
+
+}  // namespace
+
+void for_each_part(const transcript::state& from, const visitor& visit) {
+  for (const transcript::state_tensor* one : from.tensors()) {
+    if (!kind_of(one->path).empty()) visit(one->path, {one, false, 0});
+  }
+  const state_value& root = from.root();
+  visit_numbers(member(member(&root, "model"), "extra"), "model/extra", visit);
+  const state_value* average = member(&root, "ema");
+  const bool is_module = member(average, "parameters") != nullptr;
+  visit_numbers(is_module ? member(average, "extra") : average, is_module ? "ema/extra" : "ema",
+                visit);
+  const auto* optimizers = as<state_list>(member(&root, "optimizers"));
+  for (std::size_t i = 0; optimizers != nullptr && i < optimizers->size(); ++i) {
+    visit_optimizer((*optimizers)[i], "optimizers/" + std::to_string(i), visit);
+  }
+}
+
+std::string kind_of(const std::string& path) {
+  const auto begins = [&](std::string_view with) {
+    return std::string_view(path).substr(0, with.size()) == with;
+  };
+  const std::string last = path.substr(path.find_last_of("/.") + 1);
+  if (begins("model/parameters/")) return "parameters";
+  if (begins("model/buffers/")) return "buffers/" + last;
+  if (begins("model/extra/")) return "extra/" + last;
+  if (begins("optimizers/")) {
+    const bool option = path.find("/param_groups/") != std::string::npos;
+    if (option && last == "lr") return {};
+    return (option ? std::string(options_kind) : "optimizers/") + last;
+  }
+  if (begins("ema/")) return "ema";
+  return {};
+}
+
+bool is_option(std::string_view kind) {
+  return kind.substr(0, options_kind.size()) == options_kind;
+}
+
+double elements_of(const state_part& one) {
+  if (one.tensor == nullptr) return 1;
+  return static_cast<double>(one.tensor->bytes.size() / info(one.tensor->type).size);
+}
+
+double movement_of(const state_part& before, const state_part& after) {
+  if (before.is_number || after.is_number) {
+    // A number that has become a tensor is another thing.
+    if (before.tensor != nullptr || after.tensor != nullptr) return std::nan("");
+    const bool equal =
+        after.number == before.number || (std::isnan(after.number) && std::isnan(before.number));
+    const double by = equal ? 0 : std::fabs(after.number - before.number);
+    return std::isfinite(by) ? by : std::nan("");
+  }
+  const auto *old = before.tensor, *now = after.tensor;
+  if (old == nullptr && now == nullptr) return 0;
+  if (old == nullptr) return numeric::movement(now->type, {}, now->bytes);
+  if (now == nullptr) return numeric::movement(old->type, old->bytes, {});
+  if (old->type != now->type || old->bytes.size() != now->bytes.size()) return std::nan("");
+  return numeric::movement(old->type, old->bytes, now->bytes);
+}
+
+}  // namespace potl::checks

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of a state reach compares: tensors of any type, and single numbers that a module's extra
+// state, an optimizer or an average holds.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include <potl/transcript/state.hpp>
+
+namespace potl::checks {
+
+/// A tensor, a number, or nothing.
+struct state_part {
+  const transcript::state_tensor* tensor = nullptr;
+  bool is_number = false;
+  double number = 0;
+};
+
+/// Visits every part of a state that is screened. Not what schedulers and the scaler hold, nor
+/// learning rates, which the schema computes, nor lists, which may grow.
+void for_each_part(const transcript::state& from,
+                   const std::function<void(const std::string& path, const state_part&)>& visit);
+
+/// The same for parts that play the same role: "parameters", "buffers/running_mean", ...
+std::string kind_of(const std::string& path);
+
+/// Whether it is one of an optimizer's options. Those that only a schedule changes stand still for
+/// most of a run and then jump: they are the schema's.
+bool is_option(std::string_view kind);
+
+double elements_of(const state_part& one);
+
+/// How far a part moved (l2); NaN where that cannot be said. One that is not there is zero.
+double movement_of(const state_part& before, const state_part& after);
+
+}  // namespace potl::checks
