@@ -39,7 +39,8 @@ void visit_numbers(const state_value* value, const std::string& path, const visi
   if (value == nullptr || visit_number(*value, path, visit)) return;
   if (const auto* map = as<state_map>(value)) {
     for (const auto& [key, inner] : *map) {
-      visit_numbers(&inner, child(path, key_text(key)), visit);
+      const bool whole = std::holds_alternative<std::int64_t>(key);  // as in a tensor's path
+      visit_numbers(&inner, child(path, (whole ? "#" : "") + key_text(key)), visit);
     }
   } else if (const auto* tuple = as<state_tuple>(value)) {
     for (std::size_t i = 0; i < tuple->items.size(); ++i) {

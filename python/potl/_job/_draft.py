@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .. import _core
+from .._base._errors import Problem
 from .._task import _random
 from .._task._data import DataFacts, scan
 from .._task._portable import Watcher
-from .._task._schedule import own_order
+from .._task._schedule import own_order, same_rates, unscheduled
 from .._task._task import Task
 from ._build import Build, build_task
-from ._recipe import Description, RateRuns, describe, dry_run, environment
+from ._recipe import Description, RateRuns, describe, dry_run, environment, rates_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,18 @@ class Draft:
     task: Description
     environment: Description
 
+    def unscheduled(self, seen: Mapping[int, Sequence[float]]) -> list[Problem]:
+        """What is wrong if steps used other rates than those that will be agreed.
+
+        Args:
+            seen: Rates of the first steps.
+        """
+        for step, rates in seen.items():
+            agreed = None if self.rates is None else rates_in(self.rates, step)
+            if agreed is not None and not same_rates(rates, agreed):
+                return [unscheduled(step, rates, agreed)]
+        return []
+
 
 def head_of(task: Task, build: Build) -> Head:
     """What has to be read before the first step."""
@@ -72,9 +86,15 @@ def draft(
     initial: _core.State,
     watcher: Watcher,
     *,
+    stepped: Sequence[Collection[str]],
     say: Callable[[str], None],
 ) -> Draft:
-    """Hashes the data, and runs the schedulers ahead on a task that is built for it."""
+    """Hashes the data, and runs the schedulers ahead on a task that is built for it.
+
+    Args:
+        stepped: Options of each optimizer that its steps were seen to change; empty where none was
+            seen.
+    """
     rates = head.rates
     if rates is None:
         say("running the schedulers ahead")
@@ -99,8 +119,18 @@ def draft(
         task={
             **head.description,
             "seeded_reads": facts.seeded_reads,
-            "varying": rates[1],
+            "varying": _with_options(rates[1], stepped),
             "initialisers": list(unportable),
         },
         environment=environment(),
     )
+
+
+def _with_options(
+    varying: Description | None, stepped: Sequence[Collection[str]]
+) -> Description | None:
+    if varying is None or not stepped:
+        return varying
+    scheduled: Any = varying["optimizers"]
+    both = [sorted({*names, *more}) for names, more in zip(scheduled, stepped, strict=True)]
+    return {**varying, "optimizers": both}

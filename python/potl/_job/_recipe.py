@@ -90,6 +90,34 @@ def differences(agreed: object, own: object, path: str = "") -> Iterator[str]:
         yield f"{path} is {_short(own)}, agreed was {_short(agreed)}"
 
 
+Options: TypeAlias = "list[list[dict[str, object]]]"
+"""Of the groups of every optimizer, without the parameters."""
+
+
+def options_of(task: Task) -> Options:
+    """A copy of the options as they are."""
+    return [
+        [
+            {key: copy.deepcopy(value) for key, value in group.items() if key != "params"}
+            for group in optimizer.param_groups
+        ]
+        for optimizer in task.optimizers
+    ]
+
+
+def changed_options(before: Options, task: Task) -> list[set[str]]:
+    """Names of the options of each optimizer that are others now."""
+    return [
+        {
+            key
+            for old, group in zip(options, optimizer.param_groups, strict=True)
+            for key, value in group.items()
+            if key != "params" and not _equal(value, old.get(key))
+        }
+        for options, optimizer in zip(before, task.optimizers, strict=True)
+    ]
+
+
 def dry_run(task: Task) -> tuple[RateRuns | None, Description | None]:
     """Runs the schedulers of a fresh task ahead, without training.
 
@@ -101,7 +129,7 @@ def dry_run(task: Task) -> tuple[RateRuns | None, Description | None]:
     if overrides_step(task):
         return None, None
     runs: RateRuns = []
-    options = [[dict(group) for group in o.param_groups] for o in task.optimizers]
+    options = options_of(task)
     changing_options: list[set[str]] = [{"lr"} for _ in task.optimizers]
     # Containers in it may be the scheduler's own.
     values = [copy.deepcopy(scheduler.state_dict()) for scheduler in task.schedulers]
@@ -123,13 +151,8 @@ def dry_run(task: Task) -> tuple[RateRuns | None, Description | None]:
             for scheduler in task.schedulers:
                 if not is_metric_driven(scheduler):
                     scheduler.step()
-            for o, optimizer in enumerate(task.optimizers):
-                for before, group in zip(options[o], optimizer.param_groups, strict=True):
-                    changing_options[o] |= {
-                        key
-                        for key, value in group.items()
-                        if key != "params" and not _equal(value, before.get(key))
-                    }
+            for known, more in zip(changing_options, changed_options(options, task), strict=True):
+                known |= more
             for s, scheduler in enumerate(task.schedulers):
                 now = scheduler.state_dict()
                 changing_values[s] |= {
@@ -143,6 +166,15 @@ def dry_run(task: Task) -> tuple[RateRuns | None, Description | None]:
     }
     too_long = sum(len(rates) for _, rates in runs) > _LONGEST_TABLE
     return (None if metric_driven or too_long else runs), varying
+
+
+def rates_in(runs: RateRuns, step: int) -> list[float] | None:
+    """Rates of a step, 1-based."""
+    for steps, rates in runs:
+        if step <= steps:
+            return rates
+        step -= steps
+    return None
 
 
 def _model(model: nn.Module) -> Description:

@@ -23,6 +23,7 @@ from .._task._trees import first_difference, same_float
 from .._task._visible import visible
 from ._build import Build
 from ._draft import Draft, draft, head_of
+from ._recipe import changed_options, options_of
 from ._session import Session
 
 # Two forward passes of the same step may round differently on a GPU.
@@ -130,6 +131,8 @@ class _Attempt:
         self._drafted = drafted
         self._say = say
         self._state_bytes = 0
+        self._stepped: list[set[str]] = []
+        self._rates: dict[int, list[float]] = {}
         self.refused: tuple[Problem, ...] = ()
 
     def run(self) -> Trial:
@@ -139,20 +142,28 @@ class _Attempt:
         with watcher if self._drafted else contextlib.nullcontext():
             first = self._open()
         with first:
-            head = head_of(first.task, self._build) if self._drafted else None
             start = first.capture()
+            head = head_of(first.task, self._build) if self._drafted else None
             problems = self._problems(first, start) if self._probe_wanted else []
             if not self._probe_wanted and self._arithmetic != _arithmetic.STOCK:
                 self._two_steps(first, (1,))
             made = None
             if head is not None and not problems:
                 made = draft(
-                    self._build, self._seed, first.task, head, start, watcher, say=self._say
+                    self._build,
+                    self._seed,
+                    first.task,
+                    head,
+                    start,
+                    watcher,
+                    stepped=self._stepped,
+                    say=self._say,
                 )
+                problems += made.unscheduled(self._rates)
             return Trial(
                 arithmetic=self._arithmetic,
                 problems=tuple(problems),
-                draft=made,
+                draft=None if problems else made,
                 state_bytes=self._state_bytes,
             )
 
@@ -261,18 +272,23 @@ class _Attempt:
         self, session: Session, steps: tuple[int, ...]
     ) -> tuple[_core.State, _core.State, list[float]]:
         losses, middle = [], None
+        options = options_of(session.task)
         for number, step in enumerate(steps, start=1):
             self._say(f"trying step {number} in {self._arithmetic} arithmetic")
             ids = session.sample_ids(step)
             try:
-                losses.append(session.run_step(step, ids).loss)
+                result = session.run_step(step, ids)
             except NotReproducible as error:
                 self.refused = _refused(session, step, ids, error, self._arithmetic)
                 raise
+            losses.append(result.loss)
+            if len(losses) == step:  # and not the first step again
+                self._rates[step] = result.rates
             end = session.capture()
             middle = middle or end
         assert middle is not None
         self._state_bytes = end.nbytes
+        self._stepped = changed_options(options, session.task)
         return middle, end, losses
 
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import _core
 from .._arithmetic import _rounded_steps
-from .._base._errors import JobMismatch, UsageError
+from .._base._errors import JobMismatch, NotReplayable, UsageError
 from .._base._executors import require_own_call
 from .._job._agreement import open_checked, open_unchecked
+from .._task._schedule import same_rates, unscheduled
 from . import _keys
 from ._inputs import as_job
 from ._run import Run
@@ -106,6 +107,7 @@ class Prover:
         self._key = self._choose_key(key, check_job)
         self._check_job = check_job
         self._next = 1
+        self._told_not_finite = False
         self._loop: Generator[Step, None, None] | None = None
         self._session: Session | None = None
         self._recorder: _core.Recorder | None = None
@@ -161,6 +163,11 @@ class Prover:
                 began = time.perf_counter_ns()
                 result = session.run_step(number, batch, rounding=rounding)
                 duration = time.perf_counter_ns() - began
+                agreed = job.rates_at(number) if self._check_job else None
+                if agreed is not None and not same_rates(result.rates, agreed):
+                    raise NotReplayable(unscheduled(number, result.rates, agreed))
+                if result.non_finite and not result.skipped:
+                    self._tell_not_finite(number)
                 epoch = job.epoch_of(number)
                 # A state that is stored, or the last one, has been compared byte by byte.
                 whole = job.is_checkpoint(number) or number == last
@@ -191,6 +198,14 @@ class Prover:
                         result.skipped,
                         not result.non_finite,
                     )
+
+    def _tell_not_finite(self, step: int) -> None:
+        if not self._told_not_finite:
+            _log.warning(
+                "the loss or a gradient of step %d is not finite: a verifier rejects such a run",
+                step,
+            )
+        self._told_not_finite = True
 
     def _see(self, step: int, state: _core.State) -> None:
         """Each state in turn, before it is recorded."""

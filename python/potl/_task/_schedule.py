@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from .. import _core
-from .._base._errors import MalformedError
+from .._base._errors import MalformedError, Problem
 from ._order import OwnOrder
 from ._task import Task, is_metric_driven
 from ._trees import Varying
@@ -147,7 +147,7 @@ def set_rates(task: Task, rates: Sequence[float] | None) -> None:
     before: dict[int, float] = {}
     for group, rate in zip(groups, rates, strict=True):
         own = float(group["lr"])
-        if own == rate or not abs(own - rate) <= _ROUNDING * abs(rate):
+        if own == rate or not _is_near(own, rate):
             continue
         before[id(group)] = own
         if isinstance(group["lr"], torch.Tensor):
@@ -157,6 +157,30 @@ def set_rates(task: Task, rates: Sequence[float] | None) -> None:
     if before:
         for scheduler in task.schedulers:
             _renew_last_rates(scheduler, before)
+
+
+def same_rates(rates: Sequence[float], agreed: Sequence[float]) -> bool:
+    """Whether rates are the agreed ones, but for the rounding of a mathematical library."""
+    return len(rates) == len(agreed) and all(map(_is_near, rates, agreed))
+
+
+def unscheduled(step: int, rates: Sequence[float], agreed: Sequence[float]) -> Problem:
+    """What is wrong with a step that used other rates than the schedulers set."""
+    return Problem(
+        what=f"step {step} has the learning rates {_listed(rates)}, where the schedulers give "
+        f"{_listed(agreed)}: something else sets them, and a verifier would reject the run",
+        where="optimizers",
+        remedy="pass whatever changes them as scheduler=, or override Task.step (it may only call "
+        "super().step(batch)), which makes the rates part of what is replayed",
+    )
+
+
+def _is_near(rate: float, agreed: float) -> bool:
+    return abs(rate - agreed) <= _ROUNDING * abs(agreed)
+
+
+def _listed(rates: Sequence[float]) -> str:
+    return ", ".join(f"{rate:g}" for rate in rates[:3]) + (", ..." if len(rates) > 3 else "")
 
 
 def end_epoch_metric(task: Task) -> bool:

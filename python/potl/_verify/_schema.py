@@ -9,6 +9,7 @@ honest state; what is the recipe's and not the training's is computed for the ve
 from __future__ import annotations
 
 import functools
+import re
 import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,6 +36,9 @@ _NOT_NEGATIVE = frozenset(
         *("row_var", "col_var", "variance", "step_size", "mu_product", "eta", "mu"),
     )
 )
+
+# An option of an optimizer's group in what a violation says.
+_OPTION = re.compile(r"optimizers/(\d+)/param_groups/\d+/([^/:]+): ")
 
 
 class Schema:
@@ -122,6 +126,7 @@ class _Laws:
         if self._varying is not None and Ahead.suits(task):
             self._ahead = Ahead(task, session.schedule)
         self._forms = _forms_of(trees)
+        self._stepped: list[set[str]] = [set() for _ in task.optimizers]
         self._optimizers = [
             _Moments(task, index, trees, made, default=self._varying is not None)
             for index in range(len(task.optimizers))
@@ -135,8 +140,18 @@ class _Laws:
                 raise RuntimeError(f"the verifier's own steps break its laws: {broken}")
 
     def _broken(self, states: list[_core.State], own: Log) -> list[tuple[str, str]]:
-        found = [_core.unlawful(state, self.at(step, own)) for step, state in enumerate(states)]
-        return [one for one in found if one is not None]
+        """What the verifier's own states break. Options that an optimizer's own steps change
+        (a counter, an estimate of the rate) are no longer a law after that.
+        """
+        while True:
+            found = [_core.unlawful(state, self.at(step, own)) for step, state in enumerate(states)]
+            broken = [one for one in found if one is not None]
+            options = [_OPTION.match(what) for _, what in broken]
+            new = {(int(o[1]), o[2]) for o in options if o is not None}
+            if all(name in self._stepped[index] for index, name in new):
+                return broken
+            for index, name in new:
+                self._stepped[index].add(name)
 
     def at(self, step: int, log: Log | None) -> Law:
         """The law of a state after `step`."""
@@ -148,6 +163,12 @@ class _Laws:
         }
         if self._ahead is not None and (log is not None or not self._ahead.needs_log):
             options, schedulers, counters["epoch_loss"] = self._ahead.at(step, log)
+            for index, names in enumerate(self._stepped):
+                if not names:
+                    continue
+                forms_of_groups = self._forms["optimizers", index][1]["param_groups"][1]
+                for group, like in zip(options[index], forms_of_groups, strict=True):
+                    group.update({key: like[1][key] for key in names & group.keys()})
         else:
             options = [
                 self._options(index, each["param_groups"])

@@ -329,3 +329,31 @@ def test_checking_leaves_the_users_generators_alone():
     after = torch.rand(2)
     torch.manual_seed(4)
     assert torch.equal(after, torch.rand(2))
+
+
+def by_hook(make):
+    """A schedule that no argument of the task names."""
+
+    def build():
+        model = tasks.mlp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scheduler = make(optimizer)
+        optimizer.register_step_post_hook(lambda *_: scheduler.step())
+        return tasks.task(model, optimizer)
+
+    return build
+
+
+def test_rates_that_something_else_sets_are_refused():
+    build = by_hook(lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.5))
+    with pytest.raises(
+        NotReplayable, match=r"step 2 has the learning rates 0\.05, where .* 0\.1: "
+    ):
+        Job.create(build, seed=7, checkpoint_every=3)
+
+
+def test_a_lazy_module_is_refused_with_a_remedy():
+    model = nn.Sequential(nn.LazyLinear(6), nn.ReLU(), nn.Linear(6, 4))
+    build = lambda: tasks.task(model)  # noqa: E731
+    with pytest.raises(NotReplayable, match="run one batch through the model"):
+        Job.create(build, seed=7, checkpoint_every=3)

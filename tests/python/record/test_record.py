@@ -252,3 +252,32 @@ def test_progress_is_told_after_every_step(tmp_path: Path, job: potl.Job) -> Non
         progress=lambda done, total: seen.append((done, total)),
     )
     assert seen == [(step, 24) for step in range(1, 25)]
+
+
+def test_rates_that_something_else_sets_later_end_the_recording(tmp_path: Path) -> None:
+    def build() -> potl.Task:
+        task = tasks.build()
+        (optimizer,) = task.optimizers
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5)
+        optimizer.register_step_post_hook(lambda *_: scheduler.step())
+        return task
+
+    job = potl.Job.create(build, seed=7, checkpoint_every=4)
+    with pytest.raises(potl.NotReplayable, match="step 6 has the learning rates"):
+        potl.record(build, tmp_path / "run", job=job)
+
+
+def test_a_training_that_diverges_is_told_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def build() -> potl.Task:
+        task = tasks.build()
+        task.optimizers[0].param_groups[0]["lr"] = 1e30
+        return task
+
+    with caplog.at_level(logging.WARNING, logger="potl"):
+        job = potl.Job.create(build, seed=7, checkpoint_every=4, check=False)
+        potl.record(build, tmp_path / "run", job=job)
+    told = [one.message for one in caplog.records if "not finite" in one.message]
+    assert len(told) == 1
+    assert "a verifier rejects" in told[0]

@@ -129,6 +129,53 @@ def test_states_of_torchs_schedulers_are_lawful(name: str, interval: str) -> Non
     assert violations(build) == []
 
 
+class Counting(torch.optim.Optimizer):
+    """Keeps a counter, an estimate and a flag among the options of its groups."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {"lr": 0.1, "k": 0, "d": 1e-3, "begun": False, "fixed": 1})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            group.update(k=group["k"] + 1, d=group["d"] * 1.5, begun=True)
+            for parameter in group["params"]:
+                parameter.add_(parameter.grad, alpha=-group["lr"] / (1 + group["k"]))
+
+
+def counting() -> Task:
+    model = net()
+    optimizer = Counting(model.parameters())
+    return task(model, optimizer, scheduler=schedules.CosineAnnealingLR(optimizer, STEPS))
+
+
+def test_options_that_an_optimizer_changes_itself_are_lawful() -> None:
+    assert violations(counting, resume_at=4) == []
+
+
+def test_schedules_and_other_options_stay_laws_beside_them() -> None:
+    job = potl.Job.create(counting, seed=7, checkpoint_every=3)
+    wrong = {}
+    with Session.open(counting, seed=7, job=job) as session, session.active():
+        for step in (1, 2):
+            session.run_step(step, session.sample_ids(step))
+        honest = session.capture()
+        (group,) = session.task.optimizers[0].param_groups
+        for key, value in (("fixed", 2), ("lr", 0.05), ("k", "many")):
+            group[key], kept = value, group[key]
+            wrong[f"param_groups/0/{key}"] = session.capture()
+            group[key] = kept
+        session.task.schedulers[0].T_max = 4
+        wrong["T_max"] = session.capture()
+    with Session.open(counting, seed=7, job=job) as session, session.active():
+        schema = Schema(session, Steps())  # type: ignore[arg-type]
+        assert schema.problem(honest, 2, logged=False) is None
+        for place, state in wrong.items():
+            problem = schema.problem(state, 2, logged=False)
+            assert problem is not None
+            assert place in problem[1]
+
+
 def warmed_up(epochs: int = 8) -> Task:
     """A warm-up and then a cosine, which the deterministic block computes as potl does."""
     model = net()
