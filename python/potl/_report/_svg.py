@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+# A tenth of what is smaller is no number of full precision.
+_LEAST_SPAN = 1e-305
+
 
 def element(tag: str, *children: str | Markup, **attributes: str | float | None) -> Markup:
     """`<tag attributes>children</tag>`. Plain strings are escaped, Markup is not; a trailing "_" in
@@ -58,10 +61,11 @@ class Scale:
         low, high, at = self.low, self.high, min(max(value, self.low), self.high)
         if self.logarithmic:
             low, high, at = math.log10(low), math.log10(high), math.log10(at)
-        if not high > low:
-            return (self.start + self.end) / 2
         # Halved, because the difference of two finite numbers may not be finite.
-        share = (at / 2 - low / 2) / (high / 2 - low / 2)
+        span = high / 2 - low / 2
+        if not span > 0:  # halves of the smallest numbers are equal too
+            return (self.start + self.end) / 2
+        share = (at / 2 - low / 2) / span
         return self.start + share * (self.end - self.start)
 
     def ticks(self, count: int) -> list[float]:
@@ -74,7 +78,7 @@ class Scale:
             every = max(1, math.ceil((last - first + 1) / max(count, 1)))
             return [10.0**power for power in range(first, last + 1, every)]
         span = self.high / 2 - self.low / 2
-        if not span > 0 or not math.isfinite(span):
+        if not span > _LEAST_SPAN or not math.isfinite(span):
             return [self.low]
         rough = span / max(count, 1) * 2
         unit = 10.0 ** math.floor(math.log10(rough))

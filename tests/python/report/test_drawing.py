@@ -101,3 +101,10 @@ def test_hidden_characters_are_spelled_out() -> None:
 
 def test_a_long_text_says_how_much_is_missing() -> None:
     assert _printable.printable("x" * 50, limit=10) == "x" * 10 + "... (40 more characters)"
+
+
+def test_the_smallest_numbers_have_a_place_and_ticks() -> None:
+    for low, high in ((0.0, 5e-324), (5e-324, 1e-323), (-5e-324, 0.0)):
+        scale = Scale(low, high, 0, 1)
+        assert 0 <= scale(low) <= scale(high) <= 1
+        assert scale.ticks(4) == [low]
