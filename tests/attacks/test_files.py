@@ -10,9 +10,12 @@ import struct
 from pathlib import Path
 
 import pytest
+import torch
 
-from potl import LimitError, Report
+from potl import LimitError, Report, Task, _core
 from potl._attacks import Forgery, Scene, _tasks
+from potl._remote._remote import Place
+from potl._verify._worker import Setup, fulfil
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +82,63 @@ def test_a_vast_log_is_refused_by_its_size(scene: Scene) -> None:
     vast(run / "transcript.log", 1 << 33)
     with pytest.raises(LimitError):
         scene.verify(Forgery(run=run, commitment=honest.commitment))
+
+
+# ---------------------------------------------------------------------- where little is known
+
+
+def unportable() -> Task:
+    """Begins with weights that the seed does not determine on every machine."""
+    task = _tasks.plain()
+    torch.nn.init.orthogonal_(task.model[0].weight)  # type: ignore[index, arg-type]
+    return task
+
+
+@pytest.fixture(scope="module")
+def by_file(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    scene = Scene(tmp_path_factory.mktemp("by_file"), unportable, checkpoint_every=4)
+    assert scene.job.core.fields()["initial_state"]["source"] == "file"
+    return scene
+
+
+def grown(before: int) -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+
+def test_without_a_job_of_ones_own_a_vast_initial_state_is_not_read(by_file: Scene) -> None:
+    run = by_file.copy_of(by_file.honest.run, "first", uncommitted=False)
+    announced(run / "checkpoints" / "step-0.safetensors", 1 << 30)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(LimitError, match="max_checkpoint_bytes"):
+        verified(by_file, run, job=None)
+    assert grown(before) < 256 << 10
+
+
+def test_a_worker_does_not_read_a_vast_initial_state(by_file: Scene) -> None:
+    run = by_file.copy_of(by_file.honest.run, "worker", uncommitted=False)
+    note = by_file.honest.commitment
+    evidence = _core.Evidence.open(str(run), job=by_file.job.core, commitment=note)
+    setup = Setup.of(
+        Place.of(run),
+        evidence,
+        note=note,
+        task="math:sqrt",
+        timeout=None,
+        state_bytes=10_000,
+        max_checkpoint_bytes=None,
+    )
+    announced(run / "checkpoints" / "step-0.safetensors", 1 << 30)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(LimitError):
+        fulfil(setup, _core.SegmentRequest(start=4, end=8))
+    assert grown(before) < 256 << 10
+
+
+def test_without_a_task_a_vast_last_state_is_not_read(scene: Scene) -> None:
+    run = scene.copy_of(scene.honest.run, "last", uncommitted=False)
+    announced(run / "checkpoints" / "step-48.safetensors", 5 << 30)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    report = verified(scene, run, task=None)
+    assert report.verdict == "inconclusive", report.sentence
+    assert "at most 4294967296 are accepted" in report.json()
+    assert grown(before) < 256 << 10

@@ -45,12 +45,23 @@ def open_unchecked(build: Build, job: Job) -> Session:
     return Session.open(build, seed=job.seed, job=job)
 
 
-def job_of(core: _core.Job, evidence: _core.Evidence) -> Job:
-    """A job with the state at step 0, if the seed does not determine that on every machine."""
+def job_of(
+    core: _core.Job, evidence: _core.Evidence, *, state_bytes: Callable[[], int] | None = None
+) -> Job:
+    """A job with the state at step 0, if the seed does not determine that on every machine.
+
+    Args:
+        core: What was agreed.
+        evidence: A run that has such a state.
+        state_bytes: Size of the verifier's own states, which limits what is read; None for a run
+            of one's own.
+    """
     from ._job import Job
 
     if core.fields()["initial_state"]["source"] != "file":
         return Job(core)
+    if state_bytes is not None:
+        evidence.expect_state_bytes(state_bytes())
     try:
         initial = evidence.load_state(0)
     except (_core.MissingError, _core.MismatchError, _core.MalformedError):

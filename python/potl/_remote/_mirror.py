@@ -61,6 +61,8 @@ class Mirror:
 
                 def write(piece: bytes) -> None:
                     nonlocal at
+                    if len(piece) > offset + size - at:
+                        raise StorageError(f"{name}: more bytes come than were asked for", "")
                     at += os.pwrite(file.fileno(), piece, at)
 
                 try:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base import _executors, _imports, _progress
-from .._job._agreement import job_of, open_checked
+from .._job._agreement import job_of, open_checked, open_unchecked
+from .._job._job import Job
 from .._task._capture import modules_of
 from ._schema import Schema
 from ._work import work_of
@@ -21,7 +22,7 @@ from ._workload import describe, replayer_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from .._job._job import Job
+    from .._job._session import Session
     from .._remote._remote import Place
     from .._task._task import Task
 
@@ -59,23 +60,27 @@ class Answers:
             raise _core.UsageError(f"timeout is {timeout}", "pass seconds above 0, or None")
         if executor is not None:
             _executors.check_executor(executor)
-        if task is not None and (workers or executor is not None):
+        elsewhere = task is not None and (workers or executor is not None)
+        name = ""
+        if elsewhere:
             _imports.require_clean_start(place.directory)
-            self._setup = Setup.of(
-                place,
-                evidence,
-                note=note,
-                task=_executors.task_name(task),
-                timeout=timeout,
-                max_checkpoint_bytes=max_checkpoint_bytes,
-                derive=derive,
-            )
+            name = _executors.task_name(task)
         build = _executors.load_task(task) if isinstance(task, str) else task
-        agreed = job_of(evidence.job, evidence) if job is None else job
-        self._session = None if build is None else open_checked(build, agreed)
+        self._session = None if build is None else _opened(build, job, evidence)
         if self._session is not None and not evidence.rejected:
             # Before any state is opened, which drawing the largest updates does.
             evidence.expect_state_bytes(self._schema.initial.nbytes)
+            if elsewhere:
+                self._setup = Setup.of(
+                    place,
+                    evidence,
+                    note=note,
+                    task=name,
+                    timeout=timeout,
+                    state_bytes=self._schema.initial.nbytes,
+                    max_checkpoint_bytes=max_checkpoint_bytes,
+                    derive=derive,
+                )
         if self._setup is not None and executor is None:
             self._owned = self._executor = _executors.Pool(workers)
 
@@ -197,3 +202,15 @@ class Answers:
         finally:  # of an interrupt, too: what has not begun need not
             for future in futures:
                 future.cancel()
+
+
+def _opened(build: Callable[[], Task], job: Job | None, evidence: _core.Evidence) -> Session:
+    """The verifier's session under its own job, or under the run's."""
+    if job is None:
+        job = job_of(evidence.job, evidence, state_bytes=lambda: _size_of(build, evidence.job))
+    return open_checked(build, job)
+
+
+def _size_of(build: Callable[[], Task], job: _core.Job) -> int:
+    with open_unchecked(build, Job(job)) as session:
+        return session.capture().nbytes

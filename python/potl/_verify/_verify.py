@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from .._task._task import Task
     from ._challenge import Challenge
 
+# Bytes of a checkpoint, where nothing of the verifier's says how large a state is.
+_WITHOUT_TASK = 4 << 30
+
 
 def verify(
     run: AnyRun,
@@ -81,7 +84,8 @@ def verify(
         executor: Replays there instead; anything but threads and forked processes.
         timeout: Seconds that one replay may take; beyond it the verdict is at best inconclusive.
         max_checkpoint_bytes: Largest checkpoint that is read; beyond it the verdict is at best
-            inconclusive. None: twice the largest of the task's own first states and 64 MiB.
+            inconclusive. None: twice the largest of the task's own first states and 64 MiB;
+            without a task, which alone tells how large a state is, 4 GiB.
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
 
     Returns:
@@ -97,6 +101,8 @@ def verify(
     require_own_call("verify a run")
     if max_checkpoint_bytes is not None and max_checkpoint_bytes < 0:
         raise UsageError(f"max_checkpoint_bytes is {max_checkpoint_bytes}", "pass bytes, or None")
+    if max_checkpoint_bytes is None and task is None:
+        max_checkpoint_bytes = _WITHOUT_TASK
     agreed = None if job is None else as_job(job)
     own_job = None if agreed is None else agreed.core
     with opened(run, own_job) as place:

@@ -37,6 +37,7 @@ class Setup:
         note: Text of the commitment, or None.
         task: "module:function".
         timeout: Seconds that one request may take.
+        state_bytes: Size of the parent's own initial state, which limits what is read.
         max_checkpoint_bytes: Largest checkpoint that is read; None for a multiple of the task's own
             state.
         derive: Whether missing states that nobody has asked for are derived.
@@ -51,6 +52,7 @@ class Setup:
     note: str | None
     task: str
     timeout: float | None
+    state_bytes: int
     max_checkpoint_bytes: int | None
     derive: bool
     threads: int
@@ -64,6 +66,7 @@ class Setup:
         note: str | None,
         task: str,
         timeout: float | None,
+        state_bytes: int,
         max_checkpoint_bytes: int | None,
         derive: bool = False,
     ) -> Setup:
@@ -76,6 +79,7 @@ class Setup:
             note=note,
             task=task,
             timeout=timeout,
+            state_bytes=state_bytes,
             max_checkpoint_bytes=max_checkpoint_bytes,
             derive=derive,
             threads=torch.get_num_threads(),
@@ -113,7 +117,8 @@ def fulfil(setup: Setup, request: _core.Request) -> _core.AnyMeasurement:
         except (MismatchError, UsageError) as error:
             _refused = (setup, error)
             raise
-        session = open_unchecked(build, job_of(evidence.job, evidence))
+        agreed = job_of(evidence.job, evidence, state_bytes=lambda: setup.state_bytes)
+        session = open_unchecked(build, agreed)
         replayer = replayer_of(
             session,
             Schema(session, evidence),

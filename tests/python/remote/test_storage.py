@@ -108,6 +108,21 @@ def test_a_shorter_piece_is_no_verdict(
     assert recorded.verify("memory://bucket/run").verdict == "inconclusive"
 
 
+def test_a_longer_piece_is_no_verdict_and_not_kept(
+    recorded: Recorded, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cat = type(memory).cat_file
+
+    def whole(self: Any, path: str, start: Any = None, end: Any = None, **options: Any) -> bytes:
+        piece: bytes = cat(self, path, start=start, end=end, **options)
+        return piece + bytes(1000) if "step-4" in path else piece
+
+    monkeypatch.setattr(type(memory), "cat_file", whole)
+    report = recorded.verify("memory://bucket/run")
+    assert report.verdict == "inconclusive", report.sentence
+    assert "more bytes come than were asked for" in report.json()
+
+
 def test_no_run_and_no_file_system_are_errors(recorded: Recorded) -> None:
     with pytest.raises(potl.MalformedError, match=r"transcript\.log"):
         recorded.verify("memory://nothing/here")

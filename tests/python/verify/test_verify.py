@@ -285,6 +285,7 @@ def test_workers_keep_to_the_limit_too(honest: Delivery) -> None:
         note=note,
         task="driver_tasks:build",
         timeout=None,
+        state_bytes=0,
         max_checkpoint_bytes=64,
         derive=False,
     )
