@@ -93,3 +93,13 @@ TEST_CASE("a loss that rough sums turn is excused where it would be doubtful") {
   REQUIRE(judged(0.01, std::nan("")) == std::string("inconclusive"));
   REQUIRE(judged(0.5, 0.4) == std::string("rejected"));
 }
+
+TEST_CASE("rough sums excuse no loss whose noise is not known") {
+  scene one;
+  segment_measurement& measured = one.measured[2];
+  measured.noise_losses.assign(2, measured.losses);
+  measured.rough_losses.assign(2, measured.losses);
+  measured.noise.assign(2, {});
+  measured.noise_losses[0][1] = std::nan("");
+  REQUIRE(count(one.judge(), outcome::inconclusive) > 0);
+}

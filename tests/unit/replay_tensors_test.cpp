@@ -425,6 +425,12 @@ TEST_CASE("doubtful segments that rough sums may excuse share six repeats with t
   REQUIRE(one.more().empty());
 }
 
+TEST_CASE("a first segment that is doubtful itself is asked for once") {
+  scene one;
+  one.differs(0, {tensor("w", 0.05, 500)});
+  REQUIRE(one.more().size() == 1);
+}
+
 TEST_CASE("repeats with rough sums are at most a quarter of the segments") {
   scene one(1000, 98);
   one.noise(0, {tensor("w", 0.001, 500)});

@@ -102,8 +102,8 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
     if (compared.finite && compared.result == outcome::reject && !may_reject) {
       compared.result = outcome::inconclusive;
     }
-    // What rough sums turn excuses, and makes no accusation harder.
-    if (compared.result == outcome::inconclusive && compared.noise_finite &&
+    // What rough sums turn excuses up to the cap; an accusation is beyond it.
+    if (compared.noise_finite &&
         compare_loss(record->loss, measurement.losses[i], rough, limits).result == outcome::pass) {
       continue;
     }
