@@ -46,6 +46,8 @@ def restore_task(task: Task, tree: Tree) -> None:
             _load(scheduler, tree["schedulers"][i], f"schedulers/{i}", placed)
         if _both(task.scaler, tree["scaler"], "scaler"):
             _load(task.scaler, tree["scaler"], "scaler", placed)
+            # What a step that failed halfway left there would fail every later one.
+            task.scaler._per_optimizer_states.clear()
         _same_names(tree["state"], task.state, "state")
         for name, kept in task.state.items():
             _load(kept, tree["state"][name], f"state/{name}", placed)

@@ -261,6 +261,22 @@ def test_micro_batches_draw_independently_and_add_up_to_the_batch():
         assert run(session, 1, 1)[0].random_draws == 3
 
 
+@pytest.mark.parametrize("where", ["step", "update"])
+def test_a_step_that_failed_halfway_leaves_nothing_in_a_scaler(monkeypatch, where):
+    def fail(*_):
+        raise ValueError("halfway")
+
+    with Session.open(tasks.scaled, seed=7) as session:
+        start = session.capture()
+        failing = session.task.scaler if where == "update" else session.task.optimizer
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match="halfway"):
+            patch.setattr(failing, where, fail)
+            run(session, 1, 4)
+        session.restore(start)
+        run(session, 1, 8)
+        assert session.capture().digest() == state_of(tasks.scaled, 8).digest()
+
+
 def test_a_scaler_skip_is_reported():
     with Session.open(tasks.scaled, seed=7) as session:
         results = run(session, 1, 4)
