@@ -390,15 +390,21 @@ def _file_args(world: World, rng: Random) -> dict[str, Any]:
     return {"name": name, "how": how, "where": rng.randrange(2**20)}
 
 
+def _start(path: Path) -> bytes:
+    """All of a file that no other edit has made vast."""
+    with path.open("rb") as file:
+        return file.read(1 << 24)
+
+
 @_kind("file", 2, _file_args)
 def _file(draft: Draft, name: str, how: str, where: int) -> None:
     """Files removed, added, damaged, vast, swapped, or links."""
 
     def change(run: Path) -> None:
         path = run / name
-        data = path.read_bytes() if path.is_file() else b""
         if path.is_dir():
             return
+        data = _start(path) if path.is_file() else b""
         if how == "remove":
             path.unlink(missing_ok=True)
         elif how == "link":
@@ -418,7 +424,7 @@ def _file(draft: Draft, name: str, how: str, where: int) -> None:
         elif how == "swap":
             others = sorted((run / "checkpoints").iterdir())
             if others:
-                path.write_bytes(others[where % len(others)].read_bytes())
+                path.write_bytes(_start(others[where % len(others)]))
         elif how == "more":
             path.write_bytes(data + bytes(where % 1000))
         elif how == "empty":
