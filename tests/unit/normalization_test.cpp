@@ -374,6 +374,26 @@ TEST_CASE("the losses of targets", "[softmax]") {
                   potl::exception);
 }
 
+TEST_CASE("the slopes of targets", "[softmax]") {
+  const std::vector<float> weights{0.5F, 1, 2}, slopes{3, 5};
+  const std::vector<std::int64_t> targets{2, -100, 0, 1};  // [2][2]
+  const std::vector<float> own{3, 5, 7, std::numeric_limits<float>::quiet_NaN()};
+  std::vector<float> dx(12);
+  nll_slopes({2, 3, 2}, own.data(), false, targets.data(), weights.data(), -100, dx.data(),
+             inline_executor());
+  CHECK(bits(dx[9]) == 0x7FC00000);
+  dx[9] = 4;
+  CHECK(dx == std::vector<float>{0, 0, 0, 0, 6, 0, 3.5, 0, 0, 4, 0, 0});
+  std::fill(dx.begin(), dx.end(), 0.0F);
+  nll_slopes({4, 3, 1}, slopes.data(), true, targets.data(), nullptr, -100, dx.data(),
+             inline_executor());
+  CHECK(dx == std::vector<float>{0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 3, 0});
+  const std::vector<std::int64_t> wrong{3, 0};
+  CHECK_THROWS_AS(nll_slopes({2, 3, 1}, slopes.data(), true, wrong.data(), nullptr, -100, dx.data(),
+                             inline_executor()),
+                  potl::exception);
+}
+
 TEST_CASE("layer norm is its formula", "[normalization]") {
   layer_norm_check<float>();
   layer_norm_check<double>();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses and their gradients: exact elementwise operations in the order written, and the sums of
 // docs/reference/reduction.md. bfloat16 and float16 are computed in float32 and rounded once.
+#include <algorithm>
 #include <tuple>
 
 #include <ATen/ops/abs.h>
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/log1p.h>
 #include <ATen/ops/ones.h>
@@ -131,9 +133,24 @@ struct samples {
                 ": expected a target of type int64 or uint8");
     targets = row_major(name, target, at::kLong);
   }
+  /// How many have a weight.
+  std::int64_t counted(std::int64_t ignore) const {
+    const auto* first = targets.const_data_ptr<std::int64_t>();
+    return targets.numel() - std::count(first, first + targets.numel(), ignore);
+  }
   numeric::reduction_shape shape;
   at::Tensor targets;
 };
+
+/// Undefined where there are none.
+at::Tensor class_weights(const char* name, const optional_tensor& weight, std::int64_t classes,
+                         c10::ScalarType type) {
+  const at::Tensor weights = value_or_undefined(weight);
+  if (!weights.defined()) return weights;
+  TORCH_CHECK(weights.numel() == classes, name, ": expected ", classes, " weights, got ",
+              weights.sizes());
+  return row_major(name, weights, type);
+}
 
 std::tuple<at::Tensor, at::Tensor> nll(const at::Tensor& x, const at::Tensor& target,
                                        const optional_tensor& weight, std::int64_t reduction,
@@ -142,27 +159,24 @@ std::tuple<at::Tensor, at::Tensor> nll(const at::Tensor& x, const at::Tensor& ta
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const samples all(name, x, target);
   const at::Tensor from = row_major(name, x, type);
-  at::Tensor weights = value_or_undefined(weight);
-  if (weights.defined()) {
-    TORCH_CHECK(weights.numel() == all.shape.count, name, ": expected ", all.shape.count,
-                " weights, got ", weights.sizes());
-    weights = row_major(name, weights, type);
-  }
+  const at::Tensor weights = class_weights(name, weight, all.shape.count, type);
   const at::Tensor losses = make(target.sizes(), type);
-  const at::Tensor sample_weights = make(target.sizes(), type);
+  const at::Tensor sample_weights = weights.defined() ? make(target.sizes(), type) : at::Tensor();
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     indexed(name, [&] {
       numeric::nll_losses(
           all.shape, from.const_data_ptr<Real>(), all.targets.const_data_ptr<std::int64_t>(),
           weights.defined() ? weights.const_data_ptr<Real>() : nullptr, ignore,
-          losses.mutable_data_ptr<Real>(), sample_weights.mutable_data_ptr<Real>(), executor());
+          losses.mutable_data_ptr<Real>(),
+          weights.defined() ? sample_weights.mutable_data_ptr<Real>() : nullptr, executor());
     });
   });
   if (reduction == none)
     return {rounded_to(losses, x.scalar_type()), at::zeros({}, at::TensorOptions(type))};
   const at::Tensor total = losses.sum();
-  const at::Tensor total_weight = sample_weights.sum();
+  const at::Tensor total_weight =
+      weights.defined() ? sample_weights.sum() : at::full({}, all.counted(ignore), type);
   return {rounded_to(reduction == mean ? total / total_weight : total, x.scalar_type()),
           total_weight};
 }
@@ -175,17 +189,21 @@ at::Tensor nll_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
   const samples all(name, x, target);
   const at::Tensor dx =
       at::zeros({all.shape.outer, all.shape.count, all.shape.inner}, at::TensorOptions(type));
-  const at::Tensor targets = all.targets.view({all.shape.outer, 1, all.shape.inner});
-  const at::Tensor ignored = targets == ignore;
-  const at::Tensor places = targets.masked_fill(ignored, 0);
-  at::Tensor slope = dy.to(type);
+  TORCH_CHECK(dy.numel() == (reduction == none ? target.numel() : 1), name,
+              ": the target has shape ", target.sizes(), ", the gradient ", dy.sizes());
+  at::Tensor slope = row_major(name, dy, type);
   if (reduction == mean) slope = slope / total_weight.to(type);
   slope = slope.neg();
-  slope = reduction == none ? slope.reshape(targets.sizes()) : slope.expand(targets.sizes());
-  if (weight.has_value() && weight->defined()) {
-    slope = slope * weight->to(type).index_select(0, places.reshape(-1)).view(places.sizes());
-  }
-  dx.scatter_(1, places, slope.masked_fill(ignored, 0));
+  const at::Tensor weights = class_weights(name, weight, all.shape.count, type);
+  with_real(type, [&](auto zero) {
+    using Real = decltype(zero);
+    indexed(name, [&] {
+      numeric::nll_slopes(all.shape, slope.const_data_ptr<Real>(), reduction != none,
+                          all.targets.const_data_ptr<std::int64_t>(),
+                          weights.defined() ? weights.const_data_ptr<Real>() : nullptr, ignore,
+                          dx.mutable_data_ptr<Real>(), executor());
+    });
+  });
   return rounded_to(dx.view(x.sizes()), x.scalar_type());
 }
 

@@ -73,33 +73,34 @@ void backward(two_operands<Real> kernel, const reduction_shape& shape, const Rea
                    });
 }
 
-template <class Real>
-void nll(const reduction_shape& shape, const Real* x, const std::int64_t* targets,
-         const Real* weights, std::int64_t ignore, Real* losses, Real* sample_weights,
-         const executor& workers) {
+/// sample(i, the place of its target in x, its weight) for those that count, ignored(i) for others.
+template <class Real, class Sample, class Ignored>
+void each_target(const reduction_shape& shape, const std::int64_t* targets, const Real* weights,
+                 std::int64_t ignore, const executor& workers, const Sample& sample,
+                 const Ignored& ignored) {
   const sizes s = checked(shape);
   std::atomic<bool> fits{true};
   for_items(s.outer * s.inner, 1, workers, [&](std::size_t first, std::size_t last) {
     for (std::size_t i = first; i < last; ++i) {
       const std::int64_t target = targets[i];
-      Real loss = 0, weight = 0;
-      if (target != ignore) {
-        if (target < 0 || target >= shape.count) {
-          fits = false;
-          continue;
-        }
+      if (target == ignore) {
+        ignored(i);
+      } else if (target < 0 || target >= shape.count) {
+        fits = false;
+      } else {
         const std::size_t t = static_cast<std::size_t>(target);
-        weight = weights == nullptr ? Real{1} : weights[t];
-        const Real value = x[(i / s.inner * s.count + t) * s.inner + i % s.inner];
-        loss = -(weight * value);
-        if (loss != loss) loss = std::numeric_limits<Real>::quiet_NaN();
+        sample(i, (i / s.inner * s.count + t) * s.inner + i % s.inner,
+               weights == nullptr ? Real{1} : weights[t]);
       }
-      losses[i] = loss;
-      if (sample_weights != nullptr) sample_weights[i] = weight;
     }
   });
   if (!fits)
     throw exception({errc::usage, "a target is not a class", "targets are in [0, classes)"});
+}
+
+template <class Real>
+Real one_nan(Real value) {
+  return value != value ? std::numeric_limits<Real>::quiet_NaN() : value;
 }
 
 }  // namespace
@@ -136,7 +137,26 @@ using namespace reductions;
   void nll_losses(const reduction_shape& shape, const Real* x, const std::int64_t* targets,        \
                   const Real* weights, std::int64_t ignore, Real* losses, Real* sample_weights,    \
                   const executor& workers) {                                                       \
-    nll<Real>(shape, x, targets, weights, ignore, losses, sample_weights, workers);                \
+    each_target<Real>(                                                                             \
+        shape, targets, weights, ignore, workers,                                                  \
+        [&](std::size_t i, std::size_t place, Real weight) {                                       \
+          losses[i] = one_nan(-(weight * x[place]));                                               \
+          if (sample_weights != nullptr) sample_weights[i] = weight;                               \
+        },                                                                                         \
+        [&](std::size_t i) {                                                                       \
+          losses[i] = 0;                                                                           \
+          if (sample_weights != nullptr) sample_weights[i] = 0;                                    \
+        });                                                                                        \
+  }                                                                                                \
+  void nll_slopes(const reduction_shape& shape, const Real* slopes, bool one_slope,                \
+                  const std::int64_t* targets, const Real* weights, std::int64_t ignore, Real* dx, \
+                  const executor& workers) {                                                       \
+    each_target<Real>(                                                                             \
+        shape, targets, weights, ignore, workers,                                                  \
+        [&](std::size_t i, std::size_t place, Real weight) {                                       \
+          dx[place] = one_nan(slopes[one_slope ? 0 : i] * weight);                                 \
+        },                                                                                         \
+        [](std::size_t) {});                                                                       \
   }
 // NOLINTEND(bugprone-macro-parentheses)
 POTL_DEFINE(float)

@@ -47,4 +47,14 @@ void nll_losses(const reduction_shape& shape, const double* x, const std::int64_
                 const double* weights, std::int64_t ignore, double* losses, double* sample_weights,
                 const executor& workers);
 
+/// The gradient of nll_losses: dx, zeros before, is the slope of each sample (or the one of all)
+/// times its weight at its target.
+/// Throws exception (usage) where a target that is not `ignore` is no class.
+void nll_slopes(const reduction_shape& shape, const float* slopes, bool one_slope,
+                const std::int64_t* targets, const float* weights, std::int64_t ignore, float* dx,
+                const executor& workers);
+void nll_slopes(const reduction_shape& shape, const double* slopes, bool one_slope,
+                const std::int64_t* targets, const double* weights, std::int64_t ignore, double* dx,
+                const executor& workers);
+
 }  // namespace potl::numeric
