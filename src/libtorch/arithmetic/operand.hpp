@@ -31,7 +31,7 @@ void with_real(c10::ScalarType type, const Body& body) {
 /// The type of the result of a floating-point function of such an operand.
 c10::ScalarType result_type(const at::Tensor& operand);
 
-/// Refuses devices other than the CPU, and layouts that are no plain strided memory.
+/// Refuses devices other than the CPU, and layouts that are not plain strided memory.
 void require_plain(const char* name, const at::Tensor& operand);
 
 /// Whether a kernel has integers alone to work on: then it calls the stock kernel.

@@ -2,7 +2,7 @@
 // log64 in a block: products and convolutions of float32 are rounded, and hand their near ties to
 // the session of a trainer or an auditor (numeric/detail/rounding_session.hpp) that the thread has
 // installed. Without one, results are rounded by default and nothing is logged: then another order
-// of summation gives other bits near ties. All that is no dot product is as in ord32.
+// of summation gives other bits near ties. All that is not a dot product is as in ord32.
 #pragma once
 
 #include <span>

@@ -72,6 +72,14 @@ POTL_INLINE void with_term(term kind, const Function& function) {
   }
 }
 
+/// The same for the terms of normalisation, which are all that `pieces` and `terms` get.
+template <class Function>
+POTL_INLINE void with_normalized_term(term kind, const Function& function) {
+  if (kind == term::deviation) return function.template operator()<term::deviation>();
+  if (kind == term::weighted) return function.template operator()<term::weighted>();
+  function.template operator()<term::value>();
+}
+
 template <class R>
 void rows(term kind, const operands<typename R::element>& o, std::size_t rows, std::size_t count,
           typename R::element* out) {
@@ -112,7 +120,7 @@ void columns(term kind, const operands<typename R::element>& o, std::size_t rows
         for (std::size_t g = 0; g < count; ++g) {
           const std::size_t at = row + g * interleaved;
           const Real* x = o.x + at * stride + c;
-          // Strips of far rows are no stream that a processor foresees.
+          // Strips of far rows are not a stream that a processor foresees.
           __builtin_prefetch(x + 4 * stride);
           R m = none, r = none;
           if (has_m(Kind)) m = o.by_column ? load<R>(o.m + c, used) : R(o.m[at]);
@@ -155,7 +163,7 @@ void pieces(term kind, const operands<typename R::element>& o, std::size_t count
             std::size_t stride, typename R::element* out) {
   using Real = typename R::element;
   constexpr std::size_t lanes = R::lanes;
-  with_term(kind, [&]<term Kind>() {
+  with_normalized_term(kind, [&]<term Kind>() {
     using join = typename joining<Kind>::type;
     const R m(has_m(Kind) ? *o.m : Real{0});
     const R r(Kind == term::weighted ? *o.r : Real{0});
@@ -195,7 +203,7 @@ void terms(term kind, const operands<typename R::element>& o, std::size_t count,
            typename R::element* out) {
   using Real = typename R::element;
   constexpr std::size_t lanes = R::lanes;
-  with_term(kind, [&]<term Kind>() {
+  with_normalized_term(kind, [&]<term Kind>() {
     const R m(has_m(Kind) ? *o.m : Real{0});
     const R r(Kind == term::weighted ? *o.r : Real{0});
     for (std::size_t i = 0; i < count; i += lanes) {
