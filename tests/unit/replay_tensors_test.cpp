@@ -442,6 +442,29 @@ TEST_CASE("a loss that is off is a doubt too") {
   scene one;
   one.measured[3].losses[0] += 0.01;
   REQUIRE(one.more().size() == 2);
+  REQUIRE(one.more()[1].rough_repeats == 6);
+}
+
+TEST_CASE("superseded segments, which may be long, are not repeated with rough sums") {
+  scene one;
+  one.run.ranges = {{0, 40, 46, 0}};
+  for (std::uint64_t step = 41; step <= 46; ++step) {
+    one.run.superseded.push_back(one.run.records[step - 1]);
+  }
+  one.run.link();
+  segment_measurement branch = one.measured[3];
+  branch.request.start = 40;
+  branch.request.end = 46;
+  branch.request.superseded = true;
+  branch.losses.clear();
+  for (const auto& step : one.run.superseded) branch.losses.push_back(step.loss + 0.01);
+  branch.rates.assign(6, {0.1});
+  branch.skipped.assign(6, false);
+  one.measured.push_back(branch);
+  const auto more = one.more();
+  REQUIRE(more.size() == 2);
+  REQUIRE(more[1].superseded);
+  REQUIRE(more[1].rough_repeats == 0);
 }
 
 TEST_CASE("what is repeated a second time is bounded, and the farthest come first") {

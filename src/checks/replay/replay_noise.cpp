@@ -34,6 +34,7 @@ doubt doubt_of(const run_view& run, const detail::replay_context& context,
     out.by = std::max(out.by, *found.statistic / std::max(found.threshold.value_or(0), 1e-30));
   };
   for (const finding& found : detail::judge_losses(run, context, one)) take(found);
+  if (one.request.superseded) out.near = false;  // of any length, and judged by its losses alone
   if (one.digest_equal || one.request.superseded) return out;
   for (const group_distance& group : one.distances) {
     if (!group.structure_equal || !group.finite) return {};  // rejects without any noise

@@ -268,7 +268,7 @@ class Draft:
                     tensors[name] = leaf
         for edit in self.model_edits:
             edit(tensors)
-        rows = [(name, one.dtype, one.dims, one.data) for name, one in tensors.items()]
+        rows = [(str(name), one.dtype, one.dims, one.data) for name, one in tensors.items()]
         _core.write_safetensors(str(path), rows, {})
         return path
 
