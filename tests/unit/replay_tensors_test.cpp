@@ -445,26 +445,49 @@ TEST_CASE("a loss that is off is a doubt too") {
   REQUIRE(one.more()[1].rough_repeats == 6);
 }
 
-TEST_CASE("superseded segments, which may be long, are not repeated with rough sums") {
+TEST_CASE("superseded segments, which may be long, get few repeats and no rough sums") {
   scene one;
-  one.run.ranges = {{0, 40, 46, 0}};
-  for (std::uint64_t step = 41; step <= 46; ++step) {
+  const std::uint64_t length = one.measured[3].request.steps(), last = 40 + 4 * length;
+  one.run.ranges = {{0, 40, last, 0}};
+  for (std::uint64_t step = 41; step <= last; ++step) {
     one.run.superseded.push_back(one.run.records[step - 1]);
   }
   one.run.link();
   segment_measurement branch = one.measured[3];
   branch.request.start = 40;
-  branch.request.end = 46;
+  branch.request.end = last;
   branch.request.superseded = true;
   branch.losses.clear();
   for (const auto& step : one.run.superseded) branch.losses.push_back(step.loss + 0.01);
-  branch.rates.assign(6, {0.1});
-  branch.skipped.assign(6, false);
+  branch.rates.assign(branch.losses.size(), {0.1});
+  branch.skipped.assign(branch.losses.size(), false);
   one.measured.push_back(branch);
-  const auto more = one.more();
+  auto more = one.more();
   REQUIRE(more.size() == 2);
   REQUIRE(more[1].superseded);
   REQUIRE(more[1].rough_repeats == 0);
+  one.differs(3, {tensor("w", 1e9, 500)});  // farther off
+  more = one.more();
+  REQUIRE(more.size() == 2);
+  REQUIRE(more[1].start == one.measured[3].request.start);
+  REQUIRE_FALSE(more[1].superseded);
+}
+
+TEST_CASE("a superseded segment longer than all repeats together is repeated alone") {
+  scene one;
+  one.run.ranges = {{0, 0, 100, 0}};
+  one.run.superseded = one.run.records;
+  one.run.link();
+  segment_measurement branch = one.measured[3];
+  branch.request.start = 0;
+  branch.request.end = 100;
+  branch.request.superseded = true;
+  branch.losses.clear();
+  for (const auto& step : one.run.superseded) branch.losses.push_back(step.loss + 0.01);
+  branch.rates.assign(100, {0.1});
+  branch.skipped.assign(100, false);
+  one.measured.push_back(branch);
+  REQUIRE(one.more().back().superseded);
 }
 
 TEST_CASE("what is repeated a second time is bounded, and the farthest come first") {

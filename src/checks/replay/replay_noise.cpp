@@ -51,6 +51,26 @@ segment_request in_full(segment_request request, const replay_options& options) 
   return request;
 }
 
+// What this costs is bounded, whatever was recorded: the noise of the first ones speaks for the
+// others. In steps, because what was superseded may be long.
+std::vector<doubt> affordable(const std::vector<doubt>& doubtful,
+                              std::span<const segment_measurement> measurements) {
+  std::uint64_t longest = 0;
+  for (const segment_measurement& one : measurements) {
+    if (!one.request.superseded) longest = std::max(longest, one.request.steps());
+  }
+  const std::uint64_t most = longest * std::max(least_repeated, measurements.size() / 5);
+  std::vector<doubt> out;
+  std::uint64_t spent = 0;
+  for (const doubt& one : doubtful) {
+    const std::uint64_t steps = one.of->request.steps();
+    if (spent > 0 && spent + steps > most) continue;
+    spent += steps;
+    out.push_back(one);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<segment_request> plan_noise(const run_view& run, const replay_options& options,
@@ -73,9 +93,7 @@ std::vector<segment_request> plan_noise(const run_view& run, const replay_option
   if (!any) return out;
   std::stable_sort(doubtful.begin(), doubtful.end(),
                    [](const doubt& a, const doubt& b) { return a.by > b.by; });
-  // What this costs is bounded, whatever was recorded: the noise of these speaks for the others.
-  const std::size_t most = std::max(least_repeated, measurements.size() / 5);
-  if (doubtful.size() > most) doubtful.resize(most);
+  doubtful = affordable(doubtful, measurements);
   const auto near = static_cast<std::size_t>(
       std::count_if(doubtful.begin(), doubtful.end(), [](const doubt& one) { return one.near; }));
   const std::size_t rough = std::max(least_rough, measurements.size() / 4);
