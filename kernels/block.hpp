@@ -98,4 +98,26 @@ POTL_BODY std::uint32_t swapped(std::uint32_t word) {
 #endif
 }
 
+/// item(i) for the share of block.index(), one of `blocks`, in `count` items.
+template <class Block, class Item>
+POTL_BODY void for_items(Block& block, std::uint64_t blocks, std::uint64_t count,
+                         const Item& item) {
+  block.each([&](unsigned thread) {
+    const std::uint64_t step = blocks * Block::threads;
+    for (std::uint64_t i = block.index() * Block::threads + thread; i < count; i += step) item(i);
+  });
+}
+
+/// The one of `count` that has `place`: the last whose `first` is there or before. What is empty
+/// begins where the next one does.
+template <class Owner>
+POTL_BODY std::uint64_t owner_of(const Owner* owners, std::uint64_t count, std::uint64_t place) {
+  std::uint64_t low = 0, high = count;
+  while (high - low > 1) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    (owners[middle].first <= place ? low : high) = middle;
+  }
+  return low;
+}
+
 }  // namespace potl::cuda

@@ -109,18 +109,6 @@ POTL_BODY hash_words node_of(const hash_words& left, const hash_words& right) {
   });
 }
 
-/// The tensor that has chunk `chunk` of all: the last one that begins there or before, since those
-/// without bytes begin where the next one does.
-POTL_BODY std::uint64_t tensor_with(const hashed_tensor* tensors, std::uint64_t count,
-                                    std::uint64_t chunk) {
-  std::uint64_t low = 0, high = count;
-  while (high - low > 1) {
-    const std::uint64_t middle = low + (high - low) / 2;
-    (tensors[middle].first <= chunk ? low : high) = middle;
-  }
-  return low;
-}
-
 /// leaves[i] of every chunk i.
 template <class Block>
 POTL_BODY void hash_leaves(Block& block, const hashed_tensor* tensors, std::uint64_t count,
@@ -128,7 +116,7 @@ POTL_BODY void hash_leaves(Block& block, const hashed_tensor* tensors, std::uint
   block.each([&](unsigned thread) {
     const std::uint64_t chunk = block.index() * Block::threads + thread;
     if (chunk >= chunks) return;
-    const hashed_tensor tensor = tensors[tensor_with(tensors, count, chunk)];
+    const hashed_tensor tensor = tensors[owner_of(tensors, count, chunk)];
     const std::uint64_t start = (chunk - tensor.first) * content_chunk_bytes;
     const std::uint64_t left = tensor.bytes - start;
     leaves[chunk] =
@@ -145,7 +133,7 @@ POTL_BODY void hash_nodes(Block& block, const hashed_tensor* tensors, std::uint6
   block.each([&](unsigned thread) {
     const std::uint64_t place = block.index() * Block::threads + thread;
     if (place >= chunks) return;
-    const hashed_tensor tensor = tensors[tensor_with(tensors, count, place)];
+    const hashed_tensor tensor = tensors[owner_of(tensors, count, place)];
     const std::uint64_t leaves = (tensor.bytes + content_chunk_bytes - 1) / content_chunk_bytes;
     const std::uint64_t nodes = ((leaves - 1) >> level) + 1;
     const std::uint64_t left = 2 * (place - tensor.first);

@@ -1,38 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <span>
 #include <vector>
 
 #include <potl/cuda/elementwise.hpp>
 
 #include "catch.hpp"
+#include "device_memory.hpp"
 #include "numeric_levels.hpp"
+
+using namespace potl;
+using numeric::gradient;
+using numeric::unary;
 
 namespace {
 
-using potl::numeric::unary;
-
-/// How many results differ.
-template <class Real>
-std::size_t differences(unary function, const std::vector<Real>& x) {
-  std::vector<Real> here(x.size()), there(x.size());
-  apply(function, std::span<const Real>(x), std::span<Real>(here),
-        potl::numeric::inline_executor());
-  potl::cuda::apply_from_host(function, x.data(), there.data(), x.size());
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    if (potl::test::bits(here[i]) != potl::test::bits(there[i])) ++count;
-  return count;
+TEST_CASE("functions of elements have the CPU's bits on a device", "[gpu]") {
+  const auto check = [&]<class Real>(const std::vector<Real>& x) {
+    const test::device_memory<Real> there(x), result(x);
+    std::vector<Real> wanted(x.size());
+    for (int i = 0; i <= static_cast<int>(unary::mish); ++i) {
+      const auto function = static_cast<unary>(i);
+      if (function == unary::erfinv) continue;
+      INFO(to_string(function));
+      cuda::apply(function, there.data(), result.data(), x.size(), nullptr);
+      numeric::apply(function, std::span<const Real>(x), std::span<Real>(wanted),
+                     numeric::inline_executor());
+      CHECK(test::same_bits(result.read(), wanted));
+    }
+  };
+  check(test::hostile<float>(4'000'000, 11));
+  check(test::hostile<double>(1'000'000, 12));
 }
 
-TEST_CASE("functions of elements have the CPU's bits on a device", "[gpu]") {
-  const auto floats = potl::test::hostile<float>(4'000'000, 11);
-  const auto doubles = potl::test::hostile<double>(1'000'000, 12);
-  for (int i = 0; i <= static_cast<int>(unary::mish); ++i) {
-    const auto function = static_cast<unary>(i);
-    if (function == unary::erfinv) continue;
+TEST_CASE("derivatives have the CPU's bits on a device", "[gpu][small]") {
+  const auto x = test::hostile<float>(1'000'000, 13);
+  auto dy = test::hostile<float>(1'000'000, 14);
+  std::reverse(dy.begin(), dy.end());
+  const test::device_memory<float> x_there(x), dy_there(dy), result(x);
+  std::vector<float> wanted(x.size());
+  for (int i = 0; i <= static_cast<int>(gradient::mish); ++i) {
+    const auto function = static_cast<gradient>(i);
     INFO(to_string(function));
-    CHECK(differences(function, floats) == 0);
-    CHECK(differences(function, doubles) == 0);
+    cuda::apply(function, dy_there.data(), x_there.data(), result.data(), x.size(), nullptr);
+    numeric::apply(function, std::span<const float>(dy), x, wanted, numeric::inline_executor());
+    CHECK(test::same_bits(result.read(), wanted));
   }
 }
 

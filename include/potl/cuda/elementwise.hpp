@@ -3,10 +3,9 @@
 //
 // Claims: the same templates as on the CPU (src/numeric/elementwise/functions.hpp), compiled by
 // nvcc without contraction or flush-to-zero, so that every result has the bits of the CPU's.
-// Cannot: erfinv, which only initial weights need: potl::exception (usage).
+// Cannot: erfinv, which only initial weights need: potl::exception (usage); derivatives in double.
 // Cost: one pass over the memory; functions without a float form compute in double.
-// The library is built where CMake finds nvcc (POTL_CUDA); the test compares bits on a device and
-// says when there is none.
+// The library is built where CMake finds nvcc (POTL_CUDA).
 #pragma once
 
 #include <cstddef>
@@ -23,9 +22,8 @@ bool has_device() noexcept;
 /// potl::exception (usage for a function that is not there, io for an error of the device).
 void apply(numeric::unary function, const float* x, float* y, std::size_t count, void* stream);
 void apply(numeric::unary function, const double* x, double* y, std::size_t count, void* stream);
-
-/// The same through memory of the host, which is copied to the device and back.
-void apply_from_host(numeric::unary function, const float* x, float* y, std::size_t count);
-void apply_from_host(numeric::unary function, const double* x, double* y, std::size_t count);
+/// dx = dy times the derivative at `operand`; dx may be either.
+void apply(numeric::gradient function, const float* dy, const float* operand, float* dx,
+           std::size_t count, void* stream);
 
 }  // namespace potl::cuda

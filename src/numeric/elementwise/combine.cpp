@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/numeric/combine.hpp>
 
-#include <cmath>
 #include <string>
 
-#include "combinations.hpp"
 #include "kernels.hpp"
 #include "parallel.hpp"
+#include "scalars.hpp"
 
 namespace potl::numeric {
 namespace elementwise {
@@ -35,21 +34,12 @@ template <class Real>
 void sgd_update(const sgd_options& options, std::span<Real> p, std::span<const Real> g,
                 std::span<Real> m, const executor& workers) {
   require_lengths(p.size(), {g.size()});
-  const bool has_momentum = options.momentum != 0.0;
-  if (has_momentum) require_lengths(p.size(), {m.size()});
-  const sgd_scalars<Real> scalars{static_cast<Real>(-options.learning_rate),
-                                  static_cast<Real>(options.momentum),
-                                  static_cast<Real>(1.0 - options.dampening),
-                                  static_cast<Real>(options.weight_decay),
-                                  options.weight_decay != 0.0,
-                                  has_momentum,
-                                  options.nesterov,
-                                  options.maximize,
-                                  options.first_step};
+  const auto scalars = scalars_of<Real>(options);
+  if (scalars.has_momentum) require_lengths(p.size(), {m.size()});
   const auto& kernel = active<Real>();
   for_blocks(p.size(), block, workers, [&](std::size_t first, std::size_t last) {
     kernel.sgd(&scalars, p.data() + first, g.data() + first,
-               has_momentum ? m.data() + first : nullptr, last - first);
+               scalars.has_momentum ? m.data() + first : nullptr, last - first);
   });
 }
 
@@ -59,21 +49,7 @@ void adam_update(const adam_options& options, std::span<Real> p, std::span<const
   require_lengths(p.size(), {g.size(), m.size(), v.size()});
   const bool amsgrad = !u.empty();
   if (amsgrad) require_lengths(p.size(), {u.size()});
-  const double correction1 = 1.0 - exact_pow(options.beta1, options.step);
-  const double correction2 = 1.0 - exact_pow(options.beta2, options.step);
-  const adam_scalars<Real> scalars{
-      static_cast<Real>(-(options.learning_rate / correction1)),
-      static_cast<Real>(std::sqrt(correction2)),
-      static_cast<Real>(options.epsilon),
-      static_cast<Real>(options.weight_decay),
-      static_cast<Real>(1.0 - options.learning_rate * options.weight_decay),
-      static_cast<Real>(1.0 - options.beta1),
-      static_cast<Real>(options.beta2),
-      static_cast<Real>(1.0 - options.beta2),
-      options.weight_decay != 0.0,
-      options.decoupled_decay,
-      options.maximize,
-      amsgrad};
+  const auto scalars = scalars_of<Real>(options, amsgrad);
   const auto& kernel = active<Real>();
   for_blocks(p.size(), block, workers, [&](std::size_t first, std::size_t last) {
     kernel.adam(&scalars, p.data() + first, g.data() + first, m.data() + first, v.data() + first,

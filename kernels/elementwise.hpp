@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bodies of functions of elements. Private: needs block.hpp's macros.
+//
+// Exact because the templates are the CPU's own, with one lane: each operation in them is one IEEE
+// operation, or one on bits. A thread computes an element from its operands alone.
+#pragma once
+
+#include <cstdint>
+
+#include "block.hpp"
+#include "numeric/elementwise/functions.hpp"
+
+namespace potl::cuda {
+
+namespace lanes = numeric::elementwise;
+
+/// y = Function(x); y may be x.
+template <numeric::unary Function, class Block, class Real>
+POTL_BODY void map_one(Block& block, std::uint64_t blocks, const Real* x, Real* y,
+                       std::uint64_t count) {
+  for_items(block, blocks, count, [=](std::uint64_t i) {
+    y[i] = lanes::compute<Function>(lanes::single<Real>(x[i])).v;
+  });
+}
+
+/// out = Function(a, b), a function of two operands or a derivative; out may be either.
+template <auto Function, class Block, class Real>
+POTL_BODY void map_two(Block& block, std::uint64_t blocks, const Real* a, const Real* b, Real* out,
+                       std::uint64_t count) {
+  for_items(block, blocks, count, [=](std::uint64_t i) {
+    out[i] = lanes::compute<Function>(lanes::single<Real>(a[i]), lanes::single<Real>(b[i])).v;
+  });
+}
+
+}  // namespace potl::cuda
