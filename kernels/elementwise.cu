@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "elementwise.hpp"
-#include "runtime.hpp"
+#include "stream_device.hpp"
 
 namespace potl::cuda {
 namespace {
@@ -13,33 +13,18 @@ namespace {
 using numeric::gradient;
 using numeric::unary;
 
-constexpr unsigned threads = 256;
-using block = device_block<threads>;
-
 template <unary Function, class Real>
-__global__ void __launch_bounds__(threads) one(const Real* x, Real* y, std::uint64_t count) {
-  block here;
-  map_one<Function>(here, gridDim.x, x, y, count);
-}
-template <gradient Function>
-__global__ void __launch_bounds__(threads)
-    slope(const float* dy, const float* operand, float* dx, std::uint64_t count) {
-  block here;
-  map_two<Function>(here, gridDim.x, dy, operand, dx, count);
-}
-
-template <unary Function, class Real>
-void launch(const Real* x, Real* y, std::size_t count, cudaStream_t queue) {
+void launch(const Real* x, Real* y, std::size_t count, const stream_device& device) {
   if constexpr (Function == unary::erfinv) {
     throw exception({errc::usage, "this function has no CUDA form", "compute it on the CPU"});
   } else {
-    one<Function><<<items_grid(count, threads), threads, 0, queue>>>(x, y, count);
+    device.each(count, one_operand<Function, Real>{x, y});
   }
 }
 template <gradient Function>
 void launch(const float* dy, const float* operand, float* dx, std::size_t count,
-            cudaStream_t queue) {
-  slope<Function><<<items_grid(count, threads), threads, 0, queue>>>(dy, operand, dx, count);
+            const stream_device& device) {
+  device.each(count, two_operands<Function, float>{dy, operand, dx});
 }
 
 constexpr std::size_t functions = static_cast<std::size_t>(unary::mish) + 1;
@@ -50,9 +35,7 @@ void apply_any(unary function, const Real* x, Real* y, std::size_t count, void* 
   constexpr auto all = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array{&launch<static_cast<unary>(I), Real>...};
   }(std::make_index_sequence<functions>{});
-  if (count == 0) return;
-  all.at(static_cast<std::size_t>(function))(x, y, count, as_stream(stream));
-  require(cudaGetLastError());
+  all.at(static_cast<std::size_t>(function))(x, y, count, stream_device(stream));
 }
 
 }  // namespace
@@ -73,9 +56,7 @@ void apply(gradient function, const float* dy, const float* operand, float* dx, 
   constexpr auto all = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array{&launch<static_cast<gradient>(I)>...};
   }(std::make_index_sequence<gradients>{});
-  if (count == 0) return;
-  all.at(static_cast<std::size_t>(function))(dy, operand, dx, count, as_stream(stream));
-  require(cudaGetLastError());
+  all.at(static_cast<std::size_t>(function))(dy, operand, dx, count, stream_device(stream));
 }
 
 }  // namespace potl::cuda

@@ -14,22 +14,24 @@ namespace potl::cuda {
 
 namespace lanes = numeric::elementwise;
 
-/// y = Function(x); y may be x.
-template <numeric::unary Function, class Block, class Real>
-POTL_BODY void map_one(Block& block, std::uint64_t blocks, const Real* x, Real* y,
-                       std::uint64_t count) {
-  for_items(block, blocks, count, [=](std::uint64_t i) {
+/// y = Function(x); y may be x. An item of for_items().
+template <numeric::unary Function, class Real>
+struct one_operand {
+  const Real* x;
+  Real* y;
+  POTL_BODY void operator()(std::uint64_t i) const {
     y[i] = lanes::compute<Function>(lanes::single<Real>(x[i])).v;
-  });
-}
+  }
+};
 
 /// out = Function(a, b), a function of two operands or a derivative; out may be either.
-template <auto Function, class Block, class Real>
-POTL_BODY void map_two(Block& block, std::uint64_t blocks, const Real* a, const Real* b, Real* out,
-                       std::uint64_t count) {
-  for_items(block, blocks, count, [=](std::uint64_t i) {
+template <auto Function, class Real>
+struct two_operands {
+  const Real *a, *b;
+  Real* out;
+  POTL_BODY void operator()(std::uint64_t i) const {
     out[i] = lanes::compute<Function>(lanes::single<Real>(a[i]), lanes::single<Real>(b[i])).v;
-  });
-}
+  }
+};
 
 }  // namespace potl::cuda

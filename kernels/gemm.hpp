@@ -57,10 +57,14 @@ struct gemm_memory {
   gemm_slices<Tile, Tile::columns, Block> b;
 };
 
+template <class Tile, unsigned Lines>
+class gemm_share;
+
 /// How the threads bring slices from memory: neighbours read along the dimension that is denser
 /// there. The same for all threads.
 template <class Tile, unsigned Lines>
 struct gemm_route {
+  using share_type = gemm_share<Tile, Lines>;
   static constexpr unsigned share = Lines * Tile::depth / Tile::threads;
 
   /// `lines`: [line][k], of which line `first` is the tile's first one.
@@ -132,11 +136,22 @@ class gemm_share {
   float value_[route::share];
 };
 
-template <class Tile>
+template <class A, class B>
 struct gemm_thread {
-  gemm_share<Tile, Tile::rows> a;
-  gemm_share<Tile, Tile::columns> b;
+  typename A::share_type a;
+  typename B::share_type b;
   float sums[8][8];
+};
+
+/// Where elements of C are, for multiply_tile().
+struct gemm_target {
+  numeric::matrix<float> c;
+  POTL_BODY bool has(std::int64_t row, std::int64_t column) const {
+    return row < c.rows && column < c.columns;
+  }
+  POTL_BODY float& at(std::int64_t row, std::int64_t column) const {
+    return c.data[row * c.row_stride + column * c.column_stride];
+  }
 };
 
 /// The row (or column) within the tile of a thread's element `i`, 0 to 7: two groups of four, half
@@ -146,10 +161,9 @@ POTL_BODY unsigned gemm_line(unsigned group, unsigned i) {
   return group * 4 + i % 4 + (i / 4) * (Lines / 2);
 }
 
-template <class Tile, class Block>
+template <class Tile, class Block, class Thread>
 POTL_BODY void multiply_slice(const gemm_memory<Tile, Block>& memory, unsigned which, unsigned k,
-                              unsigned down, unsigned across, unsigned thread,
-                              gemm_thread<Tile>& mine) {
+                              unsigned down, unsigned across, unsigned thread, Thread& mine) {
   const unsigned row = (which * Tile::depth + k) * memory.a.pitch + down * 4;
   const unsigned column = (which * Tile::depth + k) * memory.b.pitch + across * 4;
   const pack<float, 4> a[2] = {Block::template read<4>(memory.a.of, row, thread),
@@ -167,18 +181,17 @@ POTL_BODY void multiply_slice(const gemm_memory<Tile, Block>& memory, unsigned w
 }
 
 /// Adds the sums of a chunk to C, and begins the next ones.
-template <class Tile>
-POTL_BODY void finish_chunk(const numeric::matrix<float>& c, std::int64_t row, std::int64_t column,
-                            unsigned down, unsigned across, bool is_first, bool is_last,
-                            gemm_thread<Tile>& mine) {
+template <class Tile, class Target, class Thread>
+POTL_BODY void finish_chunk(const Target& c, std::int64_t row, std::int64_t column, unsigned down,
+                            unsigned across, bool is_first, bool is_last, Thread& mine) {
   POTL_UNROLL
   for (unsigned i = 0; i < 8; ++i) {
     const std::int64_t r = row + gemm_line<Tile::rows>(down, i);
     POTL_UNROLL
     for (unsigned j = 0; j < 8; ++j) {
       const std::int64_t s = column + gemm_line<Tile::columns>(across, j);
-      if (r < c.rows && s < c.columns) {
-        float& out = c.data[r * c.row_stride + s * c.column_stride];
+      if (c.has(r, s)) {
+        float& out = c.at(r, s);
         float sum = is_first ? mine.sums[i][j] : out + mine.sums[i][j];
         if (is_last && sum != sum) sum = canonical_nan();
         out = sum;
@@ -188,38 +201,29 @@ POTL_BODY void finish_chunk(const numeric::matrix<float>& c, std::int64_t row, s
   }
 }
 
-/// One tile of C in ord32, where every block has one.
-template <class Tile, class Block>
-POTL_BODY void multiply_ordered(Block& block, gemm_memory<Tile, Block>& memory, products p) {
+/// One tile of C in ord32, from element (row, column) on. a and b bring the lines of A and B from
+/// memory, `depth` elements of each.
+template <class Tile, class A, class B, class Target, class Block>
+POTL_BODY void multiply_tile(Block& block, gemm_memory<Tile, Block>& memory, const A& a, const B& b,
+                             const Target& c, std::int64_t row, std::int64_t column,
+                             std::int64_t depth) {
   constexpr unsigned across_threads = Tile::columns / 8;
-  const std::int64_t across_tiles = tiles_across<Tile>(p);
-  const std::int64_t tiles = tiles_down<Tile>(p) * across_tiles;
-  const auto index = static_cast<std::int64_t>(block.index());
-  const std::int64_t product = index / tiles, tile = index % tiles;
-  const std::int64_t row = tile / across_tiles * Tile::rows;
-  const std::int64_t column = tile % across_tiles * Tile::columns;
-  p.a.data += product * p.batch.a_stride;
-  p.b.data += product * p.batch.b_stride;
-  p.c.data += product * p.batch.c_stride;
-  const std::int64_t depth = p.a.columns;
-  const gemm_route<Tile, Tile::rows> down_a(p.a, row);
-  const gemm_route<Tile, Tile::columns> down_b(
-      {p.b.data, p.b.columns, p.b.rows, p.b.column_stride, p.b.row_stride}, column);
-  typename Block::template own<gemm_thread<Tile>> owned;
-  const auto fetch = [&](gemm_thread<Tile>& mine, std::int64_t left, unsigned thread) {
-    mine.a.fetch(down_a, left, thread);
-    mine.b.fetch(down_b, left, thread);
+  using thread_state = gemm_thread<A, B>;
+  typename Block::template own<thread_state> owned;
+  const auto fetch = [&](thread_state& mine, std::int64_t left, unsigned thread) {
+    mine.a.fetch(a, left, thread);
+    mine.b.fetch(b, left, thread);
   };
-  const auto put = [&](gemm_thread<Tile>& mine, unsigned which, unsigned thread) {
-    mine.a.put(down_a, memory.a, which, thread);
-    mine.b.put(down_b, memory.b, which, thread);
+  const auto put = [&](thread_state& mine, unsigned which, unsigned thread) {
+    mine.a.put(a, memory.a, which, thread);
+    mine.b.put(b, memory.b, which, thread);
   };
   block.each([&](unsigned thread) {
-    gemm_thread<Tile>& mine = owned.of(thread);
+    thread_state& mine = owned.of(thread);
     POTL_UNROLL
     for (unsigned i = 0; i < 64; ++i) mine.sums[i / 8][i % 8] = 0.0F;
-    mine.a.begin(down_a, thread);
-    mine.b.begin(down_b, thread);
+    mine.a.begin(a, thread);
+    mine.b.begin(b, thread);
     fetch(mine, depth, thread);
     put(mine, 0, thread);
   });
@@ -227,7 +231,7 @@ POTL_BODY void multiply_ordered(Block& block, gemm_memory<Tile, Block>& memory, 
   for (std::int64_t k = 0; k == 0 || k < depth; k += Tile::depth, which ^= 1U) {
     const std::int64_t next = k + Tile::depth;
     block.each([&](unsigned thread) {
-      gemm_thread<Tile>& mine = owned.of(thread);
+      thread_state& mine = owned.of(thread);
       const unsigned down = thread / across_threads, across = thread % across_threads;
       if (next < depth) fetch(mine, depth - next, thread);
       if (next <= depth) {
@@ -242,11 +246,29 @@ POTL_BODY void multiply_ordered(Block& block, gemm_memory<Tile, Block>& memory, 
       }
       if (next < depth) put(mine, which ^ 1U, thread);
       if (next >= depth || next % numeric::ord_chunk == 0) {
-        finish_chunk<Tile>(p.c, row, column, down, across, k < numeric::ord_chunk, next >= depth,
+        finish_chunk<Tile>(c, row, column, down, across, k < numeric::ord_chunk, next >= depth,
                            mine);
       }
     });
   }
+}
+
+/// One tile of a product's C in ord32, where every block has one.
+template <class Tile, class Block>
+POTL_BODY void multiply_ordered(Block& block, gemm_memory<Tile, Block>& memory, products p) {
+  const std::int64_t across_tiles = tiles_across<Tile>(p);
+  const std::int64_t tiles = tiles_down<Tile>(p) * across_tiles;
+  const auto index = static_cast<std::int64_t>(block.index());
+  const std::int64_t product = index / tiles, tile = index % tiles;
+  const std::int64_t row = tile / across_tiles * Tile::rows;
+  const std::int64_t column = tile % across_tiles * Tile::columns;
+  p.a.data += product * p.batch.a_stride;
+  p.b.data += product * p.batch.b_stride;
+  p.c.data += product * p.batch.c_stride;
+  const gemm_route<Tile, Tile::rows> a(p.a, row);
+  const gemm_route<Tile, Tile::columns> b(
+      {p.b.data, p.b.columns, p.b.rows, p.b.column_stride, p.b.row_stride}, column);
+  multiply_tile<Tile>(block, memory, a, b, gemm_target{p.c}, row, column, p.a.columns);
 }
 
 }  // namespace potl::cuda

@@ -4,15 +4,12 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <new>
 #include <string>
 
 #include <potl/core/error.hpp>
-
-#include "block.hpp"
 
 namespace potl::cuda {
 
@@ -33,12 +30,6 @@ inline unsigned grid_of(std::uint64_t blocks) {
     throw exception({errc::usage, "this is too large for one launch", "cut it into parts"});
   }
   return static_cast<unsigned>(blocks);
-}
-
-/// For bodies that share out items with for_items(): enough blocks to fill every device.
-inline unsigned items_grid(std::uint64_t items, unsigned threads) {
-  const std::uint64_t blocks = (items + threads - 1) / threads;
-  return static_cast<unsigned>(std::min<std::uint64_t>(blocks, 65536));
 }
 
 /// Memory of the device that belongs to a stream: what is queued after its end may reuse it.

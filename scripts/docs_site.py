@@ -84,7 +84,14 @@ HEADERS = {
         "libtorch/gradients",
     ],
     "Reproducible LibTorch": ["libtorch/arithmetic", "libtorch/random"],
-    "CUDA": ["cuda/digest", "cuda/elementwise", "cuda/gemm"],
+    "CUDA": [
+        "cuda/convolution",
+        "cuda/digest",
+        "cuda/elementwise",
+        "cuda/gemm",
+        "cuda/reduction",
+        "cuda/update",
+    ],
 }
 UMBRELLAS = {"potl", "libtorch/libtorch"}
 

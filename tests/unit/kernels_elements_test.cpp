@@ -11,7 +11,7 @@
 #include "elementwise.hpp"
 #include "numeric/elementwise/scalars.hpp"
 #include "numeric_levels.hpp"
-#include "simulated_block.hpp"
+#include "simulated_device.hpp"
 #include "update.hpp"
 
 using namespace potl;
@@ -37,11 +37,9 @@ void check_one(const std::vector<Real>& x) {
   if constexpr (Function != unary::erfinv) {
     std::vector<Real> wanted, found = x;
     for (const Real value : x) wanted.push_back(evaluate(Function, value));
-    // In place, by fewer threads than elements.
-    constexpr std::uint64_t blocks = 7;
-    each_block(blocks, 3, [&](block& one) {
-      cuda::map_one<Function>(one, blocks, found.data(), found.data(), found.size());
-    });
+    // In place.
+    simulated_device(3).each(found.size(),
+                             cuda::one_operand<Function, Real>{found.data(), found.data()});
     INFO(to_string(Function));
     CHECK(same_bits(found, wanted));
   }
@@ -51,10 +49,8 @@ template <gradient Function>
 void check_slope(const std::vector<float>& dy, const std::vector<float>& x) {
   std::vector<float> wanted, found(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) wanted.push_back(evaluate(Function, dy[i], x[i]));
-  constexpr std::uint64_t blocks = 5;
-  each_block(blocks, 4, [&](block& one) {
-    cuda::map_two<Function>(one, blocks, dy.data(), x.data(), found.data(), x.size());
-  });
+  simulated_device(4).each(
+      x.size(), cuda::two_operands<Function, float>{dy.data(), x.data(), found.data()});
   INFO(to_string(Function));
   CHECK(same_bits(found, wanted));
 }

@@ -52,6 +52,22 @@ def test_a_product_in_ord32_multiplies_only_with_fma(architecture: str) -> None:
     assert not {"FMUL", "FFMA2", "FADD2", "FMUL2", "HMMA"} & found.keys()
 
 
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_100"])
+def test_a_convolution_multiplies_as_a_product_does(architecture: str) -> None:
+    found = operations("convolution.cu", "gathered_products", architecture)
+    assert found["FFMA"] >= 512 and found["FFMA"] % 64 == 0
+    assert found["FADD"] == 64
+    assert not {"FMUL", "FFMA2", "FADD2", "FMUL2", "HMMA"} & found.keys()
+
+
+def test_a_softmax_slope_is_rounded_at_each_operation() -> None:
+    # y (dy - sum): one sum, one product, and nothing fused.
+    kernel = "softmax_rowsILNS0_10row_resultE2E"
+    found = operations("reduction.cu", kernel, "sm_90a")
+    assert found["FADD"] >= 1 and found["FMUL"] == found["FADD"]
+    assert "FFMA" not in found
+
+
 @pytest.mark.parametrize("kernel", ["leaves_of", "nodes_of", "roots_of"])
 def test_a_digest_computes_with_whole_numbers(kernel: str) -> None:
     found = operations("digest.cu", kernel, "sm_90a")

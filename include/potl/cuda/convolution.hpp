@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions and their gradients on a CUDA device, with the bits of numeric/convolution.hpp.
+//
+// Claims: the functions of the same names in ord32 (docs/reference/convolution.md), for every
+// geometry.
+// Cost: that of a product of matrices, whose operands are looked up; 16 bytes of the stream's
+// memory pool for each position of an image and each weight of a channel. Few channels per group,
+// depthwise above all, leave most of a tile idle. Graphs may hold the work.
+// Cannot: the other modes; operands of more than 2^31 elements. These are potl::exception (usage).
+#pragma once
+
+#include <potl/numeric/convolution.hpp>
+
+namespace potl::cuda {
+
+/// Operands are memory of the current device that do not overlap with the result. Queued on
+/// `stream`, a cudaStream_t; nullptr is the default stream. Throws potl::exception (usage as above
+/// and for a geometry that is none, io for an error of the device).
+void convolve(numeric::arithmetic mode, const numeric::convolution& geometry, const float* x,
+              const float* w, float* y, void* stream);
+void convolve_input_gradient(numeric::arithmetic mode, const numeric::convolution& geometry,
+                             const float* dy, const float* w, float* dx, void* stream);
+void convolve_weight_gradient(numeric::arithmetic mode, const numeric::convolution& geometry,
+                              const float* x, const float* dy, float* dw, void* stream);
+
+}  // namespace potl::cuda

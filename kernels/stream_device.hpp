@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the functions of layers.hpp compute on: here a stream of the current device, in the tests
+// simulated blocks (tests/unit/simulated_device.hpp). Private.
+#pragma once
+
+#include <algorithm>
+
+#include "block.hpp"
+#include "runtime.hpp"
+
+namespace potl::cuda {
+
+constexpr unsigned item_threads = 256;
+
+template <class Item>
+__global__ void __launch_bounds__(item_threads) run_items(const Item item, std::uint64_t count) {
+  device_block<item_threads> here;
+  for_items(here, gridDim.x, count, item);
+}
+
+/// A body that needs memory of its block: Body::memory<Block>, Body::threads.
+template <class Body>
+__global__ void __launch_bounds__(Body::threads) run_blocks(const Body body) {
+  using block = device_block<Body::threads>;
+  __shared__ typename Body::template memory<block> memory;
+  block here;
+  body(here, memory);
+}
+
+class stream_device {
+ public:
+  explicit stream_device(void* stream) : stream_(as_stream(stream)) {}
+
+  /// item(i) for each i below `count`.
+  template <class Item>
+  void each(std::uint64_t count, const Item& item) const {
+    if (count == 0) return;
+    const std::uint64_t blocks = (count + item_threads - 1) / item_threads;
+    const auto grid = static_cast<unsigned>(std::min<std::uint64_t>(blocks, 65536));
+    run_items<<<grid, item_threads, 0, stream_>>>(item, count);
+    require(cudaGetLastError());
+  }
+
+  /// body(block, memory) for each of `blocks`.
+  template <class Body>
+  void run(std::uint64_t blocks, const Body& body) const {
+    if (blocks == 0) return;
+    run_blocks<<<grid_of(blocks), Body::threads, 0, stream_>>>(body);
+    require(cudaGetLastError());
+  }
+
+  /// Memory for this many numbers until what is queued meanwhile has run.
+  template <class T>
+  class numbers {
+   public:
+    numbers(const stream_device& device, std::uint64_t count)
+        : memory_(std::max<std::uint64_t>(count, 1) * sizeof(T), device.stream_) {}
+    T* data() const { return memory_.template as<T>(); }
+
+   private:
+    stream_memory memory_;
+  };
+
+ private:
+  cudaStream_t stream_;
+};
+
+}  // namespace potl::cuda

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions, run by simulated blocks and compared with their definition.
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+#include <potl/core/error.hpp>
+
+#include "catch.hpp"
+#include "convolution_inputs.hpp"
+#include "convolution_reference.hpp"
+#include "convolutions.hpp"
+#include "simulated_device.hpp"
+
+using namespace potl;
+using convolutions::inputs;
+using numeric::arithmetic;
+
+namespace {
+
+using tile = cuda::gemm_tile<64, 64, 8>;
+
+void check(const numeric::convolution& g, inputs kind, std::uint64_t number) {
+  std::mt19937 generator(static_cast<unsigned>(number));
+  const convolutions::operands from(g, kind, generator);
+  const test::simulated_device device(number);
+  INFO(convolutions::text(g));
+  std::vector<float> y(from.dy.size(), 7), dx(from.x.size(), 7), dw(from.w.size(), 7);
+  cuda::convolve<tile>(device, g, from.x.data(), from.w.data(), y.data());
+  CHECK(convolutions::same_bits(
+      y, reference::forward(arithmetic::ord32, g, from.x, from.w, y.size())));
+  cuda::convolve_input_gradient<tile>(device, g, from.dy.data(), from.w.data(), dx.data());
+  CHECK(convolutions::same_bits(
+      dx, reference::input_gradient(arithmetic::ord32, g, from.dy, from.w)));
+  cuda::convolve_weight_gradient<tile>(device, g, from.x.data(), from.dy.data(), dw.data());
+  CHECK(convolutions::same_bits(
+      dw, reference::weight_gradient(arithmetic::ord32, g, from.x, from.dy, dw.size())));
+}
+
+TEST_CASE("simulated convolutions and their gradients have the defined bits", "[kernels]") {
+  const char* full = std::getenv("POTL_FULL");
+  const std::uint64_t cases = full != nullptr && *full == '1' ? 600 : 60;
+  std::mt19937 generator(7);
+  for (std::uint64_t number = 0; number < cases; ++number) {
+    const auto g = convolutions::random_geometry(generator, 60'000);
+    check(g, static_cast<inputs>(number % 3), number);
+  }
+}
+
+TEST_CASE("simulated convolutions of networks have the defined bits", "[kernels]") {
+  using convolutions::square;
+  std::uint64_t number = 0;
+  // More than a chunk of 512 each way, a stem, a projection, depthwise, and windows that miss inputs.
+  for (const auto& g : {square(2, 64, 3, 6, 3, 1), square(3, 3, 70, 16, 3, 1),
+                        square(1, 3, 8, 18, 7, 2), square(2, 16, 24, 8, 1, 2),
+                        square(2, 6, 6, 9, 3, 2, 6), square(1, 4, 4, 9, 1, 3, 2)}) {
+    check(g, inputs::hostile, ++number);
+  }
+}
+
+TEST_CASE("a convolution beyond 32 bits is refused before anything is computed", "[kernels]") {
+  const auto g = convolutions::square(1 << 20, 64, 64, 64, 3, 1);
+  CHECK_THROWS_AS(
+      cuda::convolve<tile>(test::simulated_device(1), g, nullptr, nullptr, nullptr), exception);
+}
+
+}  // namespace
