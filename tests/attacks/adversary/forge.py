@@ -73,12 +73,12 @@ class Draft:
             return
         world, session = self.world, self.world.session
         begin = max(1, min(one.step for one in self.strays))
-        with session.active():
-            try:
+        try:
+            with session.active():
                 session.restore(world.honest.kept[begin - 1])
                 self._train(begin)
-            finally:
-                session.restore(world.honest.kept[0])
+        finally:
+            world.renew()
 
     def _train(self, begin: int) -> None:
         world, session = self.world, self.world.session

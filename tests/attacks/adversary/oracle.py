@@ -148,8 +148,8 @@ def continuations(world: World, tree: Any, start: int, end: int) -> list[Any]:
     """
     session = world.session
     ends = []
-    with session.active():
-        try:
+    try:
+        with session.active():
             for variant in ("", *(["reversed"] * world.order_is_free), "ord32", "cr32"):
                 install(session, tree)
                 session._arithmetic.name = (
@@ -165,9 +165,8 @@ def continuations(world: World, tree: Any, start: int, end: int) -> list[Any]:
                         raise
                     continue
                 ends.append(nodes.plain(session.capture().tree()))
-        finally:
-            session._arithmetic.name = world.arithmetic
-            session.restore(world.honest.kept[0])
+    finally:
+        world.renew()
     return ends
 
 

@@ -150,10 +150,20 @@ class World:
             check=False,
         )
         self.exact = self.arithmetic != "stock"
-        self.session = Session.open(self.build, seed=self.job.seed, job=self.job)
+        self.session = self._opened()
         self.honest = self.recording(self.session)
         self.last = self.job.steps
         self.segments = -(-self.last // EVERY)
+
+    def _opened(self) -> Session:
+        return Session.open(self.build, seed=self.job.seed, job=self.job)
+
+    def renew(self) -> None:
+        """Opens a session in the place of one that was led astray: what a lie did to its objects (a
+        list of a scheduler that it emptied) would be in all later ones.
+        """
+        self.session.close()
+        self.session = self._opened()
 
     @functools.cached_property
     def other(self) -> Recording:
