@@ -2,10 +2,11 @@
 // The bodies of convolutions in ord32 (numeric/convolution.hpp) as products of matrices that nobody
 // stores. Private: needs block.hpp's macros.
 //
-// Exact because it is the body of gemm.hpp: k ascends in the order of docs/reference/convolution.md,
-// and what lies in the padding is multiplied as +0. Only how operands are found is new: an element
-// of a line at k lies at the sum of two points, one of the line and one of k, in lists that are
-// computed first. Lines beyond the edge are filled with zeros and thrown away.
+// Exact because it is the body of gemm.hpp: k ascends in the order of
+// docs/reference/convolution.md, and what lies in the padding is multiplied as +0. Only how
+// operands are found is new: an element of a line at k lies at the sum of two points, one of the
+// line and one of k, in lists that are computed first. Lines beyond the edge are filled with zeros
+// and thrown away.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ struct alignas(16) gather_point {
 struct point_list {
   std::int32_t major, major_step;
   std::int32_t count[3], first[3], step[3], place_step[3];
-  bool has_position;  ///< otherwise the position is 0
+  bool has_position;   ///< otherwise the position is 0
   std::int64_t begin;  ///< in the memory of all lists
 
   POTL_BODY std::int64_t size() const {
@@ -130,12 +131,7 @@ class gather_share {
   template <class Block>
   POTL_BODY void put(const route& way, gemm_slices<Tile, Lines, Block>& to, unsigned which,
                      unsigned thread) const {
-    POTL_UNROLL
-    for (unsigned i = 0; i < route::share; ++i) {
-      const unsigned k = way.k(thread) + i * way.k_stride;
-      const unsigned line = way.line(thread) + i * way.line_stride;
-      Block::write(to.of, (which * Tile::depth + k) * to.pitch + line, value_[i], thread);
-    }
+    put_slice<Tile>(way, value_, to, which, thread);
   }
 
  private:

@@ -51,6 +51,18 @@ struct gemm_slices {
   typename Block::template shared<float, 2 * Tile::depth * pitch> of;
 };
 
+/// Puts what a thread read of a slice, by a route like gemm_route, where it belongs.
+template <class Tile, class Route, unsigned Lines, class Block>
+POTL_BODY void put_slice(const Route& way, const float (&values)[Route::share],
+                         gemm_slices<Tile, Lines, Block>& to, unsigned which, unsigned thread) {
+  POTL_UNROLL
+  for (unsigned i = 0; i < Route::share; ++i) {
+    const unsigned k = way.k(thread) + i * way.k_stride;
+    const unsigned line = way.line(thread) + i * way.line_stride;
+    Block::write(to.of, (which * Tile::depth + k) * to.pitch + line, values[i], thread);
+  }
+}
+
 template <class Tile, class Block>
 struct gemm_memory {
   gemm_slices<Tile, Tile::rows, Block> a;
@@ -122,12 +134,7 @@ class gemm_share {
   template <class Block>
   POTL_BODY void put(const route& way, gemm_slices<Tile, Lines, Block>& to, unsigned which,
                      unsigned thread) const {
-    POTL_UNROLL
-    for (unsigned i = 0; i < route::share; ++i) {
-      const unsigned k = way.k(thread) + i * way.k_stride;
-      const unsigned line = way.line(thread) + i * way.line_stride;
-      Block::write(to.of, (which * Tile::depth + k) * to.pitch + line, value_[i], thread);
-    }
+    put_slice<Tile>(way, value_, to, which, thread);
   }
 
  private:
