@@ -3,6 +3,7 @@
 not verdicts.
 """
 
+import importlib
 import json
 import os
 import shutil
@@ -274,6 +275,18 @@ def test_a_checkpoint_beyond_the_limit_is_inconclusive(honest: Delivery) -> None
     assert "max_checkpoint_bytes" in report.json()
     with pytest.raises(potl.UsageError, match="max_checkpoint_bytes"):
         honest.verify(max_checkpoint_bytes=-1)
+
+
+def test_without_a_task_a_limit_holds_that_nobody_set(
+    honest: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beyond = "where at most 64 are accepted"
+    assert beyond not in honest.verify(task=None).json()
+    monkeypatch.setattr(importlib.import_module("potl._verify._verify"), "_WITHOUT_TASK", 64)
+    report = honest.verify(task=None)
+    assert report.verdict == "inconclusive"
+    assert beyond in report.json()
+    assert beyond not in honest.verify().json()
 
 
 def test_workers_keep_to_the_limit_too(honest: Delivery) -> None:
