@@ -2,19 +2,19 @@
 // Losses and their gradients: exact elementwise operations in the order written, and the sums of
 // docs/reference/reduction.md. bfloat16 and float16 are computed in float32 and rounded once.
 #include <algorithm>
+#include <cstring>
+#include <limits>
 #include <tuple>
 
 #include <ATen/ops/abs.h>
 #include <ATen/ops/clamp.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/log1p.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 
 #include <potl/core/error.hpp>
 #include <potl/numeric/detail/softmax.hpp>
+#include <potl/numeric/reduction.hpp>
 
 #include "real.hpp"
 #include "registrar.hpp"
@@ -172,13 +172,27 @@ std::tuple<at::Tensor, at::Tensor> nll(const at::Tensor& x, const at::Tensor& ta
           weights.defined() ? sample_weights.mutable_data_ptr<Real>() : nullptr, executor());
     });
   });
-  if (reduction == none)
-    return {rounded_to(losses, x.scalar_type()), at::zeros({}, at::TensorOptions(type))};
-  const at::Tensor total = losses.sum();
-  const at::Tensor total_weight =
-      weights.defined() ? sample_weights.sum() : at::full({}, all.counted(ignore), type);
-  return {rounded_to(reduction == mean ? total / total_weight : total, x.scalar_type()),
-          total_weight};
+  const at::Tensor total = make({}, type), total_weight = make({}, type);
+  with_real(type, [&](auto zero) {
+    using Real = decltype(zero);
+    const auto sum = [&](const at::Tensor& of) {
+      Real value;
+      numeric::reduce(numeric::reduction::sum, {1, of.numel(), 1}, of.const_data_ptr<Real>(),
+                      &value, executor());
+      return value;
+    };
+    Real& weight_of_all = *total_weight.mutable_data_ptr<Real>();
+    if (reduction == none) {
+      weight_of_all = 0;
+      return;
+    }
+    weight_of_all =
+        weights.defined() ? sum(sample_weights) : static_cast<Real>(all.counted(ignore));
+    const Real value = reduction == mean ? sum(losses) / weight_of_all : sum(losses);
+    *total.mutable_data_ptr<Real>() =
+        value == value ? value : std::numeric_limits<Real>::quiet_NaN();
+  });
+  return {rounded_to(reduction == none ? losses : total, x.scalar_type()), total_weight};
 }
 
 at::Tensor nll_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& target,
@@ -187,24 +201,30 @@ at::Tensor nll_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
   const char* name = "nll_loss_backward";
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const samples all(name, x, target);
-  const at::Tensor dx =
-      at::zeros({all.shape.outer, all.shape.count, all.shape.inner}, at::TensorOptions(type));
+  const at::Tensor dx = make(x.sizes(), type);
   TORCH_CHECK(dy.numel() == (reduction == none ? target.numel() : 1), name,
               ": the target has shape ", target.sizes(), ", the gradient ", dy.sizes());
-  at::Tensor slope = row_major(name, dy, type);
-  if (reduction == mean) slope = slope / total_weight.to(type);
-  slope = slope.neg();
+  const at::Tensor slopes = row_major(name, reduction == none ? dy.neg() : dy, type);
+  const at::Tensor divisor = reduction == mean ? row_major(name, total_weight, type) : at::Tensor();
+  TORCH_CHECK(reduction != mean || divisor.numel() == 1, name, ": the total weight has shape ",
+              total_weight.sizes());
   const at::Tensor weights = class_weights(name, weight, all.shape.count, type);
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
+    std::memset(dx.mutable_data_ptr(), 0, dx.nbytes());  // +0
+    const Real* each = slopes.const_data_ptr<Real>();
+    const Real one =
+        reduction == none
+            ? Real{0}
+            : -(*each / (reduction == mean ? *divisor.const_data_ptr<Real>() : Real{1}));
     indexed(name, [&] {
-      numeric::nll_slopes(all.shape, slope.const_data_ptr<Real>(), reduction != none,
+      numeric::nll_slopes(all.shape, reduction == none ? each : &one, reduction != none,
                           all.targets.const_data_ptr<std::int64_t>(),
                           weights.defined() ? weights.const_data_ptr<Real>() : nullptr, ignore,
                           dx.mutable_data_ptr<Real>(), executor());
     });
   });
-  return rounded_to(dx.view(x.sizes()), x.scalar_type());
+  return rounded_to(dx, x.scalar_type());
 }
 
 }  // namespace

@@ -147,6 +147,18 @@ POTL_LANES(f32x8, mask_of_8, ps, epi32)
 POTL_LANES(f64x4, mask_of_4, pd, epi64)
 #undef POTL_LANES
 
+/// Lanes j and j + Half change places.
+template <int Half>
+POTL_INLINE f32x8 exchanged(f32x8 a) {
+  if constexpr (Half == 4) return f32x8(_mm256_permute2f128_ps(a.v, a.v, 1));
+  return f32x8(_mm256_permute_ps(a.v, Half == 2 ? 0b01'00'11'10 : 0b10'11'00'01));
+}
+template <int Half>
+POTL_INLINE f64x4 exchanged(f64x4 a) {
+  if constexpr (Half == 2) return f64x4(_mm256_permute2f128_pd(a.v, a.v, 1));
+  return f64x4(_mm256_permute_pd(a.v, 0b0101));
+}
+
 POTL_INLINE f32x8 lookup_half(const float* table, __m256i index) {
   const __m256 below = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), index);
   const __m256 above = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), index);

@@ -138,6 +138,22 @@ POTL_LANES(f32x16, mask16, ps, epi32)
 POTL_LANES(f64x8, mask8, pd, epi64)
 #undef POTL_LANES
 
+/// Lanes j and j + Half change places.
+template <int Half>
+POTL_INLINE f32x16 exchanged(f32x16 a) {
+  constexpr int halves = 0b01'00'11'10, neighbours = 0b10'11'00'01;
+  if constexpr (Half >= 4)
+    return f32x16(_mm512_shuffle_f32x4(a.v, a.v, Half == 8 ? halves : neighbours));
+  return f32x16(_mm512_permute_ps(a.v, Half == 2 ? halves : neighbours));
+}
+template <int Half>
+POTL_INLINE f64x8 exchanged(f64x8 a) {
+  constexpr int halves = 0b01'00'11'10, neighbours = 0b10'11'00'01;
+  if constexpr (Half >= 2)
+    return f64x8(_mm512_shuffle_f64x2(a.v, a.v, Half == 4 ? halves : neighbours));
+  return f64x8(_mm512_permute_pd(a.v, 0b01010101));
+}
+
 POTL_INLINE f32x16 lookup(const float (&table)[16], f32x16 index) {
   return f32x16(_mm512_permutexvar_ps(index.integers(), _mm512_loadu_ps(table)));
 }

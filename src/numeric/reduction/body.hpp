@@ -111,6 +111,8 @@ void columns(term kind, const operands<typename R::element>& o, std::size_t rows
     using join = typename joining<Kind>::type;
     Real partial[interleaved][strip_columns];
     const R none = join::template identity<R>();
+    // What the second level of a cache does not hold.
+    const bool far = rows * stride > 512 * 1024;
     // Terms of rows row, row + 32 and so on join partial result row % 32, in this order.
     const auto take = [&](std::size_t row, std::size_t count, bool first) {
       Real* into = partial[row % interleaved];
@@ -121,7 +123,7 @@ void columns(term kind, const operands<typename R::element>& o, std::size_t rows
           const std::size_t at = row + g * interleaved;
           const Real* x = o.x + at * stride + c;
           // Strips of far rows are not a stream that a processor foresees.
-          __builtin_prefetch(x + 4 * stride);
+          if (far) __builtin_prefetch(x + 4 * stride);
           R m = none, r = none;
           if (has_m(Kind)) m = o.by_column ? load<R>(o.m + c, used) : R(o.m[at]);
           if (Kind == term::weighted) r = o.by_column ? load<R>(o.r + c, used) : R(o.r[at]);

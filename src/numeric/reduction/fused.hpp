@@ -59,28 +59,53 @@ POTL_INLINE R sum_of_exp(const typename R::element* x, std::size_t count, R m) {
   }));
 }
 
+/// rows(first, rows, m, log_sums) for neighbouring rows whose logarithms are one vector's work.
+template <class R, class Rows>
+POTL_INLINE void each_log_sum(const typename R::element* x, std::size_t rows, std::size_t count,
+                              const Rows& several) {
+  using Real = typename R::element;
+  // What several rows need twice stays in the first level of the cache.
+  constexpr std::size_t lanes = R::lanes, cached = 8192;
+  const std::size_t together = lanes * count <= cached ? lanes : 1;
+  for (std::size_t first = 0; first < rows; first += together) {
+    const std::size_t here = rows - first < together ? rows - first : together;
+    Real m[lanes], sums[lanes];
+    for (std::size_t j = 0; j < lanes; ++j) m[j] = sums[j] = Real{1};
+    for (std::size_t j = 0; j < here; ++j) {
+      const Real* row = x + (first + j) * count;
+      R maximum;
+      const R anchored = anchor<R>(row, count, maximum);
+      anchored.store_first(m + j, 1);
+      sum_of_exp(row, count, anchored).store_first(sums + j, 1);
+    }
+    compute<unary::log>(R::load(sums)).store(sums);
+    several(first, here, m, sums);
+  }
+}
+
 template <class R>
 void log_softmax(const typename R::element* x, typename R::element* y, std::size_t rows,
                  std::size_t count) {
-  for (std::size_t row = 0; row < rows; ++row, x += count, y += count) {
-    R maximum;
-    const R m = anchor<R>(x, count, maximum);
-    const R log_sum = compute<unary::log>(sum_of_exp(x, count, m));
-    each<R>(count, [&](std::size_t i, std::size_t lanes) {
-      store(canonical((load<R>(x + i, lanes) - m) - log_sum), y + i, lanes);
-    });
-  }
+  each_log_sum<R>(x, rows, count,
+                  [&](std::size_t first, std::size_t here, const auto* m, const auto* log_sums) {
+                    for (std::size_t j = 0; j < here; ++j) {
+                      const R anchored(m[j]), log_sum(log_sums[j]);
+                      const std::size_t row = (first + j) * count;
+                      each<R>(count, [&](std::size_t i, std::size_t lanes) {
+                        store(canonical((load<R>(x + row + i, lanes) - anchored) - log_sum),
+                              y + row + i, lanes);
+                      });
+                    }
+                  });
 }
 
 template <class R>
 void logsumexp(const typename R::element* x, typename R::element* y, std::size_t rows,
                std::size_t count) {
-  for (std::size_t row = 0; row < rows; ++row, x += count) {
-    R maximum;
-    const R m = anchor<R>(x, count, maximum);
-    const R value = m + compute<unary::log>(sum_of_exp(x, count, m));
-    canonical(value).store_first(y + row, 1);
-  }
+  each_log_sum<R>(x, rows, count,
+                  [&](std::size_t first, std::size_t here, const auto* m, const auto* log_sums) {
+                    canonical(R::load(m) + R::load(log_sums)).store_first(y + first, here);
+                  });
 }
 
 template <class R>

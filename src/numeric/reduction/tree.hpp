@@ -68,14 +68,24 @@ POTL_INLINE Real fold(Real* partial, std::size_t count) {
   return partial[0];
 }
 
+/// The fold of the lanes in halves; the first lane is the result.
+template <class Join, int Half, class R>
+POTL_INLINE R fold_lanes(R value) {
+  if constexpr (Half == 0) {
+    return value;
+  } else {
+    return fold_lanes<Join, Half / 2>(Join::join(value, exchanged<Half>(value)));
+  }
+}
+
 /// The fold of the partial results of a chunk.
 template <class Join, class R>
 POTL_INLINE typename R::element fold_vectors(R* partial) {
   for (std::size_t half = interleaved / R::lanes / 2; half > 0; half /= 2)
     for (std::size_t k = 0; k < half; ++k) partial[k] = Join::join(partial[k], partial[k + half]);
   typename R::element last[R::lanes];
-  partial[0].store(last);
-  return fold<Join>(last, R::lanes);
+  fold_lanes<Join, R::lanes / 2>(partial[0]).store(last);
+  return last[0];
 }
 
 /// At most `chunk_terms` terms: term(i, lanes) gives terms i to i + lanes - 1, in lanes from the
