@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "quantile_centre.hpp"
+
 #if defined(__FAST_MATH__)
 #error "reproducible functions need IEEE arithmetic: build without -ffast-math"
 #endif
@@ -22,27 +24,6 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-/// Horner's rule; coefficients from the constant upwards.
-template <std::size_t Count>
-constexpr double polynomial(const double (&coefficients)[Count], double x) noexcept {
-  double value = coefficients[Count - 1];
-  for (std::size_t i = Count - 1; i-- > 0;) value = value * x + coefficients[i];
-  return value;
-}
-
-// AS 241, PPND16: |q| <= 0.425.
-constexpr double centre_numerator[] = {3.3871328727963666080e0, 1.3314166789178437745e2,
-                                       1.9715909503065514427e3, 1.3731693765509461125e4,
-                                       4.5921953931549871457e4, 6.7265770927008700853e4,
-                                       3.3430575583588128105e4, 2.5090809287301226727e3};
-constexpr double centre_denominator[] = {1.0,
-                                         4.2313330701600911252e1,
-                                         6.8718700749205790830e2,
-                                         5.3941960214247511077e3,
-                                         2.1213794301586595867e4,
-                                         3.9307895800092710610e4,
-                                         2.8729085735721942674e4,
-                                         5.2264952788528545610e3};
 // 1.6 < r + 1.6 <= 5.
 constexpr double middle_numerator[] = {1.42343711074968357734e0,  4.63033784615654529590e0,
                                        5.76949722146069140550e0,  3.64784832476320460504e0,
@@ -73,11 +54,9 @@ constexpr double far_denominator[] = {1.0,
 /// The quantile at 0.5 + q; `tail` is the smaller of the probability and its complement. Both are
 /// given because either may be exact where the other cannot be.
 double quantile(double q, double tail) noexcept {
-  if (std::fabs(q) <= 0.425) {
-    const double r = 0.180625 - q * q;
-    return q * polynomial(centre_numerator, r) / polynomial(centre_denominator, r);
-  }
+  if (std::fabs(q) <= quantiles::centre_end) return quantiles::centre(q);
   const double r = std::sqrt(-exact_log(tail));
+  using quantiles::polynomial;
   const double magnitude =
       r <= 5.0 ? polynomial(middle_numerator, r - 1.6) / polynomial(middle_denominator, r - 1.6)
                : polynomial(far_numerator, r - 5.0) / polynomial(far_denominator, r - 5.0);
@@ -113,7 +92,7 @@ double exact_log(double x) noexcept {
   const double f = m - 1.0;
   const double s = f / (2.0 + f);
   const double z = s * s;
-  const double rest = z * polynomial(series, z);
+  const double rest = z * quantiles::polynomial(series, z);
   const double half_square = 0.5 * f * f;
   const double e = exponent;
   return e * log2_high - ((half_square - (s * (half_square + rest) + e * log2_low)) - f);

@@ -13,6 +13,9 @@ struct kernels {
                 std::uint64_t* out);
   /// 1 where a word is below the limit, else 0; count is a multiple of 16.
   void (*below)(const std::uint64_t* words, std::size_t count, std::uint64_t limit, float* out);
+  /// The normal quantile of the number in (0, 1) that is made of each word, where it is that of
+  /// quantiles::centre; count is a multiple of 8.
+  void (*centre)(const std::uint64_t* words, std::size_t count, double* out);
 };
 const kernels& portable_kernels() noexcept;
 #if defined(__x86_64__)

@@ -2,6 +2,7 @@
 #if defined(__AVX2__)
 #include <immintrin.h>
 
+#include "../elementwise/lanes_avx2.hpp"
 #include "words_body.hpp"
 
 namespace potl::randoms {
@@ -51,7 +52,7 @@ void below(const std::uint64_t* words, std::size_t count, std::uint64_t limit, f
 }  // namespace
 
 const kernels& avx2_kernels() noexcept {
-  static constexpr kernels all{&words<ymm>, &below};
+  static constexpr kernels all{&words<ymm>, &below, &centre<numeric::elementwise::f64x4>};
   return all;
 }
 

@@ -2,6 +2,7 @@
 #if defined(__AVX512F__)
 #include <immintrin.h>
 
+#include "../elementwise/lanes_avx512.hpp"
 #include "words_body.hpp"
 
 namespace potl::randoms {
@@ -45,7 +46,7 @@ void below(const std::uint64_t* words, std::size_t count, std::uint64_t limit, f
 }  // namespace
 
 const kernels& avx512_kernels() noexcept {
-  static constexpr kernels all{&words<zmm>, &below};
+  static constexpr kernels all{&words<zmm>, &below, &centre<numeric::elementwise::f64x8>};
   return all;
 }
 

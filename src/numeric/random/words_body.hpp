@@ -3,6 +3,10 @@
 // state is the lower half of a lane; what is in the upper half is never used.
 #pragma once
 
+#include <cstring>
+
+#include "../../statistics/quantile_centre.hpp"
+#include "../elementwise/lanes.hpp"
 #include "words.hpp"
 
 namespace potl::randoms {
@@ -41,6 +45,19 @@ void words(std::uint64_t key, std::uint64_t stream, std::uint64_t first, std::si
     for (std::size_t i = 0; i < together; ++i)
       V::store_pairs(V::joined(s[i].b, s[i].a), V::joined(s[i].d, s[i].c),
                      out + 2 * (done + i * V::lanes));
+  }
+}
+
+template <class R>
+void centre(const std::uint64_t* words, std::size_t count, double* out) {
+  for (std::size_t i = 0; i < count; i += R::lanes) {
+    double raw[R::lanes];
+    std::memcpy(raw, words + i, sizeof raw);
+    // 2^52 + n has the integer n in its lowest bits.
+    const R shifted(0x1p52);
+    const R integer =
+        bit_or(numeric::elementwise::shift_right<12>(R::load(raw)), shifted) - shifted;
+    quantiles::centre((integer + R(0.5)) * R(0x1p-52) - R(0.5)).store(out + i);
   }
 }
 

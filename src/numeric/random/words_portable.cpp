@@ -27,7 +27,7 @@ void below(const std::uint64_t* words, std::size_t count, std::uint64_t limit, f
 }  // namespace
 
 const kernels& portable_kernels() noexcept {
-  static constexpr kernels all{&words<lane>, &below};
+  static constexpr kernels all{&words<lane>, &below, &centre<numeric::elementwise::single<double>>};
   return all;
 }
 
