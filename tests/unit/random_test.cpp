@@ -104,12 +104,16 @@ TEST_CASE("every instruction set fills with the values of the definition") {
       for (const std::size_t count : {1U, 2U, 15U, 16U, 63U, 511U, 512U, 513U, 1601U}) {
         guarded<double> uniform(count, at);
         guarded<float> mask(count, at);
+        guarded<double> normal(count, at);
         potl::fill_uniform(uniform, chosen, start, 0.0, 1.0);
         potl::fill_bernoulli(mask, chosen, start, 0.3);
+        potl::fill_normal(normal, chosen, start, 0.25, 3.0);
         std::size_t wrong = 0;
         for (std::size_t i = 0; i < count; ++i) {
-          const double defined =
-              static_cast<double>(potl::random_bits(chosen, start + i) >> 11) * 0x1p-53;
+          const std::uint64_t bits = potl::random_bits(chosen, start + i);
+          const double defined = static_cast<double>(bits >> 11) * 0x1p-53;
+          const double between = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+          wrong += normal[i] != 0.25 + 3.0 * potl::normal_quantile(between);
           wrong += uniform[i] != defined;
           wrong += mask[i] != (defined < 0.3 ? 1.0F : 0.0F);
         }
