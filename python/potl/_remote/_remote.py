@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,7 +167,8 @@ def _most_files(job: _core.Job | None) -> int:
 
 def again(remote: Remote, directory: Path) -> Place:
     """A mirror for a worker process, beside the one of its parent, with which it goes."""
-    root = directory.parent / f"worker-{os.getpid()}"
+    # One that nothing tried before it is in: a request whose server failed is tried again.
+    root = Path(tempfile.mkdtemp(prefix="worker-", dir=directory.parent))
     mirror = Mirror(remote.source(), sizes_of(directory), root=root, room=remote.cache_bytes)
     mirror.copy_from(directory)
     return Place(mirror.directory, mirror.fetch, remote.url, remote)
