@@ -225,7 +225,8 @@ json_value rates_of(const job& what) {
 result<job> parse_job(bytes_view text) {
   const result<json_value> document = parse_canonical_json(text, limits);
   if (!document) {
-    return error{document.why().code, "job: " + document.why().message, document.why().remedy};
+    return error{document.why().code, "job: " + document.why().message,
+                 "use the file as potl wrote it; for other terms make another job"};
   }
   job out;
   reader in(*document);

@@ -141,6 +141,7 @@ TEST_CASE("a job that is not canonical JSON is refused", "[job]") {
   CHECK_FALSE(accepted(text + "\n"));
   CHECK_FALSE(accepted(" " + text));
   CHECK_FALSE(accepted(text.substr(0, text.size() - 1)));
+  CHECK_FALSE(parse_job(as_bytes_view(text + "\n")).why().remedy.empty());
 }
 
 TEST_CASE("every flipped bit of a job is refused or another job", "[job]") {
