@@ -244,6 +244,13 @@ state capture_tree(py::handle tree, bool whole) {
   return capture(std::move(root), *memory, whole).value();
 }
 
+bool would_equal_tree(const state& before, py::handle tree) {
+  auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
+  state_value root = tree_reader(tensor_type).read(tree);
+  py::gil_scoped_release released;
+  return would_equal(std::move(root), before).value();
+}
+
 void sort_maps(state_value& value) {
   if (auto* map = std::get_if<state_map>(&value.content)) {
     std::sort(map->begin(), map->end(),
@@ -305,6 +312,7 @@ void bind_state(py::module_& module) {
   module.def("unlawful", &unlawful, py::arg("state"), py::arg("laws"));
   py::class_<state>(module, "State", py::module_local())
       .def_static("capture", &capture_tree, py::arg("tree"), py::kw_only(), py::arg("whole") = true)
+      .def("would_equal", &would_equal_tree, py::arg("tree"))
       .def_static(
           "load",
           [](const std::string& path, py::handle expected, std::uint64_t max_bytes) {

@@ -9,6 +9,7 @@
 
 #include <potl/transcript/detail/kept_tensor.hpp>
 
+#include "transcript/state_encoding.hpp"
 #include "transcript/state_index.hpp"
 
 namespace potl::transcript {
@@ -124,6 +125,25 @@ result<state> capture(state_value tree, snapshot_memory& memory, bool whole) {
     next += round_up(tensor->bytes.size(), alignment);
   }
   return state::make(std::move(tree), std::move(copy));
+}
+
+result<bool> would_equal(state_value tree, const state& before) {
+  state_index index(tree_source::captured);
+  if (const status ok = index.walk(tree); !ok) return ok.why();
+  std::vector<state_tensor*>& now = index.tensors();
+  const std::vector<const state_tensor*>& then = before.tensors();
+  if (now.size() != then.size()) return false;
+  // All but the bytes of tensors.
+  const std::vector<digest> nothing(now.size());
+  if (encode_tree(tree, nothing) != encode_tree(before.root(), nothing)) return false;
+  std::sort(now.begin(), now.end(),
+            [](const state_tensor* a, const state_tensor* b) { return a->path < b->path; });
+  return std::equal(now.begin(), now.end(), then.begin(),
+                    [](const state_tensor* a, const state_tensor* b) {
+                      return a->bytes.size() == b->bytes.size() &&
+                             (a->bytes.empty() ||
+                              std::memcmp(a->bytes.data(), b->bytes.data(), a->bytes.size()) == 0);
+                    });
 }
 
 }  // namespace potl::transcript

@@ -135,6 +135,38 @@ TEST_CASE("dtype, shape and memory format are part of the digest", "[state]") {
   CHECK(plain != with([](state_tensor& t) { t.memory_format = "channels_last"; }));
 }
 
+TEST_CASE("a state equals a tree exactly where their digests are equal", "[state]") {
+  const std::vector<float> values{1, 2, 3, 4}, copy = values, others{1, 2, 3, 5};
+  const std::vector<float> zero{0}, negative{-0.0F};
+  const auto shaped = [](const std::vector<float>& of, std::vector<std::uint64_t> dims) {
+    state_tensor tensor = tensor_of(of);
+    tensor.dims = std::move(dims);
+    return tensor;
+  };
+  const std::vector<state_value> trees{
+      map_of({{name("b"), number(1)}, {name("a"), {tensor_of(values)}}}),
+      map_of({{name("a"), {tensor_of(copy)}}, {name("b"), number(1)}}),
+      map_of({{name("a"), {tensor_of(others)}}, {name("b"), number(1)}}),
+      map_of({{name("a"), {tensor_of(values)}}, {name("b"), number(2)}}),
+      map_of({{name("a"), {tensor_of(values)}}, {name("b"), {1.0}}}),
+      map_of({{name("a"), {tensor_of(values)}}, {name("c"), number(1)}}),
+      map_of({{name("a"), {shaped(values, {2, 2})}}, {name("b"), number(1)}}),
+      map_of({{name("a"), {tensor_of(values)}}, {name("b"), {tensor_of(values)}}}),
+      map_of({{name("a"), {tensor_of(values)}}, {name("b"), {tensor_of(copy)}}}),
+      map_of({{name("a"), {tensor_of(zero)}}}),
+      map_of({{name("a"), {tensor_of(negative)}}}),
+  };
+  snapshot_memory memory;
+  for (const state_value& one : trees) {
+    const state before = capture(one, memory).value();
+    for (const state_value& other : trees)
+      CHECK(would_equal(other, before).value() == (before.state_digest() == digest_of(other)));
+  }
+  state_tensor wrong = tensor_of(values);
+  wrong.dims = {5};
+  CHECK_FALSE(would_equal({std::move(wrong)}, capture(trees[0], memory).value()).has_value());
+}
+
 TEST_CASE("a tensor that is not what it says is refused", "[state]") {
   snapshot_memory memory;
   const std::vector<float> values{1, 2};

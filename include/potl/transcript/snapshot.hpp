@@ -37,4 +37,7 @@ class snapshot_memory {
 /// `whole`; one that was written in part is refused, because earlier states may be wrong already.
 result<state> capture(state_value tree, snapshot_memory& memory, bool whole = true);
 
+/// Whether a capture of `tree` would have the digest of `before`. Nothing is copied or hashed.
+result<bool> would_equal(state_value tree, const state& before);
+
 }  // namespace potl::transcript

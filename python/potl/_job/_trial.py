@@ -189,7 +189,7 @@ class _Attempt:
                 remedy="make model and optimizer inside build",
             )
             return
-        place = _difference(start, second.capture())
+        place = _difference(start, second)
         if place is not None:
             yield Problem(
                 what=f"two calls of build differ at {place}",
@@ -216,7 +216,7 @@ class _Attempt:
         self._say("repeating the second step from a restored state")
         second.restore(middle)
         result = second.run_step(steps[1], second.sample_ids(steps[1]))
-        hidden = _difference(end, second.capture())
+        hidden = _difference(end, second)
         if hidden is not None or not same_float(result.loss, losses[1]):
             reason = self._reason(steps, end, losses, hidden)
             if reason is not None:
@@ -249,8 +249,8 @@ class _Attempt:
         """
         self._say("training two steps once more")
         with self._open() as fresh:
-            _, again, other_losses = self._two_steps(fresh, steps)
-        place = _difference(end, again)
+            other_losses = self._two_steps(fresh, steps)[2]
+            place = _difference(end, fresh)
         if place is None:
             return Problem(
                 what="a step from a restored state differs from the same step in one go"
@@ -337,16 +337,17 @@ def _dormant(
     second.restore(middle)  # which puts right what a checkpoint holds
     try:
         second.run_step(step, second.sample_ids(step))
-        changed = _difference(end, second.capture()) is not None
+        changed = _difference(end, second) is not None
     except Exception:  # whatever it is, it came from the number
         changed = True
     if changed:
         yield f"{type(moved[0][0]).__name__}.{moved[0][1]}"
 
 
-def _difference(a: _core.State, b: _core.State) -> str | None:
-    # Hashing is many times as fast as comparing in Python.
-    return None if a.digest() == b.digest() else first_difference(a.tree(), b.tree())
+def _difference(before: _core.State, session: Session) -> str | None:
+    if before.would_equal(session.tree()):
+        return None
+    return first_difference(before.tree(), session.capture().tree())
 
 
 def _holders(task: Task) -> list[Any]:

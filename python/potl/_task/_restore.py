@@ -44,7 +44,7 @@ def restore_task(task: Task, tree: Tree) -> None:
         _same_count(tree["schedulers"], task.schedulers, "schedulers")
         for i, scheduler in enumerate(task.schedulers):
             _load(scheduler, tree["schedulers"][i], f"schedulers/{i}", placed)
-        if _both(task.scaler, tree["scaler"], "scaler"):
+        if _both(task.scaler, tree["scaler"], "scaler") and task.scaler is not None:
             _load(task.scaler, tree["scaler"], "scaler", placed)
             # What a step that failed halfway left there would fail every later one.
             task.scaler._per_optimizer_states.clear()
