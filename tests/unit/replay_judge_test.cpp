@@ -253,6 +253,7 @@ TEST_CASE("superseded steps that end in another state reject where arithmetic is
   for (std::uint64_t step = 41; step <= 46; ++step) {
     one.run.superseded.push_back(one.run.records[step - 1]);
   }
+  one.run.superseded.back().state = nonce_of(9);
   one.run.link();
   one.ask();
   const auto replaced = std::find_if(one.measured.begin(), one.measured.end(),

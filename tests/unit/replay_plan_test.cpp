@@ -224,6 +224,70 @@ TEST_CASE("superseded steps are always asked for, from the branch they started i
   REQUIRE(at->start_branch == 1);
 }
 
+TEST_CASE("in exact arithmetic only the first step is asked for that was recorded in two ways") {
+  fake_run run;
+  run.view.agreed.arithmetic = "ord32";
+  run.ranges = {{0, 40, 46, 0}, {1, 42, 45, 0}};
+  const auto changed = [&](std::size_t at,
+                           const std::function<void(transcript::step_record&)>& how) {
+    run.superseded.clear();
+    for (const std::size_t step : {41U, 42U, 43U, 44U, 45U, 46U, 43U, 44U, 45U})
+      run.superseded.push_back(run.records[step - 1]);
+    if (at < run.superseded.size()) how(run.superseded[at]);
+    run.link();
+    replay_options options = drawn_only();
+    options.samples = 0;
+    std::vector<segment_request> found;
+    for (const segment_request& one : plan(run, options))
+      if (one.why == "superseded") found.push_back(one);
+    return found;
+  };
+  REQUIRE(changed(99, {}).empty());
+  // A resume makes these different, or another machine.
+  REQUIRE(changed(6, [](auto& step) { step.flags ^= 12; }).empty());
+  REQUIRE(changed(6, [](auto& step) { ++step.duration_ns; }).empty());
+  REQUIRE(changed(6, [](auto& step) { ++step.random_draws; }).empty());
+  for (const std::function<void(transcript::step_record&)>& how :
+       std::vector<std::function<void(transcript::step_record&)>>{
+           [](auto& step) { step.state = nonce_of(9); },
+           [](auto& step) { step.loss += 1; },
+           [](auto& step) { step.rates.at(0) += 1; },
+           [](auto& step) { step.sample_ids = nonce_of(9); },
+           [](auto& step) { step.flags ^= 1; },
+           [](auto& step) { step.flags ^= 2; },
+           [](auto& step) {
+             step.rounding = transcript::rounding_reference{nonce_of(9), 1};
+           },
+       }) {
+    const auto found = changed(7, how);  // step 44 of branch 1
+    REQUIRE(found.size() == 2);
+    const auto replaced =
+        std::find_if(found.begin(), found.end(), [](const auto& one) { return one.superseded; });
+    REQUIRE(replaced != found.end());
+    REQUIRE(replaced->start == 42);
+    REQUIRE(replaced->end == 44);
+    REQUIRE(replaced->branch == 1);
+    const segment_request& kept = replaced == found.begin() ? found[1] : found[0];
+    REQUIRE_FALSE(kept.superseded);
+    REQUIRE(kept.start < 44);
+    REQUIRE(kept.end >= 44);
+  }
+  // The earliest counts, whichever branch it is in; what is missing is different.
+  const auto ends = [&](std::size_t other) {
+    const auto found = changed(other, [&](auto& step) {
+      ++step.loss;
+      ++run.superseded[4].loss;  // step 45 of branch 0
+    });
+    return std::find_if(found.begin(), found.end(), [](const auto& one) { return one.superseded; })
+        ->end;
+  };
+  REQUIRE(ends(1) == 42);  // the same branch
+  REQUIRE(ends(6) == 43);  // the other one
+  REQUIRE(ends(5) == 45);
+  REQUIRE(asks(changed(3, [](auto& step) { ++step.loss; }), 40, 50));
+  REQUIRE(asks(changed(3, [](auto& step) { step.step = 0; }), 40, 50));
+}
+
 TEST_CASE("superseded steps that are none are not asked for") {
   fake_run run;
   run.ranges = {{1, 40, 40, 0}, {1, 46, 40, 0}};

@@ -3,7 +3,8 @@
 //
 // Claims: the challenged segments were computed by the agreed recipe from the committed states, as
 // far as the tolerance resolves; `samples` of them were drawn at random, and the first, the last
-// and every superseded one were looked at beside them.
+// and superseded ones were looked at beside them. In exact arithmetic, which has one history, those
+// that were superseded by the same are only compared with it.
 // Assumes: a nonce that the prover could not predict; the verifier's own job, data and code; that
 // the verifier's repeats vary like another honest machine.
 // Cost: one training step per replayed step. Where end states differ by a bit, noise_repeats more

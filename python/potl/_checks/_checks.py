@@ -111,7 +111,7 @@ class Replay(Check):
     """Repeats recorded segments and compares losses and the state at their end (proof-of-learning).
 
     Attributes:
-        samples: Segments drawn at random, beside the first, the last and every superseded one.
+        samples: Segments drawn at random, beside the first, the last and superseded ones.
         top_q: Stored states of each epoch that are replayed because they moved furthest; at most a
             tenth of `samples`.
         reach: States that moved more than this many times the usual distance are replayed, at most

@@ -11,7 +11,7 @@ std::span<const field<replay_options>> replay_options::fields() {
   // clang-format off
   static const std::array table{
       row{"samples", &options::samples, 0, 1e6, "",
-          "segments drawn at random, beside the first, the last and every superseded one"},
+          "segments drawn at random, beside the first, the last and superseded ones"},
       row{"top_q", &options::top_q, 0, 1e6, "",
           "stored states of each epoch that are replayed because they moved furthest; at most a tenth of `samples`"},
       row{"reach", &options::reach, 0, 1e6, "",

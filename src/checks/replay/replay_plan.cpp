@@ -99,6 +99,36 @@ class screened_choice {
   std::uint64_t spent_ = 0;
 };
 
+// What honest records of a step have in common, however often and wherever it was done.
+std::vector<std::uint8_t> bits_of(transcript::step_record what) {
+  what.flags &= static_cast<std::uint32_t>(transcript::step_flag::skipped) |
+                static_cast<std::uint32_t>(transcript::step_flag::non_finite);
+  what.duration_ns = 0;
+  what.random_draws = 0;
+  return transcript::encode(what);
+}
+
+struct parting {
+  const transcript::superseded_range* range = nullptr;  // none: there is no parting
+  std::uint64_t step = 0;
+};
+
+// Exact arithmetic has one history: steps that were superseded by the same are judged with these.
+// Where the first of the others begins, both branches have one state before it, and one of them
+// has recorded something else than comes of it.
+parting first_parting(const run_view& run) {
+  parting first;
+  for (const transcript::superseded_range& range : run.superseded) {
+    for (std::uint64_t step = range.from_step + 1; step <= range.last_step; ++step) {
+      if (first.range != nullptr && step >= first.step) break;
+      const auto *old = run.superseded_step(range.branch, step), *kept = run.step(step);
+      if (old == nullptr || kept == nullptr || bits_of(*old) != bits_of(*kept))
+        first = {&range, step};
+    }
+  }
+  return first;
+}
+
 }  // namespace
 
 bool is_exact(const run_view& run, const replay_options& options) {
@@ -178,16 +208,22 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
     }
   }
   if (rule_enabled("transcript.resume")) {
+    const bool exact = is_exact(run, options);
+    const parting parted = exact ? first_parting(run) : parting();
     for (const transcript::superseded_range& range : run.superseded) {
       if (range.last_step <= range.from_step) continue;
+      if (exact && &range != parted.range) continue;
       segment_request request;
       request.start = range.from_step;
-      request.end = range.last_step;
+      request.end = exact ? parted.step : range.last_step;
       request.why = "superseded";
       request.branch = range.branch;
       request.start_branch = range.start_branch;
       request.superseded = true;
       out.requests.push_back(std::move(request));
+    }
+    for (const segment& one : out.all) {
+      if (one.start < parted.step && parted.step <= one.end) ask(one, "superseded");
     }
   }
   return out;

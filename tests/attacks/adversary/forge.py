@@ -53,7 +53,7 @@ class Draft:
         self.results = list(world.honest.results)
         self.true = [True] * (world.last + 1)
         self.free: set[int] = set()  # steps that whoever knows the net need not compute
-        self.stored = set(range(EVERY, world.last + 1, EVERY)) | {world.last}
+        self.stored = set(world.stored)
         self.backs: list[Back] = []
         self.record_edits: list[Callable[[list[Any]], None]] = []
         self.file_edits: list[Callable[[Path], None]] = []

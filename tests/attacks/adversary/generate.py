@@ -10,6 +10,8 @@ from . import edits, worlds
 from .edits import Edit
 from .forge import Draft
 
+SPARSE = 10_000_000
+
 
 @dataclasses.dataclass(frozen=True)
 class Lie:
@@ -31,9 +33,9 @@ class Lie:
 
 
 def lie(seed: int) -> Lie:
-    """The lie with this number; one in twenty is none."""
+    """The lie with this number; one in twenty is none. From `SPARSE` on runs store few states."""
     rng = Random(f"potl adversary {seed}")
-    name = rng.choice(worlds.NAMES)
+    name = rng.choice(worlds.SPARSE if seed >= SPARSE else worlds.NAMES)
     world = worlds.world(name)
     hidden = rng.random() < 0.3
     count = rng.choices([0, 1, 2, 3, 4], [1, 16, 3, 0, 0] if hidden else [1, 8, 6, 3, 2])[0]

@@ -222,7 +222,7 @@ def line(one: Lie, outcome: Outcome) -> str:
 def main() -> None:
     torch.set_num_threads(1)
     arguments = sys.argv[1:]
-    for name in worlds.NAMES:
+    for name in (*worlds.NAMES, *worlds.SPARSE):
         honest_cost(worlds.world(name))
     limit_memory()
     if arguments[0] == "--again":

@@ -129,13 +129,15 @@ _TASKS = {
 NAMES = [f"{name}.stock" for name in _TASKS if name != "follows"] + [
     f"{name}.ord32" for name in _TASKS if name != "plateau"
 ]
+# Every third boundary is stored, and the verifier derives the states between.
+SPARSE = [f"{name}.sparse" for name in NAMES if name.endswith("ord32")]
 
 
 class World:
     """One training under a job: keys, honest recordings, and a session that can be led astray."""
 
     def __init__(self, name: str, directory: Path) -> None:
-        kind, self.arithmetic = name.split(".")
+        kind, self.arithmetic, *sparse = name.split(".")
         self.name = name
         self.build = _TASKS[kind]
         self.order_is_free = kind != "warm"  # dropout falls on places of the batch
@@ -147,6 +149,7 @@ class World:
             checkpoint_every=EVERY,
             trainer=self.key.public_key,
             arithmetic=self.arithmetic,
+            store_every=3 * EVERY if sparse else None,
             check=False,
         )
         self.exact = self.arithmetic != "stock"
@@ -154,6 +157,8 @@ class World:
         self.honest = self.recording(self.session)
         self.last = self.job.steps
         self.segments = -(-self.last // EVERY)
+        every = 3 * EVERY if sparse else EVERY
+        self.stored = {*range(every, self.last + 1, every), self.last}
 
     def _opened(self) -> Session:
         return Session.open(self.build, seed=self.job.seed, job=self.job)
