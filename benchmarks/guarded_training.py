@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guarded trainings that the spot-check benchmark measures: with a worker in a process of its own,
-and with a faster worker, simulated by recorded gradients and timings.
+with a faster worker, simulated by recorded gradients and timings, and with one that does nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 import tempfile
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import measuring
+import numpy as np
 import torch
 import workloads
 
@@ -31,6 +33,8 @@ AT_MOST = 1.25
 SPEEDS = (2, 5, 10, 20)
 # Name -> one step in so many is checked, and how many steps are trained.
 SHARES = {"p0667": (15, 60), "p0069": (145, 145)}
+# Of an exchange, as the GPT's.
+ELEMENTS = 3_250_000
 
 
 def overhead(name: str) -> Iterator[dict[str, Any]]:
@@ -68,6 +72,88 @@ class Recorded:
         time.sleep(self._seconds)
         out[:] = self._gradients[step - 1]
         return 0.0
+
+
+class Nothing:
+    """Both sides of a training in which nothing is computed: what is left are frames and codes."""
+
+    def __init__(self) -> None:
+        self.tensors, self.weights_bytes, self.steps = [("w", ELEMENTS)], 4 * ELEMENTS, STEPS
+        self.step = 0
+        self._weights = np.zeros(4 * ELEMENTS, np.uint8)
+        self._gradient = np.full(ELEMENTS, 1e-4, np.float32).tobytes()
+
+    def gradient(self, step: int, weights: memoryview, way: int, out: memoryview) -> float:
+        out[:] = self._gradient
+        return 0.0
+
+    def weights(self) -> list[memoryview]:
+        return [self._weights.data]
+
+    def update(self, step: int, gradient: memoryview, loss: float) -> None:
+        self.step = step
+
+    def keep(self) -> None:
+        pass
+
+    def finalise(self, step: int) -> None:
+        pass
+
+    def roll_back(self) -> None:
+        pass
+
+
+def exchange() -> Iterator[dict[str, Any]]:
+    """Sending 13 MB of weights and as many of gradients, against hashing them on both sides.
+    Processor time of both.
+    """
+
+    def exchanged() -> None:
+        mine, its = _core.SpotCheckSocket.pair()
+        trusted, worker = Nothing(), Nothing()
+        serving = threading.Thread(
+            target=lambda: _core.spot_check_serve(
+                its, key=KEY, make=lambda text: worker, timeout=60.0
+            )
+        )
+        serving.start()
+        found = _core.spot_check_guard(
+            mine,
+            key=KEY,
+            job="{}",
+            training=trusted,
+            checker=worker,
+            probabilities=[0.0] * STEPS,
+            clip=1.0,
+            tolerance=1e-3,
+            segment=20,
+            lag=4,
+            timeout=60.0,
+            until=0,
+            background=False,
+        )
+        serving.join()
+        if found.end != "finished":
+            raise RuntimeError(f"an honest exchange ended otherwise: {found.reason}")
+
+    tensors = bytes(4 * ELEMENTS)
+
+    def hashed() -> None:
+        for _ in range(4 * STEPS):
+            hashlib.sha256(tensors).digest()
+
+    ratio = measuring.paired(
+        lambda: measuring.processor_timed(exchanged),
+        lambda: measuring.processor_timed(hashed),
+        rounds=ROUNDS,
+    )
+    yield measuring.result(
+        "spot_check.exchange.13mb",
+        ratio.seconds * 1e3 / STEPS,
+        "ms/step",
+        f"SHA-256 of the same on both sides, {1e3 * ratio.baseline_seconds / STEPS:.4g} ms",
+        ratio,
+    )
 
 
 def speedup() -> Iterator[dict[str, Any]]:

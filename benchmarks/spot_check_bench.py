@@ -6,7 +6,7 @@ in the same process and in turn, with one thread: ResNet-20 (batch 128) and a GP
 width 256 (8 x 64 tokens). Forward and backward pass; the update is not part of either. Processor
 time, which other processes change less than time on the clock.
 
-overhead and speedup: guarded_training.py.
+overhead, exchange and speedup: guarded_training.py.
 
     python benchmarks/spot_check_bench.py [--only TEXT]
 
@@ -70,6 +70,7 @@ def check_step(name: str) -> Iterator[dict[str, Any]]:
 GROUPS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "overhead.resnet20": partial(guarded_training.overhead, "resnet20"),
     "overhead.gpt": partial(guarded_training.overhead, "gpt"),
+    "exchange": guarded_training.exchange,
     "check_step.resnet20": partial(check_step, "resnet20"),
     "check_step.gpt": partial(check_step, "gpt"),
     "speedup": guarded_training.speedup,

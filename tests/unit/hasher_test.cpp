@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <potl/crypto/detail/one_time_code.hpp>
 #include <potl/crypto/hasher.hpp>
 
 namespace {
@@ -15,6 +16,14 @@ std::vector<std::uint8_t> some_bytes(std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::uint8_t>(i * 131 + i / 256);
   return bytes;
 }
+
+// RFC 8439, 2.5.2.
+const potl::digest code_key =
+    potl::digest::from_hex("85d6be7857556d337f4452fe42d506a80103808afb0db2fd4abff6af4149f51b")
+        .value();
+const std::string code_message = "Cryptographic Forum Research Group";
+constexpr potl::one_time_code::value expected_code{0xa8, 0x06, 0x1d, 0xc1, 0x30, 0x51, 0x36, 0xc6,
+                                                   0xc2, 0x2b, 0x8b, 0xaf, 0x0c, 0x01, 0x27, 0xa9};
 
 }  // namespace
 
@@ -102,4 +111,28 @@ TEST_CASE("constant-time equality compares lengths and bytes") {
   REQUIRE_FALSE(potl::equal_constant_time(as_bytes_view("abc"), as_bytes_view("abd")));
   REQUIRE_FALSE(potl::equal_constant_time(as_bytes_view("abc"), as_bytes_view("ab")));
   REQUIRE(potl::equal_constant_time({}, {}));
+}
+
+TEST_CASE("the code of the example in RFC 8439, however the message is cut") {
+  const potl::bytes_view all = potl::as_bytes_view(code_message);
+  for (std::size_t cut = 0; cut <= all.size(); ++cut) {
+    potl::one_time_code code(code_key);
+    code.update(all.first(cut)).update(all.subspan(cut));
+    CHECK(code.finish() == expected_code);
+  }
+}
+
+TEST_CASE("a code is of its key and of every bit of the message") {
+  const auto code_of = [](const potl::digest& with, const std::string& text) {
+    return potl::one_time_code(with).update(potl::as_bytes_view(text)).finish();
+  };
+  for (std::size_t bit = 0; bit < 8 * code_message.size(); ++bit) {
+    std::string other = code_message;
+    other[bit / 8] = static_cast<char>(other[bit / 8] ^ (1 << (bit % 8)));
+    CHECK(code_of(code_key, other) != expected_code);
+  }
+  CHECK(code_of(code_key, code_message + '\0') != expected_code);
+  potl::digest another = code_key;
+  another.bytes[3] ^= 1;
+  CHECK(code_of(another, code_message) != expected_code);
 }

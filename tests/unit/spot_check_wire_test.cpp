@@ -37,7 +37,7 @@ spot_check_socket::time_point soon(double seconds = 20) {
 
 /// A frame as it came.
 struct frame {
-  bytes head = bytes(spot_check_header_bytes), body, payload;
+  bytes head = bytes(spot_check_header_bytes), body, payload;  // with its code
   spot_check_header header;
 
   bytes all() const {
@@ -52,7 +52,8 @@ bool read(spot_check_socket& from, frame& out) {
   if (!from.read(out.head, soon())) return false;
   out.header = parse_spot_check_header(out.head).value();
   out.body.resize(out.header.body_bytes);
-  out.payload.resize(out.header.frame.payload_bytes);
+  const std::uint64_t tensors = out.header.frame.payload_bytes;
+  out.payload.resize(tensors == 0 ? 0 : tensors + sizeof(one_time_code::value));
   return from.read(out.body, soon()) && from.read(out.payload, soon());
 }
 
@@ -160,10 +161,22 @@ TEST_CASE("frames that were tampered with end the session and accuse nobody", "[
        }},
       {"another step", "not sealed", spot_check_end::refused,
        [](const frame& f) { return with_bytes(f.all(), 24, {15}); }},
-      {"a turned bit of the gradient", "not those that their frame names", spot_check_end::refused,
+      {"a turned bit of the gradient", "not sealed for their frame", spot_check_end::refused,
+       [](const frame& f) {
+         bytes out = f.all();
+         out[out.size() - 17] ^= 1;
+         return out;
+       }},
+      {"a turned bit of its code", "not sealed for their frame", spot_check_end::refused,
        [](const frame& f) {
          bytes out = f.all();
          out.back() ^= 1;
+         return out;
+       }},
+      {"without the code of the gradient", "closed", spot_check_end::lost,
+       [](const frame& f) {
+         bytes out = f.all();
+         out.resize(out.size() - 16);
          return out;
        }},
       {"a turned bit of the loss", "not sealed", spot_check_end::refused,

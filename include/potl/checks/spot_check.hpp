@@ -11,7 +11,8 @@
 // Assumes: `guarded_training` clips and updates as torch.optim.SGD does, or as the plan was made
 // for; coins and key stay secret; the trusted side's own machine is right, and is not stopped by
 // the worker.
-// Cost: hashing gradients and weights once on each side, and a step for each check.
+// Cost: gradients and weights travel once a step, and each side computes a code of them; a step for
+// each check.
 // Cannot detect: biases below the tolerance (they are in the certificate), wrong losses (they are
 // the worker's word, and decide nothing), who the worker is beyond having the key.
 // Source: A. Asvadishirehjini, M. Kantarcioglu, B. Malin, GINN (CODASPY 2022).
@@ -105,9 +106,9 @@ enum class spot_check_end {
 /// Its name, e.g. "caught".
 const char* to_string(spot_check_end how) noexcept;
 
-/// What the trusted side keeps of a step.
+/// What the trusted side keeps of each step. Of drawn ones it keeps weights and gradient until they
+/// are checked.
 struct spot_check_entry {
-  digest report;  ///< SHA-256 of the reported gradient
   double norm = 0, loss = 0;
 };
 

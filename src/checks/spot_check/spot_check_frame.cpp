@@ -8,11 +8,13 @@
 namespace potl::checks {
 namespace {
 
-constexpr std::string_view magic = "potlspt1";
+constexpr std::string_view magic = "potlspt2";
+// No frame begins so.
+constexpr std::string_view payload_label = "potl spot-check payload key v1";
 // Offsets; integers are little-endian.
 constexpr std::size_t kind_at = 8, side_at = 9, zeros_at = 10, body_at = 12, sequence_at = 16,
                       step_at = 24, payload_at = 32, job_at = 40, session_at = 72,
-                      payload_digest_at = 104, previous_at = 136, code_at = 168;
+                      previous_at = 104, previous_payload_at = 136, code_at = 152;
 static_assert(code_at + digest::size == spot_check_header_bytes);
 
 template <class Integer>
@@ -31,14 +33,15 @@ void write(std::vector<std::uint8_t>& to, std::size_t at, Integer value) noexcep
   }
 }
 
-digest read_digest(bytes_view bytes, std::size_t at) noexcept {
-  digest out;
-  std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), digest::size, out.bytes.begin());
-  return out;
+template <std::size_t Size>
+void read(bytes_view bytes, std::size_t at, std::array<std::uint8_t, Size>& out) noexcept {
+  std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), Size, out.begin());
 }
 
-void write(std::vector<std::uint8_t>& to, std::size_t at, const digest& value) noexcept {
-  std::copy(value.bytes.begin(), value.bytes.end(), to.begin() + static_cast<std::ptrdiff_t>(at));
+template <std::size_t Size>
+void write(std::vector<std::uint8_t>& to, std::size_t at,
+           const std::array<std::uint8_t, Size>& value) noexcept {
+  std::copy(value.begin(), value.end(), to.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 error refused(std::string what) { return {errc::mismatch, std::move(what), ""}; }
@@ -53,8 +56,6 @@ const char* to_string(spot_check_kind kind) noexcept {
     case spot_check_kind::ready: return "ready";
     case spot_check_kind::step: return "step";
     case spot_check_kind::report: return "report";
-    case spot_check_kind::open: return "open";
-    case spot_check_kind::opened: return "opened";
     case spot_check_kind::stop: return "stop";
     case spot_check_kind::stopped: return "stopped";
   }
@@ -69,7 +70,7 @@ result<spot_check_header> parse_spot_check_header(bytes_view bytes) {
   }
   spot_check_header out;
   const std::uint8_t kind = bytes[kind_at], side = bytes[side_at];
-  if (kind < 1 || kind > 8) return malformed("a frame is of no known kind");
+  if (kind < 1 || kind > 6) return malformed("a frame is of no known kind");
   out.frame.kind = static_cast<spot_check_kind>(kind);
   // Asked are odd kinds, answered even ones.
   if (side > 1 || (kind % 2 == 0) != (side == 1)) {
@@ -89,11 +90,11 @@ result<spot_check_header> parse_spot_check_header(bytes_view bytes) {
   out.sequence = read<std::uint64_t>(bytes, sequence_at);
   out.frame.step = read<std::uint64_t>(bytes, step_at);
   out.frame.payload_bytes = read<std::uint64_t>(bytes, payload_at);
-  out.job = read_digest(bytes, job_at);
-  out.session = read_digest(bytes, session_at);
-  out.frame.payload_digest = read_digest(bytes, payload_digest_at);
-  out.previous = read_digest(bytes, previous_at);
-  out.code = read_digest(bytes, code_at);
+  read(bytes, job_at, out.job.bytes);
+  read(bytes, session_at, out.session.bytes);
+  read(bytes, previous_at, out.previous.bytes);
+  read(bytes, previous_payload_at, out.previous_payload);
+  read(bytes, code_at, out.code.bytes);
   return out;
 }
 
@@ -123,12 +124,13 @@ std::vector<std::uint8_t> spot_check_chain::seal(const spot_check_frame& frame) 
   write(out, sequence_at, sequence_);
   write(out, step_at, frame.step);
   write(out, payload_at, frame.payload_bytes);
-  write(out, job_at, job_);
-  write(out, session_at, session_);
-  write(out, payload_digest_at, frame.payload_digest);
-  write(out, previous_at, previous_);
+  write(out, job_at, job_.bytes);
+  write(out, session_at, session_.bytes);
+  write(out, previous_at, previous_.bytes);
+  write(out, previous_payload_at, previous_payload_);
   previous_ = code_of(out, as_bytes_view(frame.body));
-  write(out, code_at, previous_);
+  previous_payload_ = {};
+  write(out, code_at, previous_.bytes);
   out.insert(out.end(), frame.body.begin(), frame.body.end());
   ++sequence_;
   return out;
@@ -154,7 +156,7 @@ result<spot_check_frame> spot_check_chain::open(const spot_check_header& header,
     return refused("frame " + number(header.sequence) + " came where frame " + number(sequence_) +
                    " was expected");
   }
-  if (header.previous != previous_) {
+  if (header.previous != previous_ || header.previous_payload != previous_payload_) {
     return refused("frame " + number(sequence_) + " answers another frame than the last");
   }
   const spot_check_frame& got = header.frame;
@@ -170,8 +172,15 @@ result<spot_check_frame> spot_check_chain::open(const spot_check_header& header,
   spot_check_frame out = got;
   out.body.assign(body.begin(), body.end());
   previous_ = header.code;
+  previous_payload_ = {};
   ++sequence_;
   return out;
+}
+
+one_time_code spot_check_chain::payload_code() {
+  std::vector<std::uint8_t> message(payload_label.begin(), payload_label.end());
+  message.insert(message.end(), previous_.bytes.begin(), previous_.bytes.end());
+  return one_time_code(key_.of(message));
 }
 
 }  // namespace potl::checks

@@ -139,7 +139,7 @@ class session {
     if (!loss) return ended(loss.why(), step);
     const double norm = gradient_norm(gradient_);
     if (!std::isfinite(norm)) return not_finite(step);
-    out_.entries.push_back({report->payload_digest, norm, *loss});
+    out_.entries.push_back({norm, *loss});
     now_.step = step;
     now_.gradient = gradient_;
     const double probability = options_.probabilities[step - 1];

@@ -28,18 +28,41 @@ status read_frame(spot_check_socket& from, spot_check_socket::time_point until, 
   return from.read(out.body, until);
 }
 
+// Parts of a payload whose code is computed while they are in the cache.
+constexpr std::size_t part_bytes = 256 * 1024;
+
 status read_payload(spot_check_socket& from, spot_check_socket::time_point until,
-                    const spot_check_frame& frame, std::span<std::uint8_t> out) {
-  // Hashed in parts that are still in the cache.
-  constexpr std::size_t part = 256 * 1024;
-  sha256 hasher;
-  for (std::size_t at = 0; at < out.size(); at += part) {
-    const auto next = out.subspan(at, std::min(part, out.size() - at));
+                    spot_check_chain& chain, std::span<std::uint8_t> out) {
+  if (out.empty()) return unit{};
+  one_time_code code = chain.payload_code();
+  for (std::size_t at = 0; at < out.size(); at += part_bytes) {
+    const auto next = out.subspan(at, std::min(part_bytes, out.size() - at));
     if (status read = from.read(next, until); !read) return read;
-    hasher.update(next);
+    code.update(next);
   }
-  if (hasher.finish() == frame.payload_digest) return unit{};
-  return error{errc::mismatch, "the tensors are not those that their frame names", ""};
+  one_time_code::value given{};
+  if (status read = from.read(given, until); !read) return read;
+  const one_time_code::value own = code.finish();
+  if (!equal_constant_time(own, given)) {
+    return error{errc::mismatch, "the tensors were not sealed for their frame", ""};
+  }
+  chain.payload_passed(own);
+  return unit{};
+}
+
+status write_payload(spot_check_socket& to, spot_check_socket::time_point until,
+                     spot_check_chain& chain, std::span<const bytes_view> payload) {
+  one_time_code code = chain.payload_code();
+  for (const bytes_view all : payload) {
+    for (std::size_t at = 0; at < all.size(); at += part_bytes) {
+      const bytes_view next = all.subspan(at, std::min(part_bytes, all.size() - at));
+      code.update(next);
+      if (status sent = to.write(next, until); !sent) return sent;
+    }
+  }
+  const one_time_code::value own = code.finish();
+  chain.payload_passed(own);
+  return to.write(own, until);
 }
 
 }  // namespace
@@ -72,7 +95,7 @@ result<spot_check_link> spot_check_link::accepted(spot_check_socket socket, byte
     return error{errc::limit, "the job is too long: " + std::to_string(hello.payload_bytes), ""};
   }
   payload.resize(hello.payload_bytes);
-  if (status read = read_payload(socket, until, hello, payload); !read) return read.why();
+  if (status read = read_payload(socket, until, chain, payload); !read) return read.why();
   job = header.job;
   return spot_check_link(std::move(socket), std::move(chain), seconds);
 }
@@ -80,14 +103,11 @@ result<spot_check_link> spot_check_link::accepted(spot_check_socket socket, byte
 status spot_check_link::send(spot_check_kind kind, std::uint64_t step, std::string body,
                              std::span<const bytes_view> payload) {
   const auto until = in(seconds_);
-  spot_check_frame frame{kind, step, std::move(body), 0, {}};
+  spot_check_frame frame{kind, step, std::move(body), 0};
   for (const bytes_view part : payload) frame.payload_bytes += part.size();
-  frame.payload_digest = potl::detail::sha256_of_parts(payload);
   if (status sent = socket_.write(chain_.seal(frame), until); !sent) return sent;
-  for (const bytes_view part : payload) {
-    if (status sent = socket_.write(part, until); !sent) return sent;
-  }
-  return unit{};
+  if (frame.payload_bytes == 0) return unit{};
+  return write_payload(socket_, until, chain_, payload);
 }
 
 result<spot_check_frame> spot_check_link::receive(const expectation& expected,
@@ -101,7 +121,7 @@ result<spot_check_frame> spot_check_link::receive(const expectation& expected,
     throw exception({errc::usage, "there is no room for the payload that was expected", ""});
   }
   payload = payload.first(opened->payload_bytes);
-  if (status read = read_payload(socket_, until, *opened, payload); !read) return read.why();
+  if (status read = read_payload(socket_, until, chain_, payload); !read) return read.why();
   return opened;
 }
 

@@ -2,8 +2,9 @@
 // Frames over a socket: one side of one session.
 //
 // Claims: what `receive` gives passed spot_check_chain::open, arrived within the time, and its
-// payload hashes to the digest in its frame. Memory is the caller's: nothing is taken for a size
-// that the peer chose, but for bodies of at most 64 KiB. Cost: one SHA-256 over a payload.
+// payload has the code that only the session's key makes for this frame. Memory is the caller's:
+// nothing is taken for a size that the peer chose, but for bodies of at most 64 KiB. Cost: one
+// Poly1305 over a payload, part by part between two system calls.
 #pragma once
 
 #include <functional>
