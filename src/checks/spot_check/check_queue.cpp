@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 
+#include <potl/core/rules.hpp>
+
 #include "checks/stopwatch.hpp"
 #include "checks/text.hpp"
 
@@ -133,14 +135,17 @@ double check_queue::compute(const drawn_report& one, std::uint64_t way, std::vec
 std::optional<failed_check> check_queue::judge(const drawn_report& one) {
   compute(one, 0, own_);
   const gradient_distance found = compare_gradients(one.gradient, own_, tensors_, options_.clip);
-  if (!(found.distance <= options_.tolerance)) return look_again(one, found);
+  if (!(found.distance <= options_.tolerance)) {
+    if (!rule_enabled("spot_check.gradients")) return std::nullopt;
+    return look_again(one, found);
+  }
   {
     const std::lock_guard held(mutex_);
     tally_.largest = std::max(tally_.largest, found.distance);
   }
   if (options_.tolerance == 0) return std::nullopt;
   direction_.add(one.gradient, own_);
-  if (!direction_.alarm()) return std::nullopt;
+  if (!direction_.alarm() || !rule_enabled("spot_check.direction")) return std::nullopt;
   return failed_check{spot_check_end::caught,
                       one.step,
                       "the gradients of " + text(direction_.count()) +
