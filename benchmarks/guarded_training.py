@@ -90,7 +90,7 @@ class Nothing:
     def weights(self) -> list[memoryview]:
         return [self._weights.data]
 
-    def update(self, step: int, gradient: memoryview, loss: float) -> None:
+    def update(self, step: int, gradient: memoryview, norm: float, loss: float) -> None:
         self.step = step
 
     def keep(self) -> None:

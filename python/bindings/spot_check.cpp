@@ -101,10 +101,10 @@ class python_training final : public guarded_training {
       return out;
     });
   }
-  void update(std::uint64_t step, std::span<float> gradient, double loss) override {
+  void update(std::uint64_t step, std::span<float> gradient, double norm, double loss) override {
     calling_python([&] {
       weights_.clear();
-      self_.attr("update")(step, writable(gradient), loss);
+      self_.attr("update")(step, writable(gradient), norm, loss);
     });
   }
   void keep() override {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trusted side's update, against torch.optim.SGD as its documentation defines it.
+#include <potl/checks/detail/spot_check_judge.hpp>
 #include <potl/checks/spot_check_sgd.hpp>
 
 #include <cmath>
@@ -44,7 +45,7 @@ spot_check_sgd trained(const sgd_recipe& recipe, std::uint64_t steps) {
   spot_check_sgd out({0, std::vector<float>(5, 0.5F), {}}, recipe);
   for (std::uint64_t step = 1; step <= steps; ++step) {
     std::vector<float> gradient = gradient_of(step);
-    out.update(step, gradient, 0);
+    out.update(step, gradient, checks::gradient_norm(gradient), 0);
   }
   return out;
 }
@@ -82,7 +83,7 @@ TEST_CASE("what is final, kept and taken back are the states after those steps",
   training.finalised = [&](const sgd_state& state) { told.push_back(state); };
   for (std::uint64_t step = 1; step <= 6; ++step) {
     std::vector<float> gradient = gradient_of(step);
-    training.update(step, gradient, 0);
+    training.update(step, gradient, checks::gradient_norm(gradient), 0);
     if (step == 2 || step == 4) training.keep();
   }
   CHECK_THROWS_AS(training.finalise(3), exception);
@@ -100,12 +101,12 @@ TEST_CASE("gradients of other steps and sizes are refused", "[spot_check]") {
   recipe.clip = 1;
   spot_check_sgd training = trained(recipe, 1);
   std::vector<float> gradient = gradient_of(2), less(4);
-  CHECK_THROWS_AS(training.update(1, gradient, 0), exception);
-  CHECK_THROWS_AS(training.update(3, gradient, 0), exception);
-  CHECK_THROWS_AS(training.update(2, less, 0), exception);
-  training.update(2, gradient, 0);
-  training.update(3, gradient, 0);
-  CHECK_THROWS_AS(training.update(4, gradient, 0), exception);
+  CHECK_THROWS_AS(training.update(1, gradient, checks::gradient_norm(gradient), 0), exception);
+  CHECK_THROWS_AS(training.update(3, gradient, checks::gradient_norm(gradient), 0), exception);
+  CHECK_THROWS_AS(training.update(2, less, checks::gradient_norm(less), 0), exception);
+  training.update(2, gradient, checks::gradient_norm(gradient), 0);
+  training.update(3, gradient, checks::gradient_norm(gradient), 0);
+  CHECK_THROWS_AS(training.update(4, gradient, checks::gradient_norm(gradient), 0), exception);
   CHECK_THROWS_AS(spot_check_sgd({4, std::vector<float>(5), {}}, recipe), exception);
   CHECK_THROWS_AS(spot_check_sgd({0, std::vector<float>(5), std::vector<float>(4)}, recipe),
                   exception);

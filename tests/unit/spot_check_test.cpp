@@ -58,7 +58,7 @@ sgd_state alone(std::uint64_t steps) {
   std::vector<float> gradient(tiny_gradients::inputs);
   for (std::uint64_t step = 1; step <= steps; ++step) {
     const double loss = own.gradient(step, training.weights().front(), 0, gradient);
-    training.update(step, gradient, loss);
+    training.update(step, gradient, checks::gradient_norm(gradient), loss);
   }
   return training.state();
 }

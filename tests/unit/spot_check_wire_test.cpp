@@ -344,6 +344,38 @@ TEST_CASE("a worker does the named job's steps, and sends nothing that it did no
   CHECK(serving.wait().reason.find("another than its frames name") != std::string::npos);
 }
 
+TEST_CASE("no bit of long tensors can be changed on their way", "[spot_check]") {
+  const digest session = sha256_of(as_bytes_view("a session")), id = sha256_of(as_bytes_view(job));
+  const auto side = [&](spot_check_side which) {
+    return spot_check_chain(spot_check_session_key(key, id, session), id, session, which);
+  };
+  const bytes tensors(600 * 1024, 7);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{300 * 1024}, tensors.size() - 1}) {
+    for (const bool turned : {true, false}) {
+      auto [left, middle] = spot_check_socket::pair();
+      auto [other, right] = spot_check_socket::pair();
+      std::thread between([&, from = std::move(middle), to = std::move(other)]() mutable {
+        bytes all(spot_check_header_bytes + tensors.size() + sizeof(one_time_code::value));
+        if (!from.read(all, soon())) return;
+        all[spot_check_header_bytes + at] ^= turned ? 1 : 0;
+        static_cast<void>(to.write(all, soon()));
+      });
+      std::thread sending([&, from = std::move(left)]() mutable {
+        spot_check_link link(std::move(from), side(spot_check_side::trusted), 20);
+        const bytes_view part = tensors;
+        static_cast<void>(link.send(spot_check_kind::step, 1, "", {&part, 1}));
+      });
+      spot_check_link link(std::move(right), side(spot_check_side::worker), 20);
+      bytes got(tensors.size());
+      const auto came = link.receive({spot_check_kind::step, 1, got.size()}, got);
+      sending.join();
+      between.join();
+      CHECK(came.has_value() != turned);
+      CHECK((got != tensors) == turned);
+    }
+  }
+}
+
 TEST_CASE("a job longer than a worker reads is refused before it is read", "[spot_check]") {
   auto [left, right] = spot_check_socket::pair();
   const digest session = sha256_of(as_bytes_view("a session")), id = sha256_of(as_bytes_view(job));

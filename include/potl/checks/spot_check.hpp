@@ -63,8 +63,9 @@ class guarded_training {
   virtual std::uint64_t step() = 0;
   /// What gradients are computed from, in parts; valid until the next call of another function.
   virtual std::vector<bytes_view> weights() = 0;
-  /// Clips the gradient and makes the update of step `step`. May change `gradient`.
-  virtual void update(std::uint64_t step, std::span<float> gradient, double loss) = 0;
+  /// Clips the gradient, whose l2 norm is `norm`, and makes the update of step `step`. May change
+  /// `gradient`.
+  virtual void update(std::uint64_t step, std::span<float> gradient, double norm, double loss) = 0;
   /// Remembers the present state.
   virtual void keep() = 0;
   /// The state that was kept after `step` is final: written down, and everything before it is

@@ -43,7 +43,7 @@ class spot_check_sgd final : public guarded_training {
 
   std::uint64_t step() override { return now_.step; }
   std::vector<bytes_view> weights() override;
-  void update(std::uint64_t step, std::span<float> gradient, double loss) override;
+  void update(std::uint64_t step, std::span<float> gradient, double norm, double loss) override;
   void keep() override { kept_[now_.step] = now_; }
   void finalise(std::uint64_t step) override;
   void roll_back() override;

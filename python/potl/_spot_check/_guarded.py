@@ -143,10 +143,11 @@ class Guarded:
         """What gradients are computed from."""
         return bytes_of(weights_of(self._session.task))
 
-    def update(self, step: int, gradient: memoryview, loss: float) -> None:
+    def update(self, step: int, gradient: memoryview, norm: float, loss: float) -> None:
         """Clips and applies a reported gradient."""
         parts = self._gradients.split(gradient)
-        self._bound(torch.frombuffer(gradient, dtype=torch.float32), parts)
+        if norm > self._clip:
+            self._bound(torch.frombuffer(gradient, dtype=torch.float32), parts, norm)
         self._session.apply(step, parts, loss)
 
     def keep(self) -> None:
@@ -175,15 +176,12 @@ class Guarded:
         self._final = self._session.capture()
         self._write(self.final_step, self._final)
 
-    def _bound(self, gradient: torch.Tensor, parts: list[torch.Tensor | None]) -> None:
+    def _bound(self, gradient: torch.Tensor, parts: list[torch.Tensor | None], norm: float) -> None:
         """Scales what torch would clip too little.
 
         torch adds up squares in float32, in which millions of small ones vanish beside a large one:
         whoever chooses the gradient chooses what the norm misses.
         """
-        norm = float(torch.linalg.vector_norm(gradient, dtype=torch.float64))
-        if norm <= self._clip:
-            return
         found = [part for part in parts if part is not None]
         if norm > CLIP_SLACK * float(torch.nn.utils.get_total_norm(found)):
             gradient.mul_(self._clip / norm)

@@ -146,7 +146,7 @@ class session {
     if (options_.coin ? options_.coin(step, probability) : secret_coin(step, probability)) {
       drawn_.push_back(std::exchange(now_, spare()));
     }
-    training_.update(step, gradient_, *loss);
+    training_.update(step, gradient_, norm, *loss);
     unclosed_ = step;
     return true;
   }

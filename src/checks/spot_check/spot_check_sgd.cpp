@@ -5,8 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include <potl/checks/detail/spot_check_judge.hpp>
-
 namespace potl::checks {
 
 spot_check_sgd::spot_check_sgd(sgd_state from, sgd_recipe recipe)
@@ -25,12 +23,12 @@ std::vector<bytes_view> spot_check_sgd::weights() {
            now_.weights.size() * sizeof(float)}};
 }
 
-void spot_check_sgd::update(std::uint64_t step, std::span<float> gradient, double /*loss*/) {
+void spot_check_sgd::update(std::uint64_t step, std::span<float> gradient, double norm,
+                            double /*loss*/) {
   if (step != now_.step + 1 || step > recipe_.rates.size() ||
       gradient.size() != now_.weights.size()) {
     throw exception({errc::usage, "the gradient is not that of the next step", ""});
   }
-  const double norm = gradient_norm(gradient);
   const auto factor = static_cast<float>(norm > recipe_.clip ? recipe_.clip / (norm + 1e-6) : 1);
   const auto rate = static_cast<float>(recipe_.rates[step - 1]);
   const auto mu = static_cast<float>(recipe_.momentum);

@@ -113,7 +113,8 @@ class own_updates final : public checks::guarded_training {
     }
     return out;
   }
-  void update(std::uint64_t step, std::span<float> gradient, double /*loss*/) override {
+  void update(std::uint64_t step, std::span<float> gradient, double /*norm*/,
+              double /*loss*/) override {
     const pl::task& task = work_.task();
     const std::vector<at::Tensor> parameters = work_.parameters();
     const float* from = gradient.data();
