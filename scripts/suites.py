@@ -65,6 +65,7 @@ def suites() -> list[Suite]:
             "cpp",
             [
                 *("ctest", "--test-dir", "build/test", "--verbose", "--no-tests=error"),
+                *("--parallel", str(cores)),
                 *("--output-junit", str(ROOT / "build/junit-cpp.xml")),
             ],
         ),

@@ -12,6 +12,8 @@ import pytest
 from libtorch_build import BUILD, ROOT, run_well
 
 
+# Before xdist, which looks for the marks.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one file run in one process, those of LibTorch's programs too."""
     for item in items:

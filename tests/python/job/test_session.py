@@ -23,6 +23,8 @@ from potl._job._job import Job
 from potl._job._session import Session
 from potl._task._trees import first_difference
 
+FULL = os.environ.get("POTL_FULL") == "1"
+
 
 @pytest.mark.parametrize("build", tasks.TASKS, ids=lambda build: build.__name__)
 def test_a_restored_state_goes_on_as_if_nothing_had_happened(build):
@@ -526,12 +528,13 @@ def test_other_processes_train_the_same_and_other_instructions_start_the_same():
 
 
 def test_a_compiled_model_has_the_state_of_the_plain_one():
-    if shutil.which("g++") is None:
+    if FULL and shutil.which("g++") is None:
         pytest.skip("torch.compile needs a C++ compiler")
 
     def build():
         built = tasks.plain()
-        built.model = torch.compile(built.model)
+        # Compiling C++ takes half a minute, and is not what potl has a part in.
+        built.model = torch.compile(built.model, backend="inductor" if FULL else "aot_eager")
         return built
 
     plain = state_of(tasks.plain)
