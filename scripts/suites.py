@@ -72,7 +72,7 @@ def suites() -> list[Suite]:
         # Each worker begins with a part of its own, so that what a file prepares is prepared once.
         pytest("python", "tests/python", "--dist=worksteal", workers=cores),
         # By file, because what a file builds is built once.
-        pytest("install", "tests/install", "--dist=loadgroup", workers=cores),
+        pytest("install", "tests/install", "--dist=loadfile", workers=cores),
         pytest("attacks", "tests/attacks", "--dist=worksteal", workers=cores, POTL_HOOKS="1"),
         Suite("fuzz", ["scripts/fuzz", "3"]),
     ]

@@ -263,18 +263,12 @@ void sort_maps(state_value& value) {
   }
 }
 
-// None, or the rule that is violated and how.
-py::object unlawful(const state& recorded, py::handle laws) {
+std::optional<checks::violation> unlawful(const state& recorded, py::handle laws) {
   auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
   state_value tree = tree_reader(tensor_type).read(laws);
-  std::optional<checks::violation> found;
-  {
-    const py::gil_scoped_release released;
-    sort_maps(tree);
-    found = checks::unlawful(recorded.root(), tree);
-  }
-  if (!found) return py::none();
-  return py::make_tuple(std::string(found->rule), found->what);
+  const py::gil_scoped_release released;
+  sort_maps(tree);
+  return checks::unlawful(recorded.root(), tree);
 }
 
 py::tuple shape_of(const state_tensor& tensor) {
@@ -309,6 +303,12 @@ void bind_tensors(py::module_& module) {
 
 void bind_state(py::module_& module) {
   bind_tensors(module);
+  py::class_<checks::violation>(module, "Violation", py::module_local())
+      .def_property_readonly("rule",
+                             [](const checks::violation& self) { return std::string(self.rule); })
+      .def_readonly("path", &checks::violation::path)
+      .def_readonly("reason", &checks::violation::reason)
+      .def("__str__", &checks::violation::text);
   module.def("unlawful", &unlawful, py::arg("state"), py::arg("laws"));
   py::class_<state>(module, "State", py::module_local())
       .def_static("capture", &capture_tree, py::arg("tree"), py::kw_only(), py::arg("whole") = true)

@@ -418,7 +418,19 @@ def prune_plan(directory: str, *, max_bytes: int, archive: bool = False) -> Prun
 
 # ---------------------------------------------------------------------------- evidence
 
-def unlawful(state: State, laws: object) -> tuple[str, str] | None: ...
+class Violation:
+    """What a recorded state has that no honest one does. str() gives path and reason."""
+
+    @property
+    def rule(self) -> str: ...
+    @property
+    def path(self) -> str:
+        """Of the value, keys joined by "/"."""
+
+    @property
+    def reason(self) -> str: ...
+
+def unlawful(state: State, laws: object) -> Violation | None: ...
 def not_finite(recorded: State, initial: State, masks: list[str] | None = None) -> str:
     """What `recorded` holds that no honest state does, such as "model/parameters/w holds NaN", or
     "". An infinity that `initial` has in the same place is a mask.

@@ -165,7 +165,7 @@ void replayer::require_lawful(const transcript::state& what, std::uint64_t step,
     const transcript::state_value* model = model_of(what.root());
     static const transcript::state_value none{transcript::state_map{}};
     const auto problem = unlawful(model == nullptr ? none : *model, *form_);
-    if (problem) throw failed{measured::unknown_form, "model/" + problem->what};
+    if (problem) throw failed{measured::unknown_form, "model/" + problem->text()};
     return;
   }
   const digest* bound = run_.state_digest(step);

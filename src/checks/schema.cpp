@@ -43,7 +43,7 @@ double number(const state_value& value) {
 
 verdict against(std::string_view rule, const std::string& path, const std::string& why) {
   if (!rule_enabled(rule)) return std::nullopt;
-  return violation{rule, path + ": " + why};
+  return violation{rule, path, why};
 }
 
 const char* kind_of(const state_value& value) {

@@ -12,16 +12,6 @@ import pytest
 from libtorch_build import BUILD, ROOT, run_well
 
 
-# Before xdist, which looks for the marks.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file run in one process, those of LibTorch's programs too."""
-    for item in items:
-        name = item.path.stem
-        group = "libtorch" if name.startswith("test_libtorch") else name
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(scope="session")
 def prefix() -> Path:
     if not (BUILD / "libpotl.a").is_file():

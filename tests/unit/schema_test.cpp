@@ -42,7 +42,7 @@ value near(double number, double slack = 0) {
 
 std::string why(const value& state, const value& laws) {
   const auto found = unlawful(state, laws);
-  return found ? std::string(found->rule) + " " + found->what : "";
+  return found ? std::string(found->rule) + " " + found->text() : "";
 }
 
 constexpr double inf = std::numeric_limits<double>::infinity();

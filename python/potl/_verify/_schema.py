@@ -9,7 +9,6 @@ honest state; what is the recipe's and not the training's is computed for the ve
 from __future__ import annotations
 
 import functools
-import re
 import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,9 +36,6 @@ _NOT_NEGATIVE = frozenset(
     )
 )
 
-# An option of an optimizer's group in what a violation says.
-_OPTION = re.compile(r"optimizers/(\d+)/param_groups/\d+/([^/:]+): ")
-
 
 class Schema:
     """Judges the states of one run by the verifier's own build.
@@ -59,8 +55,8 @@ class Schema:
 
     def problem(
         self, state: _core.State, step: int, *, logged: bool = True
-    ) -> tuple[str, str] | None:
-        """The rule that a state recorded after `step` violates, and how; None when it is lawful.
+    ) -> _core.Violation | None:
+        """How a state recorded after `step` violates a rule; None when it is lawful.
 
         The task's own state is as undefined after this as after a step.
 
@@ -137,17 +133,22 @@ class _Laws:
             self._ahead = None
             broken = self._broken(states, own)
             if broken:
-                raise RuntimeError(f"the verifier's own steps break its laws: {broken}")
+                raise RuntimeError(
+                    f"the verifier's own steps break its laws: {[*map(str, broken)]}"
+                )
 
-    def _broken(self, states: list[_core.State], own: Log) -> list[tuple[str, str]]:
+    def _broken(self, states: list[_core.State], own: Log) -> list[_core.Violation]:
         """What the verifier's own states break. Options that an optimizer's own steps change
         (a counter, an estimate of the rate) are no longer a law after that.
         """
         while True:
             found = [_core.unlawful(state, self.at(step, own)) for step, state in enumerate(states)]
             broken = [one for one in found if one is not None]
-            options = [_OPTION.match(what) for _, what in broken]
-            new = {(int(o[1]), o[2]) for o in options if o is not None}
+            new = set()
+            for one in broken:
+                match one.path.split("/"):
+                    case ["optimizers", number, "param_groups", _, option]:
+                        new.add((int(number), option))
             if all(name in self._stepped[index] for index, name in new):
                 return broken
             for index, name in new:

@@ -62,8 +62,7 @@ class Workload:
         found = self._schema.problem(state, step, logged=logged)
         if found is None:
             return None
-        rule, what = found
-        return "unknown_form" if rule == "agreed.schema" else "unlawful", what
+        return "unknown_form" if found.rule == "agreed.schema" else "unlawful", str(found)
 
     def not_finite(self, state: _core.State) -> str:
         return self._schema.not_finite(state)

@@ -73,7 +73,8 @@ def judged(build: Callable[[], Task]) -> Iterator[Judge]:
         def edited(edit: Callable[[Any], None], *, logged: bool = True) -> Any:
             tree = copy.copy(plain(honest.tree()))
             edit(tree)
-            return schema.problem(_core.State.capture(tree), AT, logged=logged)
+            found = schema.problem(_core.State.capture(tree), AT, logged=logged)
+            return found and (found.rule, str(found))
 
         yield edited
 

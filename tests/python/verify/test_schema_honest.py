@@ -173,7 +173,7 @@ def test_schedules_and_other_options_stay_laws_beside_them() -> None:
         for place, state in wrong.items():
             problem = schema.problem(state, 2, logged=False)
             assert problem is not None
-            assert place in problem[1]
+            assert place in problem.path
 
 
 def warmed_up(epochs: int = 8) -> Task:

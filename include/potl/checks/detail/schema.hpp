@@ -36,7 +36,10 @@ namespace potl::checks {
 
 struct violation {
   std::string_view rule;  ///< agreed.schema or agreed.recipe_state, whichever is in force
-  std::string what;       ///< path and reason
+  std::string path;       ///< of the value, keys joined by "/"
+  std::string reason;
+
+  std::string text() const { return path + ": " + reason; }
 };
 
 /// The law of everything that has the form of `own`: its keys, kinds, dtypes, shapes and ties. What
