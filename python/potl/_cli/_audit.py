@@ -37,51 +37,51 @@ def add_to(app: typer.Typer) -> None:
 def _audit(
     run: AnyRun,
     *,
-    job: Annotated[Path, typer.Option(help="What was agreed: the client's own job file.")],
-    task: Annotated[
-        str, typer.Option(metavar="MODULE:FUNCTION", help="Makes the task that was agreed.")
-    ],
+    job: Annotated[Path, typer.Option(help="The agreed job: the client's own file.")],
+    task: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help="Builds the agreed task.")],
     log: Annotated[
         Path,
-        typer.Option(
-            help="Directory of the repetition. An interrupted audit goes on from what it holds."
-        ),
+        typer.Option(help="Directory for the repetition. An interrupted audit resumes from it."),
     ],
     key: Annotated[
         Path | None,
-        typer.Option(help="The auditor's key; created when there is none. Default: in LOG."),
+        typer.Option(help="The auditor's key file, created if missing. Default: in LOG."),
     ] = None,
     commitment: Annotated[
-        Path | None, typer.Option(help="The trainer's, if it has committed already.")
+        Path | None, typer.Option(help="The trainer's commitment, if there is one yet.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Wait for steps that are still to be trained.")
+        bool, typer.Option("--follow", help="Wait for steps that are not trained yet.")
     ] = False,
     patience: Annotated[
-        float, typer.Option(metavar="SECONDS", help="How long a followed log may stay as it is.")
+        float, typer.Option(metavar="SECONDS", help="Longest wait for the next step.")
     ] = 600.0,
     to_the_end: Annotated[
         bool,
         typer.Option(
-            "--to-the-end", help="Repeat all steps also after a difference, as a dispute needs."
+            "--to-the-end", help="Repeat all steps even after a difference, as a dispute needs."
         ),
     ] = False,
     nonce: Annotated[
         str | None,
         typer.Option(
             metavar="FILE|HEX",
-            help="The client's 32 bytes: codes over the states are signed under them.",
+            help="The client's 32 bytes; the audit signs codes over the states under them.",
         ),
     ] = None,
     check: Annotated[
         bool,
         typer.Option(
             "--check",
-            help="Look whether the auditor who made LOG under --nonce did the work.",
+            help="Check whether the auditor who made LOG under --nonce did the work.",
         ),
     ] = False,
-    draw: Annotated[int | None, typer.Option(help="Steps that --check draws. Default: 20.")] = None,
-    auditor_key: Annotated[Path | None, typer.Option(help="For --check: whom you hired.")] = None,
+    draw: Annotated[
+        int | None, typer.Option(help="Number of steps that --check draws. Default: 20.")
+    ] = None,
+    auditor_key: Annotated[
+        Path | None, typer.Option(help="For --check: public key of the auditor you hired.")
+    ] = None,
     token_file: TokenFile = None,
     open_with: OpenWith = None,
     tls_ca: TlsCa = None,

@@ -30,14 +30,14 @@ def add_to(app: typer.Typer) -> None:
 
 def _diff(
     run_a: Annotated[str, typer.Argument(metavar="RUN_A", help="A run directory, or a URL.")],
-    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="Another one.")],
+    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to compare it with.")],
     *,
     task: Annotated[
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="The build function of both runs. With it the step is executed again, and the "
-            "first operator that differs is named.",
+            help="The build function of both runs. With it the step is executed again to name the "
+            "first operator that differs.",
         ),
     ] = None,
     other_task: Annotated[
@@ -45,19 +45,19 @@ def _diff(
         typer.Option(metavar="MODULE:FUNCTION", help="The build function of RUN_B."),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File of the token that the server of RUN_A wants.")
+        Path | None, typer.Option(help="File with the token of RUN_A's server.")
     ] = None,
     other_token_file: Annotated[
-        Path | None, typer.Option(help="The same of the server of RUN_B.")
+        Path | None, typer.Option(help="The same for RUN_B's server.")
     ] = None,
     open_with: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Your secret key, to which the server of RUN_A encrypts."
+            metavar="FILE", help="Your secret encryption key, to which RUN_A's server encrypts."
         ),
     ] = None,
     other_open_with: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The same of the server of RUN_B.")
+        Path | None, typer.Option(metavar="FILE", help="The same for RUN_B's server.")
     ] = None,
     tls_ca: TlsCa = None,
     json: Json = False,
@@ -66,7 +66,7 @@ def _diff(
     """Find the first step, and the first operator, at which two runs part, and why.
 
     Compares two runs of one training on your own machines, without keys and without a verdict. Ends
-    with 0 if all steps agree that both have, else with 1.
+    with 0 if all steps that both have agree, else with 1.
     """
     from .._dispute._diff import diff
     from .._remote._remote import is_url

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Side = Annotated[
     str | None,
     typer.Option(
-        metavar="RUN", help="A run directory with its key, or the URL of potl serve --disputes."
+        metavar="RUN", help="A run directory with its key, or the URL of a potl serve --disputes."
     ),
 ]
 
@@ -46,87 +46,87 @@ def _dispute(
     *,
     trainer: Side = None,
     auditor: Side = None,
-    job: Annotated[Path, typer.Option(help="What was agreed.")],
-    task: Annotated[
-        str, typer.Option(metavar="MODULE:FUNCTION", help="Makes the task that was agreed.")
-    ],
+    job: Annotated[Path, typer.Option(help="The agreed job.")],
+    task: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help="Builds the agreed task.")],
     evidence: Annotated[
-        Path, typer.Option(help="Where the transcript with its keys is written, for others.")
+        Path, typer.Option(help="File to write: the transcript and its keys, for others to judge.")
     ],
     referee: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Play one side before the referee there (potl referee --listen). With --run and "
+            help="Take part in a dispute at this referee (potl referee --listen). Needs --run and "
             "--referee-key.",
         ),
     ] = None,
-    run: Annotated[
-        Path | None, typer.Option(help="Before a referee at a URL: the run of who plays.")
-    ] = None,
+    run: Annotated[Path | None, typer.Option(help="With --referee: your own run.")] = None,
     key: Annotated[
         Path | None,
-        typer.Option(help="The key that committed to that run. Default: the one in it."),
+        typer.Option(help="With --run: the key that committed to it. Default: the one in it."),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File of the token that the referee at a URL wants.")
+        Path | None, typer.Option(help="With --referee: file with its token.")
     ] = None,
     patience: Annotated[
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="How long the other party may take to come to a referee at a URL, and for how "
-            "long that may not answer. Default: 3600.",
+            help="With --referee: longest wait for the other party to arrive, and for an answer. "
+            "Default: 3600.",
         ),
     ] = None,
     referee_key: Annotated[
         Path | None,
         typer.Option(
-            help="Signs the transcript: a PEM file, created when there is none. Default: a key "
-            "that is kept nowhere. Of a referee at a URL: its public key."
+            help="PEM file of the key that signs the transcript, created if missing. Default: a "
+            "key that is not kept. With --referee: the referee's public key."
         ),
     ] = None,
     trainer_key: Annotated[
         Path | None,
         typer.Option(
-            help="At a URL: the trainer's public key, unless the job pins it. For a directory: "
-            "its signing key; default: the one in it."
+            help="If the trainer is a URL: its public key, unless the job pins it. If it is a "
+            "directory: its signing key. Default: the one in it."
         ),
     ] = None,
     auditor_key: Annotated[
-        Path | None, typer.Option(help="The same of the auditor, whom no job pins.")
+        Path | None, typer.Option(help="The same for the auditor, whom no job pins.")
     ] = None,
     commitment: Annotated[
         Path | None,
         typer.Option(
-            help="The trainer's commitment, as you hold it. Without it a trainer that signed two "
-            "chooses about which one it disputes."
+            help="The trainer's commitment that you hold. Without it, a trainer that signed two "
+            "chooses which one the dispute is about."
         ),
     ] = None,
     trainer_token: Annotated[
-        Path | None, typer.Option(help="File of the token that the trainer's server wants.")
+        Path | None, typer.Option(help="File with the token of the trainer's server.")
     ] = None,
     auditor_token: Annotated[
-        Path | None, typer.Option(help="The same of the auditor's server.")
+        Path | None, typer.Option(help="File with the token of the auditor's server.")
     ] = None,
     open_with: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The referee's secret key for encryption: the servers have to encrypt to it.",
+            help="The referee's secret encryption key; the servers must encrypt to it.",
         ),
     ] = None,
     tls_ca: Annotated[
         Path | None,
-        typer.Option(help="Certificates that vouch for the servers. Default: the system's."),
+        typer.Option(
+            help="Certificate authorities to trust for the servers. Default: the system's."
+        ),
     ] = None,
     turn_seconds: Annotated[
         float | None,
-        typer.Option(help="A party that does not move for so long has lost. Default: 3600."),
+        typer.Option(help="Time for each move; a party that exceeds it loses. Default: 3600."),
     ] = None,
     transcript: Annotated[
         Path | None,
-        typer.Option(help="Keeps each line. After a crash the dispute goes on with it."),
+        typer.Option(
+            help="File that keeps each line. After a crash, the same command resumes from it."
+        ),
     ] = None,
     json: Json = False,
     debug: Debug = False,

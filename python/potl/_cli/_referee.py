@@ -33,18 +33,18 @@ def add_to(app: typer.Typer) -> None:
 
 def _referee(
     *,
-    job: Annotated[Path, typer.Option(help="What was agreed.")],
+    job: Annotated[Path, typer.Option(help="The agreed job.")],
     offline: Annotated[
         Path | None,
         typer.Option(
-            metavar="EVIDENCE", help="Judge the transcript of a dispute, with its keys, again."
+            metavar="EVIDENCE", help="Judge a dispute again, from its transcript and keys."
         ),
     ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Decide disputes of parties that call; port 0 takes a free one. With --task, "
+            help="Decide disputes of parties that call; port 0 picks a free port. Needs --task, "
             "--key, --auditor-key and --transcripts.",
         ),
     ] = None,
@@ -52,55 +52,53 @@ def _referee(
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="Makes the agreed task. With it the referee's decisions are computed again; "
-            "without it they are believed.",
+            help="Builds the agreed task. With it the referee's decisions are recomputed; without "
+            "it they are taken on trust.",
         ),
     ] = None,
     trainer_key: Annotated[
         Path | None,
-        typer.Option(help="To listen: the trainer's public key, unless the job pins it."),
+        typer.Option(help="With --listen: the trainer's public key, unless the job pins it."),
     ] = None,
     auditor_key: Annotated[
         Path | None, typer.Option(help="The auditor's public key, as you know it.")
     ] = None,
     referee_key: Annotated[
         Path | None,
-        typer.Option(help="Of evidence: the referee's public key, as you know it."),
+        typer.Option(help="With --offline: the referee's public key, as you know it."),
     ] = None,
     commitment: Annotated[
         Path | None,
-        typer.Option(help="Of evidence: the trainer's commitment, as you hold it."),
+        typer.Option(help="With --offline: the trainer's commitment that you hold."),
     ] = None,
     key: Annotated[
         Path | None,
-        typer.Option(
-            help="To listen: signs the transcripts, a PEM file, created when there is none."
-        ),
+        typer.Option(help="With --listen: PEM file of the signing key, created if missing."),
     ] = None,
     transcripts: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="To listen: keeps a file of lines for each dispute. After a crash they go on.",
+            help="With --listen: keeps one file per dispute. After a crash the disputes resume.",
         ),
     ] = None,
     turn_seconds: Annotated[
         float | None,
         typer.Option(
-            help="To listen: a party that does not move for so long has lost. Default: 3600."
+            help="With --listen: time for each move; a party that exceeds it loses. Default: 3600."
         ),
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option(help="To listen: as of potl serve. With --tls-key.")
+        Path | None, typer.Option(help="With --listen: as for potl serve. Needs --tls-key.")
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option(help="To listen: as of potl serve. With --tls-cert.")
+        Path | None, typer.Option(help="With --listen: as for potl serve. Needs --tls-cert.")
     ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="To listen: file of a token that parties have to send. Without it whoever reaches "
-            "the port reads what they open of their runs."
+            help="With --listen: file with a token that parties must send. Without it, anybody who "
+            "reaches the port can read what they open of their runs."
         ),
     ] = None,
     json: Json = False,
@@ -108,9 +106,9 @@ def _referee(
 ) -> Result:
     """Decide disputes of parties that call, or judge one again from its evidence.
 
-    With --offline: the trainer's key is the job's. Without the referee's the evidence may be made
-    up. Ends with 0 if the trainer is right or both agree, with 1 if the trainer is wrong, with 3
-    if nothing was decided.
+    With --offline: the trainer's key is the job's. Without the referee's key the evidence may be
+    invented. Ends with 0 if the trainer is right or both agree, with 1 if the trainer is wrong,
+    with 3 if nothing was decided.
 
     With --listen: parties call with `potl dispute --referee URL`. SIGTERM and Ctrl-C end it.
     Needs `pip install "potl[serve]"`.

@@ -19,33 +19,30 @@ AnyRun = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="The run directory, or a URL: of potl serve (https, http), or of storage (s3 and "
-        "others that fsspec knows).",
+        help="The run directory, or its URL: a potl serve address (https, http), or storage (s3 "
+        "and others that fsspec knows).",
         show_default=False,
     ),
 ]
 TokenFile = Annotated[
-    Path | None, typer.Option(help="RUN is a URL: file of the token that the server wants.")
+    Path | None, typer.Option(help="If RUN is a URL: file with the server's token.")
 ]
 TlsCa = Annotated[
     Path | None,
-    typer.Option(
-        help="RUN is a URL: certificates that vouch for the server. Default: the system's."
-    ),
+    typer.Option(help="If RUN is a URL: certificate authorities to trust. Default: the system's."),
 ]
 OpenWith = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="RUN is a URL: your secret key for encryption. Only what is encrypted to it is taken.",
+        help="If RUN is a URL: your secret encryption key. Other answers are refused.",
     ),
 ]
 CacheBytes = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="RUN is a URL: what may lie in the folder for temporary files at a time. "
-        "Default: 8GiB.",
+        help="If RUN is a URL: largest size of the temporary folder. Default: 8GiB.",
     ),
 ]
 
@@ -94,7 +91,8 @@ def _serve(
     run: RunPath,
     *,
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where; port 0 takes a free one.")
+        str,
+        typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 picks a free port."),
     ] = "127.0.0.1:8470",
     tls_cert: Annotated[
         Path | None, typer.Option(help="PEM file of the server's certificate. With --tls-key.")
@@ -105,8 +103,8 @@ def _serve(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="File of a token that clients have to send. Without it whoever reaches the port "
-            "reads the run, its weights included, unless --for is given."
+            help="File with a token that clients must send. Without it, anybody who reaches the "
+            "port can read the run, its weights included, unless --for is given."
         ),
     ] = None,
     readers: Annotated[
@@ -114,21 +112,21 @@ def _serve(
         typer.Option(
             "--for",
             metavar="FILE",
-            help="Public key of a client (potl keygen --encryption): everything is encrypted to "
-            "it, and nobody else gets an answer. Repeatable.",
+            help="Public key of a client (potl keygen --encryption). Answers are encrypted to it, "
+            "and nobody else gets any. Repeatable.",
         ),
     ] = None,
     disputes: Annotated[
         bool,
         typer.Option(
             "--disputes",
-            help="Also play the run's party in disputes. With --job, --task and --referee-key.",
+            help="Also answer disputes about the run. Needs --job, --task and --referee-key.",
         ),
     ] = False,
-    job: Annotated[Path | None, typer.Option(help="What was agreed, for disputes.")] = None,
+    job: Annotated[Path | None, typer.Option(help="The agreed job, for disputes.")] = None,
     task: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="Makes the task of the run, for disputes."),
+        typer.Option(metavar="MODULE:FUNCTION", help="Builds the run's task, for disputes."),
     ] = None,
     key: Annotated[
         Path | None,
@@ -136,7 +134,7 @@ def _serve(
     ] = None,
     referee_key: Annotated[
         Path | None,
-        typer.Option(help="The referee's public key: only its disputes are answered."),
+        typer.Option(help="Public key of the only referee whose disputes are answered."),
     ] = None,
     json: Json = False,
     debug: Debug = False,

@@ -24,11 +24,13 @@ KeyFile = Annotated[
 ]
 Goal = Annotated[
     int | None,
-    typer.Option(metavar="STEPS", help="So many false steps are caught. Default: 100."),
+    typer.Option(metavar="STEPS", help="Number of false steps to catch. Default: 100."),
 ]
 Displacement = Annotated[
     float | None,
-    typer.Option(metavar="NORM", help="Or: how far (l2) false gradients may move the weights."),
+    typer.Option(
+        metavar="NORM", help="Or: largest distance (l2) that false gradients may move the weights."
+    ),
 ]
 Clip = Annotated[
     float | None,
@@ -101,13 +103,15 @@ def _plan(
         int | None,
         typer.Option(
             metavar="STEPS",
-            help="Or the goal: so many false steps are caught, wherever they are.",
+            help="Or the goal: number of false steps to catch, wherever they are.",
         ),
     ] = None,
-    probability: Annotated[float, typer.Option(help="With which the certificate holds.")] = 0.999,
+    probability: Annotated[
+        float, typer.Option(help="Probability with which the certificate holds.")
+    ] = 0.999,
     rate: Annotated[
         float | None,
-        typer.Option(help="A learning rate that no step exceeds, in the place of the job's."),
+        typer.Option(help="A learning rate that no step exceeds, instead of the job's."),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Number of steps, without a job.")] = None,
     momentum: Annotated[float, typer.Option(help="As torch.optim.SGD has it, with --rate.")] = 0.0,
@@ -139,14 +143,15 @@ def _plan(
     task: Annotated[
         str | None,
         typer.Option(
-            metavar="MODULE:FUNCTION", help="Measure here what steps and checks of this task take."
+            metavar="MODULE:FUNCTION",
+            help="Measure the time of steps and checks of this task here.",
         ),
     ] = None,
     step_seconds: Annotated[
-        float | None, typer.Option(help="What a step takes, where nothing is measured.")
+        float | None, typer.Option(help="Time of a step, if it is not measured.")
     ] = None,
     check_seconds: Annotated[
-        float | None, typer.Option(help="What a check takes, where nothing is measured.")
+        float | None, typer.Option(help="Time of a check, if it is not measured.")
     ] = None,
     json: Json = False,
     debug: Debug = False,
@@ -232,14 +237,18 @@ def _train(
         Path,
         typer.Argument(
             metavar="FOLDER",
-            help="Where the training is kept, and goes on when the command is given again.",
+            help="Where the training is kept. The same command resumes it.",
         ),
     ],
     *,
     job: Annotated[Path, typer.Option(help="Your own copy of the job.")],
-    worker: Annotated[str, typer.Option(metavar="ADDRESS", help="Where the worker listens.")],
+    worker: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address on which the worker listens.")
+    ],
     key: KeyFile,
-    probability: Annotated[float, typer.Option(help="With which the certificate holds.")] = 0.999,
+    probability: Annotated[
+        float, typer.Option(help="Probability with which the certificate holds.")
+    ] = 0.999,
     steps_at_risk: Goal = None,
     displacement: Displacement = None,
     clip: Clip = None,
@@ -295,9 +304,11 @@ def _train(
 def _bench(
     task: TaskArgument,
     *,
-    job: Annotated[Path, typer.Option(help="What was agreed.")],
-    steps: Annotated[int, typer.Option(min=2, help="How many steps are measured.")] = 20,
-    probability: Annotated[float, typer.Option(help="With which the certificate holds.")] = 0.999,
+    job: Annotated[Path, typer.Option(help="The agreed job.")],
+    steps: Annotated[int, typer.Option(min=2, help="Number of steps to measure.")] = 20,
+    probability: Annotated[
+        float, typer.Option(help="Probability with which the certificate holds.")
+    ] = 0.999,
     steps_at_risk: Goal = None,
     displacement: Displacement = None,
     clip: Clip = None,
