@@ -17,7 +17,7 @@ import functools
 import itertools
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import measuring
@@ -28,7 +28,7 @@ from torch.nn import functional
 import potl
 
 
-def plain_steps(task: potl.Task, steps: int) -> Iterator[float]:
+def plain_steps(task: potl.Task, steps: int) -> Generator[float]:
     """The loop that a user would write."""
     loader = torch.utils.data.DataLoader(
         task.dataset, batch_size=task.batch_size, shuffle=True, drop_last=task.drop_last
