@@ -23,6 +23,7 @@ mutant can fail must pass without it, or nothing is played.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -256,6 +257,20 @@ def first_failure(output: str) -> str:
     return ""
 
 
+def held(build: Path) -> int:
+    """The checkout, for one run at a time: another one would link and copy the same files."""
+    build.mkdir(parents=True, exist_ok=True)
+    lock = os.open(build / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise SystemExit(
+            "scripts/mutants already plays in this checkout: wait until it ends"
+        ) from None
+    return lock
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Plays mutants; see the head of this file.")
     parser.add_argument("names", nargs="*", help="mutants or sources; all without them")
@@ -271,6 +286,7 @@ def main() -> int:
         for mutant in chosen:
             print(f"{mutant.name:40} {mutant.source}: {mutant.what}")
         return 0
+    held(ROOT / "build/mutants")  # until this process ends
     folder = ROOT / "build/mutants" / f"{number}-of-{count}"
     builder = Builder(folder)
     if not arguments.unsure:

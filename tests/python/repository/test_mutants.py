@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -57,3 +59,11 @@ def test_a_mutant_that_allocates_without_end_is_stopped(monkeypatch: pytest.Monk
     assert status == 1
     assert "MemoryError" in output
     assert runner.run([sys.executable, "-c", "bytearray(1 << 20)"]) == (0, "")
+
+
+def test_a_second_run_in_one_checkout_is_refused(tmp_path: Path) -> None:
+    lock = runner.held(tmp_path)
+    with pytest.raises(SystemExit, match="already plays"):
+        runner.held(tmp_path)
+    os.close(lock)
+    os.close(runner.held(tmp_path))
