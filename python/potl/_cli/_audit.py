@@ -23,7 +23,7 @@ def add_to(app: typer.Typer) -> None:
     command(
         app,
         "audit",
-        examples="  potl audit runs/1 --job job.json --task trainer:build --log audits/1\n\n"
+        examples="  potl audit runs/1 --job job.json --task trainer:build\n\n"
         "  potl audit runs/1 --job job.json --task trainer:build --log audits/1 --follow\n\n"
         "  potl audit https://trainer.example --token-file token --job job.json "
         "--task trainer:build --log audits/1\n\n"
@@ -40,9 +40,12 @@ def _audit(
     job: Annotated[Path, typer.Option(help="The agreed job: the client's own file.")],
     task: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help="Builds the agreed task.")],
     log: Annotated[
-        Path,
-        typer.Option(help="Directory for the repetition. An interrupted audit resumes from it."),
-    ],
+        Path | None,
+        typer.Option(
+            help="Directory for the repetition. An interrupted audit resumes from it. Default: one "
+            "in audits/ for each run and job."
+        ),
+    ] = None,
     key: Annotated[
         Path | None,
         typer.Option(help="The auditor's key file, created if missing. Default: in LOG."),
@@ -97,9 +100,9 @@ def _audit(
     from .._base._errors import UsageError
 
     if check:
-        if nonce is None or follow or to_the_end or key is not None:
+        if nonce is None or log is None or follow or to_the_end or key is not None:
             raise UsageError(
-                "--check needs the auditor's --nonce, and repeats nothing",
+                "--check needs the auditor's --log and --nonce, and repeats nothing",
                 "leave out --follow, --to-the-end and --key",
             )
         here = run_of(run, token_file, tls_ca, cache_bytes, open_with)

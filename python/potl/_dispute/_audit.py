@@ -23,7 +23,7 @@ from .._record._inputs import as_job, as_note
 from .._record._prover import Prover, Step
 from .._record._run import Commitment, Run
 from .._remote._follow import Followed, followed
-from .._remote._remote import AnyRun, Remote, opened
+from .._remote._remote import AnyRun, Remote, as_remote, opened
 from ._rounding_logs import Difference, TrainersLogs
 from ._work import CODES, WorkLog, as_nonce
 
@@ -87,7 +87,7 @@ def audit(
     *,
     job: Job | str | os.PathLike[str],
     task: Callable[[], Task] | str,
-    log: str | os.PathLike[str],
+    log: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | _core.SigningKey | None = None,
     commitment: object = None,
     follow: bool = False,
@@ -106,7 +106,9 @@ def audit(
             imported from it.
         job: The client's own: what was agreed.
         task: `build`, or "module:function".
-        log: Directory of the repetition; a new one, or that of an interrupted audit.
+        log: Directory of the repetition; a new one, or that of an interrupted audit. None: one in
+            `audits`, below the working directory, that is the same whenever this run of this job
+            is audited; `Audit.log` names it.
         key: The auditor's signing key, created when there is none; None keeps one in `log`.
         commitment: The trainer's, if it has committed already: then the log must be the one that
             it signed.
@@ -123,7 +125,7 @@ def audit(
         Whether the run is the agreed one, bit for bit.
 
     Example:
-        >>> audit = potl.audit("runs/1", job=job, task=build, log="audits/1")  # doctest: +SKIP
+        >>> audit = potl.audit("runs/1", job=job, task=build)  # doctest: +SKIP
         >>> audit.agrees, audit.reason  # doctest: +SKIP
 
     Raises:
@@ -134,10 +136,12 @@ def audit(
         StorageError: A run elsewhere is not reached, or for so long as `patience` not any more.
         InternalError: This machine computes a step in two ways.
     """
+    agreed = as_job(job)
+    log = _own_place(run, agreed) if log is None else Path(log)
     finish = functools.partial(
         audit,
         run,
-        job=job,
+        job=agreed,
         task=task,
         log=log,
         key=key,
@@ -149,7 +153,7 @@ def audit(
     with followed(run, patience=patience if follow else 0.0) as place:
         return _audited(
             place,
-            job=job,
+            job=agreed,
             task=task,
             log=log,
             key=key,
@@ -166,9 +170,9 @@ def audit(
 def _audited(
     place: Followed,
     *,
-    job: Job | str | os.PathLike[str],
+    job: Job,
     task: Callable[[], Task] | str,
-    log: str | os.PathLike[str],
+    log: Path,
     key: str | os.PathLike[str] | _core.SigningKey | None,
     commitment: object,
     follow: bool,
@@ -181,27 +185,25 @@ def _audited(
     began = time.monotonic()
     directory = place.directory
     _imports.close(directory)
-    agreed = as_job(job)
-    _require_exact(agreed.core.arithmetic)
-    target = Path(log)
-    if target.resolve() == directory.resolve():
+    _require_exact(job.core.arithmetic)
+    if log.resolve() == directory.resolve():
         raise UsageError("the run and its repetition have one directory", "name another log")
     build = _executors.load_task(task) if isinstance(task, str) else task
-    pair = _Pair(agreed.core, directory, target)
+    pair = _Pair(job.core, directory, log)
     wait = patience if follow else 0.0
     pair.wait_for_log(wait)
-    own, note = _finished(target, agreed, key), None if commitment is None else as_note(commitment)
-    work = None if nonce is None else WorkLog(target, agreed.core, as_nonce(nonce))
+    own, note = _finished(log, job, key), None if commitment is None else as_note(commitment)
+    work = None if nonce is None else WorkLog(log, job.core, as_nonce(nonce))
     if own is None:
-        if work is None and (target / CODES).exists():
+        if work is None and (log / CODES).exists():
             raise UsageError("the repetition was begun under a nonce", "pass the same one")
-        repeater = _Repeater(build, target, job=agreed, key=key)
+        repeater = _Repeater(build, log, job=job, key=key)
         repeater.work = work
         kept = contextlib.nullcontext() if work is None else contextlib.closing(work)
         repeater.follow(pair.rounding_logs)
-        with kept, repeater, track("auditing", agreed.core.steps, progress) as advance:
+        with kept, repeater, track("auditing", job.core.steps, progress) as advance:
             repeated = repeater.repeat()
-            while repeater.next_step <= agreed.core.steps:
+            while repeater.next_step <= job.core.steps:
                 differs = pair.differs()  # once: the repetition is written by another thread
                 if differs and not to_the_end:
                     break
@@ -213,10 +215,10 @@ def _audited(
                 if advance is not None:
                     advance(step.number)
             repeater.flush()
-        if repeater.next_step > agreed.core.steps:
+        if repeater.next_step > job.core.steps:
             own = repeater.run.commit()
     if work is not None:
-        work.sign(_keys.for_run(key, target), note)
+        work.sign(_keys.for_run(key, log), note)
     pair.compare()
     if place.remote is not None and pair.is_open:
         place.check()  # otherwise it would look as if the run went no further
@@ -226,12 +228,24 @@ def _audited(
         steps=pair.agreed_steps,
         difference=pair.difference,
         reason=reason,
-        log=target,
+        log=log,
         commitment=own,
         seconds=time.monotonic() - began,
         key=key,
         finish=finish,
     )
+
+
+def _own_place(run: AnyRun, job: Job) -> Path:
+    """Where a repetition lies of which nobody said where."""
+    remote = as_remote(run)
+    if remote is None:
+        where = str(Path(getattr(run, "path", run)).resolve())  # type: ignore[arg-type]
+    else:
+        where = remote.url.rstrip("/")
+    name = _core.sha256(job.id + where.encode("utf-8", "surrogateescape")).hex()[:16]
+    # Absolute: the rest may be repeated from another working directory.
+    return Path("audits", name).absolute()
 
 
 class _Repeater(Prover):

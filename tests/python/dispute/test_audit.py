@@ -95,6 +95,31 @@ def test_an_honest_run_agrees_in_every_step(
     assert again.agrees is True and again.commitment == found.commitment
 
 
+def test_without_a_log_each_run_has_a_place_of_its_own(
+    honest: potl.Run,
+    job: potl.Job,
+    trainer: _core.SigningKey,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    false = potl.record(cheating(9), tmp_path / "run", job=job, key=trainer, check_job=False)
+    monkeypatch.chdir(tmp_path)
+    found = potl.audit(honest, job=job, task=build)
+    assert found.agrees is True
+    assert found.log.parent == tmp_path / "audits"
+    stopped = potl.audit(false, job=job, task=build)
+    assert stopped.agrees is False and stopped.commitment is None
+    # Called again it goes on there, however the run is named, and the rest from anywhere.
+    again = potl.audit(honest.path, job=job, task=build)
+    assert again.log == found.log and again.commitment == found.commitment
+    assert potl.audit("run", job=job, task=build).log == stopped.log
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    whole = stopped.finish()
+    assert whole.log == stopped.log and whole.commitment is not None
+    assert len(list((tmp_path / "audits").iterdir())) == 2
+
+
 @pytest.mark.parametrize("at", [1, 21, STEPS])
 def test_a_false_step_is_found_where_it_is(
     at: int, job: potl.Job, trainer: _core.SigningKey, tmp_path: Path
