@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the suites of `make test`, and prints a line for each as it ends and all of them at the end.
 
+The build comes first, then two suites at a time: tests that wait for a process or a time-out leave
+a core to the other suite. A line says what its suite took, and how much of that were processors.
+
 What a suite prints goes to build/suites/NAME.log; its closing lines are shown, and all of it when
 the suite fails. A suite that ran no test has failed. Results for machines: build/junit-*.xml.
 """
@@ -13,7 +16,8 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +28,7 @@ CLOSING = re.compile(
     r"|=* ?\d+ (?:passed|failed|skipped|deselected|errors?)\b.*|no tests ran.*)$"
 )
 SHOWN_OF_A_FAILURE = 400
+AT_A_TIME = 2
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,12 @@ class Outcome:
     good: bool
     counts: str
     seconds: float
+    processor_seconds: float = 0.0
 
     def line(self) -> str:
         state = "passed" if self.good else "FAILED"
-        return f"{state}  {self.name:8}  {self.seconds:6.0f} s  {self.counts}"
+        took = f"{self.seconds:6.0f} s  {self.processor_seconds:6.0f} s of processors"
+        return f"{state}  {self.name:8}{took}  {self.counts}"
 
 
 def pytest(name: str, *arguments: str, workers: int, **environment: str) -> Suite:
@@ -57,10 +64,17 @@ def pytest(name: str, *arguments: str, workers: int, **environment: str) -> Suit
     )
 
 
+BUILD = Suite("build", ["cmake", "--build", "build/test"])
+
+
 def suites() -> list[Suite]:
+    """In the order in which they begin: the longest first."""
     cores = len(os.sched_getaffinity(0))
     return [
-        Suite("build", ["cmake", "--build", "build/test"]),
+        # Each worker begins with a part of its own, so that what a file prepares is prepared once.
+        pytest("python", "tests/python", "--dist=worksteal", workers=cores),
+        # By file, because what a file builds is built once.
+        pytest("install", "tests/install", "--dist=loadfile", workers=cores),
         Suite(
             "cpp",
             [
@@ -69,10 +83,6 @@ def suites() -> list[Suite]:
                 *("--output-junit", str(ROOT / "build/junit-cpp.xml")),
             ],
         ),
-        # Each worker begins with a part of its own, so that what a file prepares is prepared once.
-        pytest("python", "tests/python", "--dist=worksteal", workers=cores),
-        # By file, because what a file builds is built once.
-        pytest("install", "tests/install", "--dist=loadfile", workers=cores),
         pytest("attacks", "tests/attacks", "--dist=worksteal", workers=cores, POTL_HOOKS="1"),
         Suite("fuzz", ["scripts/fuzz", "3"]),
     ]
@@ -113,7 +123,7 @@ def run(suite: Suite) -> Outcome:
     log = LOGS / f"{suite.name}.log"
     began = time.monotonic()
     with log.open("wb") as file:
-        status = subprocess.run(
+        process = subprocess.Popen(
             suite.command,
             cwd=ROOT,
             # Python files are compiled once, not by every process of every test.
@@ -121,25 +131,34 @@ def run(suite: Suite) -> Outcome:
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-        ).returncode
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
     output = log.read_text(errors="replace")
-    outcome = judged(suite.name, status, output, time.monotonic() - began)
+    outcome = judged(suite.name, process.returncode, output, time.monotonic() - began)
+    return replace(outcome, processor_seconds=used.ru_utime + used.ru_stime)
+
+
+def report(outcome: Outcome) -> None:
+    log = LOGS / f"{outcome.name}.log"
+    output = log.read_text(errors="replace")
     if not outcome.good:
         print("\n".join(output.splitlines()[-SHOWN_OF_A_FAILURE:]))
         print(f"all of it is in {log.relative_to(ROOT)}")
     print(*closing_lines(output), outcome.line(), sep="\n", flush=True)
-    return outcome
 
 
 def main() -> int:
-    outcomes: list[Outcome] = []
-    for suite in suites():
-        outcomes.append(run(suite))
-        if suite.name == "build" and not outcomes[-1].good:
-            break
-    seconds = sum(one.seconds for one in outcomes)
+    began = time.monotonic()
+    outcomes = [run(BUILD)]
+    report(outcomes[0])
+    if outcomes[0].good:
+        with ThreadPoolExecutor(AT_A_TIME) as lanes:
+            for ended in as_completed([lanes.submit(run, suite) for suite in suites()]):
+                outcomes.append(ended.result())
+                report(outcomes[-1])
     failed = [one.name for one in outcomes if not one.good]
-    print(f"\n== {seconds:.0f} s", *(one.line() for one in outcomes), sep="\n")
+    print(f"\n== {time.monotonic() - began:.0f} s", *(one.line() for one in outcomes), sep="\n")
     print(f"failed: {' '.join(failed)}" if failed else "all suites passed", flush=True)
     return 1 if failed else 0
 

@@ -5,6 +5,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from places import ROOT
@@ -115,6 +116,39 @@ def test_a_suite_is_good_when_it_ended_well_and_ran_tests(
 ) -> None:
     outcome = script("suites").judged("a", status, output, 1.0)
     assert (outcome.good, outcome.counts) == (good, counts)
+
+
+def test_two_suites_run_at_a_time_and_one_that_fails_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suites = script("suites")
+
+    def meets(name: str, other: str, status: int) -> Any:
+        code = f"""
+import pathlib, sys, time
+folder = pathlib.Path({str(tmp_path)!r})
+(folder / {name!r}).touch()
+until = time.monotonic() + 30
+while not (folder / {other!r}).exists() and time.monotonic() < until:
+    time.sleep(0.01)
+while time.process_time() < 0.2:
+    pass
+print("1 passed in 0.01s" if (folder / {other!r}).exists() else "no tests ran")
+sys.exit({status})
+"""
+        return suites.Suite(name, [sys.executable, "-c", code])
+
+    monkeypatch.setattr(suites, "ROOT", tmp_path)
+    monkeypatch.setattr(suites, "LOGS", tmp_path / "logs")
+    monkeypatch.setattr(suites, "BUILD", suites.Suite("build", [sys.executable, "-c", ""]))
+    monkeypatch.setattr(suites, "suites", lambda: [meets("a", "b", 1), meets("b", "a", 0)])
+    assert suites.main() == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "failed: a"
+    # A line as it ends, and one in the summary.
+    assert sum(line.startswith("passed  b ") and "1 passed" in line for line in lines) == 2
+    assert sum(line.startswith("FAILED  a ") and "1 passed" in line for line in lines) == 2
+    assert suites.run(meets("a", "b", 0)).processor_seconds >= 0.2
 
 
 def test_the_closing_lines_of_a_suite_are_those_of_its_runner() -> None:
