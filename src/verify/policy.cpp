@@ -227,6 +227,10 @@ std::optional<reach_strength> reach_of(std::span<const finding> findings) {
     reach_strength out;
     out.factor = one.threshold.value_or(0);
     const auto missed = statistics::unseen(drawn.pool, drawn.sampled, *limit, out.probability);
+    // Whoever makes half of the stretches false says what is usual. Where few states are stored,
+    // one false segment does that to a long stretch.
+    const auto* stretches = one.detail<std::uint64_t>("stretches");
+    if (stretches == nullptr || (missed.units != 0 && 2 * missed.units >= *stretches)) continue;
     out.false_segments = missed.units;
     out.displacement = missed.displacement / *travelled;
     return out;

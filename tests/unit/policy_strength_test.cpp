@@ -83,11 +83,20 @@ TEST_CASE("reach says how far the segments that were missed can have carried the
                    {"pool", std::uint64_t{248}},
                    {"judged", std::uint64_t{12}}};
   reach.rule = "replay.reach";
-  reach.details = {{"limit", 2.5}, {"travelled", 10.0}};
-  const std::vector<potl::finding> findings{drawn, reach};
+  reach.details = {{"limit", 2.5}, {"travelled", 10.0}, {"stretches", std::uint64_t{107}}};
+  std::vector<potl::finding> findings{drawn, reach};
   const auto found = potl::reach_of(findings);
   REQUIRE(found.has_value());
   // 1 - C(248 - b, 12) / C(248, 12) is below .95 up to b = 53.
   REQUIRE(found->false_segments == 53);
   REQUIRE(found->displacement == 53 * 2.5 / 10);
+  // Half of the stretches may be false: nothing says what is usual.
+  findings[1].details[2].second = std::uint64_t{106};
+  REQUIRE_FALSE(potl::reach_of(findings).has_value());
+  findings[1].details.pop_back();
+  REQUIRE_FALSE(potl::reach_of(findings).has_value());
+  // None is false where all were judged.
+  findings[0].details[2].second = std::uint64_t{248};
+  findings[1].details.emplace_back("stretches", std::uint64_t{1});
+  REQUIRE(potl::reach_of(findings)->false_segments == 0);
 }

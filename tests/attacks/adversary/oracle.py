@@ -31,12 +31,22 @@ _MOVES = 0.01
 _IDLE_SHARE = 0.25
 
 
-def false_claims(draft: Draft, hidden: bool, delivered: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with accepting this run. Empty: nothing."""
+def false_claims(
+    draft: Draft, hidden: bool, delivered: dict[str, Any], *, bounded: bool = True
+) -> Iterator[str]:
+    """What is wrong with accepting this run. Empty: nothing.
+
+    Args:
+        draft: The lie.
+        hidden: Whether the draw missed what is false.
+        delivered: The tensors of the delivered file.
+        bounded: Whether the report claims that what was missed leads only so far.
+    """
     world = draft.world
     yield from _delivered(draft, delivered)
     if hidden:
-        yield from _idle(draft)
+        if bounded:
+            yield from _idle(draft)
         return
     yield from _claims(draft)
     if world.exact:

@@ -44,6 +44,8 @@ class Outcome:
     seconds: float
     memory: int
     findings: tuple[str, ...]
+    bounded: bool = False
+    """Whether the report bounds how far false transitions that nobody saw have led."""
 
 
 class _Count:
@@ -79,7 +81,7 @@ def play(one: Lie) -> Outcome:
     outcome = _verify(world, run, note, model, nonce, hidden)
     found = list(outcome.findings)
     if outcome.verdict == "accepted":
-        found += oracle.false_claims(draft, hidden, delivered)
+        found += oracle.false_claims(draft, hidden, delivered, bounded=outcome.bounded)
     found += _cost(world, outcome)
     if not one.edits and outcome.verdict != "accepted":
         found.append(f"accused: an honest run is {outcome.verdict}")
@@ -92,7 +94,7 @@ def _verify(
     samples = world.segments // 2 if hidden else world.segments
     before, _ = _memory(reset=True)
     _count.steps, began = 0, time.process_time()
-    verdict, sentence, found = "error", "", []
+    verdict, sentence, found, bounded = "error", "", [], False
     try:
         report = verify(
             str(run),
@@ -107,6 +109,7 @@ def _verify(
             progress=False,
         )
         verdict, sentence = report.verdict, report.sentence
+        bounded = report.strength["reach"] is not None
     except PotlError as error:  # unreadable, and says so
         sentence = f"{type(error).__name__}: {error}"
     except BaseException as error:
@@ -114,7 +117,7 @@ def _verify(
         found = [f"exception: {sentence[:300]}"]
     seconds = time.process_time() - began
     peak = _memory()[1]
-    return Outcome(verdict, sentence, _count.steps, seconds, peak - before, tuple(found))
+    return Outcome(verdict, sentence, _count.steps, seconds, peak - before, tuple(found), bounded)
 
 
 def _nonce(world: World, run: Path, note: str, draft: Draft, hidden: bool) -> bytes | None:
