@@ -211,7 +211,7 @@ at::Tensor nll_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
   const at::Tensor weights = class_weights(name, weight, all.shape.count, type);
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
-    std::memset(dx.mutable_data_ptr(), 0, dx.nbytes());  // +0
+    if (dx.numel() != 0) std::memset(dx.mutable_data_ptr(), 0, dx.nbytes());  // +0
     const Real* each = slopes.const_data_ptr<Real>();
     const Real one =
         reduction == none

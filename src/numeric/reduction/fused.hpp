@@ -59,7 +59,8 @@ POTL_INLINE R sum_of_exp(const typename R::element* x, std::size_t count, R m) {
   }));
 }
 
-/// rows(first, rows, m, log_sums) for neighbouring rows whose logarithms are one vector's work.
+/// several(first, here, m, log_sums) for `here` neighbouring rows, whose logarithms are one
+/// vector's work.
 template <class R, class Rows>
 POTL_INLINE void each_log_sum(const typename R::element* x, std::size_t rows, std::size_t count,
                               const Rows& several) {

@@ -81,7 +81,9 @@ def play(one: Lie) -> Outcome:
     outcome = _verify(world, run, note, model, nonce, hidden)
     found = list(outcome.findings)
     if outcome.verdict == "accepted":
-        found += oracle.false_claims(draft, hidden, delivered, bounded=outcome.bounded)
+        # Where every boundary is stored, a draw of half the segments bounds what it missed.
+        bounded = outcome.bounded or one.world not in worlds.SPARSE
+        found += oracle.false_claims(draft, hidden, delivered, bounded=bounded)
     found += _cost(world, outcome)
     if not one.edits and outcome.verdict != "accepted":
         found.append(f"accused: an honest run is {outcome.verdict}")
