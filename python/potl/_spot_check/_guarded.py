@@ -146,7 +146,7 @@ class Guarded:
     def update(self, step: int, gradient: memoryview, norm: float, loss: float) -> None:
         """Clips and applies a reported gradient."""
         parts = self._gradients.split(gradient)
-        if norm > self._clip:
+        if not norm <= self._clip:
             self._bound(torch.frombuffer(gradient, dtype=torch.float32), parts, norm)
         self._session.apply(step, parts, loss)
 
