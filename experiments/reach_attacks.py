@@ -106,12 +106,14 @@ def honest_task(net: str, optimizer: str, schedule: str) -> Callable[[], potl.Ta
     return build
 
 
-def ratios(directory: Path, build: Callable[[], potl.Task], seed: int) -> list[dict[str, object]]:
+def ratios(
+    directory: Path, build: Callable[[], potl.Task], seed: int, every: int, *, first_alone: bool
+) -> list[_core.ScreenedSegment]:
     shutil.rmtree(directory, ignore_errors=True)
-    job = potl.Job.create(build, seed=seed, checkpoint_every=4, arithmetic="stock", check=False)
+    job = potl.Job.create(build, seed=seed, checkpoint_every=every, arithmetic="stock", check=False)
     run = potl.record(build, directory, job=job, key=directory.parent / "trainer.pem")
     evidence = _core.Evidence.open(str(directory), job=job.core, commitment=str(run.commit()))
-    return _core.screen_reach(evidence)
+    return _core.screen_reach(evidence, first_alone=first_alone)
 
 
 def row(name: str, values: list[float]) -> str:
@@ -126,16 +128,22 @@ def head(first: str, second: str) -> None:
     print("|---|---|---|" + "---|" * len(LIMITS))
 
 
-def honest(folder: Path) -> None:
-    head("honest training", "segments")
+def honest(folder: Path, every: int, *, first_alone: bool) -> None:
+    head("honest training", "stretches")
     for net in ("plain", "norm", "conv", "deep", "embedded"):
         for optimizer in _OPTIMIZERS:
             for schedule in ("constant", "one cycle", "step decay", "warm-up, cosine"):
                 if net in ("plain", "conv") and schedule != "constant":
                     continue
-                found = ratios(folder / "run", honest_task(net, optimizer, schedule), 7)
-                values = [float(one["ratio"]) for one in found]  # type: ignore[arg-type]
-                worst = max(found, key=lambda one: float(one["ratio"]))  # type: ignore[arg-type]
+                found = ratios(
+                    folder / "run",
+                    honest_task(net, optimizer, schedule),
+                    7,
+                    every,
+                    first_alone=first_alone,
+                )
+                values = [one["ratio"] for one in found]
+                worst = max(found, key=lambda one: one["ratio"])
                 print(
                     row(f"{net}, {optimizer}, {schedule}", values),
                     f"<!-- {worst['tensor']} at {worst['end']} -->",
@@ -160,7 +168,7 @@ def forged(folder: Path) -> None:
                 job=(forgery.job or scene.job).core,
                 commitment=forgery.commitment,
             )
-            values = [float(one["ratio"]) for one in _core.screen_reach(evidence)]
+            values = [one["ratio"] for one in _core.screen_reach(evidence)]
         except potl.PotlError as error:
             print(f"<!-- {attack.id} {attack.name}: {error} -->")
             continue
@@ -172,7 +180,9 @@ def main() -> None:
     torch.set_num_threads(1)
     folder = Path(tempfile.mkdtemp(prefix="potl-reach-"))
     try:
-        honest(folder)
+        honest(folder, 4, first_alone=False)
+        # As jobs store states by default: at most 20, the first stretch being the measure.
+        honest(folder, 32, first_alone=True)
         forged(folder)
     finally:
         shutil.rmtree(folder)

@@ -57,7 +57,7 @@ std::uint64_t segments_needed(replay_strength of, const policy& wanted);
 struct reach_strength {
   double factor = 0;                 ///< option reach
   std::uint64_t false_segments = 0;  ///< at most, with `probability`
-  double probability = 0.95;
+  double probability = 0;
   double displacement =
       0;  ///< of so many, at most, relative to the way from W0 to the last weights
 };

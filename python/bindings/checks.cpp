@@ -252,12 +252,14 @@ void bind_questions(py::module_& module) {
       .def_property_readonly("unknown", &bound_questions::unknown);
 }
 
-py::list screen_reach(const transcript::evidence& evidence) {
+py::list screen_reach(const transcript::evidence& evidence, bool first_alone) {
   const run_view run = checks::view_of(evidence);
+  const checks::usual_of by =
+      first_alone ? checks::usual_of::first_stretch : checks::usual_of::all_stretches;
   checks::screening seen;
   {
     const py::gil_scoped_release release;
-    seen = checks::screen(run, *run.moved());
+    seen = checks::screen(run, *run.moved(), by);
   }
   return list_of(seen.stretches, [](const checks::screened& one) {
     return py::dict("start"_a = one.where.start, "end"_a = one.where.end, "ratio"_a = one.ratio,
@@ -353,7 +355,8 @@ void bind_checks(py::module_& module) {
         return asked.unanswered(checks::measured::verifier_error, std::move(message));
       },
       py::arg("request"), py::arg("message"));
-  module.def("screen_reach", &screen_reach, py::arg("evidence"));
+  module.def("screen_reach", &screen_reach, py::arg("evidence"), py::kw_only(),
+             py::arg("first_alone") = false);
   module.def(
       "judge_model",
       [](const transcript::evidence& evidence, const std::optional<std::string>& path,

@@ -436,8 +436,10 @@ class Questions:
 def compare_states(start: State, recorded: State, replayed: State) -> list[GroupDistance]:
     """Of "parameters", "buffers", "optimizer" and "other"."""
 
-def screen_reach(evidence: Evidence) -> list[ScreenedSegment]:
-    """Segments whose stored states moved further than is usual."""
+def screen_reach(evidence: Evidence, *, first_alone: bool = False) -> list[ScreenedSegment]:
+    """How far stored states lie from the ones before, as a multiple of what is usual: by the first
+    stretch, and unless `first_alone` by the median of all.
+    """
 
 def judge_model(
     evidence: Evidence, path: str | None, may_lack: list[str] | None = None

@@ -9,6 +9,7 @@
 
 #include <potl/core/rules.hpp>
 #include <potl/numeric/detail/distance.hpp>
+#include <potl/statistics/displacement.hpp>
 
 #include "checks/judging.hpp"
 #include "checks/reach_parts.hpp"
@@ -101,12 +102,8 @@ double moved_at(const movements::stretch& one, std::size_t tensor) {
 }
 
 // What each tensor usually moves, parameters at the largest rates.
-std::vector<double> usual_movements(const run_view& run, const movements& from,
-                                    const std::vector<double>& rates) {
-  // Its start is the agreed state, and it is always replayed: whoever forged its end is caught.
-  const bool first_is_replayed =
-      !from.stretches.empty() && from.stretches.front().read &&
-      from.stretches.front().where.end == std::min(run.agreed.segment_steps(), run.agreed.steps);
+std::vector<double> usual_movements(const movements& from, const std::vector<double>& rates,
+                                    usual_of whose) {
   std::vector<double> usual(from.tensors.size());
   std::map<std::string, std::vector<double>> kinds;
   for (std::size_t t = 0; t < from.tensors.size(); ++t) {
@@ -117,9 +114,9 @@ std::vector<double> usual_movements(const run_view& run, const movements& from,
       const double moved = moved_at(from.stretches[s], t) / (rated ? rates[s] : 1);
       if (!std::isfinite(moved)) continue;
       all.push_back(moved);
-      if (s == 0 && first_is_replayed) usual[t] = moved;
+      if (s == 0) usual[t] = moved;
     }
-    usual[t] = std::max(usual[t], median(std::move(all)));
+    if (whose == usual_of::all_stretches) usual[t] = std::max(usual[t], median(std::move(all)));
     if (usual[t] > 0) {
       kinds[from.tensors[t].kind].push_back(usual[t] / std::sqrt(from.tensors[t].elements));
     }
@@ -185,11 +182,17 @@ movements measure_movements(std::span<const segment> stretches, const state_load
   return out;
 }
 
-screening screen(const run_view& run, const movements& moved) {
+usual_of usual_by(std::size_t stretches, std::uint64_t pool, std::uint64_t sampled) {
+  const auto missed = statistics::unseen(pool, sampled, 0, reach_probability);
+  const bool few = missed.units == 0 || 2 * missed.units < stretches;
+  return few ? usual_of::all_stretches : usual_of::first_stretch;
+}
+
+screening screen(const run_view& run, const movements& moved, usual_of whose) {
   std::vector<segment> all;
   for (const movements::stretch& one : moved.stretches) all.push_back(one.where);
   const std::vector<double> rates = relative_rates(run, all);
-  const std::vector<double> usual = usual_movements(run, moved, rates);
+  const std::vector<double> usual = usual_movements(moved, rates, whose);
   screening out;
   for (std::size_t s = 0; s < all.size(); ++s) {
     screened next;
@@ -199,7 +202,8 @@ screening screen(const run_view& run, const movements& moved) {
       const double by = moved_at(moved.stretches[s], t);
       if (usual[t] == 0 && is_option(moved.tensors[t].kind)) continue;
       const double limit = usual[t] * (moved.tensors[t].kind == "parameters" ? rates[s] : 1);
-      const double ratio = by == 0 ? 0 : by / limit;
+      double ratio = by == 0 ? 0 : by / limit;
+      if (is_square(moved.tensors[t].kind)) ratio = std::sqrt(ratio);
       if (ratio <= next.ratio) continue;
       next.ratio = ratio;
       next.tensor = moved.tensors[t].path;
@@ -233,20 +237,21 @@ bool is_covered(const segment& one, std::span<const segment_measurement> measure
 
 }  // namespace
 
-finding judge_reach(const run_view& run, double reach,
+finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::uint64_t sampled,
                     std::span<const segment_measurement> measurements) {
   finding out = make_finding("replay", "replay.reach", outcome::inconclusive, "");
   if (!run.moved) {
     out.reason = "nothing measures how far the stored states lie apart";
     return out;
   }
-  const bool replayed = std::any_of(measurements.begin(), measurements.end(),
-                                    [](const auto& one) { return looked_at(one.status); });
-  if (!replayed) {
-    out.reason = "no segment was replayed, so that nothing says what is usual in this run";
+  const std::vector<segment> stretches = stretches_of(run);
+  if (stretches.empty() || !is_covered(stretches.front(), measurements)) {
+    out.reason =
+        "the way to the first stored state was not replayed, so that nothing says what is "
+        "usual in this run";
     return out;
   }
-  const screening seen = screen(run, *run.moved());
+  const screening seen = screen(run, *run.moved(), usual_by(stretches.size(), pool, sampled));
   std::uint64_t beyond = 0, left = 0;
   double largest = 0;
   const screened* worst = nullptr;

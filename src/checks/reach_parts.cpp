@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checks/reach_parts.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <potl/numeric/detail/distance.hpp>
@@ -100,6 +102,16 @@ std::string kind_of(const std::string& path) {
 
 bool is_option(std::string_view kind) {
   return kind.substr(0, options_kind.size()) == options_kind;
+}
+
+bool is_square(std::string_view kind) {
+  constexpr std::array<std::string_view, 8> squares{
+      "exp_avg_sq", "max_exp_avg_sq", "square_avg", "acc_delta",
+      "sum",        "row_var",        "col_var",    "variance"};
+  constexpr std::string_view of_optimizers = "optimizers/";
+  return kind.substr(0, of_optimizers.size()) == of_optimizers &&
+         std::find(squares.begin(), squares.end(), kind.substr(of_optimizers.size())) !=
+             squares.end();
 }
 
 double elements_of(const state_part& one) {

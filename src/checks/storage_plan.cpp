@@ -41,7 +41,9 @@ storage_plan cost_of(const storage_goal& goal, std::uint64_t every, std::uint64_
   out.bytes = stored_bytes(goal, store);
   const double training = static_cast<double>(goal.steps) * goal.step_seconds;
   const auto replayed = static_cast<double>(out.samples + 2);
-  const double replaying = replayed * static_cast<double>(every) * goal.step_seconds;
+  // Reach replays the first stretch as a whole.
+  const double first = store > every ? static_cast<double>(std::min(store, goal.steps)) : 0;
+  const double replaying = (replayed * static_cast<double>(every) + first) * goal.step_seconds;
   const double loading = replayed * 2 * goal.state_bytes / goal.read_bytes_per_second;
   out.verification_fraction = (replaying + loading) / training;
   const auto units = static_cast<double>(std::min(store, goal.steps)) / static_cast<double>(every);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <potl/checks/check.hpp>
+#include <potl/checks/detail/reach.hpp>
 #include <potl/core/rules.hpp>
 #include <potl/statistics/detail/soundness.hpp>
 #include <potl/statistics/displacement.hpp>
@@ -224,15 +225,16 @@ std::optional<reach_strength> reach_of(std::span<const finding> findings) {
     const auto* travelled = one.detail<double>("travelled");
     if (limit == nullptr || travelled == nullptr || drawn.segments == 0) continue;
     if (!std::isfinite(*limit) || !(*travelled > 0)) continue;
+    const auto* stretches = one.detail<std::uint64_t>("stretches");
+    if (stretches == nullptr) continue;
     reach_strength out;
     out.factor = one.threshold.value_or(0);
-    const auto missed = statistics::unseen(drawn.pool, drawn.sampled, *limit, out.probability);
-    // Whoever makes half of the stretches false says what is usual. Where few states are stored,
-    // one false segment does that to a long stretch.
-    const auto* stretches = one.detail<std::uint64_t>("stretches");
-    if (stretches == nullptr || (missed.units != 0 && 2 * missed.units >= *stretches)) continue;
-    out.false_segments = missed.units;
-    out.displacement = missed.displacement / *travelled;
+    out.probability = checks::reach_probability;
+    out.false_segments =
+        statistics::unseen(drawn.pool, drawn.sampled, *limit, out.probability).units;
+    // Several false segments of a stretch lead no further than it does.
+    const auto far = static_cast<double>(std::min(out.false_segments, *stretches));
+    out.displacement = far * *limit / *travelled;
     return out;
   }
   return std::nullopt;

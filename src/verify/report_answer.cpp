@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -29,12 +30,20 @@ std::string member_of(const json_value& one, std::string_view name) {
   return found != nullptr && found->if_string() != nullptr ? *found->if_string() : "";
 }
 
-// Segments that were trained to their end; of one reason, or of any.
-std::uint64_t trained(const json_value::array& replays, std::string_view why = "") {
-  return static_cast<std::uint64_t>(
-      std::count_if(replays.begin(), replays.end(), [&](const json_value& one) {
-        return member_of(one, "status") == "ok" && (why.empty() || member_of(one, "why") == why);
-      }));
+// Segments that were trained to their end; for one reason, or for any. A replay may span several.
+std::uint64_t trained(const answer_facts& facts, std::string_view why = "") {
+  const std::uint64_t length = facts.run == nullptr ? 0 : facts.run->agreed.segment_steps();
+  if (length == 0) return 0;
+  std::set<std::uint64_t> out;
+  for (const json_value& one : facts.replays) {
+    const std::string reason = member_of(one, "why");
+    if (member_of(one, "status") != "ok" || reason == "superseded") continue;
+    if (!why.empty() && reason != why) continue;
+    const auto start = one.root().count("start"), end = one.root().count("end");
+    if (!start || !end) continue;
+    for (std::uint64_t at = start.value(); at < end.value(); at += length) out.insert(at / length);
+  }
+  return out.size();
 }
 
 std::string counted(std::uint64_t count, const std::string& one) {
@@ -62,7 +71,7 @@ std::optional<double> seconds_per_segment(const replay_strength& reached,
   }
   const auto length = static_cast<double>(facts.run->agreed.checkpoint_every);
   const double beside =
-      static_cast<double>(trained(facts.replays, "top-q")) / static_cast<double>(reached.sampled);
+      static_cast<double>(trained(facts, "top-q")) / static_cast<double>(reached.sampled);
   const double out = spent / steps * length * (1 + beside);
   if (!std::isfinite(out * static_cast<double>(reached.pool))) return {};
   return out;
@@ -161,8 +170,8 @@ json_value looked_at_json(std::span<const finding> findings, const answer_facts&
   } else if (facts.run != nullptr) {
     out.emplace_back("the record of " + counted(facts.run->steps.size(), "step"));
   }
-  if (const std::uint64_t count = trained(facts.replays); count > 0) {
-    const std::uint64_t random = trained(facts.replays, "random");
+  if (const std::uint64_t count = trained(facts); count > 0) {
+    const std::uint64_t random = trained(facts, "random");
     std::string again = text(count) + " of " + counted(strength_of(findings).segments, "segment") +
                         ", trained again";
     if (random > 0) again += ": " + text(random) + " drawn at random after the commitment";

@@ -57,6 +57,10 @@ std::vector<std::uint64_t> undrawn(const fake_run& run, const replay_options& op
   return out;
 }
 
+screening screened_of(const fake_run& run, usual_of whose = usual_of::all_stretches) {
+  return screen(run.view, *run.view.moved(), whose);
+}
+
 segment_measurement answered(std::uint64_t start, std::uint64_t end,
                              measured status = measured::ok) {
   segment_measurement out;
@@ -65,6 +69,12 @@ segment_measurement answered(std::uint64_t start, std::uint64_t end,
   out.status = status;
   out.digest_equal = true;
   return out;
+}
+
+// With a draw so large that the median counts.
+finding judged_reach(const fake_run& run, std::vector<segment_measurement> all) {
+  all.push_back(answered(0, stretches_of(run.view).front().end));
+  return judge_reach(run.view, 10, 98, 98, all);
 }
 
 // A state of one parameter tensor and, if there is any, momentum.
@@ -152,21 +162,35 @@ TEST_CASE("no more segments than samples are added, the furthest first") {
 TEST_CASE("movements beyond reach are inconclusive until they are replayed") {
   fake_run run(1000, 10, 100);
   run.jump = jumps({500, 700}, 50);
-  const auto judged = [&](std::vector<segment_measurement> all) {
-    return judge_reach(run.view, 10, all);
-  };
-  REQUIRE(judged({answered(0, 10)}).result == outcome::inconclusive);
-  REQUIRE(judged({answered(500, 510)}).result == outcome::inconclusive);
-  REQUIRE(judged({answered(500, 510), answered(700, 710)}).result == outcome::pass);
-  REQUIRE(judged({answered(500, 510), answered(700, 710, measured::verifier_error)}).result ==
-          outcome::inconclusive);
+  REQUIRE(judged_reach(run, {}).result == outcome::inconclusive);
+  REQUIRE(judged_reach(run, {answered(500, 510)}).result == outcome::inconclusive);
+  REQUIRE(judged_reach(run, {answered(500, 510), answered(700, 710)}).result == outcome::pass);
+  REQUIRE(judged_reach(run, {answered(500, 510), answered(700, 710, measured::verifier_error)})
+              .result == outcome::inconclusive);
   auto replaced = answered(700, 710);
   replaced.request.superseded = true;
-  REQUIRE(judged({answered(500, 510), replaced}).result == outcome::inconclusive);
-  REQUIRE(judged({}).result == outcome::inconclusive);
-  const finding pass = judged({answered(500, 510), answered(700, 710)});
+  REQUIRE(judged_reach(run, {answered(500, 510), replaced}).result == outcome::inconclusive);
+  const finding pass = judged_reach(run, {answered(500, 510), answered(700, 710)});
   REQUIRE(pass.statistic == 1);
   REQUIRE(pass.threshold == 10);
+}
+
+TEST_CASE("nothing is within reach before the first stretch was replayed as a whole") {
+  fake_run run(1000, 10, 100);
+  run.view.agreed.arithmetic = "ord32";
+  run.view.agreed.store_every = 50;
+  const auto judged = [&](std::vector<segment_measurement> all) {
+    return judge_reach(run.view, 10, 98, 98, all).result;
+  };
+  REQUIRE(judged({}) == outcome::inconclusive);
+  REQUIRE(judged({answered(0, 10), answered(500, 550)}) == outcome::inconclusive);
+  REQUIRE(judged({answered(0, 20), answered(20, 50, measured::verifier_error)}) ==
+          outcome::inconclusive);
+  REQUIRE(judged({answered(0, 20), answered(20, 50)}) == outcome::pass);
+  REQUIRE(asked(run, only_reach(), "first") == std::vector<segment>{{0, 10}, {0, 50}});
+  replay_options none = only_reach();
+  none.reach = 0;
+  REQUIRE(asked(run, none, "first") == std::vector<segment>{{0, 10}});
 }
 
 TEST_CASE("the judge asks nobody's word for what was screened") {
@@ -183,7 +207,7 @@ TEST_CASE("the judge asks nobody's word for what was screened") {
 TEST_CASE("without movements nothing is said to be within reach") {
   fake_run run;
   run.view.moved = nullptr;
-  REQUIRE(judge_reach(run.view, 10, std::vector{answered(0, 10)}).result == outcome::inconclusive);
+  REQUIRE(judged_reach(run, {}).result == outcome::inconclusive);
 }
 
 TEST_CASE("limits of the weights follow the agreed rates") {
@@ -193,7 +217,7 @@ TEST_CASE("limits of the weights follow the agreed rates") {
   run.jump = [](const segment& one) {
     return one.start < 500 ? 1.0 : one.start == 700 ? 2.0 : 0.1;
   };
-  const auto seen = screen(run.view, *run.view.moved()).stretches;
+  const auto seen = screened_of(run).stretches;
   REQUIRE(seen[10].ratio == Approx(1));
   REQUIRE(seen[60].ratio == Approx(1));
   REQUIRE(seen[70].ratio == Approx(20));
@@ -209,7 +233,7 @@ TEST_CASE("logged rates of a metric tighten limits, and never loosen them") {
   }
   run.link();
   run.jump = jumps({700}, 50);
-  const auto seen = screen(run.view, *run.view.moved()).stretches;
+  const auto seen = screened_of(run).stretches;
   REQUIRE(seen[70].ratio == Approx(50));
   REQUIRE(seen[90].ratio == Approx(10));
 }
@@ -217,18 +241,38 @@ TEST_CASE("logged rates of a metric tighten limits, and never loosen them") {
 TEST_CASE("the first segment says what is usual where it moved more than half of the others") {
   fake_run run(1000, 10, 100);
   run.jump = jumps({0, 300}, 8);
-  REQUIRE(screen(run.view, *run.view.moved()).stretches[30].ratio == Approx(1));
+  REQUIRE(screened_of(run).stretches[30].ratio == Approx(1));
 }
 
-TEST_CASE("what nobody replays as a whole does not say what is usual") {
+TEST_CASE("the first stretch says what is usual where the job stores some states only") {
   fake_run run(1000, 10, 100);
   run.view.agreed.arithmetic = "ord32";
   run.view.agreed.store_every = 50;
   run.jump = jumps({0, 300}, 8);
-  const auto seen = screen(run.view, *run.view.moved()).stretches;
+  const auto seen = screened_of(run).stretches;
   REQUIRE(seen.size() == 20);
-  REQUIRE(seen[0].ratio == Approx(8));
-  REQUIRE(seen[6].ratio == Approx(8));
+  REQUIRE(seen[0].ratio == Approx(1));
+  REQUIRE(seen[6].ratio == Approx(1));
+}
+
+TEST_CASE("where half of the stretches can be false, the first alone says what is usual") {
+  // With 53 of 248 not drawn at 95 %, half of 106.
+  REQUIRE(usual_by(107, 248, 12) == usual_of::all_stretches);
+  REQUIRE(usual_by(106, 248, 12) == usual_of::first_stretch);
+  REQUIRE(usual_by(1, 248, 248) == usual_of::all_stretches);
+  REQUIRE(usual_by(250, 248, 0) == usual_of::first_stretch);
+
+  fake_run run(1000, 10, 100);
+  run.view.agreed.arithmetic = "ord32";
+  run.view.agreed.store_every = 50;
+  run.jump = [](const segment& one) { return one.start >= 300 ? 30.0 : 1.0; };
+  REQUIRE(screened_of(run).stretches[10].ratio == Approx(1));
+  REQUIRE(screened_of(run, usual_of::first_stretch).stretches[10].ratio == Approx(30));
+  REQUIRE_FALSE(asked(run, only_reach(12), "reach").empty());
+  REQUIRE(asked(run, only_reach(90), "reach").empty());
+  const std::vector first{answered(0, 50)};
+  REQUIRE(judge_reach(run.view, 10, 98, 12, first).result == outcome::inconclusive);
+  REQUIRE(judge_reach(run.view, 10, 98, 90, first).result == outcome::pass);
 }
 
 TEST_CASE("a tensor that seldom moves is measured by others of its kind") {
@@ -239,10 +283,23 @@ TEST_CASE("a tensor that seldom moves is measured by others of its kind") {
     moved.stretches.push_back({one, true, {1, 0, 0}});
   moved.stretches[6].moved = {1, 6, 0};
   moved.stretches[8].moved = {1, 0, 1e-9};
-  const auto seen = screen(run.view, moved).stretches;
+  const auto seen = screen(run.view, moved, usual_of::all_stretches).stretches;
   REQUIRE(seen[6].ratio == Approx(3));
   REQUIRE(seen[6].tensor == "b");
   REQUIRE(std::isinf(seen[8].ratio));
+}
+
+TEST_CASE("squares of gradients are measured by their roots") {
+  fake_run run(100, 10);
+  movements moved;
+  moved.tensors = {{"a", "optimizers/exp_avg_sq", 4}, {"b", "optimizers/exp_avg", 4}};
+  for (const segment& one : stretches_of(run.view)) moved.stretches.push_back({one, true, {1, 1}});
+  moved.stretches[6].moved = {81, 1};
+  moved.stretches[8].moved = {1, 8};
+  const auto seen = screen(run.view, moved, usual_of::all_stretches).stretches;
+  REQUIRE(seen[6].ratio == Approx(9));
+  REQUIRE(seen[6].tensor == "a");
+  REQUIRE(seen[8].ratio == Approx(8));
 }
 
 TEST_CASE("stretches lie between states that the job has stored, derived ones aside") {
@@ -285,11 +342,12 @@ TEST_CASE("a stretch that is replayed anyway is not asked for again") {
   run.view.agreed.store_every = 50;
   run.jump = jumps({50}, 50);
   REQUIRE(asked(run, only_reach(12), "reach").empty());
+  REQUIRE(asked(run, only_reach(12), "first") == std::vector<segment>{{0, 10}});
   std::vector<segment_measurement> all;
   for (const auto& one : plan(run, only_reach(12))) {
     all.push_back(answered(one.start, one.end));
   }
-  REQUIRE(judge_reach(run.view, 10, all).result == outcome::pass);
+  REQUIRE(judge_reach(run.view, 10, 8, 8, all).result == outcome::pass);
 }
 
 TEST_CASE("a stretch of which a part was replayed is not covered") {
@@ -298,7 +356,7 @@ TEST_CASE("a stretch of which a part was replayed is not covered") {
   run.view.agreed.store_every = 50;
   run.jump = jumps({100}, 50);
   const auto judged = [&](std::vector<segment_measurement> all) {
-    return judge_reach(run.view, 10, all).result;
+    return judged_reach(run, std::move(all)).result;
   };
   REQUIRE(judged({answered(100, 130)}) == outcome::inconclusive);
   REQUIRE(judged({answered(110, 150)}) == outcome::inconclusive);
@@ -404,7 +462,7 @@ screening screened_doors(const std::function<doors(std::uint64_t)>& at) {
   const auto load = [&](std::uint64_t step) -> result<state> {
     return capture(at(step).tree(), memory);
   };
-  return screen(run.view, measure_movements(stretches_of(run.view), load));
+  return screen(run.view, measure_movements(stretches_of(run.view), load), usual_of::all_stretches);
 }
 
 doors open_doors(std::uint64_t step) {

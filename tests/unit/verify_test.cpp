@@ -369,6 +369,7 @@ TEST_CASE("a C++ verification derives states that the trainer stores on demand")
       std::filesystem::exists(honest.directory.file("run/checkpoints/step-2.safetensors")));
   REQUIRE(verdict_of(report) == "accepted");
   REQUIRE(report.find("replays")->if_array()->size() == 3);
+  REQUIRE(canonical_json(report).find("3 of 3 segments, trained again") != std::string::npos);
 
   verification lying;
   lying.agreed = storing_few();

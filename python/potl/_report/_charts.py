@@ -288,7 +288,7 @@ def _timeline_text(
     if finite:
         text += f" The loss starts at {number(finite[0])} and ends at {number(finite[-1])}."
     bad = sum(not row.good for row in replays)
-    return f"{text} {len(replays)} segments were replayed; {bad} of them do not fit."
+    return f"{text} {len(replays)} replays were made; {bad} of them do not fit."
 
 
 def _picture(

@@ -46,7 +46,8 @@ class replay_judge {
     }
     guard_interpolation(selection.all.size());
     if (options_.reach > 0 && rule_enabled("replay.reach")) {
-      out_.push_back(judge_reach(run_, options_.reach, measurements_));
+      out_.push_back(judge_reach(run_, options_.reach, selection.pool.size(),
+                                 judged_of(selection).judged, measurements_));
     }
     if (rule_enabled("replay.random_segments")) count_random(selection);
     return std::move(out_);
@@ -236,8 +237,13 @@ class replay_judge {
     out_.push_back(std::move(one));
   }
 
-  void count_random(const detail::replay_selection& selection) {
-    std::uint64_t judged = 0, published = 0;
+  struct judged_draw {
+    std::uint64_t judged = 0;
+    std::uint64_t published = 0;  // beside these, by a tolerance that cannot accept
+  };
+
+  judged_draw judged_of(const detail::replay_selection& selection) const {
+    judged_draw out;
     for (const ::potl::checks::segment& drawn : selection.random) {
       segment_request request;
       request.start = drawn.start;
@@ -245,11 +251,16 @@ class replay_judge {
       const segment_measurement* one = find(request);
       if (one == nullptr || !looked_at(one->status)) continue;
       if (detail::is_published(options_) && !one->digest_equal) {
-        ++published;
+        ++out.published;
       } else {
-        ++judged;
+        ++out.judged;
       }
     }
+    return out;
+  }
+
+  void count_random(const detail::replay_selection& selection) {
+    const auto [judged, published] = judged_of(selection);
     const bool all = judged == selection.random.size();
     finding one = make_finding(
         "replay", "replay.random_segments", all ? outcome::pass : outcome::inconclusive,

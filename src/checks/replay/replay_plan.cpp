@@ -57,7 +57,7 @@ class screened_choice {
   screened_choice(const std::vector<segment>& all, const std::vector<segment_request>& asked)
       : all_(all) {
     for (const segment_request& one : asked) {
-      if (!one.superseded) asked_.insert(one.start);
+      if (!one.superseded) insert({one.start, one.end});
     }
   }
 
@@ -87,13 +87,17 @@ class screened_choice {
     const std::uint64_t cost = price(stretch);
     if (cost == 0 || (spent_ + cost > budget && !(alone && spent_ == 0))) return false;
     spent_ += cost;
-    for (const segment& one : all_) {
-      if (one.start >= stretch.start && one.end <= stretch.end) asked_.insert(one.start);
-    }
+    insert(stretch);
     return true;
   }
 
  private:
+  void insert(const segment& stretch) {
+    for (const segment& one : all_) {
+      if (one.start >= stretch.start && one.end <= stretch.end) asked_.insert(one.start);
+    }
+  }
+
   const std::vector<segment>& all_;
   std::set<std::uint64_t> asked_;
   std::uint64_t spent_ = 0;
@@ -184,7 +188,11 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
     q = std::max<std::uint64_t>(q, 1);  // what was published: the largest updates alone
   }
   const bool reaches = options.reach > 0 && rule_enabled("replay.reach");
-  if (reaches) {
+  const std::vector<segment> stretches = stretches_of(run);
+  if (reaches && !stretches.empty()) {
+    // What it moves, from the agreed state on, is usual.
+    const bool open = screened_choice(out.all, out.requests).price(stretches.front()) > 0;
+    if (open) ask(stretches.front(), "first");
     const auto is_asked = [&](const segment& one) {
       return std::any_of(out.requests.begin(), out.requests.end(), [&](const auto& known) {
         return known.start == one.start && known.end == one.end;
@@ -194,7 +202,9 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
   }
   if (rank && run.moved && (q > 0 || reaches)) {
     screened_choice choice(out.all, out.requests);
-    const auto ranked = screened_choice::ranked(screen(run, *run.moved()).stretches);
+    const auto ranked = screened_choice::ranked(
+        screen(run, *run.moved(), usual_by(stretches.size(), out.pool.size(), out.random.size()))
+            .stretches);
     for (const screened& one : ranked) {
       if (!reaches || !is_beyond(one, options.reach)) break;
       if (choice.take(one.where, options.samples, true)) ask(one.where, "reach");
@@ -239,7 +249,12 @@ result<std::vector<segment_request>> plan_replay(const run_view& run, const repl
   std::stable_sort(requests.begin(), requests.end(), [](const auto& a, const auto& b) {
     return std::pair(a.start, a.superseded) < std::pair(b.start, b.superseded);
   });
-  if (detail::is_exact(run, options)) return requests;
+  if (detail::is_exact(run, options)) {
+    // States are derived one from another: a stretch comes behind the segments in it.
+    std::stable_sort(requests.begin(), requests.end(),
+                     [](const auto& a, const auto& b) { return a.end < b.end; });
+    return requests;
+  }
   // The noise of some speaks for the others; the first starts where the prover has no say.
   constexpr std::size_t every = 4;
   for (std::size_t i = 0; i < requests.size(); ++i) {

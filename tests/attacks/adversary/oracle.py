@@ -31,22 +31,18 @@ _MOVES = 0.01
 _IDLE_SHARE = 0.25
 
 
-def false_claims(
-    draft: Draft, hidden: bool, delivered: dict[str, Any], *, bounded: bool = True
-) -> Iterator[str]:
+def false_claims(draft: Draft, hidden: bool, delivered: dict[str, Any]) -> Iterator[str]:
     """What is wrong with accepting this run. Empty: nothing.
 
     Args:
         draft: The lie.
         hidden: Whether the draw missed what is false.
         delivered: The tensors of the delivered file.
-        bounded: Whether the report claims that what was missed leads only so far.
     """
     world = draft.world
     yield from _delivered(draft, delivered)
     if hidden:
-        if bounded:
-            yield from _idle(draft)
+        yield from _idle(draft)
         return
     yield from _claims(draft)
     if world.exact:

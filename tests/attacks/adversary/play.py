@@ -44,8 +44,6 @@ class Outcome:
     seconds: float
     memory: int
     findings: tuple[str, ...]
-    bounded: bool = False
-    """Whether the report bounds how far false transitions that nobody saw have led."""
 
 
 class _Count:
@@ -81,9 +79,7 @@ def play(one: Lie) -> Outcome:
     outcome = _verify(world, run, note, model, nonce, hidden)
     found = list(outcome.findings)
     if outcome.verdict == "accepted":
-        # Where every boundary is stored, a draw of half the segments bounds what it missed.
-        bounded = outcome.bounded or one.world not in worlds.SPARSE
-        found += oracle.false_claims(draft, hidden, delivered, bounded=bounded)
+        found += oracle.false_claims(draft, hidden, delivered)
     found += _cost(world, outcome)
     if not one.edits and outcome.verdict != "accepted":
         found.append(f"accused: an honest run is {outcome.verdict}")
@@ -96,7 +92,7 @@ def _verify(
     samples = world.segments // 2 if hidden else world.segments
     before, _ = _memory(reset=True)
     _count.steps, began = 0, time.process_time()
-    verdict, sentence, found, bounded = "error", "", [], False
+    verdict, sentence, found = "error", "", []
     try:
         report = verify(
             str(run),
@@ -111,7 +107,6 @@ def _verify(
             progress=False,
         )
         verdict, sentence = report.verdict, report.sentence
-        bounded = report.strength["reach"] is not None
     except PotlError as error:  # unreadable, and says so
         sentence = f"{type(error).__name__}: {error}"
     except BaseException as error:
@@ -119,7 +114,7 @@ def _verify(
         found = [f"exception: {sentence[:300]}"]
     seconds = time.process_time() - began
     peak = _memory()[1]
-    return Outcome(verdict, sentence, _count.steps, seconds, peak - before, tuple(found), bounded)
+    return Outcome(verdict, sentence, _count.steps, seconds, peak - before, tuple(found))
 
 
 def _nonce(world: World, run: Path, note: str, draft: Draft, hidden: bool) -> bytes | None:

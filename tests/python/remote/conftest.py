@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import programs
 import pytest
 from serving import Recorded, served
 
@@ -25,6 +26,7 @@ def url(recorded: Recorded) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Nothing is left in the folder for temporary files."""
+    programs.python()  # keeps a folder, which the first test makes
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))

@@ -172,12 +172,16 @@ def test_deriving_costs_no_more_than_the_job_says(
         and starts[0] == 14  # the first segment is replayed anyway, and leads nowhere near
     )
     steps = trained(monkeypatch)
-    sparse.verify(checks=[potl.Replay(samples=1)], nonce=nonce)
+    sparse.verify(checks=[potl.Replay(samples=1, reach=0)], nonce=nonce)
     # First and last segment, and the drawn one: two ways of six steps to their starts. Two steps
     # more say what a state holds.
     assert drawn[1] == 22 and len(steps) == 3 * 2 + 2 * 6 + 2
     [said] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert "18 of 24 steps" in said and "12 of them" in said and "potl.challenge" in said
+    # The first stretch, of eight steps, says what is usual.
+    steps.clear()
+    sparse.verify(checks=[potl.Replay(samples=1)], nonce=nonce)
+    assert len(steps) == 3 * 2 + 2 * 6 + 2 + 8
 
 
 def test_a_cheat_on_the_way_to_a_drawn_segment_is_seen(
@@ -478,7 +482,7 @@ def test_a_file_that_is_no_challenge_is_unreadable(text: str, tmp_path: Path) ->
 
 
 def test_a_stretch_between_stored_states_beyond_reach_is_replayed(sparse: Delivery) -> None:
-    report = sparse.verify(checks=[potl.Replay(samples=1, reach=2, top_q=0)])
+    report = sparse.verify(checks=[potl.Replay(samples=1, reach=1, top_q=0)])
     assert report.verdict == "accepted", report.json()
     far = [r for r in json.loads(report.json())["replays"] if r["why"] == "reach"]
     assert [one["end"] - one["start"] for one in far] == [8]

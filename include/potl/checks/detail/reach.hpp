@@ -5,12 +5,12 @@
 // state or averages, and no number that these or a module's extra state keep, further than `reach`
 // times what it usually moves, so that a jump (to a net whose steps cost nothing, to a stolen
 // model) takes many false transitions or is looked at.
-// Assumes: less than half of the stored transitions are false or follow from false ones. Being far
-// is not an accusation: what replays as recorded passes, so honest trainings need no calibration.
-// Cost: one pass over the stored states, two in memory at a time; replays are bounded by `samples`.
-// Cannot detect: movements below the limit, whatever their direction; objects of the user's own in
-// the state; lists; scalars of the recipe, which the schema computes.
-// Source: soundness.md rule 19; decisions 18 and 19.
+// Assumes: where the draw excludes that half of the stretches are false, that they do not follow
+// from false ones either. Being far is not an accusation: what replays as recorded passes, so
+// honest trainings need no calibration. Cost: one pass over the stored states, two in memory at a
+// time; replays of the first stretch, and others bounded by `samples`. Cannot detect: movements
+// below the limit, whatever their direction; objects of the user's own in the state; lists; scalars
+// of the recipe, which the schema computes. Source: soundness.md rule 19; decisions 18 and 19.
 #pragma once
 
 #include <functional>
@@ -65,16 +65,30 @@ struct screening {
   double usual = 0;
 };
 
-/// Usual is, for each tensor, the median over all stretches, and what the first segment moved it if
-/// that is more: nobody can forge the start of a segment that is always replayed. Parameters count
-/// per unit of the agreed rates. Tensors that seldom move are compared with others of their kind.
-screening screen(const run_view& run, const movements& moved);
+/// With this probability no more transitions are false than a draw that met none leaves open.
+inline constexpr double reach_probability = 0.95;
+
+/// What says how far a stretch usually moves a tensor. The first one always does: it is replayed as
+/// a whole, from the agreed state.
+enum class usual_of {
+  first_stretch,  ///< it alone
+  all_stretches   ///< or the median of all, if that is more: less than half of them can be false
+};
+
+/// What may say so where `sampled` of `pool` segments were drawn and none was false. Where few
+/// states are stored, one false segment makes a long stretch false.
+usual_of usual_by(std::size_t stretches, std::uint64_t pool, std::uint64_t sampled);
+
+/// Parameters count per unit of the agreed rates. Tensors that seldom move are compared with others
+/// of their kind.
+screening screen(const run_view& run, const movements& moved, usual_of whose);
 
 /// Whether this stretch is looked at: anything but a ratio within `reach`.
 inline bool is_beyond(const screened& one, double reach) { return !(one.ratio <= reach); }
 
-/// The finding of rule replay.reach: every stretch beyond was replayed, as far as was measured.
-finding judge_reach(const run_view& run, double reach,
+/// The finding of rule replay.reach: the first stretch was replayed, and every one beyond, as far
+/// as was measured. `sampled` of `pool` segments were drawn and judged.
+finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::uint64_t sampled,
                     std::span<const segment_measurement> measurements);
 
 }  // namespace potl::checks
