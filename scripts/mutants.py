@@ -33,7 +33,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,12 +183,19 @@ class Builder:
 
 
 def copy_package(folder: Path) -> Path:
-    """The Python package, to be mutated; `-S` keeps the installed one out."""
+    """The Python package, to be mutated. Whatever is started with the folder in PYTHONPATH imports
+    it, and not the one that is installed for editing, whose finder comes before every path.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     package = ROOT / "python/potl"
     shutil.copytree(package, folder / "potl", ignore=shutil.ignore_patterns("*.so"))
     for module in package.glob("*.so"):
         (folder / "potl" / module.name).symlink_to(module)
+    (folder / "sitecustomize.py").write_text(
+        "import sys\n"
+        "editable = '_editable_skbc_potl'\n"
+        "sys.meta_path = [one for one in sys.meta_path if type(one).__module__ != editable]\n"
+    )
     return folder
 
 
@@ -207,8 +213,7 @@ def python_tests(mutant: Mutant, package: Path | None, hooks: Path | None) -> Ru
     if hooks is not None:
         more["POTL_HOOKS_DIR"] = str(hooks)
     if package is not None:
-        command.insert(1, "-S")
-        more["PYTHONPATH"] = f"{package}:{sysconfig.get_paths()['platlib']}"
+        more["PYTHONPATH"] = str(package)
     return run([*command, *mutant.python], more=more)
 
 

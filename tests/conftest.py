@@ -77,3 +77,9 @@ if os.environ.get("POTL_HOOKS") == "1":
     load_hooks()
 else:
     offer_hooks()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Ledgers and keys of tests are not those of whoever runs them."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))

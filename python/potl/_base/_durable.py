@@ -11,6 +11,12 @@ from pathlib import Path
 from .. import _core
 
 
+def state_folder() -> Path:
+    """Where potl keeps what outlives a program: in the user's state directory."""
+    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(home).expanduser() / "potl"
+
+
 def write_new(path: Path, text: str, *, mode: int = 0o600) -> None:
     """Writes a file that must not exist, with these permissions.
 

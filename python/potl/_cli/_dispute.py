@@ -78,8 +78,8 @@ def _dispute(
     referee_key: Annotated[
         Path | None,
         typer.Option(
-            help="PEM file of the key that signs the transcript, created if missing. Default: a "
-            "key that is not kept. With --referee: the referee's public key."
+            help="PEM file of the key that signs the transcript, created if missing. Default: "
+            "referee.pem in your state directory. With --referee: the referee's public key."
         ),
     ] = None,
     trainer_key: Annotated[
@@ -169,8 +169,6 @@ def _dispute(
         raise typer.BadParameter("name --trainer and --auditor, or --referee and --run")
     if (run, key, token_file, patience) != (None, None, None, None):
         raise typer.BadParameter("--run, --key, --token-file and --patience are for --referee")
-    if transcript is not None and referee_key is None:
-        raise typer.BadParameter("--transcript needs --referee-key, to sign the next lines too")
     build = load(task)
     sides: dict[str, Party | Remote] = {}
     keys: dict[str, Path] = {}

@@ -101,8 +101,9 @@ class Referee:
     Args:
         job: What was agreed.
         task: `build`, or "module:function": the client's own.
-        key: Signs the transcript: a PEM file, created when there is none; None makes one that is
-            kept nowhere.
+        key: Signs the transcript: a PEM file, created when there is none. None: referee.pem in
+            the user's state directory (`XDG_STATE_HOME`), created when it is first needed. Servers
+            of parties answer only a referee whose public key they were given.
 
     Raises:
         UnsupportedError: The job's arithmetic is one in which no dispute can be decided.
@@ -118,12 +119,19 @@ class Referee:
         self.job = as_job(job)
         require_exact(self.job)
         self._build = _executors.load_task(task) if isinstance(task, str) else task
-        if key is None:
-            key = _core.SigningKey.generate()
-        self.key = key if isinstance(key, _core.SigningKey) else _keys.load_or_create(key)
+        self._key = key
         self._steps: dict[tuple[int, bytes], Step] = {}
         self._operands: dict[tuple[int, bytes, int], tuple[TensorOutline, ...]] = {}
         self._sums: dict[tuple[int, bytes, int], _Sum] = {}
+
+    @functools.cached_property
+    def key(self) -> _core.SigningKey:
+        """What signs the transcript."""
+        if self._key is None:
+            return _keys.of_referee()
+        if isinstance(self._key, _core.SigningKey):
+            return self._key
+        return _keys.load_or_create(self._key)
 
     @property
     def build(self) -> Callable[[], Task]:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from .. import _core
+from .._base._durable import state_folder
 from .._base._errors import UsageError
 from ._keygen import write_pair, write_private
 
@@ -35,10 +36,24 @@ def load_or_create(path: str | os.PathLike[str]) -> _core.SigningKey:
             "restore the private key, or delete the public one to have a new pair made",
         )
     write_pair(target)
-    _log.warning(
-        "created the signing key %s; whoever has this file can sign as this trainer", target
-    )
+    _log.warning("created the signing key %s; whoever has this file can sign in your name", target)
     return _load(target)
+
+
+def of_referee() -> _core.SigningKey:
+    """The key with which this user decides disputes, where no other is named: in the state
+    directory, created when there is none.
+    """
+    path = state_folder() / "referee.pem"
+    is_new = not path.exists()
+    key = load_or_create(path)
+    if is_new:
+        _log.warning(
+            "servers of parties answer a referee whose public key they have: potl serve "
+            "--disputes --referee-key %s",
+            path.with_suffix(".pub"),
+        )
+    return key
 
 
 def for_run(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core
-from .._base._durable import replace_private
+from .._base._durable import replace_private, state_folder
 from .._base._errors import MissingError, StorageError, UsageError
 
 _VERSION = 1
@@ -60,8 +60,7 @@ class Memory:
 
 def default_path(job_id: bytes) -> Path:
     """The ledger of a job in the user's state directory."""
-    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(home).expanduser() / "potl" / "jobs" / f"{job_id.hex()}.json"
+    return state_folder() / "jobs" / f"{job_id.hex()}.json"
 
 
 def remember(

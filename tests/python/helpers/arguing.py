@@ -124,8 +124,8 @@ class Served:
     Args:
         dies: It is killed once before each message that it has signed is sent (`is_killed_before`);
             a referee around each line that it writes.
-        more: Of a referee; or of a party `works`, a file that says that it works without end, and
-            `reader`, the public key to which it encrypts.
+        more: Of a referee; or of a party `works`, a file that says that it works without end,
+            `reader`, the public key to which it encrypts, and `referee_key`, whom it answers.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ def _serve(
         token=token or None,
         readers=[more["reader"]] if "reader" in more else [],
         disputes=party,
-        referee_key=case.folder / "referee.pub",
+        referee_key=more.get("referee_key", case.folder / "referee.pub"),
         ready=lambda url: up.send(url),
     )
 

@@ -5,9 +5,11 @@ import tempfile
 from pathlib import Path
 
 import arguing
+import torch
 
 import potl
 
+torch.set_num_threads(1)  # a process that is forked has none of the others
 with tempfile.TemporaryDirectory() as folder:
     job = potl.Job.create(arguing.build, seed=3, checkpoint_every=2, arithmetic="ord32")
     run = potl.record(arguing.build, Path(folder) / "run", job=job)

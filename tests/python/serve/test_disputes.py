@@ -73,6 +73,38 @@ def test_an_audit_is_a_party(
     assert case.is_found_in(dispute(auditor=found, keys={}))
 
 
+def test_a_referee_without_a_key_has_the_one_of_its_user(
+    case: Case,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Servers know it, and a dispute that was interrupted goes on with it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    public = tmp_path / "state/potl/referee.pub"
+    own = potl.Referee(case.job, task=case.build).key
+    assert f"--referee-key {public}" in caplog.text
+    with serving(case, "trainer", referee_key=public) as [server]:
+        auditor = potl.audit(server.url, job=case.job, task=case.build)
+        assert auditor.agrees is not True
+        verdict = potl.dispute(
+            trainer=server.url,
+            auditor=auditor,
+            referee=potl.Referee(case.job, task=case.build),
+            transcript="lines",
+        )
+        assert case.is_found_in(verdict)
+        again = potl.dispute(
+            trainer=server.url,
+            auditor=auditor,
+            referee=potl.Referee(case.job, task=case.build),
+            transcript="lines",
+        )
+        assert again.facts == verdict.facts
+    assert potl.Referee(case.job, task=case.build).key.public_key == own.public_key
+
+
 def test_a_server_whose_task_is_another_does_not_begin(case: Case) -> None:
     def other() -> potl.Task:
         task = case.build()
