@@ -129,7 +129,9 @@ class _Handler(socketserver.StreamRequestHandler):
                 return
             upstream = http.client.HTTPConnection(proxy.upstream)
             kept = {k: v for k, v in headers.items() if k.lower() not in ("host", "connection")}
-            upstream.request(first[0], first[1], headers=kept)
+            if not first[1].startswith(proxy.below):
+                return
+            upstream.request(first[0], first[1][len(proxy.below) :], headers=kept)
             answer = upstream.getresponse()
             body = answer.read()
             upstream.close()
@@ -153,6 +155,7 @@ class Proxy(socketserver.ThreadingTCPServer):
         self.change: Change = change or (lambda path, raw: iter([raw]))
         self.asked: list[str] = []
         self.sent: dict[str, int] = {}
+        self.below = ""  # the path of the server's root here
         self._counting = threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self._thread = threading.Thread(target=lambda: self.serve_forever(0.01), daemon=True)

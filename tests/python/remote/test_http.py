@@ -177,6 +177,15 @@ def test_a_state_that_was_there_and_is_withheld_rejects(recorded: Recorded, tmp_
     assert rules(report) == {"transcript.withheld"}
 
 
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_proxy_may_show_a_run_below_a_path(recorded: Recorded, url: str, end: str) -> None:
+    with proxied(url) as proxy:
+        proxy.below = "/runs/042"
+        report = recorded.verify(proxy.url + proxy.below + end)
+        assert report.verdict == "accepted", report.json()
+        assert proxy.asked and all(one.startswith("/runs/042/v1/") for one in proxy.asked)
+
+
 def test_a_run_that_is_gone_as_a_whole_gives_no_verdict(recorded: Recorded, url: str) -> None:
     def change(path: str, raw: bytes) -> Iterator[bytes]:
         if path != "/v1/run" and "/v1/log" in proxy.sent:
