@@ -200,8 +200,7 @@ class bound_questions {
   std::vector<finding> judge(const std::vector<std::vector<checks::measurement>>& answered) const {
     std::vector<finding> out;
     for (std::size_t i = 0; i < all_.size() && i < answered.size(); ++i) {
-      const auto found =
-          released([&] { return all_[i].check->judge(view_, all_[i].nonce, answered[i]).value(); });
+      const auto found = released([&] { return checks::judged(all_[i], view_, answered[i]); });
       out.insert(out.end(), found.begin(), found.end());
     }
     return out;

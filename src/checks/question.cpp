@@ -5,6 +5,9 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
+
+#include "checks/judging.hpp"
 
 namespace potl::checks {
 namespace {
@@ -66,9 +69,11 @@ std::vector<request> distinct_requests(std::span<const question> questions) {
       if (keys.insert(each.key()).second) out.push_back(each);
     }
   }
+  // A state that is derived comes of the one before it, so that the end decides: what is trained
+  // towards a state, short ways first, then what only looks at it.
   std::stable_sort(out.begin(), out.end(), [](const request& a, const request& b) {
     const auto place = [](const request& one) {
-      return std::pair(one.from_step(), one.steps() > 0);
+      return std::tuple(one.from_step() + one.steps(), one.steps() == 0, one.steps());
     };
     return place(a) < place(b);
   });
@@ -111,6 +116,17 @@ std::vector<measurement> answers_to(const question& one, const run_view& run,
     for (measurement& each : out) {
       if (each.request().place() == place) each = better;
     }
+  }
+  return out;
+}
+
+std::vector<finding> judged(const question& one, const run_view& run,
+                            std::span<const measurement> answers) {
+  std::vector<finding> out = one.check->judge(run, one.nonce, answers).value();
+  if (out.empty()) {
+    const std::string name = one.check->name();
+    out.push_back(make_finding(name, name + ".judged", outcome::inconclusive,
+                               "the check " + name + " says nothing about what it looked at"));
   }
   return out;
 }

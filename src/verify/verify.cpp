@@ -115,8 +115,7 @@ json_value verify(const transcript::evidence& run, checks::any_workload& work,
   };
   for (const checks::question& one : questions) {
     const std::vector<checks::measurement> answers = checks::answers_to(one, view, measured, more);
-    std::vector<finding> judged = one.check->judge(view, one.nonce, answers).value();
-    for (finding& found : judged) findings.push_back(std::move(found));
+    for (finding& found : checks::judged(one, view, answers)) findings.push_back(std::move(found));
     double spent = 0;
     for (const checks::measurement& each : answers) spent += each.spent();
     context.costs.emplace_back(one.check->name(), spent);

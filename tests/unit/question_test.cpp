@@ -20,12 +20,13 @@ struct own_measurement;
 struct own_request {
   std::uint64_t at = 0;
   std::string why;
+  std::uint64_t length = 0;
 
   std::string kind() const { return "own"; }
   std::uint64_t from_step() const { return at; }
-  std::uint64_t steps() const { return 0; }
+  std::uint64_t steps() const { return length; }
   std::string place() const { return std::to_string(at); }
-  std::string key() const { return place(); }
+  std::string key() const { return place() + "+" + std::to_string(length); }
   own_measurement answer(replayer& with) const;
 };
 
@@ -54,7 +55,7 @@ class own_check : public check {
   }
   result<std::vector<request>> plan(const run_view&, const digest&) const override {
     std::vector<request> out;
-    for (const std::uint64_t one : at_) out.emplace_back(own_request{one, name_});
+    for (const std::uint64_t one : at_) out.emplace_back(own_request{one, name_, 0});
     return out;
   }
   result<std::vector<finding>> judge(const run_view&, const digest&,
@@ -224,6 +225,29 @@ TEST_CASE("earlier questions are asked where they want more") {
   REQUIRE(starts(out[1].plan) == std::vector<std::uint64_t>{2, 3});
   REQUIRE(starts(out[2].plan) == std::vector<std::uint64_t>{1});
   REQUIRE(starts(distinct_requests(out)) == std::vector<std::uint64_t>{1, 2, 3});
+}
+
+TEST_CASE("requests come in the order in which states are derived one from another") {
+  question one = asks("own_order", {});
+  for (const auto& [at, length] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+           {0, 4}, {4, 0}, {0, 2}, {2, 0}, {2, 2}, {4, 2}, {0, 0}}) {
+    one.plan.emplace_back(own_request{at, "", length});
+  }
+  std::vector<std::string> order;
+  for (const request& each : distinct_requests({&one, 1})) order.push_back(each.key());
+  REQUIRE(order == std::vector<std::string>{"own 0+0", "own 0+2", "own 2+0", "own 2+2", "own 0+4",
+                                            "own 4+0", "own 4+2"});
+}
+
+TEST_CASE("a check that says nothing has shown nothing") {
+  const fake_run run;
+  const question one = asks("own_silent", {1});
+  const auto found = judged(one, run.view, {});
+  REQUIRE(found.size() == 1);
+  REQUIRE(found[0].check == "own_silent");
+  REQUIRE(found[0].result == outcome::inconclusive);
+  const measurement answer{own_measurement()};
+  REQUIRE(judged(one, run.view, {&answer, 1})[0].result == outcome::pass);
 }
 
 TEST_CASE("of a run that the audit rejects only what asks nothing is looked at") {

@@ -249,12 +249,7 @@ result<std::vector<segment_request>> plan_replay(const run_view& run, const repl
   std::stable_sort(requests.begin(), requests.end(), [](const auto& a, const auto& b) {
     return std::pair(a.start, a.superseded) < std::pair(b.start, b.superseded);
   });
-  if (detail::is_exact(run, options)) {
-    // States are derived one from another: a stretch comes behind the segments in it.
-    std::stable_sort(requests.begin(), requests.end(),
-                     [](const auto& a, const auto& b) { return a.end < b.end; });
-    return requests;
-  }
+  if (detail::is_exact(run, options)) return requests;
   // The noise of some speaks for the others; the first starts where the prover has no say.
   constexpr std::size_t every = 4;
   for (std::size_t i = 0; i < requests.size(); ++i) {

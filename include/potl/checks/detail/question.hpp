@@ -56,4 +56,9 @@ using answering = std::function<std::vector<measurement>(const std::vector<reque
 std::vector<measurement> answers_to(const question& one, const run_view& run,
                                     std::span<const measurement> all, const answering& more);
 
+/// What the check says to these answers. One that says nothing at all has shown nothing: it is
+/// inconclusive. Throws what judging fails with.
+std::vector<finding> judged(const question& one, const run_view& run,
+                            std::span<const measurement> answers);
+
 }  // namespace potl::checks
