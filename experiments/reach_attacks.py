@@ -181,7 +181,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="potl-reach-"))
     try:
         honest(folder, 4, first_alone=False)
-        # As jobs store states by default: at most 20, the first stretch being the measure.
+        # Few stored states, of which the first stretch alone is the measure.
         honest(folder, 32, first_alone=True)
         forged(folder)
     finally:

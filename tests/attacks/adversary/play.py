@@ -30,7 +30,7 @@ from .worlds import World
 
 _NONCES = 60
 # A crafted run may cost twice what honest ones do; small numbers vary.
-WORK, WORK_SLACK = 2.0, 16
+WORK, WORK_SLACK = 2.0, 12
 MEMORY_SLACK = 64 << 20
 SECONDS_SLACK = 2.0
 LIMIT = 1 << 30
