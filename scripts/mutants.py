@@ -16,8 +16,8 @@ source:
 A hunk has no line numbers: its old lines must occur exactly once, so that other changes do not
 move it. `unit:` or `python:` behind a hunk's title replaces those of the file. A mutant of C++ is
 compiled and linked in front of the library of build/test, which `make test` builds; unit tests
-come first, then Python's. One of Python is put into a copy of the package. All tests that a
-mutant can fail must pass without it, or nothing is played.
+come first, then Python's. One of Python is put into a copy of the package. Tests that look at a
+mutant must pass without it, or it is not played.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests/mutants"
 BUILD = ROOT / "build/test"
 UNIT, MODULE = "potl_unit_tests", "_core_hooks"
-# A mutant may loop for ever; the slowest honest test takes a tenth of this.
-PATIENCE = 300
+# A mutant may loop for ever; the slowest honest test takes a tenth of this. Tests without a mutant
+# run to their end, where others stop at the first failure.
+PATIENCE, PATIENCE_OF_CONTROL = 300, 1200
 # So may what it allocates have no end.
 MEMORY = 8 << 30
 
@@ -102,7 +103,13 @@ def mutants() -> list[Mutant]:
 # ---------------------------------------------------------------------- building
 
 
-def run(command: list[str], *, cwd: Path = ROOT, more: dict[str, str] | None = None) -> Run:
+def run(
+    command: list[str],
+    *,
+    cwd: Path = ROOT,
+    more: dict[str, str] | None = None,
+    patience: float = PATIENCE,
+) -> Run:
     """Exit status and output; a status of its own for what does not end."""
     environment = {**os.environ, "POTL_HOOKS": "1", "OMP_NUM_THREADS": "1", **(more or {})}
     process = subprocess.Popen(
@@ -111,11 +118,11 @@ def run(command: list[str], *, cwd: Path = ROOT, more: dict[str, str] | None = N
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)),
     )  # fmt: skip
     try:
-        output, _ = process.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=patience)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
-        return 124, f"no end after {PATIENCE} s\n{output}"
+        return 124, f"no end after {patience:.0f} s\n{output}"
     return process.returncode, output
 
 
@@ -202,19 +209,21 @@ def copy_package(folder: Path) -> Path:
 # ---------------------------------------------------------------------- playing
 
 
-def unit_tests(mutant: Mutant, binary: Path) -> Run:
-    tags = ",".join(f"[#{name}_test]" for name in mutant.unit)
-    return run([str(binary), "-#", "-a", tags])
+def unit_tests(names: list[str], binary: Path, patience: float = PATIENCE) -> Run:
+    tags = ",".join(f"[#{name}_test]" for name in names)
+    return run([str(binary), "-#", "-a", tags], patience=patience)
 
 
-def python_tests(mutant: Mutant, package: Path | None, hooks: Path | None) -> Run:
+def python_tests(
+    names: list[str], package: Path | None, hooks: Path | None, patience: float = PATIENCE
+) -> Run:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0"]
     more = {"PYTHONDONTWRITEBYTECODE": "1"}
     if hooks is not None:
         more["POTL_HOOKS_DIR"] = str(hooks)
     if package is not None:
         more["PYTHONPATH"] = str(package)
-    return run([*command, *mutant.python], more=more)
+    return run([*command, *names], more=more, patience=patience)
 
 
 def play(mutant: Mutant, folder: Path, builder: Builder) -> str:
@@ -224,34 +233,41 @@ def play(mutant: Mutant, folder: Path, builder: Builder) -> str:
         package = copy_package(folder / "python")
         path = package / Path(mutant.source).relative_to("python")
         path.write_text(mutant.apply(path.read_text()))
-        status, output = python_tests(mutant, package, None)
+        status, output = python_tests(mutant.python, package, None)
     else:
         builder.compile(mutant)
         if mutant.unit:
-            status, output = unit_tests(mutant, builder.link(UNIT))
+            status, output = unit_tests(mutant.unit, builder.link(UNIT))
         if not status and mutant.python:
             builder.link(MODULE)
-            status, output = python_tests(mutant, None, folder)
+            status, output = python_tests(mutant.python, None, folder)
     return (first_failure(output) or f"exit {status}") if status else ""
 
 
-def control(chosen: list[Mutant], folder: Path) -> None:
-    """The tests pass on code that is not broken, in the same surroundings."""
-    package = copy_package(folder / "python")
-    done: set[tuple[str, ...]] = set()
-    for mutant in chosen:
-        honest = package if mutant.source.endswith(".py") else None
-        for kind, names in (("unit", mutant.unit), ("python", mutant.python)):
-            key = (kind, str(honest), *names)
-            if not names or key in done:
-                continue
-            done.add(key)
-            if kind == "unit":
-                status, output = unit_tests(mutant, BUILD / UNIT)
-            else:
-                status, output = python_tests(mutant, honest, None)
-            if status:
-                sys.exit(f"without a mutant {' '.join(names)} fails:\n{output[-3000:]}")
+class Control:
+    """Tests on code that is not broken, in the same surroundings, once each."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "control"
+        self._seen: dict[tuple[str, ...], str] = {}
+
+    def require(self, mutant: Mutant) -> None:
+        """Raises RuntimeError with what was printed, if a test fails that looks at the mutant."""
+        of_python = mutant.source.endswith(".py")
+        for names, kind in ((mutant.unit, "unit"), (mutant.python, f"python {of_python}")):
+            key = (kind, *names)
+            if names and key not in self._seen:
+                self._seen[key] = self._failure(names, kind == "unit", of_python)
+            if names and self._seen[key]:
+                raise RuntimeError(f"without it {' '.join(names)} fails:\n{self._seen[key]}")
+
+    def _failure(self, names: list[str], unit: bool, of_python: bool) -> str:
+        if unit:
+            status, output = unit_tests(names, BUILD / UNIT, PATIENCE_OF_CONTROL)
+        else:
+            package = copy_package(self._folder) if of_python else None
+            status, output = python_tests(names, package, None, PATIENCE_OF_CONTROL)
+        return output[-3000:] or f"exit {status}" if status else ""
 
 
 def first_failure(output: str) -> str:
@@ -294,12 +310,13 @@ def main() -> int:
     held(ROOT / "build/mutants")  # until this process ends
     folder = ROOT / "build/mutants" / f"{number}-of-{count}"
     builder = Builder(folder)
-    if not arguments.unsure:
-        control(chosen, folder)
+    control = None if arguments.unsure else Control(folder)
     survived, broken = [], []
     for mutant in chosen:
         began = time.monotonic()
         try:
+            if control is not None:
+                control.require(mutant)
             by = play(mutant, folder, builder)
         except (RuntimeError, ValueError) as error:
             broken.append(mutant.name)
@@ -315,6 +332,8 @@ def main() -> int:
     print(f"{len(chosen)} mutants: {dead} killed, {len(survived)} survived, {len(broken)} broken")
     for name in survived:
         print(f"survived  {name}")
+    for name in broken:
+        print(f"broken    {name}")
     return 1 if survived or broken or not chosen else 0
 
 
