@@ -278,16 +278,16 @@ def first_failure(output: str) -> str:
     return ""
 
 
-def held(build: Path) -> int:
-    """The checkout, for one run at a time: another one would link and copy the same files."""
-    build.mkdir(parents=True, exist_ok=True)
-    lock = os.open(build / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+def held(folder: Path) -> int:
+    """The part's folder, for one run at a time: another one would link and copy the same files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         raise SystemExit(
-            "scripts/mutants already plays in this checkout: wait until it ends"
+            "scripts/mutants already plays this part: wait until it ends, or play another --part"
         ) from None
     return lock
 
@@ -307,8 +307,8 @@ def main() -> int:
         for mutant in chosen:
             print(f"{mutant.name:40} {mutant.source}: {mutant.what}")
         return 0
-    held(ROOT / "build/mutants")  # until this process ends
     folder = ROOT / "build/mutants" / f"{number}-of-{count}"
+    held(folder)  # until this process ends
     builder = Builder(folder)
     control = None if arguments.unsure else Control(folder)
     survived, broken = [], []
