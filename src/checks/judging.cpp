@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <potl/core/rules.hpp>
+#include <potl/core/detail/rules.hpp>
 
 namespace potl::checks {
 

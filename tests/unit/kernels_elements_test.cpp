@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <potl/numeric/combine.hpp>
+#include <potl/numeric/detail/combine.hpp>
 #include <potl/numeric/elementwise.hpp>
 
 #include "catch.hpp"
@@ -49,17 +49,16 @@ template <gradient Function>
 void check_slope(const std::vector<float>& dy, const std::vector<float>& x) {
   std::vector<float> wanted, found(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) wanted.push_back(evaluate(Function, dy[i], x[i]));
-  simulated_device(4).each(
-      x.size(), cuda::two_operands<Function, float>{dy.data(), x.data(), found.data()});
+  simulated_device(4).each(x.size(),
+                           cuda::two_operands<Function, float>{dy.data(), x.data(), found.data()});
   INFO(to_string(Function));
   CHECK(same_bits(found, wanted));
 }
 
 template <std::size_t Count, class Check>
 void for_all(const Check& check) {
-  [&]<std::size_t... I>(std::index_sequence<I...>) {
-    (check.template operator()<I>(), ...);
-  }(std::make_index_sequence<Count>{});
+  [&]<std::size_t... I>(std::index_sequence<I...>) { (check.template operator()<I>(), ...); }
+  (std::make_index_sequence<Count>{});
 }
 
 TEST_CASE("simulated functions of elements have the CPU's bits", "[kernels]") {
