@@ -29,6 +29,7 @@ from .generate import Lie, draft_of, lie
 from .worlds import World
 
 _NONCES = 60
+_HONEST_DRAWS = 8
 # A crafted run may cost twice what honest ones do; small numbers vary.
 WORK, WORK_SLACK = 2.0, 12
 MEMORY_SLACK = 64 << 20
@@ -157,8 +158,8 @@ _costs: dict[str, tuple[int, float]] = {}
 
 
 def honest_cost(world: World) -> tuple[int, float]:
-    """Steps and seconds of the dearest honest verification: of a run whose bits are another
-    machine's.
+    """Steps and seconds of the dearest honest verification, over some draws: of a run whose bits
+    are another machine's.
     """
     if world.name not in _costs:
         most = (0, 0.0)
@@ -170,10 +171,12 @@ def honest_cost(world: World) -> tuple[int, float]:
             run = world.directory / "honest"
             shutil.rmtree(run, ignore_errors=True)
             note, model = draft.write(run)
-            outcome = _verify(world, run, note, model, bytes(31) + b"\1", False)
-            if outcome.verdict == "rejected" or (world.exact and outcome.verdict != "accepted"):
-                raise AssertionError(f"{world.name}: honest, but {outcome.sentence}")
-            most = (max(most[0], outcome.steps), max(most[1], outcome.seconds))
+            for number in range(1, _HONEST_DRAWS + 1):
+                nonce = bytes(31) + bytes([number])
+                outcome = _verify(world, run, note, model, nonce, False)
+                if outcome.verdict == "rejected" or (world.exact and outcome.verdict != "accepted"):
+                    raise AssertionError(f"{world.name}: honest, but {outcome.sentence}")
+                most = (max(most[0], outcome.steps), max(most[1], outcome.seconds))
         _costs[world.name] = most
     return _costs[world.name]
 
