@@ -256,10 +256,12 @@ class Control:
         of_python = mutant.source.endswith(".py")
         for names, kind in ((mutant.unit, "unit"), (mutant.python, f"python {of_python}")):
             key = (kind, *names)
-            if names and key not in self._seen:
+            known = key in self._seen
+            if names and not known:
                 self._seen[key] = self._failure(names, kind == "unit", of_python)
             if names and self._seen[key]:
-                raise RuntimeError(f"without it {' '.join(names)} fails:\n{self._seen[key]}")
+                told = "as above" if known else f"\n{self._seen[key]}"
+                raise RuntimeError(f"without it {' '.join(names)} fails: {told}")
 
     def _failure(self, names: list[str], unit: bool, of_python: bool) -> str:
         if unit:

@@ -15,6 +15,7 @@
 #include <potl/transcript/state.hpp>
 
 #include "bindings.hpp"
+#include "values.hpp"
 
 namespace potl::python {
 namespace {
@@ -244,6 +245,14 @@ state capture_tree(py::handle tree, bool whole) {
   return capture(std::move(root), *memory, whole).value();
 }
 
+state adopt_tree(py::handle tree, py::object owner) {
+  auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
+  state_value root = tree_reader(tensor_type).read(tree);
+  const auto kept = std::make_shared<const shared_object>(std::move(owner));
+  const py::gil_scoped_release released;
+  return adopt(std::move(root), kept).value();
+}
+
 bool would_equal_tree(const state& before, py::handle tree) {
   auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
   state_value root = tree_reader(tensor_type).read(tree);
@@ -312,6 +321,7 @@ void bind_state(py::module_& module) {
   module.def("unlawful", &unlawful, py::arg("state"), py::arg("laws"));
   py::class_<state>(module, "State", py::module_local())
       .def_static("capture", &capture_tree, py::arg("tree"), py::kw_only(), py::arg("whole") = true)
+      .def_static("adopt", &adopt_tree, py::arg("tree"), py::arg("owner"))
       .def("would_equal", &would_equal_tree, py::arg("tree"))
       .def_static(
           "load",

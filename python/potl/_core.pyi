@@ -268,6 +268,12 @@ class State:
         names one that was written in places that torch did not count.
         """
 
+    @staticmethod
+    def adopt(tree: object, owner: object) -> State:
+        """The same without a copy: a state over the memory of `tree`'s tensors, which `owner` keeps
+        and nobody writes any more.
+        """
+
     def would_equal(self, tree: object) -> bool:
         """Whether a capture of `tree` would have this digest. Copies and hashes nothing."""
 

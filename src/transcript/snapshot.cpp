@@ -127,6 +127,12 @@ result<state> capture(state_value tree, snapshot_memory& memory, bool whole) {
   return state::make(std::move(tree), std::move(copy));
 }
 
+result<state> adopt(state_value tree, std::shared_ptr<const void> owner) {
+  state_index index(tree_source::captured);
+  if (const status ok = index.walk(tree); !ok) return ok.why();
+  return state::make(std::move(tree), std::move(owner));
+}
+
 result<bool> would_equal(state_value tree, const state& before) {
   state_index index(tree_source::captured);
   if (const status ok = index.walk(tree); !ok) return ok.why();

@@ -62,8 +62,8 @@ class _Credulous(Job):
         self._any_task = any_task
         self._order = order
 
-    def differences(self, session: Session) -> list[str]:
-        return [] if self._any_task else super().differences(session)
+    def differences(self, session: Session, *, weights: bool = True) -> list[str]:
+        return [] if self._any_task else super().differences(session, weights=weights)
 
     def schedule(self, task: Task) -> Schedule:
         agreed = super().schedule(task)

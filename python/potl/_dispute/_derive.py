@@ -39,6 +39,7 @@ from ._roots import root_of_tensor
 from ._rounded import values_of
 from ._tracer import Geometry, Look, Memory, Tracer, look_at, overlap
 from ._values import batch_tensors, capture_of, state_tensors, trace_values, traced_step
+from ._weightless import weightless
 
 if TYPE_CHECKING:
     from .._job._build import Build
@@ -47,7 +48,12 @@ if TYPE_CHECKING:
 
 
 def derive_operators(
-    build: Build, job: Job, step: int, *, before: StateOutline | None = None
+    build: Build,
+    job: Job,
+    step: int,
+    *,
+    before: StateOutline | None = None,
+    weights: bool = True,
 ) -> tuple[Operator, ...]:
     """The operators of a step in the order of execution, without what they return.
 
@@ -58,6 +64,9 @@ def derive_operators(
         job: What was agreed.
         step: 1-based.
         before: The agreed state before the step; None for the state that the job begins with.
+        weights: False builds the task without its large tensors, so that memory is taken for the
+            batch and one parameter. A task that looks at its weights, or draws after them, may then
+            have other operators: who accuses somebody derives them with weights.
 
     Raises:
         NotReplayable: What the step does depends on the values of its tensors; the place in the
@@ -72,11 +81,14 @@ def derive_operators(
         raise UsageError(
             f"the operators of step {step} depend on the state before it", "pass before="
         )
-    with open_checked(build, job) as session, session.active():
-        if before is not None:
-            session.restore(before.zeros())
-            if session.step != step - 1:
-                raise MismatchError(f"the state is one after step {session.step}")
+    with contextlib.ExitStack() as held:
+        with contextlib.nullcontext() if weights or before is None else weightless():
+            session = held.enter_context(open_checked(build, job, weights=weights))
+            held.enter_context(session.active())
+            if before is not None:
+                session.restore(before.zeros())
+                if session.step != step - 1:
+                    raise MismatchError(f"the state is one after step {session.step}")
         return derive_step(session, step)
 
 

@@ -46,19 +46,19 @@ class StateOutline:
     def zeros(self) -> _core.State:
         """A state of this form: zeros where the outline has no elements."""
         places = _Places(self.tensors().values())
-        return _core.State.capture(mapped(self.tree, places.filled))
+        return _core.State.adopt(mapped(self.tree, places.filled), places.memory)
 
 
 class _Places:
-    """Memory for the tensors of a state that is about to be captured, each at an address of its
-    own. What is not written takes none: the system has one page of zeros for all who only read.
+    """Memory for the tensors of a state, each at an address of its own. What is not written takes
+    none: the system has one page of zeros for all who only read.
     """
 
     def __init__(self, tensors: Iterable[TensorOutline | AliasOutline]) -> None:
         self._kept: dict[str, _core.Tensor] = {}
         whole = sum(_room(one) for one in tensors if isinstance(one, TensorOutline))
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self._memory = (ctypes.c_char * max(whole, 1)).from_buffer(
+        self.memory = (ctypes.c_char * max(whole, 1)).from_buffer(
             mmap.mmap(-1, max(whole, 1), flags=flags)
         )
         self._used = 0
@@ -69,12 +69,12 @@ class _Places:
         if not isinstance(leaf, TensorOutline):
             return leaf
         size = _size(leaf)
-        address = ctypes.addressof(self._memory) + self._used
+        address = ctypes.addressof(self.memory) + self._used
         self._used += _room(leaf)
         if leaf.data is not None:
             ctypes.memmove(address, leaf.data, size)
         self._kept[path] = _core.Tensor(
-            leaf.dtype, leaf.shape, leaf.memory_format, address, size, self._memory
+            leaf.dtype, leaf.shape, leaf.memory_format, address, size, self.memory
         )
         return self._kept[path]
 

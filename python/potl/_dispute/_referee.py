@@ -19,11 +19,12 @@ from .._record import _keys
 from .._record._inputs import as_job
 from .._task._values import DTYPE_OF
 from . import _answers
+from ._agreed_step import Step, first_sizes, other_ends, without_weights
 from ._call import function_of
 from ._derive import derivation_fault, derive_operators
 from ._encoding import TensorOutline
 from ._long_sums import LongSum, Values, order_of
-from ._operators import CAPTURE, Operator, captured_digest, leaf_bytes, leaf_parts
+from ._operators import CAPTURE, Operator, captured_digest, leaf_parts
 from ._outline import StateOutline
 from ._parts import (
     cost_of,
@@ -61,15 +62,6 @@ _UNSET = bytes(32)
 
 # What a ruling says of its operators, so that it can be computed again without the task.
 _MOST_DESCRIBED = 512 << 10
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step that is disputed, as both parties agree on it, with its operators by their number."""
-
-    before: StateOutline
-    operators: Mapping[int, Operator]
-    entries: Entries
 
 
 @dataclass(frozen=True)
@@ -184,16 +176,15 @@ class Referee:
             raise LimitError(
                 f"the agreed state has {size} bytes, far more than the job's first one"
             )
-        operators = derive_operators(self._build, self.job, now.step, before=before)
-        self._steps[now.step, level.agreed] = Step(before, dict(enumerate(operators)), entries)
-        # The trace ends in the state that was claimed.
-        capture, wrong = operators[-1], []
-        for opening, claimed, text in zip(now.openings, level.claimed, now.answers, strict=True):
-            ended = replace(capture.tensors[0], root=_core.content_root(claimed))
-            fits = opening.leaf == leaf_bytes(replace(capture, results=(ended,)))
-            counted = _answers.from_json(text).get("operators") == len(operators)
-            wrong.append(not (fits and counted))
-        if any(wrong):
+        operators = without_weights(self._build, self.job, now.step, before)
+        wrong = None if operators is None else other_ends(now, operators)
+        weighed = wrong is None or any(wrong)
+        if operators is None or weighed:  # nobody is accused by what was derived without weights
+            operators = derive_operators(self._build, self.job, now.step, before=before)
+            wrong = other_ends(now, operators)
+        step = Step(before, dict(enumerate(operators)), entries, weighed)
+        self._steps[now.step, level.agreed] = step
+        if wrong and any(wrong):
             facts = {"step": now.step, "operator": len(operators) - 1, "name": CAPTURE}
             return self._other_program(wrong, facts, now.step, before)
         return _core.DisputeNext("operators", len(operators))
@@ -207,6 +198,11 @@ class Referee:
             "name": operator.name,
         }
         shown = [leaf_parts(operator, one.leaf) for one in now.openings]
+        if None in shown and not step.weighed:
+            step = self._with_weights(now, step)
+            operator = self._disputed(step, level.low)
+            facts["name"] = operator.name
+            shown = [leaf_parts(operator, one.leaf) for one in now.openings]
         if None in shown:
             wrong = [one is None for one in shown]
             return self._other_program(wrong, facts, now.step, step.before)
@@ -401,6 +397,17 @@ class Referee:
 
     # ------------------------------------------------------------------ what was agreed before
 
+    def _with_weights(self, now: _core.DisputeProceedings, step: Step) -> Step:
+        """The same step, derived again before somebody is accused of another program."""
+        operators = derive_operators(self._build, self.job, now.step, before=step.before)
+        if len(operators) != len(step.operators):
+            raise MismatchError(
+                "neither party has the number of operators that the referee derives"
+            )
+        again = replace(step, operators=dict(enumerate(operators)), weighed=True)
+        self._steps[now.step, now.bisections[0].agreed] = again
+        return again
+
     def _other_program(
         self, wrong: Sequence[bool], facts: dict[str, object], step: int, before: StateOutline
     ) -> _core.DisputeRuling:
@@ -431,12 +438,7 @@ class Referee:
     @functools.cached_property
     def _first(self) -> tuple[int, int]:
         """Of the job's first state: bytes of its outline in an answer, and of its tensors."""
-        from .._job._agreement import open_checked
-
-        with open_checked(self._build, self.job) as session:
-            state = session.capture()
-        outline = StateOutline.of(state)
-        return len(_answers.to_json(_answers.state_to_json(outline))), state.nbytes
+        return first_sizes(self._build, self.job)
 
     def _outlines(
         self, operator: Operator, step: Step, known: dict[int, list[bytes]]

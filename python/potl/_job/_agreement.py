@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 Build = Callable[[], "Task"]
 
 
-def open_checked(build: Build, job: Job) -> Session:
+def open_checked(build: Build, job: Job, *, weights: bool = True) -> Session:
     """A session whose task is the job's.
+
+    Args:
+        build: Of the task.
+        job: What was agreed.
+        weights: Whether the initial state is compared: not of a task that has no weights.
 
     Raises:
         JobMismatch: It is not; every difference is named.
@@ -29,7 +34,7 @@ def open_checked(build: Build, job: Job) -> Session:
         # The agreed initial state does not even fit into the task.
         raise JobMismatch(error.message) from error
     try:
-        differences = job.differences(session)
+        differences = job.differences(session, weights=weights)
         if differences:
             raise JobMismatch(differences)
     except BaseException:

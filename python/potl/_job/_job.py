@@ -212,7 +212,7 @@ class Job:
 
         return Schedule.of_job(self.core, task)
 
-    def differences(self, session: Session) -> list[str]:
+    def differences(self, session: Session, *, weights: bool = True) -> list[str]:
         """How the task of a session differs from what was agreed: one sentence each, empty when it
         does not. Reads all of the data set.
 
@@ -221,6 +221,7 @@ class Job:
 
         Args:
             session: As opened: nothing has been trained yet.
+            weights: Whether the initial state is compared.
         """
         from .._task._data import scan
         from ._draft import order_of
@@ -261,6 +262,8 @@ class Job:
             found.append(f"{brings}, agreed was {wanted}")
         elif agreed_order != order_of(task, core.seed):
             found.append("shuffle or sampler select other samples than agreed")
+        if not weights:
+            return found
         if session.step == 0 and session.capture().digest() != core.initial_state:
             found.append(
                 "the initial state is another than agreed"

@@ -25,7 +25,8 @@ class Finding:
     Attributes:
         check: Which check found it: "transcript", "telemetry", "pev", "replay", "model" or
             "verifier".
-        rule: The rule that decided (include/potl/core/detail/rules.hpp lists them); empty for notes.
+        rule: The rule that decided (include/potl/core/detail/rules.hpp lists them); empty for
+            notes.
         result: "pass", "reject", "inconclusive" or "note".
         reason: One sentence with the numbers in it.
         first_step: First step that it speaks about, or None.

@@ -542,3 +542,14 @@ def test_a_step_with_another_number_of_operators_is_another_program(case: Case) 
     party.answer = answer  # type: ignore[method-assign]
     verdict = case.against(party)
     assert (verdict.winner, verdict.why) == ("auditor", "structure")
+
+
+def test_a_step_that_ends_in_another_state_than_was_claimed_is_another_program(case: Case) -> None:
+    """Whoever shows the true step for a false state has nothing in it that differs."""
+    party = case.liar(None)
+    true = potl.Party(case.false, job=case.job, task=short, key=case.key)
+    party.story = lambda step: true.story(step)  # type: ignore[method-assign]
+    verdict = case.against(party)
+    assert (verdict.winner, verdict.why) == ("auditor", "structure")
+    assert verdict.operator is not None
+    assert verdict.operator[1] == "capture"

@@ -37,6 +37,10 @@ class snapshot_memory {
 /// `whole`; one that was written in part is refused, because earlier states may be wrong already.
 result<state> capture(state_value tree, snapshot_memory& memory, bool whole = true);
 
+/// What a capture of `tree` would be, over the memory in which its tensors lie: nothing is copied.
+/// Nobody may write there any more. `owner` keeps it.
+result<state> adopt(state_value tree, std::shared_ptr<const void> owner);
+
 /// Whether a capture of `tree` would have the digest of `before`. Nothing is copied or hashed.
 result<bool> would_equal(state_value tree, const state& before);
 
