@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .. import _core
+from .._base._errors import MalformedError
 from .._job._agreement import Build, open_checked
 from . import _answers
 from ._derive import derive_operators
-from ._operators import Operator, leaf_bytes
+from ._operators import MARK, Operator, leaf_bytes, marks_of
 from ._outline import StateOutline
 from ._rounded import Entries
 from ._weightless import weightless
@@ -58,6 +60,25 @@ def without_weights(
         return derive_operators(build, job, step, before=before, weights=False)
     except Exception:  # whatever it is, who derives them with weights meets it again
         return None
+
+
+def parting(operators: Sequence[Operator], answer: bytes) -> int:
+    """The first operator that a party did not run, as it says itself: nothing is decided by that.
+    The last one where it does not say.
+    """
+    document = _answers.from_json(answer)
+    own = marks_of([leaf_bytes(one) for one in operators])
+    try:
+        told = _answers.as_bytes(document.get("marks"))
+    except MalformedError:
+        told = b""
+    count = document.get("operators")
+    if type(count) is not int or len(told) != MARK * count:
+        return len(operators) - 1
+    same = itertools.takewhile(
+        lambda at: own[at : at + MARK] == told[at : at + MARK], range(0, len(own), MARK)
+    )
+    return min(sum(1 for _ in same), len(operators) - 1)
 
 
 def other_ends(now: _core.DisputeProceedings, operators: Sequence[Operator]) -> list[bool]:

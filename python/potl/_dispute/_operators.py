@@ -17,7 +17,11 @@ from .._task._values import Tree
 from ._encoding import Reference, TensorOutline, encode, leaves, mapped, state_digest
 
 CAPTURE = "capture"
+# Bytes of a structure by which a party says which program it ran.
+MARK = 4
 _LEAF = b"potl.operator.v1\0"
+# Bytes of a structure by which a party says which program it ran.
+MARK = 4
 _STRUCTURE = b"potl.operator.structure.v1\0"
 
 
@@ -109,6 +113,12 @@ def leaf_parts(operator: Operator, leaf: bytes) -> list[bytes] | None:
     if not leaf.startswith(head) or len(leaf) != len(head) + 32 * len(operator.tensors):
         return None
     return [leaf[at : at + 32] for at in range(len(head), len(leaf), 32)]
+
+
+def marks_of(leaves: Sequence[bytes]) -> bytes:
+    """Four bytes of the structure of each leaf."""
+    at = len(_LEAF)
+    return b"".join(leaf[at : at + MARK] for leaf in leaves)
 
 
 def leaf_of(structure: bytes, roots: Sequence[bytes]) -> bytes:

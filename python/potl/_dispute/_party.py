@@ -30,7 +30,7 @@ from ._answers import (
 from ._contents import contents_of
 from ._encoding import TensorOutline
 from ._long_sums import LongSum, long_sum
-from ._operators import Operator, leaf_bytes
+from ._operators import Operator, leaf_bytes, marks_of
 from ._outline import StateOutline
 from ._parts import first_difference, parts_of, reader, size_of
 from ._rounding_logs import own_logs
@@ -151,12 +151,18 @@ class Party:
         fits: where it is too long, one that does not is no garbage, and convicts nobody.
         """
         full = self._answer(now)
+        if len(full) > now.asked.max_bytes and "marks" in (shown := from_json(full)):
+            full = to_json({key: value for key, value in shown.items() if key != "marks"})
         return full if len(full) <= now.asked.max_bytes else to_json({})
 
     def _answer(self, now: _core.DisputeProceedings) -> bytes:
         asked, level, story = _question(now), now.bisections[-1], self.story(now.step)
         if asked["ask"] == "state":
-            shown = {**state_to_json(story.before), "operators": len(story.leaves)}
+            shown = {
+                **state_to_json(story.before),
+                "operators": len(story.leaves),
+                "marks": as_text(marks_of(story.leaves)),
+            }
             is_logged = self.job.core.arithmetic == _rounded_steps.LOG64
             if is_logged and _expected(now).who == "trainer":
                 shown["rounding"] = self._rounding(now.step)

@@ -19,7 +19,7 @@ from .._record import _keys
 from .._record._inputs import as_job
 from .._task._values import DTYPE_OF
 from . import _answers
-from ._agreed_step import Step, first_sizes, other_ends, without_weights
+from ._agreed_step import Step, first_sizes, other_ends, parting, without_weights
 from ._call import function_of
 from ._derive import derivation_fault, derive_operators
 from ._encoding import TensorOutline
@@ -185,7 +185,8 @@ class Referee:
         step = Step(before, dict(enumerate(operators)), entries, weighed)
         self._steps[now.step, level.agreed] = step
         if wrong and any(wrong):
-            facts = {"step": now.step, "operator": len(operators) - 1, "name": CAPTURE}
+            at = parting(operators, now.answers[wrong.index(True)])
+            facts = {"step": now.step, "operator": at, "name": operators[at].name}
             return self._other_program(wrong, facts, now.step, before)
         return _core.DisputeNext("operators", len(operators))
 

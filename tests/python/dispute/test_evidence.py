@@ -529,19 +529,59 @@ def test_a_state_is_not_larger_than_the_job_lets_it_be(
     assert "far more than the job's first one" in str(verdict.facts["undecided"])
 
 
-def test_a_step_with_another_number_of_operators_is_another_program(case: Case) -> None:
+# What is named decides nothing: a liar who tells no program, or a false one, loses as well.
+@pytest.mark.parametrize(
+    ("more", "marks", "named"),
+    [
+        (1, lambda true: true + b"more", -1),
+        (1, lambda true: true, -1),
+        (1, lambda true: None, -1),
+        (1, lambda true: 7, -1),
+        (1, lambda true: true[:8] + b"more" + true[8:], 2),
+        (-1, lambda true: true[:8] + true[12:], 2),
+        (0.5, lambda true: true, -1),
+    ],
+)
+def test_a_step_with_another_number_of_operators_is_another_program(
+    more: float, marks: Callable[[bytes], Any], named: int, case: Case
+) -> None:
     party = case.liar(PRODUCT)
     true = party.answer
+    count = 0
 
     def answer(now: Any) -> bytes:
+        nonlocal count
         document = json.loads(true(now))
         if "operators" in document and "state" in document:
-            document["operators"] += 1
+            count = document["operators"]
+            document["operators"] += more
+            told = marks(base64.b64decode(document["marks"]))
+            document["marks"] = _answers.as_text(told) if isinstance(told, bytes) else told
         return _core.canonical_json(document)
 
     party.answer = answer  # type: ignore[method-assign]
     verdict = case.against(party)
     assert (verdict.winner, verdict.why) == ("auditor", "structure")
+    assert verdict.operator is not None
+    assert verdict.operator[0] == (count - 1 if named < 0 else named)
+    assert (verdict.operator[1] == "capture") == (named < 0)
+
+
+def test_marks_that_find_no_room_are_left_out(case: Case) -> None:
+    party = case.liar(PRODUCT)
+    asked: list[Any] = []
+    true = party._answer
+
+    def answer(now: Any) -> bytes:
+        asked.append(json.loads(true(now)))
+        if "marks" not in asked[-1]:
+            return true(now)
+        return _core.canonical_json({**asked[-1], "marks": "x" * now.asked.max_bytes})
+
+    party._answer = answer  # type: ignore[method-assign]
+    verdict = case.against(party)
+    assert "marks" in asked[0]
+    assert (verdict.winner, verdict.why) == ("auditor", "value")
 
 
 def test_a_step_that_ends_in_another_state_than_was_claimed_is_another_program(case: Case) -> None:

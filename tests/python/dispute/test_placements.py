@@ -252,8 +252,6 @@ def place(
         party = parties[who] = Told(path, job=one.job, task=one.build, key=key)
         party.told = false if who == liar else true
     verdict = potl.dispute(**parties, referee=referee)
-    if len(false.leaves) != len(true.leaves):
-        number = len(true.leaves) - 1  # a trace of another length ends elsewhere
     for party in parties.values():
         party.close()
         shutil.rmtree(party.directory)
