@@ -25,8 +25,8 @@ inline std::int64_t product_of(const axes& sizes) { return sizes[0] * sizes[1] *
 /// Sizes and addresses count in 32 bits.
 inline std::int32_t small(std::int64_t value) {
   if (value > std::numeric_limits<std::int32_t>::max())
-    throw exception({errc::usage, "an operand of a convolution has more than 2^31 elements",
-                     "cut the batch"});
+    throw exception(
+        {errc::usage, "an operand of a convolution has more than 2^31 elements", "cut the batch"});
   return static_cast<std::int32_t>(value);
 }
 
@@ -121,14 +121,24 @@ void multiply_gathered(const Device& device, gather_lists lists, const convoluti
   device.each(static_cast<std::uint64_t>(points), list_points{lists, at});
   const auto list = [&](unsigned which) -> const gather_point* { return at + of[which].begin; };
   const gathered_products<Tile> all{
-      {a, list(gather_lists::a_lines), list(gather_lists::a_depth),
-       of[gather_lists::a_lines].size(), {1, 1, 1}, a_along_k},
-      {b, list(gather_lists::b_lines), list(gather_lists::b_depth),
+      {a,
+       list(gather_lists::a_lines),
+       list(gather_lists::a_depth),
+       of[gather_lists::a_lines].size(),
+       {1, 1, 1},
+       a_along_k},
+      {b,
+       list(gather_lists::b_lines),
+       list(gather_lists::b_depth),
        of[gather_lists::b_lines].size(),
-       {small(inside[0]), small(inside[1]), small(inside[2])}, b_along_k},
+       {small(inside[0]), small(inside[1]), small(inside[2])},
+       b_along_k},
       {c, list(gather_lists::c_rows), list(gather_lists::c_columns),
        of[gather_lists::c_rows].size(), of[gather_lists::c_columns].size()},
-      of[gather_lists::b_depth].size(), a_step, b_step, c_step};
+      of[gather_lists::b_depth].size(),
+      a_step,
+      b_step,
+      c_step};
   device.run(static_cast<std::uint64_t>(all.tiles() * p.g.groups), all);
 }
 

@@ -34,7 +34,8 @@ template <class Real>
 void apply_any(unary function, const Real* x, Real* y, std::size_t count, void* stream) {
   constexpr auto all = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array{&launch<static_cast<unary>(I), Real>...};
-  }(std::make_index_sequence<functions>{});
+  }
+  (std::make_index_sequence<functions>{});
   all.at(static_cast<std::size_t>(function))(x, y, count, stream_device(stream));
 }
 
@@ -55,7 +56,8 @@ void apply(gradient function, const float* dy, const float* operand, float* dx, 
            void* stream) {
   constexpr auto all = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array{&launch<static_cast<gradient>(I)>...};
-  }(std::make_index_sequence<gradients>{});
+  }
+  (std::make_index_sequence<gradients>{});
   all.at(static_cast<std::size_t>(function))(dy, operand, dx, count, stream_device(stream));
 }
 

@@ -76,8 +76,7 @@ void reduce(const Device& device, numeric::reduction kind, const numeric::reduct
     case reduction::sum:
     case reduction::mean:
       reduce_terms(device, l, values_of{x, nullptr, nullptr, nullptr, false}, y);
-      if (kind == reduction::mean)
-        device.each(outer * inner, finished<finish::quotient>{y, n, y});
+      if (kind == reduction::mean) device.each(outer * inner, finished<finish::quotient>{y, n, y});
       return;
     case reduction::sum_of_squares:
     case reduction::norm:
@@ -102,8 +101,7 @@ void moments(const Device& device, const term_layout& l, const float* x, float* 
   reduce_terms(device, l, values_of{x, nullptr, nullptr, nullptr, false}, mean);
   device.each(results, finished<finish::quotient>{mean, into.n, mean});
   typename Device::template numbers<float> squares(device, results);
-  reduce_terms(device, l,
-               listed_terms<sums::term::deviation>{x, nullptr, mean, nullptr, false},
+  reduce_terms(device, l, listed_terms<sums::term::deviation>{x, nullptr, mean, nullptr, false},
                squares.data());
   spread all = into;
   all.squares = squares.data();
@@ -134,8 +132,8 @@ void layer_norm(const Device& device, const numeric::layer_norm_backward<float>&
   // The sums over rows come first: dx may be dy.
   const auto down = term_layout::plain(1, rows, count), along = term_layout::plain(rows, count, 1);
   if (w.dweight != nullptr)
-    reduce_terms(device, down,
-                 listed_terms<term::weighted>{w.dy, w.x, w.mean, w.reciprocal, true}, w.dweight);
+    reduce_terms(device, down, listed_terms<term::weighted>{w.dy, w.x, w.mean, w.reciprocal, true},
+                 w.dweight);
   if (w.dbias != nullptr)
     reduce_terms(device, down, values_of{w.dy, nullptr, nullptr, nullptr, true}, w.dbias);
   if (w.dx == nullptr) return;
@@ -144,10 +142,9 @@ void layer_norm(const Device& device, const numeric::layer_norm_backward<float>&
                first.data());
   reduce_terms(device, along, layer_slopes<true>{w.dy, w.weight, w.x, w.mean, w.reciprocal},
                second.data());
-  device.each(rows * count,
-              normalized_slope<true>{w.dy, w.x, w.mean, w.reciprocal, w.weight, first.data(),
-                                     second.data(), static_cast<float>(count), w.dx, group,
-                                     weight});
+  device.each(rows * count, normalized_slope<true>{w.dy, w.x, w.mean, w.reciprocal, w.weight,
+                                                   first.data(), second.data(),
+                                                   static_cast<float>(count), w.dx, group, weight});
 }
 
 template <class Device>
@@ -159,10 +156,10 @@ void batch_norm(const Device& device, const numeric::batch_norm_forward<float>& 
   const kept_or_own mean(device, w.mean, channels), reciprocal(device, w.reciprocal, channels);
   const float epsilon = static_cast<float>(w.epsilon);
   if (w.training) {
-    moments(device, term_layout::of_channels(batch, channels, size), w.x, mean.data(),
-            {nullptr, nullptr, static_cast<float>(batch * size), epsilon,
-             static_cast<float>(w.momentum), reciprocal.data(), w.running_mean,
-             w.running_variance});
+    moments(
+        device, term_layout::of_channels(batch, channels, size), w.x, mean.data(),
+        {nullptr, nullptr, static_cast<float>(batch * size), epsilon,
+         static_cast<float>(w.momentum), reciprocal.data(), w.running_mean, w.running_variance});
   } else {
     // Divided by 1: as they are.
     device.each(channels, copied{w.running_mean, mean.data()});
@@ -214,8 +211,8 @@ void softmax(const Device& device, const numeric::reduction_shape& shape, const 
   typename Device::template numbers<float> largest(device, l.outer), sum(device, l.outer);
   reduce(device, numeric::reduction::maximum, shape, x, largest.data());
   reduce_terms(device, l, exponentials{x, largest.data()}, sum.data());
-  device.each(l.outer * l.count, softmax_rows<Kind>{x, nullptr, largest.data(), sum.data(), y,
-                                                    narrow(l.count)});
+  device.each(l.outer * l.count,
+              softmax_rows<Kind>{x, nullptr, largest.data(), sum.data(), y, narrow(l.count)});
 }
 
 template <row_result Kind, class Device>

@@ -31,16 +31,16 @@ void log_softmax_backward(const reduction_shape& shape, const float* dy, const f
 void nll_losses(const reduction_shape& shape, const float* x, const std::int64_t* targets,
                 const float* weights, std::int64_t ignore, float* losses, float* sample_weights,
                 void* stream) {
-  stream_device(stream).each(size_of(shape.outer) * size_of(shape.inner),
-                             target_losses{x, weights, targets, shape.count, shape.inner, ignore,
-                                           losses, sample_weights});
+  stream_device(stream).each(
+      size_of(shape.outer) * size_of(shape.inner),
+      target_losses{x, weights, targets, shape.count, shape.inner, ignore, losses, sample_weights});
 }
 void nll_backward(const reduction_shape& shape, const float* dy, const float* total,
-                  const std::int64_t* targets, const float* weights, std::int64_t ignore,
-                  float* dx, void* stream) {
-  stream_device(stream).each(size_of(shape.outer) * size_of(shape.count) * size_of(shape.inner),
-                             target_slopes{dy, total, weights, targets, shape.count, shape.inner,
-                                           ignore, dx});
+                  const std::int64_t* targets, const float* weights, std::int64_t ignore, float* dx,
+                  void* stream) {
+  stream_device(stream).each(
+      size_of(shape.outer) * size_of(shape.count) * size_of(shape.inner),
+      target_slopes{dy, total, weights, targets, shape.count, shape.inner, ignore, dx});
 }
 
 void layer_norm(const numeric::layer_norm_forward<float>& work, void* stream) {

@@ -3,8 +3,9 @@
 // macros.
 //
 // Exact because a partial sum of a chunk belongs to one thread, which adds every 32nd term in
-// ascending order, and the 32 are folded in halves, through shared memory. What is added is computed
-// by the CPU's own templates with one lane. Which threads share a chunk follows from the shape.
+// ascending order, and the 32 are folded in halves, through shared memory. What is added is
+// computed by the CPU's own templates with one lane. Which threads share a chunk follows from the
+// shape.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ namespace potl::cuda {
 namespace sums = numeric::reductions;
 using lane = numeric::elementwise::single<float>;
 
-/// Where the terms of a result are: of result (o, c) from o * outer_step + c * inner_step on, term i
-/// i / run * run_step + i % run * step further.
+/// Where the terms of a result are: of result (o, c) from o * outer_step + c * inner_step on, term
+/// i i / run * run_step + i % run * step further.
 struct term_layout {
   std::uint64_t outer, inner, count;
   std::uint64_t outer_step, inner_step;
@@ -45,7 +46,8 @@ struct term_layout {
 
 // What is added, each with the way in which two parts are joined; at(place, i, result) is term i.
 
-/// The terms of src/numeric/reduction/kernels.hpp. m and r are one for each result, or for each term.
+/// The terms of src/numeric/reduction/kernels.hpp. m and r are one for each result, or for each
+/// term.
 template <sums::term Kind>
 struct listed_terms {
   using join = typename sums::joining<Kind>::type;

@@ -77,8 +77,8 @@ void adam(const numeric::adam_options& options, std::span<const adam_tensor> ten
   in_launches(
       tensors,
       [](const adam_tensor& one) {
-        return updated_tensor{one.parameters, one.gradients, one.mean, one.square, one.largest,
-                              0,              0};
+        return updated_tensor{
+            one.parameters, one.gradients, one.mean, one.square, one.largest, 0, 0};
       },
       [&](const updated_tensors& all, unsigned grid) {
         adam_pieces<<<grid, threads, 0, as_stream(stream)>>>(all, scalars);

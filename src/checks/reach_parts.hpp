@@ -30,8 +30,8 @@ std::string kind_of(const std::string& path);
 /// most of a run and then jump: they are the schema's.
 bool is_option(std::string_view kind);
 
-/// Whether an optimizer's tensor adds up squares of gradients. It is measured by its root: gradients
-/// that grow tenfold within a training are common, and their squares grow a hundredfold.
+/// Whether an optimizer's tensor adds up squares of gradients. It is measured by its root:
+/// gradients that grow tenfold within a training are common, and their squares grow a hundredfold.
 bool is_square(std::string_view kind);
 
 double elements_of(const state_part& one);

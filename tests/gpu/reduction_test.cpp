@@ -99,26 +99,29 @@ TEST_CASE("norms have the CPU's bits on a device", "[gpu][small]") {
       two_sided y(numbers(x.here.size())), mean{numbers(some)}, reciprocal{numbers(some)};
       two_sided dx(draw(all, seed + 9)), dweight{numbers(some)}, dbias{numbers(some)};
       two_sided running_mean(weight.here), running_variance(numbers(some, 1));
-      cuda::batch_norm(numeric::batch_norm_forward<float>{
-                           batch, channels, size, 1e-5, 0.1, true, x.there.data(),
-                           weight.there.data(), bias.there.data(), running_mean.there.data(),
-                           running_variance.there.data(), y.there.data(), mean.there.data(),
-                           reciprocal.there.data()},
-                       nullptr);
-      batch_norm(numeric::batch_norm_forward<float>{
-                     batch, channels, size, 1e-5, 0.1, true, x.here.data(), weight.here.data(),
-                     bias.here.data(), running_mean.here.data(), running_variance.here.data(),
-                     y.here.data(), mean.here.data(), reciprocal.here.data()},
+      cuda::batch_norm(
+          numeric::batch_norm_forward<float>{
+              batch, channels, size, 1e-5, 0.1, true, x.there.data(), weight.there.data(),
+              bias.there.data(), running_mean.there.data(), running_variance.there.data(),
+              y.there.data(), mean.there.data(), reciprocal.there.data()},
+          nullptr);
+      batch_norm(numeric::batch_norm_forward<float>{batch, channels, size, 1e-5, 0.1, true,
+                                                    x.here.data(), weight.here.data(),
+                                                    bias.here.data(), running_mean.here.data(),
+                                                    running_variance.here.data(), y.here.data(),
+                                                    mean.here.data(), reciprocal.here.data()},
                  inline_executor());
-      cuda::batch_norm(numeric::batch_norm_backward<float>{
-                           batch, channels, size, true, dx.there.data(), x.there.data(),
-                           mean.there.data(), reciprocal.there.data(), weight.there.data(),
-                           dx.there.data(), dweight.there.data(), dbias.there.data()},
-                       nullptr);
-      batch_norm(numeric::batch_norm_backward<float>{
-                     batch, channels, size, true, dx.here.data(), x.here.data(), mean.here.data(),
-                     reciprocal.here.data(), weight.here.data(), dx.here.data(),
-                     dweight.here.data(), dbias.here.data()},
+      cuda::batch_norm(
+          numeric::batch_norm_backward<float>{
+              batch, channels, size, true, dx.there.data(), x.there.data(), mean.there.data(),
+              reciprocal.there.data(), weight.there.data(), dx.there.data(), dweight.there.data(),
+              dbias.there.data()},
+          nullptr);
+      batch_norm(numeric::batch_norm_backward<float>{batch, channels, size, true, dx.here.data(),
+                                                     x.here.data(), mean.here.data(),
+                                                     reciprocal.here.data(), weight.here.data(),
+                                                     dx.here.data(), dweight.here.data(),
+                                                     dbias.here.data()},
                  inline_executor());
       CHECK((y.agree() && running_mean.agree() && running_variance.agree()));
       CHECK((dx.agree() && dweight.agree() && dbias.agree()));
@@ -127,25 +130,26 @@ TEST_CASE("norms have the CPU's bits on a device", "[gpu][small]") {
     two_sided y(numbers(x.here.size())), mean(numbers(static_cast<std::size_t>(rows)));
     two_sided reciprocal(mean.here), dx(draw(all, seed + 9)), dweight{numbers(some)},
         dbias{numbers(some)};
-    cuda::layer_norm(numeric::layer_norm_forward<float>{
-                         rows, channels, 1e-5, x.there.data(), weight.there.data(),
-                         bias.there.data(), y.there.data(), mean.there.data(),
-                         reciprocal.there.data()},
-                     nullptr);
-    layer_norm(numeric::layer_norm_forward<float>{rows, channels, 1e-5, x.here.data(),
-                                                  weight.here.data(), bias.here.data(),
-                                                  y.here.data(), mean.here.data(),
-                                                  reciprocal.here.data()},
-               inline_executor());
-    cuda::layer_norm(numeric::layer_norm_backward<float>{
-                         rows, channels, dx.there.data(), x.there.data(), mean.there.data(),
-                         reciprocal.there.data(), weight.there.data(), dx.there.data(),
-                         dweight.there.data(), dbias.there.data()},
-                     nullptr);
-    layer_norm(numeric::layer_norm_backward<float>{
-                   rows, channels, dx.here.data(), x.here.data(), mean.here.data(),
-                   reciprocal.here.data(), weight.here.data(), dx.here.data(), dweight.here.data(),
-                   dbias.here.data()},
+    cuda::layer_norm(
+        numeric::layer_norm_forward<float>{rows, channels, 1e-5, x.there.data(),
+                                           weight.there.data(), bias.there.data(), y.there.data(),
+                                           mean.there.data(), reciprocal.there.data()},
+        nullptr);
+    layer_norm(
+        numeric::layer_norm_forward<float>{rows, channels, 1e-5, x.here.data(), weight.here.data(),
+                                           bias.here.data(), y.here.data(), mean.here.data(),
+                                           reciprocal.here.data()},
+        inline_executor());
+    cuda::layer_norm(
+        numeric::layer_norm_backward<float>{rows, channels, dx.there.data(), x.there.data(),
+                                            mean.there.data(), reciprocal.there.data(),
+                                            weight.there.data(), dx.there.data(),
+                                            dweight.there.data(), dbias.there.data()},
+        nullptr);
+    layer_norm(numeric::layer_norm_backward<float>{rows, channels, dx.here.data(), x.here.data(),
+                                                   mean.here.data(), reciprocal.here.data(),
+                                                   weight.here.data(), dx.here.data(),
+                                                   dweight.here.data(), dbias.here.data()},
                inline_executor());
     CHECK((y.agree() && dx.agree() && dweight.agree() && dbias.agree()));
   }

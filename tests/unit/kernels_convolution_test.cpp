@@ -30,8 +30,8 @@ void check(const numeric::convolution& g, inputs kind, std::uint64_t number) {
   CHECK(convolutions::same_bits(
       y, reference::forward(arithmetic::ord32, g, from.x, from.w, y.size())));
   cuda::convolve_input_gradient<tile>(device, g, from.dy.data(), from.w.data(), dx.data());
-  CHECK(convolutions::same_bits(
-      dx, reference::input_gradient(arithmetic::ord32, g, from.dy, from.w)));
+  CHECK(convolutions::same_bits(dx,
+                                reference::input_gradient(arithmetic::ord32, g, from.dy, from.w)));
   cuda::convolve_weight_gradient<tile>(device, g, from.x.data(), from.dy.data(), dw.data());
   CHECK(convolutions::same_bits(
       dw, reference::weight_gradient(arithmetic::ord32, g, from.x, from.dy, dw.size())));
@@ -50,18 +50,19 @@ TEST_CASE("simulated convolutions and their gradients have the defined bits", "[
 TEST_CASE("simulated convolutions of networks have the defined bits", "[kernels]") {
   using convolutions::square;
   std::uint64_t number = 0;
-  // More than a chunk of 512 each way, a stem, a projection, depthwise, and windows that miss inputs.
-  for (const auto& g : {square(2, 64, 3, 6, 3, 1), square(3, 3, 70, 16, 3, 1),
-                        square(1, 3, 8, 18, 7, 2), square(2, 16, 24, 8, 1, 2),
-                        square(2, 6, 6, 9, 3, 2, 6), square(1, 4, 4, 9, 1, 3, 2)}) {
+  // More than a chunk of 512 each way, a stem, a projection, depthwise, and windows that miss
+  // inputs.
+  for (const auto& g :
+       {square(2, 64, 3, 6, 3, 1), square(3, 3, 70, 16, 3, 1), square(1, 3, 8, 18, 7, 2),
+        square(2, 16, 24, 8, 1, 2), square(2, 6, 6, 9, 3, 2, 6), square(1, 4, 4, 9, 1, 3, 2)}) {
     check(g, inputs::hostile, ++number);
   }
 }
 
 TEST_CASE("a convolution beyond 32 bits is refused before anything is computed", "[kernels]") {
   const auto g = convolutions::square(1 << 20, 64, 64, 64, 3, 1);
-  CHECK_THROWS_AS(
-      cuda::convolve<tile>(test::simulated_device(1), g, nullptr, nullptr, nullptr), exception);
+  CHECK_THROWS_AS(cuda::convolve<tile>(test::simulated_device(1), g, nullptr, nullptr, nullptr),
+                  exception);
 }
 
 }  // namespace

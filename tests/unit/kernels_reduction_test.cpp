@@ -84,8 +84,8 @@ TEST_CASE("a simulated sum has the order that the page defines", "[kernels]") {
   for (const std::size_t count : {1U, 100U, 4096U, 4097U, 9000U}) {
     const auto x = draw(static_cast<std::int64_t>(count), kind::wide, count);
     float found = 7;
-    cuda::reduce(simulated_device(count), reduction::sum,
-                 {1, static_cast<std::int64_t>(count), 1}, x.data(), &found);
+    cuda::reduce(simulated_device(count), reduction::sum, {1, static_cast<std::int64_t>(count), 1},
+                 x.data(), &found);
     CHECK(bits(found) == bits(defined_sum(x)));
   }
 }
@@ -167,7 +167,8 @@ TEST_CASE("simulated losses have the CPU's bits", "[kernels]") {
   const std::int64_t wrong[] = {11, -1};
   const numbers x(22, 1.0F);
   numbers losses(2);
-  device.each(2, cuda::target_losses{x.data(), nullptr, wrong, 11, 1, -100, losses.data(), nullptr});
+  device.each(2,
+              cuda::target_losses{x.data(), nullptr, wrong, 11, 1, -100, losses.data(), nullptr});
   CHECK((std::isnan(losses[0]) && std::isnan(losses[1])));
 }
 
@@ -186,16 +187,17 @@ TEST_CASE("a simulated layer norm and its gradient have the CPU's bits", "[kerne
         results here, there;
         const auto compute = [&](results& to, const auto& run) {
           to.y.resize(x.size()), to.dx = dy;
-          for (numbers* one : {&to.mean, &to.reciprocal}) one->resize(static_cast<std::size_t>(rows));
-          for (numbers* one : {&to.dweight, &to.dbias}) one->resize(static_cast<std::size_t>(count));
+          for (numbers* one : {&to.mean, &to.reciprocal})
+            one->resize(static_cast<std::size_t>(rows));
+          for (numbers* one : {&to.dweight, &to.dbias})
+            one->resize(static_cast<std::size_t>(count));
           const float* w = affine ? weight.data() : nullptr;
           run(numeric::layer_norm_forward<float>{rows, count, 1e-5, x.data(), w,
                                                  affine ? bias.data() : nullptr, to.y.data(),
                                                  to.mean.data(), to.reciprocal.data()});
-          run(numeric::layer_norm_backward<float>{rows, count, to.dx.data(), x.data(),
-                                                  to.mean.data(), to.reciprocal.data(), w,
-                                                  to.dx.data(), to.dweight.data(),
-                                                  to.dbias.data()});
+          run(numeric::layer_norm_backward<float>{
+              rows, count, to.dx.data(), x.data(), to.mean.data(), to.reciprocal.data(), w,
+              to.dx.data(), to.dweight.data(), to.dbias.data()});
         };
         compute(here, [&](const auto& work) { layer_norm(work, inline_executor()); });
         compute(there, [&](const auto& work) { cuda::layer_norm(device, work); });
@@ -214,8 +216,14 @@ TEST_CASE("a simulated batch norm and its gradient have the CPU's bits", "[kerne
   struct shape {
     std::int64_t batch, channels, size;
   };
-  for (const shape s : {shape{1, 1, 2}, {5, 33, 1}, {3, 7, 64}, {2, 3, 49}, {9, 2, 500},
-                        {4100, 3, 1}, {3, 2, 4100}, {2, 0, 4}}) {
+  for (const shape s : {shape{1, 1, 2},
+                        {5, 33, 1},
+                        {3, 7, 64},
+                        {2, 3, 49},
+                        {9, 2, 500},
+                        {4100, 3, 1},
+                        {3, 2, 4100},
+                        {2, 0, 4}}) {
     for (const kind of : kinds) {
       for (const bool affine : {false, true}) {
         const simulated_device device(++seed);
@@ -235,18 +243,18 @@ TEST_CASE("a simulated batch norm and its gradient have the CPU's bits", "[kerne
           to.y.resize(x.size()), to.tested.resize(x.size()), to.dx = dy;
           for (numbers* one : {&to.mean, &to.reciprocal, &to.dweight, &to.dbias})
             one->resize(static_cast<std::size_t>(s.channels));
-          numeric::batch_norm_forward<float> forward{s.batch, s.channels, s.size, 1e-5, 0.1, true,
-                                                     x.data()};
+          numeric::batch_norm_forward<float> forward{s.batch, s.channels, s.size,  1e-5,
+                                                     0.1,     true,       x.data()};
           if (affine) forward.weight = weight.data(), forward.bias = bias.data();
           forward.running_mean = to.running_mean.data();
           forward.running_variance = to.running_variance.data();
           forward.y = to.y.data();
           forward.mean = to.mean.data(), forward.reciprocal = to.reciprocal.data();
           run(forward);
-          run(numeric::batch_norm_backward<float>{
-              s.batch, s.channels, s.size, true, to.dx.data(), x.data(), to.mean.data(),
-              to.reciprocal.data(), forward.weight, to.dx.data(), to.dweight.data(),
-              to.dbias.data()});
+          run(numeric::batch_norm_backward<float>{s.batch, s.channels, s.size, true, to.dx.data(),
+                                                  x.data(), to.mean.data(), to.reciprocal.data(),
+                                                  forward.weight, to.dx.data(), to.dweight.data(),
+                                                  to.dbias.data()});
           forward.training = false;
           forward.y = to.tested.data(), forward.mean = nullptr, forward.reciprocal = nullptr;
           run(forward);

@@ -36,7 +36,8 @@ bool has_own_noise(const replay_context& context, const segment_measurement& mea
 struct group_judgement {
   std::optional<finding> problem;  ///< reject or inconclusive
   double distance = 0, tolerance = 0, noise = 0;
-  bool near = true;  ///< nothing that is beyond its tolerance is beyond the cap: noise may excuse it
+  bool near =
+      true;  ///< nothing that is beyond its tolerance is beyond the cap: noise may excuse it
   double ratio() const noexcept;  ///< distance / tolerance; 0 when both are
 };
 

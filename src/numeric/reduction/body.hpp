@@ -100,7 +100,7 @@ void rows(term kind, const operands<typename R::element>& o, std::size_t rows, s
 }
 
 /// Rows of one residue that join their partial result together: it is loaded and stored once.
-constexpr std::size_t joined_rows = 4;
+inline constexpr std::size_t joined_rows = 4;
 
 template <class R>
 void columns(term kind, const operands<typename R::element>& o, std::size_t rows,
