@@ -12,6 +12,8 @@ import torch
 
 from .._task._values import DTYPE_OF
 
+# Whatever the job computes in: of products only its chains are added up in parts.
+ORD32 = "ord32"
 # docs/reference/gemm.md: a chain of fused multiply-adds has this many terms.
 CHAIN = 512
 # docs/reference/reduction.md: so many partial sums side by side, over chunks of so many terms.

@@ -21,6 +21,7 @@ from ._call import call
 from ._encoding import Reference, TensorOutline, leaves
 from ._folds import (
     FLOATS,
+    ORD32,
     Alone,
     Chains,
     Fold,
@@ -103,7 +104,8 @@ def order_of(operator: Operator) -> list[int]:
 
 
 def long_sum(operator: Operator, result: int, element: int, arithmetic: str) -> LongSum | None:
-    """The element as a long sum; None where it is none, or is opened as a whole in this mode.
+    """The element as a long sum; None where it is none, or is opened as a whole in this mode: all
+    modes add up in the same order, but multiply each in its own way.
 
     Args:
         operator: With its operands' forms.
@@ -113,9 +115,12 @@ def long_sum(operator: Operator, result: int, element: int, arithmetic: str) -> 
     """
     rule = _RULES.get(packet_of(operator.name))
     form = operator.results[result]
-    if rule is None or arithmetic != "ord32" or form.dtype not in FLOATS:
+    if rule is None or form.dtype not in FLOATS:
         return None
-    return rule(operator, result, element)
+    found = rule(operator, result, element)
+    if found is not None and isinstance(found.fold, Chains) and arithmetic != ORD32:
+        return None
+    return found
 
 
 # ---------------------------------------------------------------------- products

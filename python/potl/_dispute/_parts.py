@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from .._task._values import DTYPE_OF
-from ._folds import count_of
+from ._folds import ORD32, count_of
 from ._long_sums import LongSum, Places, Values, forms_of, long_sum
 from ._operators import CAPTURE, Operator
 from ._recompute import Need, Opened, bytes_of, chunks_of, element_of, in_arithmetic, needs
@@ -89,30 +89,28 @@ def reader(operator: Operator, content: Callable[[int], bytes]) -> Read:
     return read
 
 
-def parts_of(one: LongSum, read: Read, *, arithmetic: str) -> bytes:
+def parts_of(one: LongSum, read: Read) -> bytes:
     """All parts, one after the other."""
     settled = _read(one.settled, read)
     rows = _read(one.rows(settled), read)
     if not rows or not one.count(settled):
         return b""
-    with in_arithmetic(arithmetic):
+    with in_arithmetic(ORD32):
         return _bytes(one.fold.parts(one.terms(settled, rows)))
 
 
-def finished(one: LongSum, parts: bytes, settled: Values, *, arithmetic: str) -> bytes:
+def finished(one: LongSum, parts: bytes, settled: Values) -> bytes:
     """The element that these parts make. `parts` has as many as there are."""
-    with in_arithmetic(arithmetic):
+    with in_arithmetic(ORD32):
         total = one.fold.total(_parts(one, parts))
         return bytes_of(one.finish(total, settled).reshape(1), 0)
 
 
-def part_again(
-    one: LongSum, number: int, parts: bytes, settled: Values, rows: Values, *, arithmetic: str
-) -> bytes:
+def part_again(one: LongSum, number: int, parts: bytes, settled: Values, rows: Values) -> bytes:
     """A part, from the one before it and the terms between the two."""
     held = _parts(one, parts)
     before = None if one.fold.is_first(number) else held[number - 1]
-    with in_arithmetic(arithmetic):
+    with in_arithmetic(ORD32):
         return _bytes(one.fold.part(before, one.terms(settled, rows)))
 
 

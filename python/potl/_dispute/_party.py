@@ -203,7 +203,7 @@ class Party:
         if long is None:
             raise UnsupportedError(f"{operator.name} has no parts", "")
         read = reader(operator, lambda number: story.content(paths[number]))
-        return long, parts_of(long, read, arithmetic=arithmetic)
+        return long, parts_of(long, read)
 
     # ------------------------------------------------------------------ what it knows
 

@@ -341,7 +341,7 @@ class Referee:
         if None in found:
             return unanswered(found, facts)
         parts, settled = [one[0] for one in found if one], (found[0] or (b"", {}))[1]
-        made = [finished(long, one, settled, arithmetic=self.job.core.arithmetic) for one in parts]
+        made = [finished(long, one, settled) for one in parts]
         facts |= {"trainer": claimed[0].hex(), "auditor": claimed[1].hex()}
         facts["multiply_adds"] = cost_of(long)
         wrong = [one != element for one, element in zip(made, claimed, strict=True)]
@@ -383,7 +383,6 @@ class Referee:
             about.parts,
             about.settled,
             rows,
-            arithmetic=self.job.core.arithmetic,
         )
         shown = [one.leaf for one in now.openings]
         facts = about.facts | {

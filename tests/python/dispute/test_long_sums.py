@@ -79,7 +79,7 @@ def long_ones(trace: Any, values: dict[str, bytes]) -> Any:
 
 def check(one: Operator, long: LongSum, read: Any, draw: random.Random) -> bytes:
     """The element that the parts make; some parts follow from those before."""
-    parts = _parts.parts_of(long, read, arithmetic="ord32")
+    parts = _parts.parts_of(long, read)
     settled = {number: read(number, where) for number, where in long.settled.items()}
     assert len(parts) == _parts.count_bytes(long, settled) <= _parts.most_bytes(long)
     size = _parts.size_of(long)
@@ -87,26 +87,30 @@ def check(one: Operator, long: LongSum, read: Any, draw: random.Random) -> bytes
     for number in {draw.randrange(count), count - 1} if count else ():
         block = long.block(number, settled)
         rows = {operand: read(operand, where) for operand, where in block.items()}
-        again = _parts.part_again(long, number, parts, settled, rows, arithmetic="ord32")
+        again = _parts.part_again(long, number, parts, settled, rows)
         assert again == parts[number * size : (number + 1) * size], one.name
-    return _parts.finished(long, parts, settled, arithmetic="ord32")
+    return _parts.finished(long, parts, settled)
 
 
 NETS = [sums, traced_nets.gpt, *([traced_nets.resnet20] if FULL else [])]
 
 
-@pytest.mark.parametrize("build", NETS)
+MODES = ("cr32", "log64", "xint24", "xint16")
+CASES = [*((net, "ord32") for net in NETS), *((sums, mode) for mode in MODES)]
+
+
+@pytest.mark.parametrize(("build", "arithmetic"), CASES)
 def test_parts_make_the_element_that_the_operator_made(
-    build: Build, monkeypatch: pytest.MonkeyPatch
+    build: Build, arithmetic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trace, values = executed(build, 2, "ord32", monkeypatch)
+    trace, values = executed(build, 2, arithmetic, monkeypatch)
     draw = random.Random(2)
     done: dict[tuple[str, int], int] = {}
     for one, result, data, read in long_ones(trace, values):
         width = _recompute.DTYPE_OF[one.results[result].dtype].itemsize
         for _ in range(8 if FULL else 1):
             element = draw.randrange(len(data) // width)
-            long = long_sum(one, result, element, "ord32")
+            long = long_sum(one, result, element, arithmetic)
             if long is not None:
                 said = f"{one.name}, result {result}, element {element}"
                 found = check(one, long, read, draw)
@@ -114,12 +118,15 @@ def test_parts_make_the_element_that_the_operator_made(
                 done[one.name, result] = done.get((one.name, result), 0) + 1
     if build is sums:
         names = {name.split(".")[1] for name, _ in done}
-        wanted = {"addmm", "mm", "convolution", "convolution_backward", "sum", "mean"}
+        wanted = {"convolution_backward", "sum", "mean"}
+        products = {"addmm", "mm", "convolution"}
+        assert products & names == (products if arithmetic == "ord32" else set())
+        gradients = {0, 1, 2} if arithmetic == "ord32" else {2}
         assert wanted | {"native_batch_norm", "native_batch_norm_backward"} <= names
         assert {"embedding", "embedding_dense_backward", "nll_loss_forward"} <= names
         assert {result for name, result in done if "native_batch_norm." in name} == set(range(5))
         assert {result for name, result in done if "batch_norm_backward" in name} == {0, 1, 2}
-        assert {result for name, result in done if "convolution_backward" in name} == {0, 1, 2}
+        assert {result for name, result in done if "convolution_backward" in name} == gradients
         assert {result for name, result in done if "layer_norm_backward" in name} == {1, 2}
 
 
@@ -180,6 +187,11 @@ def wide_case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return case(wide, tmp_path_factory.mktemp("wide"))
 
 
+@pytest.fixture(scope="module")
+def logged_case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return case(wide, tmp_path_factory.mktemp("logged"), "log64")
+
+
 class Consistent(Liar):
     """Lies about one element of a result, and about the parts of its sum so that they make it."""
 
@@ -192,11 +204,11 @@ class Consistent(Liar):
         data = true.content(path)
         width = _recompute.DTYPE_OF[one.results[result].dtype].itemsize
         element = len(data) // width // 2
-        long = long_sum(one, result, element, "ord32")
+        long = long_sum(one, result, element, self.job.core.arithmetic)
         assert long is not None
         paths = _party.paths_of(one, operator)
         read = _parts.reader(one, lambda i: true.content(paths[i]))
-        parts = bytearray(_parts.parts_of(long, read, arithmetic="ord32"))
+        parts = bytearray(_parts.parts_of(long, read))
         settled = {i: read(i, where) for i, where in long.settled.items()}
         size = _parts.size_of(long)
         count = len(parts) // size
@@ -208,11 +220,9 @@ class Consistent(Liar):
                     break
                 block = long.block(later, settled)
                 rows = {operand: read(operand, where) for operand, where in block.items()}
-                again = _parts.part_again(
-                    long, later, bytes(parts), settled, rows, arithmetic="ord32"
-                )
+                again = _parts.part_again(long, later, bytes(parts), settled, rows)
                 parts[later * size : (later + 1) * size] = again
-        said = _parts.finished(long, bytes(parts), settled, arithmetic="ord32")
+        said = _parts.finished(long, bytes(parts), settled)
         if number is None or not count:
             said = bytes([said[0] ^ 1]) + said[1:]
         false = data[: element * width] + said + data[(element + 1) * width :]
@@ -251,13 +261,16 @@ def places(one: Case, at: int) -> list[tuple[int, int]]:
             middle = math.prod(outline.shape) // 2
             each = _recompute.CHUNK // _recompute.DTYPE_OF[outline.dtype].itemsize
             where = (operator, result, middle // each, middle % each)
-            if _parts.sum_to_open(*where, arithmetic="ord32") is not None:
+            if _parts.sum_to_open(*where, arithmetic=one.job.core.arithmetic) is not None:
                 found[operator.name, result] = (index, result)
     return list(found.values())
 
 
-def test_who_lies_about_a_long_sum_is_convicted(wide_case: Case, tmp_path: Path) -> None:
-    one, at = wide_case, 2
+@pytest.mark.parametrize("name", ["wide_case", "logged_case"])
+def test_who_lies_about_a_long_sum_is_convicted(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    one, at = request.getfixturevalue(name), 2
     false = false_run(one.build, one.job, at, tmp_path / "false", one.key)
     operators = one.honest().story(at).operators
     found = places(one, at)
