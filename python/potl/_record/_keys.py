@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 from pathlib import Path
@@ -44,9 +45,13 @@ def of_referee() -> _core.SigningKey:
     """The key with which this user decides disputes, where no other is named: in the state
     directory, created when there is none.
     """
-    path = state_folder() / "referee.pem"
-    is_new = not path.exists()
-    key = load_or_create(path)
+    folder = state_folder()
+    path = folder / "referee.pem"
+    _core.create_directory(str(folder))
+    with (folder / "referee.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making it
+        is_new = not path.exists()
+        key = load_or_create(path)
     if is_new:
         _log.warning(
             "servers of parties answer a referee whose public key they have: potl serve "

@@ -3,6 +3,8 @@
 
 import logging
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,28 @@ def test_a_run_without_a_key_keeps_its_own(tmp_path: Path) -> None:
 def test_a_key_object_is_taken_as_it_is(tmp_path: Path) -> None:
     key = _core.SigningKey.generate()
     assert _keys.for_run(key, tmp_path) is key
+
+
+def test_referees_that_begin_at_once_have_one_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one who is first takes its time between looking and writing."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    code = (
+        "import time, potl._core as c, potl._record._keygen as g\n"
+        "class Slow:\n"
+        "    generate = staticmethod(lambda: (time.sleep(1), c.SigningKey.generate())[1])\n"
+        "class Core:\n"
+        "    SigningKey = Slow\n"
+        "    def __getattr__(self, name): return getattr(c, name)\n"
+        "g._core = Core()\n"
+        "from potl._record._keys import of_referee\n"
+        "print(of_referee().public_key.key_id)\n"
+    )
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [one.communicate(timeout=60)[0] for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    assert said[0] == said[1] != ""
