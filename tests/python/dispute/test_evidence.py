@@ -428,13 +428,20 @@ def test_a_transcript_of_anything_is_told(tmp_path: Path, case: Case) -> None:
     """Nobody who writes a file can make the account fail or grow."""
     keys = case.verdict(None).evidence.keys
     real = case.verdict(PRODUCT).evidence.transcript.splitlines()
-    message = base64.b64encode(
-        b'{"what":"claim","level":0,"index":-1,"content":{"digest":"' + b"x" * 9999 + b'"}}'
-    ).decode()
+
+    def claim(who: str, index: int, digest: str) -> str:
+        said = {"what": "claim", "level": 0, "index": index, "content": {"digest": digest}}
+        message = base64.b64encode(json.dumps(said).encode()).decode()
+        return json.dumps({"entry": {"kind": "message", "from": who, "message": message}})
+
     lines = [
         *("", "[]", "{}", '{"entry":1}', '{"entry":{"kind":{}}}', '{"at":"x","entry":{"kind":7}}'),
         '{"entry":{"kind":"message","from":"trainer","message":7}}',
-        '{"entry":{"kind":"message","from":"trainer","message":"' + message + '"}}',
+        claim("trainer", -1, "x" * 9999),
+        *(claim("trainer", index, "a") for index in range(10, 110)),
+        claim("auditor", 10, "a"),
+        claim("auditor", 11, "b"),
+        json.dumps({"entry": {"kind": "k" * 9999}}),
         '{"entry":{"kind":"next","of":"<b>","size":-1}}',
         '{"entry":{"kind":"question","question":"!!"}}',
         *['{"entry":{"kind":"next","of":"steps","size":9}}'] * 20,
@@ -447,6 +454,10 @@ def test_a_transcript_of_anything_is_told(tmp_path: Path, case: Case) -> None:
     assert found["status"] == "invalid" and found["verdict"] == {} and found["values"] == {}
     assert len(json.dumps(found)) < 1 << 20
     assert found["lines_left_out"] == len(lines) - 2000
+    rounds = found["bisections"][0]["rounds"]  # type: ignore[index]
+    assert [one["index"] for one in rounds] == list(range(10, 74))
+    assert [one["equal"] for one in rounds] == [True, *[False] * 63]
+    assert max(len(line["kind"]) for line in found["lines"]) == 200  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from potl import _core
 from potl._dispute import _answers, _parts, _party, _recompute
 from potl._dispute._encoding import TensorOutline
 from potl._dispute._folds import Chains, InOrder, Trees
-from potl._dispute._long_sums import LongSum, long_sum
+from potl._dispute._long_sums import LongSum, long_sum, order_of
 from potl._dispute._operators import CAPTURE, Operator
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
@@ -108,8 +108,10 @@ def test_parts_make_the_element_that_the_operator_made(
     done: dict[tuple[str, int], int] = {}
     for one, result, data, read in long_ones(trace, values):
         width = _recompute.DTYPE_OF[one.results[result].dtype].itemsize
-        for _ in range(8 if FULL else 1):
-            element = draw.randrange(len(data) // width)
+        elements = [draw.randrange(len(data) // width) for _ in range(8 if FULL else 1)]
+        if (padding := one.arguments.get("padding_idx", -1)) > 0:
+            elements.append(padding * one.results[result].shape[-1])
+        for element in elements:
             long = long_sum(one, result, element, arithmetic)
             if long is not None:
                 said = f"{one.name}, result {result}, element {element}"
@@ -128,6 +130,28 @@ def test_parts_make_the_element_that_the_operator_made(
         assert {result for name, result in done if "batch_norm_backward" in name} == {0, 1, 2}
         assert {result for name, result in done if "convolution_backward" in name} == gradients
         assert {result for name, result in done if "layer_norm_backward" in name} == {1, 2}
+
+
+def test_what_is_made_of_other_results_is_disputed_after_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trace, _ = executed(sums, 2, "ord32", monkeypatch)
+    named = {one.name.removeprefix("aten.").split(".")[0]: one for one in trace.operators}
+    orders = {name: order_of(one) for name, one in named.items() if "norm" in name}
+    assert orders["native_batch_norm"] == [1, 2, 3, 4, 0]
+    assert orders["native_batch_norm_backward"] == [1, 2, 0]
+    assert orders["native_layer_norm_backward"] == [0, 1, 2]
+
+
+def test_an_index_outside_of_its_tensor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, _ = executed(sums, 2, "ord32", monkeypatch)
+    (operator,) = (one for one in trace.operators if one.name == "aten.embedding.default")
+    long = long_sum(operator, 0, 0, "ord32")
+    assert long is not None
+    assert long.rows({1: torch.tensor([16])})[0] == 16 * 12
+    for outside in (17, -1):
+        with pytest.raises(potl.MismatchError, match="index outside"):
+            long.rows({1: torch.tensor([outside])})
 
 
 HOSTILE = [0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, 1e-30, -1e-30, 3e38, -3e38, math.inf, math.nan]
