@@ -5,6 +5,7 @@ names the operator.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import random
@@ -192,24 +193,40 @@ def test_an_outline_has_the_digest_of_its_state() -> None:
         assert StateOutline.of(session.capture()).tensors().keys() == outline.tensors().keys()
 
 
-def test_zeros_take_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the state that is made of them, and not for what it is copied from."""
+def test_zeros_take_no_memory() -> None:
     tensor = TensorOutline("float32", (16 << 20,), None)
     small = TensorOutline("float32", (), None, data=struct.pack("<f", 2.5))
     outline = StateOutline({"a": tensor, "b": small, "c": tensor, "d": AliasOutline("a")})
     before = resident()
-    seen: list[int] = []
-    capture = _core.State.capture
-
-    def looking(tree: object) -> _core.State:
-        seen.append(resident() - before)
-        return capture(tree)
-
-    monkeypatch.setattr(_core.State, "capture", looking)
     tree = outline.zeros().tree()
-    assert seen[0] < 8 << 20
     assert bytes(tree["b"].data) == struct.pack("<f", 2.5)
-    assert not any(bytes(tree["a"].data)) and tree["d"].path == "a"
+    zeros = memoryview(tree["a"].data)
+    assert not any(zeros[:: 1 << 12]) and len(zeros) == 64 << 20
+    assert tree["d"].path == "a"
+    assert resident() - before < 8 << 20
+
+
+def test_a_state_over_memory_keeps_it_and_has_the_digest_of_a_copy() -> None:
+    memory = bytearray(struct.pack("<2f", 1.0, 2.5))
+
+    def tree(place: Any) -> dict[str, object]:
+        made = _core.Tensor("float32", (2,), "contiguous", ctypes.addressof(place), 8, place)
+        return {"b": made, "a": [1, made]}
+
+    def adopted() -> _core.State:
+        place = (ctypes.c_char * 8).from_buffer(memory)
+        return _core.State.adopt(tree(place), place)
+
+    state = adopted()
+    assert (
+        state.digest()
+        == _core.State.capture(tree((ctypes.c_char * 8).from_buffer(memory))).digest()
+    )
+    assert bytes(state.tree()["a"][1].data) == memory
+    with pytest.raises(BufferError):
+        memory.extend(b"more")  # the state still looks at it
+    del state
+    memory.extend(b"more")
 
 
 def resident() -> int:
