@@ -91,6 +91,7 @@ def test_a_seat_that_was_away_says_the_same(
     said = 0
     for count in range(1, len(lines)):
         message = ask(text_of(lines[:count])).json()["message"]
+        assert ask(text_of(lines[:count]), more=True).json()["message"] is None
         seat._leave()
         assert ask(text_of(lines[:count])).json()["message"] == message
         said += message is not None
@@ -120,18 +121,20 @@ def test_other_lines_than_the_referees_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("body", "status"),
+    ("body", "status", "said"),
     [
-        (b"", 409),
-        (b"{}", 409),
-        (b"{}\n", 409),
-        (b"\xff\xfe\n", 409),
-        (b"\n" * 5000, 409),
-        (b"x" * PIECE + b"\n", 413),
+        (b"", 409, "ends with a newline"),
+        (b"{}", 409, "ends with a newline"),
+        (b"{}\n", 409, ""),
+        (b"\xff\xfe\n", 409, "UTF-8"),
+        (b"\n" * 4097, 409, "at most 4096 lines"),
+        (b"x" * PIECE + b"\n", 413, "bytes"),
     ],
 )
-def test_garbage_is_refused(ask: Ask, body: bytes, status: int) -> None:
-    assert ask(body).status_code == status
+def test_garbage_is_refused(ask: Ask, body: bytes, status: int, said: str) -> None:
+    answer = ask(body)
+    assert answer.status_code == status
+    assert said in answer.text
 
 
 def test_who_does_not_say_how_much_comes_or_takes_too_long_is_refused(ask: Ask) -> None:
@@ -178,7 +181,11 @@ def test_work_blocks_nobody_and_is_waited_for_in_pieces(
                 await asyncio.sleep(0.01)
             assert await post(wait=0) == {"lines": 1, "message": None}
             assert (await client.get("/v1/run")).status_code == 200
+            waiting = [asyncio.create_task(post(wait=20)) for _ in range(8)]
+            await asyncio.sleep(0.2)
+            assert "too many" in (await post(wait=20))["detail"]
             goes_on.set()
+            assert len({str(await one) for one in waiting}) == 1
             assert (await post(wait=20))["message"] == true()
             assert len(begun) <= 2
 

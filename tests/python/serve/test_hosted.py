@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 from arguing import Case, Served, place_of, playing, serving
 
@@ -67,6 +68,17 @@ def test_who_comes_again_is_told_what_was_decided(
     assert auditors(case, hosted.url, commitment=about).holds_commitment
     with pytest.raises(potl.MismatchError, match="another one than you hold"):
         auditors(case, hosted.url, commitment=other)
+
+
+def test_a_token_is_wanted(case: Case) -> None:
+    with serving(case, "referee", token="a-secret-of-16-characters") as (server,):
+        for sent, status in (
+            ("", 401),
+            ("Bearer other", 401),
+            ("Bearer a-secret-of-16-characters", 200),
+        ):
+            headers = {"Authorization": sent} if sent else {}
+            assert httpx.get(server.url + REFEREE, headers=headers).status_code == status
 
 
 def test_an_auditor_that_lies_loses(case: Case, hosted: Served, verdict: potl.Verdict) -> None:
