@@ -80,12 +80,15 @@ def test_who_judges_a_product_never_has_the_model_in_memory(tmp_path: Path) -> N
     assert int(grown) < 2 * heavy_net.LARGEST < heavy_net.STATE / 5
 
 
-@pytest.mark.parametrize(
-    "name", [*traced_nets.NETS, "zoo.bilstm", "zoo.text_cnn", "zoo.autoencoder"]
-)
+OF_ZOO = ("bilstm", "text_cnn", "autoencoder", "gpt2", "vit")
+
+
+@pytest.mark.parametrize("name", [*traced_nets.NETS, *(f"zoo.{name}" for name in OF_ZOO)])
 def test_the_operators_are_those_of_the_task_with_weights(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name in ("zoo.gpt2", "zoo.vit"):
+        pytest.importorskip("transformers")
     monkeypatch.setattr(_weightless, "SMALLEST_BYTES", 8)
 
     def build() -> potl.Task:
