@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,12 +26,12 @@ SMALLEST_BYTES = 1 << 16
 @contextlib.contextmanager
 def weightless() -> Iterator[None]:
     """A block in which modules are made, and states restored, without their large tensors."""
-    weights = _Weights()
+    weights, here = _Weights(), threading.get_ident()
     registers = nn.Module.register_parameter
 
     def registered(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         registers(module, name, parameter)
-        if parameter is not None:
+        if parameter is not None and threading.get_ident() == here:
             weights.take(parameter)
 
     nn.Module.register_parameter = registered  # type: ignore[assignment, method-assign]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,16 @@ def test_weights_are_neither_computed_nor_kept() -> None:
     assert norm == 0
     assert wide.bias.any()
     assert nn.Linear(512, 512).weight.any()
+
+
+def test_modules_of_another_thread_have_their_weights() -> None:
+    module = nn.Module()
+    drawn = nn.Parameter(torch.rand(512, 512))
+    with _weightless.weightless():
+        other = threading.Thread(target=module.register_parameter, args=("weight", drawn))
+        other.start()
+        other.join()
+    assert module.weight.any()
 
 
 def test_memory_that_is_shared_stays() -> None:
