@@ -21,25 +21,28 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 # What is smaller is kept as it is made: it may decide something.
 SMALLEST_BYTES = 1 << 16
+# Who is first puts back what it found.
+_ALONE = threading.RLock()
 
 
 @contextlib.contextmanager
 def weightless() -> Iterator[None]:
     """A block in which modules are made, and states restored, without their large tensors."""
     weights, here = _Weights(), threading.get_ident()
-    registers = nn.Module.register_parameter
 
     def registered(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         registers(module, name, parameter)
         if parameter is not None and threading.get_ident() == here:
             weights.take(parameter)
 
-    nn.Module.register_parameter = registered  # type: ignore[assignment, method-assign]
-    try:
-        with weights:
-            yield
-    finally:
-        nn.Module.register_parameter = registers  # type: ignore[method-assign]
+    with _ALONE:
+        registers = nn.Module.register_parameter
+        nn.Module.register_parameter = registered  # type: ignore[assignment, method-assign]
+        try:
+            with weights:
+                yield
+        finally:
+            nn.Module.register_parameter = registers  # type: ignore[method-assign]
 
 
 class _Weights(TorchDispatchMode):  # type: ignore[no-untyped-call]
