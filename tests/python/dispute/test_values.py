@@ -193,6 +193,16 @@ def test_an_outline_has_the_digest_of_its_state() -> None:
         assert StateOutline.of(session.capture()).tensors().keys() == outline.tensors().keys()
 
 
+@pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
+def test_an_outline_has_the_memory_format_of_its_tensors(memory_format: str) -> None:
+    place = (ctypes.c_char * 32)()
+    tensor = _core.Tensor(
+        "float32", (1, 2, 2, 2), memory_format, ctypes.addressof(place), 32, place
+    )
+    state = _core.State.capture({"w": tensor})
+    assert StateOutline.of(state).digest() == state.digest()
+
+
 def test_zeros_take_no_memory() -> None:
     tensor = TensorOutline("float32", (16 << 20,), None)
     small = TensorOutline("float32", (), None, data=struct.pack("<f", 2.5))
