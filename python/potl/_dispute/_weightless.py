@@ -90,7 +90,9 @@ class _Weights(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._computed(func, args, kwargs)
 
     def _computed(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
-        """Results without elements, where they are large."""
+        """Results without elements, where they are large and in the same memory."""
+        if torch.device(kwargs.get("device") or "cpu").type != "cpu":
+            return func(*args, **kwargs)
         try:
             forms = func(*tree_map(_form, args), **{**tree_map(_form, kwargs), **_on_meta(kwargs)})
         except Exception:  # of an operator whose result depends on its elements

@@ -110,9 +110,11 @@ def test_weights_are_neither_computed_nor_kept() -> None:
         norm = wide.weight.norm()
         wide.weight.data.copy_(torch.ones(512, 512))
         part = wide.weight[3]
+        elsewhere = wide.weight.to("meta")
     for one in (wide.weight, *list(average.parameters())[:1], scaled, part):
         assert not one.any()
     assert norm == 0
+    assert elsewhere.device.type == "meta"
     assert wide.bias.any()
     assert nn.Linear(512, 512).weight.any()
 
