@@ -250,11 +250,10 @@ def _note(reason: str) -> _core.Finding:
 def _memory_note(path: Path | None, known: _ledger.Memory) -> list[_core.Finding]:
     if path is None or not known.commitments:
         return []
-    times = len({challenge.nonce for challenge in known.challenges})
     return [
         _note(
-            f"this job was verified {times} times before; earlier challenges are repeated and "
-            f"earlier commitments compared ({path} remembers them)"
+            "this job was verified before: earlier challenges are repeated and earlier commitments "
+            f"compared ({path} remembers them)"
         )
     ]
 
