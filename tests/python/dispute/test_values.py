@@ -157,6 +157,44 @@ def test_a_write_through_a_part_is_refused_with_the_remedy() -> None:
     assert traced_nets.traced(lambda: build(True), 1).operators
 
 
+class Halves(nn.Linear):
+    """Writes into one half of a memory, and reads the other."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        flat = x.flatten().clone()
+        halves = flat[: len(flat) // 2], flat[len(flat) // 2 :]
+        halves[0].mul_(0.5)
+        return super().forward(torch.cat(halves).reshape(-1, 64))
+
+
+def test_a_write_next_to_a_view_does_not_change_it() -> None:
+    def build() -> potl.Task:
+        net = Halves(64, 10)
+        return traced_nets.task(net, traced_nets.zoo.digits(), 32, traced_nets.sgd(net))
+
+    trace = traced_nets.traced(build, 1)
+    (put_together,) = (one for one in trace.operators if one.name == "aten.cat.default")
+    made = [trace.operators[int(one.path.split("/")[1])].name for one in put_together.operands]
+    assert made == ["aten.mul_.Tensor", "aten.slice.Tensor"]
+
+
+class Apart(nn.Linear):
+    """Draws where nobody looks."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(1)
+        return super().forward(x.flatten(1) + torch.rand(64, generator=generator))
+
+
+def test_a_generator_of_ones_own_is_refused_with_the_remedy() -> None:
+    def build() -> potl.Task:
+        net = Apart(64, 10)
+        return traced_nets.task(net, traced_nets.zoo.digits(), 32, traced_nets.sgd(net))
+
+    with pytest.raises(potl.NotReplayable, match=r"generator of its own.*torch's own generator"):
+        traced_nets.traced(build, 1)
+
+
 class Filling(nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         mask = torch.empty(4, 16)
