@@ -116,7 +116,9 @@ def test_weights_are_neither_computed_nor_kept() -> None:
     assert norm == 0
     assert elsewhere.device.type == "meta"
     assert wide.bias.any()
-    assert nn.Linear(512, 512).weight.any()
+    later = nn.Module()
+    later.register_parameter("weight", nn.Parameter(torch.ones(512, 512)))
+    assert later.weight.all()
 
 
 def test_modules_of_another_thread_have_their_weights() -> None:
