@@ -144,7 +144,7 @@ TEST_CASE("frames that were tampered with end the session and accuse nobody", "[
       {"cut off", "closed", spot_check_end::lost,
        [](const frame& f) {
          bytes out = f.all();
-         out.resize(out.size() - 5);
+         out.erase(out.end() - 5, out.end());
          return out;
        }},
       {"only half a header", "closed", spot_check_end::lost,
@@ -176,7 +176,7 @@ TEST_CASE("frames that were tampered with end the session and accuse nobody", "[
       {"without the code of the gradient", "closed", spot_check_end::lost,
        [](const frame& f) {
          bytes out = f.all();
-         out.resize(out.size() - 16);
+         out.erase(out.end() - 16, out.end());
          return out;
        }},
       {"a turned bit of the loss", "not sealed", spot_check_end::refused,
