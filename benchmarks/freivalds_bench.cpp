@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <potl/checks/detail/freivalds_segment.hpp>
 #include <potl/checks/freivalds.hpp>
+#include <potl/checks/freivalds_segment.hpp>
 #include <potl/numeric/gemm.hpp>
 
 #include "bench.hpp"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The registry, questions, verdicts and reports for Python.
 #include <potl/checks/check.hpp>
-#include <potl/checks/detail/model.hpp>
 #include <potl/checks/detail/question.hpp>
 #include <potl/checks/detail/reach.hpp>
 #include <potl/checks/detail/state_distance.hpp>
 #include <potl/checks/detail/storage_plan.hpp>
+#include <potl/checks/model.hpp>
 #include <potl/checks/telemetry_sampler.hpp>
 #include <potl/evidence/evidence.hpp>
 #include <potl/report.hpp>

@@ -2,8 +2,8 @@
 // Freivalds' check on buffers: numpy arrays, and what offers itself as one.
 #include <optional>
 
-#include <potl/checks/detail/freivalds_segment.hpp>
 #include <potl/checks/freivalds.hpp>
+#include <potl/checks/freivalds_segment.hpp>
 
 #include "matrices.hpp"
 

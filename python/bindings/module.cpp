@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include <potl/core/detail/rules.hpp>
 #include <potl/core/file.hpp>
+#include <potl/core/rules.hpp>
 
 #include "bindings.hpp"
 

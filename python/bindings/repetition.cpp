@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/transcript/detail/repetition.hpp>
+#include <potl/transcript/repetition.hpp>
 
 #include "transcript.hpp"
 #include "values.hpp"

@@ -11,7 +11,7 @@
 #include <potl/checks/detail/schema.hpp>
 #include <potl/encoding/detail/safetensors.hpp>
 #include <potl/transcript/detail/kept_tensor.hpp>
-#include <potl/transcript/detail/snapshot.hpp>
+#include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/state.hpp>
 
 #include "bindings.hpp"

@@ -10,8 +10,8 @@
 
 #include <potl/crypto/signature.hpp>
 #include <potl/encoding/json.hpp>
+#include <potl/transcript/commitment.hpp>
 #include <potl/transcript/detail/batch_order.hpp>
-#include <potl/transcript/detail/commitment.hpp>
 #include <potl/transcript/job.hpp>
 #include <potl/transcript/writer.hpp>
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <potl/transcript/detail/batch_order.hpp>
-#include <potl/transcript/detail/operator_trace.hpp>
 #include <potl/transcript/job.hpp>
+#include <potl/transcript/operator_trace.hpp>
 
 #include "bindings.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/transcript/detail/work.hpp>
+#include <potl/transcript/work.hpp>
 
 #include "transcript.hpp"
 

@@ -207,7 +207,7 @@ class FreivaldsResult:
         """Residuals, over all rows and vectors."""
 
 class SegmentResult:
-    """What a check of a whole segment found (checks/detail/freivalds_segment.hpp)."""
+    """What a check of a whole segment found (checks/freivalds_segment.hpp)."""
 
     @property
     def holds(self) -> bool:

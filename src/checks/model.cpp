@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/checks/detail/finite.hpp>
-#include <potl/checks/detail/model.hpp>
+#include <potl/checks/model.hpp>
 
 #include <algorithm>
 #include <array>
 #include <functional>
 #include <map>
 
-#include <potl/core/detail/rules.hpp>
 #include <potl/core/file.hpp>
+#include <potl/core/rules.hpp>
 #include <potl/crypto/detail/tensor_digest.hpp>
 #include <potl/crypto/hasher.hpp>
 

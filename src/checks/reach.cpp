@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 #include <potl/numeric/detail/distance.hpp>
 #include <potl/statistics/displacement.hpp>
 

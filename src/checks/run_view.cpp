@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 
 namespace potl::checks {
 

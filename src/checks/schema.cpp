@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 #include <potl/numeric/detail/finite.hpp>
 
 #include "checks/state_walk.hpp"

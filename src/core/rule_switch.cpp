@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file that differs between a release build and one with test hooks.
-#include <potl/core/detail/rules.hpp>
 #include <potl/core/file.hpp>
+#include <potl/core/rules.hpp>
 
 #include "file_system.hpp"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/dispute/detail/entry.hpp>
+#include <potl/dispute/entry.hpp>
 
 #include <utility>
 
 #include <potl/crypto/detail/signed_note.hpp>
-#include <potl/dispute/detail/message.hpp>
+#include <potl/dispute/message.hpp>
 
 #include "dispute/wire.hpp"
 

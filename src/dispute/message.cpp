@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/dispute/detail/message.hpp>
+#include <potl/dispute/message.hpp>
 
 #include <algorithm>
 #include <utility>

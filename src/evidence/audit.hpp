@@ -11,7 +11,7 @@
 #include <potl/core/finding.hpp>
 #include <potl/crypto/signature.hpp>
 #include <potl/evidence/evidence.hpp>
-#include <potl/transcript/detail/commitment.hpp>
+#include <potl/transcript/commitment.hpp>
 
 #include "evidence/run_files.hpp"
 #include "transcript/history.hpp"

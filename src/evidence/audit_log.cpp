@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 
 #include "evidence/audit.hpp"
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <potl/core/detail/dtype.hpp>
+#include <potl/core/dtype.hpp>
 
 namespace potl::numeric {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/transcript/detail/commitment.hpp>
+#include <potl/transcript/commitment.hpp>
 
 #include <potl/core/file.hpp>
 

@@ -25,7 +25,7 @@ struct rounding_place {
   std::uint64_t offset = 0;
 };
 
-/// A contradiction, under the rule (core/detail/rules.hpp) that it breaks.
+/// A contradiction, under the rule (core/rules.hpp) that it breaks.
 struct anomaly {
   std::string_view rule;
   std::string reason;

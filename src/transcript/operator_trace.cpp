@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/transcript/detail/operator_trace.hpp>
+#include <potl/transcript/operator_trace.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>

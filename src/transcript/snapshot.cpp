@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/transcript/detail/snapshot.hpp>
+#include <potl/transcript/snapshot.hpp>
 
 #include <algorithm>
 #include <cstring>

@@ -3,7 +3,7 @@
 
 #include <potl/core/detail/utf8.hpp>
 #include <potl/crypto/hasher.hpp>
-#include <potl/transcript/detail/commitment.hpp>
+#include <potl/transcript/commitment.hpp>
 
 #include "transcript/directory_lock.hpp"
 #include "transcript/history.hpp"

@@ -7,7 +7,7 @@
 
 #include <potl/checks/check.hpp>
 #include <potl/checks/detail/reach.hpp>
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 #include <potl/statistics/detail/soundness.hpp>
 #include <potl/statistics/displacement.hpp>
 

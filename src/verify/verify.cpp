@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include <potl/checks/detail/model.hpp>
 #include <potl/checks/detail/question.hpp>
+#include <potl/checks/model.hpp>
 #include <potl/crypto/challenge.hpp>
 #include <potl/evidence/detail/ledger.hpp>
 

@@ -3,7 +3,7 @@
 // again.
 #include <cstdlib>
 
-#include <potl/transcript/detail/commitment.hpp>
+#include <potl/transcript/commitment.hpp>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace potl::transcript;

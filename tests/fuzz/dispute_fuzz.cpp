@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include <potl/dispute/detail/entry.hpp>
-#include <potl/dispute/detail/message.hpp>
+#include <potl/dispute/entry.hpp>
+#include <potl/dispute/message.hpp>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace potl::dispute;

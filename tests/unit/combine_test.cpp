@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include <potl/core/error.hpp>
-#include <potl/numeric/detail/combine.hpp>
+#include <potl/numeric/combine.hpp>
 #include <potl/numeric/elementwise.hpp>
 
 #include "catch.hpp"

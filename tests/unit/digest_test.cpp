@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 
-#include <potl/core/detail/rules.hpp>
 #include <potl/core/digest.hpp>
+#include <potl/core/rules.hpp>
 
 TEST_CASE("a digest survives the way through its hexadecimal form") {
   potl::digest d;

@@ -14,7 +14,7 @@
 #include <potl/dispute/player.hpp>
 #include <potl/dispute/proceedings.hpp>
 #include <potl/dispute/referee.hpp>
-#include <potl/transcript/detail/commitment.hpp>
+#include <potl/transcript/commitment.hpp>
 #include <potl/transcript/detail/record.hpp>
 
 namespace potl::dispute {

@@ -8,7 +8,7 @@
 
 #include <potl/checks/detail/reach.hpp>
 #include <potl/checks/replay.hpp>
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 
 /// Switches a rule off for the life of this object.
 class rule_off {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <potl/checks/detail/finite.hpp>
-#include <potl/checks/detail/model.hpp>
+#include <potl/checks/model.hpp>
 #include <potl/numeric/detail/finite.hpp>
 
 #include "state_tree.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <potl/checks/detail/freivalds_segment.hpp>
+#include <potl/checks/freivalds_segment.hpp>
 #include <potl/core/error.hpp>
 
 #include "catch.hpp"

@@ -6,7 +6,7 @@
 
 #include <potl/crypto/detail/tensor_digest.hpp>
 #include <potl/transcript/detail/kept_tensor.hpp>
-#include <potl/transcript/detail/snapshot.hpp>
+#include <potl/transcript/snapshot.hpp>
 
 #include "catch.hpp"
 #include "state_tree.hpp"

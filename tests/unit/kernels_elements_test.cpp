@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <potl/numeric/detail/combine.hpp>
+#include <potl/numeric/combine.hpp>
 #include <potl/numeric/elementwise.hpp>
 
 #include "catch.hpp"

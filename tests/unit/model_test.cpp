@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-#include <potl/checks/detail/model.hpp>
+#include <potl/checks/model.hpp>
 #include <potl/core/file.hpp>
 
 #include "run_fixture.hpp"

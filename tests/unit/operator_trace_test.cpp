@@ -2,7 +2,7 @@
 #include <filesystem>
 
 #include <potl/core/file.hpp>
-#include <potl/transcript/detail/operator_trace.hpp>
+#include <potl/transcript/operator_trace.hpp>
 
 #include "run_fixture.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run and its repetition: the first difference is named, whoever is ahead, and a log that is
 // damaged or of something else is no difference.
-#include <potl/transcript/detail/repetition.hpp>
+#include <potl/transcript/repetition.hpp>
 
 #include "run_fixture.hpp"
 

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include <potl/core/detail/rules.hpp>
 #include <potl/core/file.hpp>
+#include <potl/core/rules.hpp>
 #include <potl/crypto/merkle.hpp>
 #include <potl/evidence/evidence.hpp>
-#include <potl/transcript/detail/commitment.hpp>
-#include <potl/transcript/detail/snapshot.hpp>
+#include <potl/transcript/commitment.hpp>
+#include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/writer.hpp>
 
 #include "catch.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <potl/crypto/hasher.hpp>
-#include <potl/transcript/detail/commitment.hpp>
+#include <potl/transcript/commitment.hpp>
 
 using namespace potl;
 using namespace potl::transcript;

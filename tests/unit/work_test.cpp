@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Codes of work: each binds the nonce, the job, the step and bytes that the step changed.
-#include <potl/transcript/detail/work.hpp>
+#include <potl/transcript/work.hpp>
 
 #include <set>
 

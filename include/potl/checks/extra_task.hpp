@@ -32,7 +32,7 @@
 #include <utility>
 #include <vector>
 
-#include <potl/checks/detail/extra_task_options.hpp>
+#include <potl/checks/extra_task_options.hpp>
 #include <potl/checks/extra_task_samples.hpp>
 #include <potl/core/digest.hpp>
 #include <potl/core/finding.hpp>

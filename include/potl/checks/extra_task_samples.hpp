@@ -27,7 +27,7 @@
 #include <variant>
 #include <vector>
 
-#include <potl/checks/detail/extra_task_options.hpp>
+#include <potl/checks/extra_task_options.hpp>
 #include <potl/core/digest.hpp>
 
 namespace potl::checks {

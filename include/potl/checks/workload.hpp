@@ -17,7 +17,7 @@
 
 #include <potl/checks/request.hpp>
 #include <potl/core/digest.hpp>
-#include <potl/transcript/detail/operator_trace.hpp>
+#include <potl/transcript/operator_trace.hpp>
 #include <potl/transcript/state.hpp>
 
 namespace potl {

@@ -36,7 +36,7 @@ std::string to_string(const fact& what);
 /// One piece of evidence.
 struct finding {
   std::string check;  ///< name of a registered check, e.g. "transcript" (checks/check.hpp)
-  std::string rule;   ///< id from core/detail/rules.hpp; empty for notes
+  std::string rule;   ///< id from core/rules.hpp; empty for notes
   outcome result = outcome::note;
   std::string reason;                                  ///< one sentence with the numbers in it
   std::optional<std::uint64_t> first_step, last_step;  ///< where

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of optimizers on a CUDA device, with the bits of numeric/detail/combine.hpp.
+// Steps of optimizers on a CUDA device, with the bits of numeric/combine.hpp.
 //
-// Claims: sgd() and adam() of numeric/detail/combine.hpp for every tensor, from the same source.
+// Claims: sgd() and adam() of numeric/combine.hpp for every tensor, from the same source.
 // Cost: every element is read and written once; one launch for 64 tensors. Graphs may hold them.
 // Cannot: double; a first step of SGD for some of the tensors alone.
 #pragma once
@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <span>
 
-#include <potl/numeric/detail/combine.hpp>
+#include <potl/numeric/combine.hpp>
 
 namespace potl::cuda {
 

@@ -19,10 +19,10 @@
 #include <potl/core/digest.hpp>
 #include <potl/core/result.hpp>
 #include <potl/crypto/signature.hpp>
-#include <potl/dispute/detail/entry.hpp>
-#include <potl/dispute/detail/message.hpp>
+#include <potl/dispute/entry.hpp>
 #include <potl/dispute/game.hpp>
-#include <potl/transcript/detail/commitment.hpp>
+#include <potl/dispute/message.hpp>
+#include <potl/transcript/commitment.hpp>
 #include <potl/transcript/job.hpp>
 
 namespace potl::dispute {

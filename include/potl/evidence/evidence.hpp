@@ -17,9 +17,9 @@
 #include <potl/core/digest.hpp>
 #include <potl/core/finding.hpp>
 #include <potl/core/result.hpp>
-#include <potl/transcript/detail/operator_trace.hpp>
 #include <potl/transcript/detail/record.hpp>
 #include <potl/transcript/job.hpp>
+#include <potl/transcript/operator_trace.hpp>
 #include <potl/transcript/state.hpp>
 
 namespace potl::transcript {

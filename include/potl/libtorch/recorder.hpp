@@ -21,7 +21,7 @@
 #include <utility>
 
 #include <potl/libtorch/workload.hpp>
-#include <potl/transcript/detail/commitment.hpp>
+#include <potl/transcript/commitment.hpp>
 #include <potl/transcript/writer.hpp>
 
 namespace potl::libtorch {

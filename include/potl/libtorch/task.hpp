@@ -30,7 +30,7 @@
 #include <potl/libtorch/detail/data.hpp>
 #include <potl/libtorch/detail/optimizer_state.hpp>
 #include <potl/libtorch/random.hpp>
-#include <potl/transcript/detail/snapshot.hpp>
+#include <potl/transcript/snapshot.hpp>
 
 namespace potl::libtorch {
 

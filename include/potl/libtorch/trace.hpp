@@ -13,7 +13,7 @@
 
 #include <potl/evidence/evidence.hpp>
 #include <potl/libtorch/workload.hpp>
-#include <potl/transcript/detail/operator_trace.hpp>
+#include <potl/transcript/operator_trace.hpp>
 
 namespace potl::libtorch {
 

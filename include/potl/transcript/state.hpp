@@ -20,8 +20,8 @@
 #include <variant>
 #include <vector>
 
-#include <potl/core/detail/dtype.hpp>
 #include <potl/core/digest.hpp>
+#include <potl/core/dtype.hpp>
 #include <potl/core/file.hpp>
 #include <potl/core/result.hpp>
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an auditor leaves behind that takes the work: a code over each state, under the client's
-nonce (docs/format/audit_work.md). include/potl/transcript/detail/work.hpp says what it shows.
+nonce (docs/format/audit_work.md). include/potl/transcript/work.hpp says what it shows.
 """
 
 from __future__ import annotations

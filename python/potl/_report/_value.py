@@ -25,7 +25,7 @@ class Finding:
     Attributes:
         check: Which check found it: "transcript", "telemetry", "pev", "replay", "model" or
             "verifier".
-        rule: The rule that decided (include/potl/core/detail/rules.hpp lists them); empty for
+        rule: The rule that decided (include/potl/core/rules.hpp lists them); empty for
             notes.
         result: "pass", "reject", "inconclusive" or "note".
         reason: One sentence with the numbers in it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python asks and judges it: only the description is here.
-#include <potl/checks/detail/extra_task_options.hpp>
+#include <potl/checks/extra_task_options.hpp>
 
 #include "checks/builtin.hpp"
 

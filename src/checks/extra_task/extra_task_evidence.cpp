@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 #include <potl/statistics/detail/binomial.hpp>
 #include <potl/statistics/detail/two_sample.hpp>
 

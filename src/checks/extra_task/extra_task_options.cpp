@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/checks/detail/extra_task_options.hpp>
+#include <potl/checks/extra_task_options.hpp>
 
 #include <algorithm>
 #include <array>

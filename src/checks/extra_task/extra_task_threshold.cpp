@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include <potl/checks/detail/extra_task_options.hpp>
+#include <potl/checks/extra_task_options.hpp>
 #include <potl/statistics/detail/binomial.hpp>
 
 #include "checks/extra_task/extra_task_errors.hpp"

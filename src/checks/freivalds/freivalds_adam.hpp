@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include <potl/checks/detail/freivalds_segment.hpp>
+#include <potl/checks/freivalds_segment.hpp>
 
 #include "freivalds_bounds.hpp"
 

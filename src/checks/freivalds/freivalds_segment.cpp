@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/checks/detail/freivalds_segment.hpp>
+#include <potl/checks/freivalds_segment.hpp>
 
 #include <cmath>
 #include <vector>

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include <potl/checks/pev.hpp>
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 
 #include "checks/judging.hpp"
 #include "checks/text.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 
 #include "checks/judging.hpp"
 #include "checks/replay/replay_draw.hpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include <potl/checks/detail/reach.hpp>
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 
 #include "checks/judging.hpp"
 #include "checks/replay/replay_draw.hpp"

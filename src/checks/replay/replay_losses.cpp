@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 
 #include "checks/judging.hpp"
 #include "checks/text.hpp"

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include <potl/checks/detail/reach.hpp>
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 #include <potl/crypto/challenge.hpp>
 
 #include "checks/replay/replay_draw.hpp"

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 
 #include "checks/stopwatch.hpp"
 #include "checks/text.hpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include <potl/checks/telemetry.hpp>
-#include <potl/core/detail/rules.hpp>
+#include <potl/core/rules.hpp>
 #include <potl/statistics/detail/binomial.hpp>
 
 #include "checks/judging.hpp"

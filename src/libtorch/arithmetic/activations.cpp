@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations with parameters, and those that are a few exact operations after one another.
-#include <potl/numeric/detail/combine.hpp>
+#include <potl/numeric/combine.hpp>
 #include <potl/numeric/detail/ieee.hpp>
 #include <potl/numeric/elementwise.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// add and sub with a factor, lerp, addcmul, addcdiv: numeric/detail/combine.hpp has the formulas.
+// add and sub with a factor, lerp, addcmul, addcdiv: numeric/combine.hpp has the formulas.
 // Without a factor, sums are one IEEE operation: torch's own kernel.
-#include <potl/numeric/detail/combine.hpp>
+#include <potl/numeric/combine.hpp>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add_ops.h>

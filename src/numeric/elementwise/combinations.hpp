@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formulas of numeric/detail/combine.hpp at each lane. Scalars have been rounded to the element
+// The formulas of numeric/combine.hpp at each lane. Scalars have been rounded to the element
 // type.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/numeric/detail/combine.hpp>
+#include <potl/numeric/combine.hpp>
 
 #include <string>
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include <potl/numeric/detail/combine.hpp>
+#include <potl/numeric/combine.hpp>
 #include <potl/numeric/elementwise.hpp>
 
 #include "combinations.hpp"

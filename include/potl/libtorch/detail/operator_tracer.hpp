@@ -18,7 +18,7 @@
 #include <vector>
 
 #include <potl/crypto/hasher.hpp>
-#include <potl/transcript/detail/operator_trace.hpp>
+#include <potl/transcript/operator_trace.hpp>
 
 namespace potl::libtorch::detail {
 

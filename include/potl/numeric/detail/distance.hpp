@@ -9,8 +9,8 @@
 // Source: H. Jia et al., Proof-of-Learning (2103.05633), section IV-B; soundness.md rules 6 and 7.
 #pragma once
 
-#include <potl/core/detail/dtype.hpp>
 #include <potl/core/digest.hpp>
+#include <potl/core/dtype.hpp>
 
 namespace potl::numeric {
 

@@ -6,8 +6,8 @@
 // Source: soundness.md rule 7.
 #pragma once
 
-#include <potl/core/detail/dtype.hpp>
 #include <potl/core/digest.hpp>
+#include <potl/core/dtype.hpp>
 
 namespace potl::numeric {
 

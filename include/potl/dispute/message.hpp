@@ -20,7 +20,7 @@
 #include <potl/crypto/merkle.hpp>
 #include <potl/crypto/signature.hpp>
 #include <potl/dispute/game.hpp>
-#include <potl/transcript/detail/commitment.hpp>
+#include <potl/transcript/commitment.hpp>
 #include <potl/transcript/detail/record.hpp>
 
 namespace potl::dispute {
