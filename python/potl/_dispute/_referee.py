@@ -200,10 +200,7 @@ class Referee:
         }
         shown = [leaf_parts(operator, one.leaf) for one in now.openings]
         if None in shown and not step.weighed:
-            step = self._with_weights(now, step)
-            operator = self._disputed(step, level.low)
-            facts["name"] = operator.name
-            shown = [leaf_parts(operator, one.leaf) for one in now.openings]
+            return self._with_weights(now, step)
         if None in shown:
             wrong = [one is None for one in shown]
             return self._other_program(wrong, facts, now.step, step.before)
@@ -216,6 +213,8 @@ class Referee:
         known: dict[int, list[bytes]] = {}
         if wanted:
             roots = [read_answer(_agreed_roots, text, wanted, level, step) for text in now.answers]
+            if None in roots and not step.weighed:
+                return self._with_weights(now, step)
             if None in roots:
                 return unanswered(roots, facts)
             known = roots[0] or {}
@@ -397,8 +396,10 @@ class Referee:
 
     # ------------------------------------------------------------------ what was agreed before
 
-    def _with_weights(self, now: _core.DisputeProceedings, step: Step) -> Step:
-        """The same step, derived again before somebody is accused of another program."""
+    def _with_weights(self, now: _core.DisputeProceedings, step: Step) -> _core.DisputeDecision:
+        """Decides about the operators again, of the same step derived with the task's weights: the
+        program is another one than without them.
+        """
         operators = derive_operators(self._build, self.job, now.step, before=step.before)
         if len(operators) != len(step.operators):
             raise MismatchError(
@@ -406,7 +407,7 @@ class Referee:
             )
         again = replace(step, operators=dict(enumerate(operators)), weighed=True)
         self._steps[now.step, now.bisections[0].agreed] = again
-        return again
+        return self._in_operators(now)
 
     def _other_program(
         self, wrong: Sequence[bool], facts: dict[str, object], step: int, before: StateOutline

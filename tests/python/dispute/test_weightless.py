@@ -150,21 +150,26 @@ def test_memory_that_is_shared_stays() -> None:
 class Drawn(nn.Module):
     """Draws what no state holds after a large weight, and decides by that weight how it goes on."""
 
-    def __init__(self) -> None:
+    def __init__(self, looks: bool) -> None:
         super().__init__()
         self.wide = nn.Linear(192, 512)
         self.last = nn.Linear(512, 10)
         self.mask = torch.rand(512)
-        self.turned = bool(self.wide.weight.any())
+        self.turned = not looks or bool(self.wide.weight.any())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden = self.wide(x.flatten(1)) * self.mask
         return self.last(hidden.relu() if self.turned else hidden)
 
 
-def drawn() -> potl.Task:
-    net = Drawn()
+def drawn(looks: bool = True) -> potl.Task:
+    net = Drawn(looks)
     return traced_nets.task(net, traced_nets.small_images(), 8, traced_nets.sgd(net), max_steps=3)
+
+
+def masked() -> potl.Task:
+    """Only draws: as many operators, one of which reads another constant."""
+    return drawn(looks=False)
 
 
 def demanding() -> potl.Task:
@@ -175,13 +180,17 @@ def demanding() -> potl.Task:
     return made
 
 
-@pytest.mark.parametrize("operator", [1, None])
-@pytest.mark.parametrize("build", [drawn, demanding])
+# A transpose before the mask, what reads the masked operator, and none.
+@pytest.mark.parametrize("operator", [1, 4, None])
+@pytest.mark.parametrize("build", [drawn, masked, demanding])
 def test_a_task_that_looks_at_its_weights_is_derived_with_them(
     build: Build, operator: int | None, tmp_path: Path
 ) -> None:
     dispute = Dispute(build, tmp_path / "drawn", operator)
     assert (dispute.verdict.winner, dispute.verdict.why) == ("auditor", "value")
+    if operator is not None:
+        names = {1: "aten.t.default", 4: "aten.relu.default"}
+        assert dispute.verdict.operator == (operator, names[operator])
     judged = potl.judge(dispute.evidence, job=dispute.job, task=build)
     assert (judged.winner, judged.believed) == ("auditor", 0)
 
