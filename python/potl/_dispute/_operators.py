@@ -17,8 +17,6 @@ from .._task._values import Tree
 from ._encoding import Reference, TensorOutline, encode, leaves, mapped, state_digest
 
 CAPTURE = "capture"
-# Bytes of a structure by which a party says which program it ran.
-MARK = 4
 _LEAF = b"potl.operator.v1\0"
 # Bytes of a structure by which a party says which program it ran.
 MARK = 4

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -74,24 +72,9 @@ def traced_step(
 
     task._before_micro_batch = unseen
     try:
-        with _without_collections():
-            session._steps.traced(step, batch, rounding, tracer, number)
+        session._steps.traced(step, batch, rounding, tracer, number)
     finally:
         task._before_micro_batch = seed
-
-
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Python does not look for garbage. A trace makes so many objects that it would look through
-    all of a process's, over and over, for half of the time.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 class _ValueTracer(Tracer):  # type: ignore[no-untyped-call]
