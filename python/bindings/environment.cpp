@@ -2,6 +2,7 @@
 // What `potl doctor` asks the C++ side: its arithmetic, its libraries, its compiler.
 #include <openssl/crypto.h>
 
+#include <potl/crypto/detail/tensor_digest.hpp>
 #include <potl/numeric/detail/fp_environment.hpp>
 #include <potl/numeric/detail/isa.hpp>
 
@@ -23,6 +24,7 @@ void bind_environment(py::module_& module) {
     py::dict out;
     out["openssl"] = OpenSSL_version(OPENSSL_VERSION);
     out["compiler"] = __VERSION__;
+    out["hashes_chunks_together"] = hashes_chunks_together();
 #ifdef NDEBUG
     out["assertions"] = false;
 #else

@@ -357,6 +357,21 @@ void bind_state(py::module_& module) {
             return to_bytes(out);
           },
           py::arg("threads") = 1)
+      .def(
+          "roots",
+          [](const state& self, unsigned threads) {
+            const std::vector<digest>* roots = nullptr;
+            {
+              const py::gil_scoped_release released;
+              roots = &self.roots(threads);
+            }
+            py::dict found;
+            for (std::size_t i = 0; i < roots->size(); ++i) {
+              found[py::str(self.tensors()[i]->path)] = to_bytes((*roots)[i]);
+            }
+            return found;
+          },
+          py::arg("threads") = 1)
       .def("tree", [](const state& self) { return tree_writer(self).write(self.root()); })
       .def_property_readonly("nbytes", &state::size_bytes);
 }

@@ -18,6 +18,7 @@
 
 #include "../bindings/bindings.hpp"
 #include "../bindings/rounding_session.hpp"
+#include "content.hpp"
 #include "graph.hpp"
 #include "libtorch/arithmetic/fallback.hpp"
 #include "libtorch/arithmetic/mode.hpp"
@@ -116,16 +117,15 @@ py::tuple places_of(const py::list& tensors, const std::vector<std::uint64_t>& n
   return py::make_tuple(places.inside, places.outside);
 }
 
-/// The content root of a buffer's bytes, hashed by torch's threads.
-py::bytes content_root(const py::object& data) {
-  const potl::python::readable_buffer buffer(data);
+/// The content root of a tensor's elements, hashed by torch's threads.
+py::bytes content_root(const py::object& tensor) {
   potl::digest root;
   {
     const py::gil_scoped_release released;
     // Whatever watches the operators of this thread has nothing to see here.
     const c10::impl::ExcludeDispatchKeyGuard unseen(c10::DispatchKeySet(
         {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, dispatch::key}));
-    root = potl::content_root(buffer.bytes(), [](std::size_t tasks, const auto& body) {
+    root = potl_torch::content_root(tensor.ptr(), [](std::size_t tasks, const auto& body) {
       dispatch::executor().run(tasks, body);
     });
   }
@@ -170,5 +170,5 @@ PYBIND11_MODULE(_torch, module) {
   module.def("exact_pow", &potl::numeric::exact_pow);
   module.def("exact_cos", &potl::numeric::exact_cos);
   module.def("places_of", &places_of);
-  module.def("content_root", &content_root, py::arg("data"));
+  module.def("content_root", &content_root, py::arg("tensor"));
 }

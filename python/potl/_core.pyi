@@ -284,6 +284,9 @@ class State:
         """For the prover's own files (resume, init): the digest is computed, not compared."""
     def save(self, path: str) -> None: ...
     def digest(self, threads: int = 1) -> bytes: ...
+    def roots(self, threads: int = 1) -> dict[str, bytes]:
+        """The content roots of the tensors, aliases left out, by path."""
+
     def tree(self) -> Any:
         """The tree with `TensorView` and `Alias` leaves."""
     @property

@@ -157,6 +157,7 @@ class StoragePlan(TypedDict):
 class BuildInfo(TypedDict):
     openssl: str
     compiler: str
+    hashes_chunks_together: bool
     assertions: bool
 
 # ---------------------------------------------------------------------------- checks

@@ -5,7 +5,6 @@ Load it by `_deterministic.module()`, which checks that it was built against the
 """
 
 from collections.abc import Sequence
-from typing import Any  # Any: a buffer
 
 from torch import Tensor
 
@@ -29,8 +28,10 @@ def places_of(tensors: list[Tensor], numbers: Sequence[int], /) -> tuple[int, in
     numbers, were made inside of blocks, and how many outside.
     """
 
-def content_root(data: Any) -> bytes:
-    """The content root of a buffer's bytes, hashed by torch's threads; releases the GIL."""
+def content_root(tensor: Tensor) -> bytes:
+    """The content root of a dense tensor's elements, in the order of their indices, hashed by
+    torch's threads; releases the GIL.
+    """
 
 def install_rounding(session: RoundingSession | None) -> RoundingSession | None:
     """The session that products of this thread feed in log64; returns the one before. The class is

@@ -2,43 +2,81 @@
 #include <potl/crypto/detail/tensor_digest.hpp>
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string>
+
+#include "chunk_hashes.hpp"
 
 namespace potl {
 namespace {
 
 constexpr std::array<std::uint8_t, 1> leaf_prefix{0};
-constexpr std::size_t chunks_of_task = 8;
+constexpr std::size_t chunks_of_task = detail::chunks_at_once;
+constexpr std::uint64_t task_bytes = chunks_of_task * content_chunk_bytes;
+static_assert((chunks_of_task & (chunks_of_task - 1)) == 0, "a task is a subtree of every root");
 
 bytes_view chunk_at(bytes_view bytes, std::size_t index) {
   const std::size_t start = index * content_chunk_bytes;
   return bytes.subspan(start, std::min(content_chunk_bytes, bytes.size() - start));
 }
 
-void hash_chunks(bytes_view bytes, std::size_t first, std::size_t last, digest* out) {
-  sha256 hasher;
-  for (std::size_t i = first; i < last; ++i) {
-    hasher.update(leaf_prefix).update(chunk_at(bytes, i));
-    out[i] = hasher.finish();
+/// Hashes the chunks of a task.
+std::span<const digest> hash_task(bytes_view part, std::array<digest, chunks_of_task>& leaves) {
+  std::array<bytes_view, chunks_of_task> chunks;
+  const auto count = static_cast<std::size_t>(content_chunks(part.size()));
+  for (std::size_t i = 0; i < count; ++i) chunks[i] = chunk_at(part, i);
+  detail::chunk_hashes(std::span(chunks).first(count), leaves.data());
+  return std::span(leaves).first(count);
+}
+
+digest root_over(std::span<const digest> nodes) {
+  merkle_frontier roots;
+  for (const digest& node : nodes) roots.append(node);
+  return roots.root();
+}
+
+/// The root of `length` bytes, of which part(offset, size) is where a task finds its own.
+template <class Part>
+digest root_of_tasks(std::uint64_t length, const Part& part, const content_runner& run) {
+  const auto tasks = static_cast<std::size_t>((length + task_bytes - 1) / task_bytes);
+  std::vector<digest> roots(tasks);
+  const auto hash = [&](std::size_t task) {
+    const std::uint64_t start = task * task_bytes;
+    std::array<digest, chunks_of_task> leaves;
+    const auto size = static_cast<std::size_t>(std::min(task_bytes, length - start));
+    roots[task] = root_over(hash_task(part(start, size), leaves));
+  };
+  if (tasks > 1) {
+    run(tasks, hash);
+  } else if (tasks == 1) {
+    hash(0);
   }
+  return root_over(roots);
 }
 
 }  // namespace
 
-digest content_root(bytes_view bytes) { return content_hasher().update(bytes).finish(); }
+digest content_root(bytes_view bytes) {
+  return content_root(bytes, [](std::size_t tasks, const std::function<void(std::size_t)>& body) {
+    for (std::size_t task = 0; task < tasks; ++task) body(task);
+  });
+}
 
 digest content_root(bytes_view bytes, const content_runner& run) {
-  const std::size_t tasks = bytes.size() / (chunks_of_task * content_chunk_bytes);
-  if (tasks < 2) return content_root(bytes);
-  std::vector<digest> leaves(static_cast<std::size_t>(content_chunks(bytes.size())));
-  run(tasks, [&](std::size_t task) {
-    const std::size_t first = task * chunks_of_task;
-    const std::size_t last = task + 1 == tasks ? leaves.size() : first + chunks_of_task;
-    hash_chunks(bytes, first, last, leaves.data());
-  });
-  merkle_frontier roots;
-  for (const digest& leaf : leaves) roots.append(leaf);
-  return roots.root();
+  const auto part = [&](std::uint64_t start, std::size_t size) {
+    return bytes.subspan(static_cast<std::size_t>(start), size);
+  };
+  return root_of_tasks(bytes.size(), part, run);
+}
+
+digest content_root(std::uint64_t length, const content_source& source, const content_runner& run) {
+  const auto part = [&](std::uint64_t start, std::size_t size) {
+    thread_local std::vector<std::uint8_t> buffer(task_bytes);  // new pages cost as much as a copy
+    source(start, std::span(buffer).first(size));
+    return bytes_view(buffer).first(size);
+  };
+  return root_of_tasks(length, part, run);
 }
 
 content_hasher& content_hasher::update(bytes_view bytes) {
@@ -66,10 +104,14 @@ digest content_hasher::finish() {
 }
 
 merkle_tree content_tree(bytes_view bytes) {
-  std::vector<digest> leaves(static_cast<std::size_t>(content_chunks(bytes.size())));
-  hash_chunks(bytes, 0, leaves.size(), leaves.data());
   merkle_tree tree;
-  for (const digest& leaf : leaves) tree.append(leaf);
+  while (!bytes.empty()) {
+    const bytes_view part =
+        bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(task_bytes, bytes.size())));
+    std::array<digest, chunks_of_task> leaves;
+    for (const digest& leaf : hash_task(part, leaves)) tree.append(leaf);
+    bytes = bytes.subspan(part.size());
+  }
   return tree;
 }
 

@@ -2,17 +2,21 @@
 #include "transcript/shared_roots.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include <potl/crypto/detail/tensor_digest.hpp>
 
+#include "crypto/chunk_hashes.hpp"
+
 namespace potl::transcript {
 namespace {
 
 // What a thread takes at once: some tens of microseconds.
-constexpr std::size_t part_chunks = 4;
+constexpr std::size_t part_chunks = detail::chunks_at_once;
 // Less than this is not worth starting a thread.
 constexpr std::size_t parallel_bytes = 1024 * 1024;
 
@@ -73,12 +77,14 @@ void shared_roots::work() noexcept {
 
 void shared_roots::hash(std::size_t first, std::size_t last) {
   auto start = std::upper_bound(starts_.begin(), starts_.end(), first) - 1;
+  std::array<bytes_view, part_chunks> chunks;
   for (std::size_t i = first; i < last; ++i) {
     while (start[1] <= i) ++start;
     const bytes_view bytes = contents_[static_cast<std::size_t>(start - starts_.begin())];
     const std::size_t at = (i - *start) * content_chunk_bytes;
-    leaves_[i] = leaf_hash(bytes.subspan(at, std::min(content_chunk_bytes, bytes.size() - at)));
+    chunks[i - first] = bytes.subspan(at, std::min(content_chunk_bytes, bytes.size() - at));
   }
+  detail::chunk_hashes(std::span(chunks).first(last - first), &leaves_[first]);
 }
 
 // All chunks are hashed: nobody else reads or writes anything but the atomics any more.

@@ -2,12 +2,15 @@
 #include "catch.hpp"
 
 #include <algorithm>
+#include <future>
 #include <limits>
 #include <new>
 #include <vector>
 
 #include <potl/core/detail/rng.hpp>
 #include <potl/crypto/detail/tensor_digest.hpp>
+
+#include "crypto/chunk_hashes.hpp"
 
 namespace {
 
@@ -45,12 +48,39 @@ TEST_CASE("the content root is the RFC 6962 root of 16 KiB chunks, whoever runs 
       REQUIRE(potl::content_root(view) == expected);
       REQUIRE(potl::content_tree(view).root() == expected);
       REQUIRE(potl::content_root(view, backwards) == expected);
+      const potl::content_source copied = [&](std::uint64_t offset, std::span<std::uint8_t> out) {
+        std::copy_n(view.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
+      };
+      REQUIRE(potl::content_root(view.size(), copied, backwards) == expected);
     }
   }
   REQUIRE(potl::content_root({}) == potl::empty_root());
-  CHECK(most == 100 / 8);  // of at least eight chunks each
+  CHECK(most == 101 / 8 + 1);  // of eight chunks each
   const potl::content_runner failing = [](std::size_t, const auto&) { throw std::bad_alloc(); };
   CHECK_THROWS_AS(potl::content_root(bytes, failing), std::bad_alloc);
+}
+
+TEST_CASE(
+    "chunks hashed at once have their own leaf hashes, whatever their lengths and the thread") {
+  const auto bytes = some_bytes(chunk + 30);
+  const auto work = [&](std::uint64_t seed) {
+    bool same = true;
+    for (std::size_t count = 0; count <= 20; ++count) {
+      std::vector<potl::bytes_view> chunks;
+      for (std::uint64_t i = 0; i < count; ++i) {
+        const std::uint64_t drawn = potl::random_bits({seed, count}, i);
+        const std::size_t length = drawn % 3 == 0 ? chunk : (drawn >> 2) % (chunk + 1);
+        chunks.push_back(potl::bytes_view(bytes).subspan((drawn >> 32) % 30, length));
+      }
+      std::vector<potl::digest> found(count);
+      potl::detail::chunk_hashes(chunks, found.data());
+      for (std::size_t i = 0; i < count; ++i) same &= found[i] == potl::leaf_hash(chunks[i]);
+    }
+    return same;
+  };
+  auto elsewhere = std::async(std::launch::async, work, 1);
+  CHECK(work(2));
+  CHECK(elsewhere.get());
 }
 
 TEST_CASE("a content hasher takes pieces of any size and starts anew after finish") {

@@ -38,7 +38,14 @@ from ._outline import StateOutline
 from ._roots import root_of_tensor
 from ._rounded import values_of
 from ._tracer import Geometry, Look, Memory, Tracer, look_at, overlap
-from ._values import batch_tensors, capture_of, state_tensors, trace_values, traced_step
+from ._values import (
+    batch_tensors,
+    capture_of,
+    live_tree,
+    state_tensors,
+    trace_values,
+    traced_step,
+)
 from ._weightless import weightless
 
 if TYPE_CHECKING:
@@ -175,7 +182,7 @@ def _derived(session: Session, step: int, watched: int | None = None) -> _Derive
                 tracer.know(tensor, element)
         traced_step(session, step, batch, tracer, _unknown)
         with fake:
-            tracer.operators.append(capture_of(session, tracer, None))
+            tracer.operators.append(capture_of(live_tree(session), tracer, None))
     return tracer
 
 

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from .. import _core
 from .._base._errors import UnsupportedError
 from .._task._values import DTYPE_OF, Tree
 from ._encoding import AliasOutline, TensorOutline, leaves, mapped, state_digest
-from ._roots import root_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class StateOutline:
     @classmethod
     def of(cls, state: _core.State) -> StateOutline:
         """The outline of a whole state."""
-        return cls(mapped(state.tree(), _outlined))
+        roots = state.roots(torch.get_num_threads())
+        return cls(mapped(state.tree(), functools.partial(_outlined, roots)))
 
     def digest(self) -> bytes:
         """The digest of the state."""
@@ -88,7 +91,7 @@ def _room(tensor: TensorOutline) -> int:
     return max(64, -(-_size(tensor) // 64) * 64)
 
 
-def _outlined(path: str, leaf: Any) -> Any:
+def _outlined(roots: dict[str, bytes], path: str, leaf: Any) -> Any:
     if isinstance(leaf, _core.Alias):
         return AliasOutline(leaf.path)
     if not isinstance(leaf, _core.TensorView):
@@ -96,5 +99,4 @@ def _outlined(path: str, leaf: Any) -> Any:
     if leaf.dtype not in DTYPE_OF:
         raise UnsupportedError(f"{path}: {leaf.dtype} is a dtype that this torch does not have")
     data = bytes(leaf.data) if math.prod(leaf.shape) == 1 else None
-    root = root_of(leaf.data)
-    return TensorOutline(leaf.dtype, tuple(leaf.shape), root, leaf.memory_format, data)
+    return TensorOutline(leaf.dtype, tuple(leaf.shape), roots[path], leaf.memory_format, data)

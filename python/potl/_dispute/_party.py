@@ -215,6 +215,7 @@ class Party:
 
     def _tell(self, step: int) -> Story:
         before = self._state_before(step)
+        outline = StateOutline.of(before)
 
         def executed(use: Callable[[Session], Any]) -> Any:
             with self.open() as session, session.active():
@@ -223,11 +224,13 @@ class Party:
 
         try:
             trace = executed(
-                lambda one: trace_values(one, step, one.sample_ids(step), rounding=self._logs(step))
+                lambda one: trace_values(
+                    one, step, one.sample_ids(step), before=outline, rounding=self._logs(step)
+                )
             )
         except NotReplayable:
             # Nor can the referee trace it, and convicts nobody. Silence would be a party's fault.
-            return Story(StateOutline.of(before), [b""], [], lambda path: b"")
+            return Story(outline, [b""], [], lambda path: b"")
         kept: dict[str, bytes] = {}
 
         def content(path: str) -> bytes:
@@ -245,7 +248,7 @@ class Party:
 
         operands = [{reference.path for reference in one.operands} for one in trace.operators]
         leaves = [leaf_bytes(one) for one in trace.operators]
-        return Story(StateOutline.of(before), leaves, trace.operators, content)
+        return Story(outline, leaves, trace.operators, content)
 
     def open(self) -> Session:
         """A session of the party's own task."""

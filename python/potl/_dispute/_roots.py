@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -15,22 +14,19 @@ from .._base._errors import UnsupportedError
 
 
 @functools.cache
-def _in_torch_s_threads() -> Callable[[Any], bytes]:
+def _of_tensor() -> Callable[[torch.Tensor], bytes]:
     # To start threads for a tensor takes longer than to hash it; torch's are there already.
     try:
         return _library.module().content_root  # type: ignore[no-any-return]
     except UnsupportedError:  # no operators for this torch: steps are traced in stock arithmetic
-        return _core.content_root
+        return _of_copy
 
 
-def root_of(data: Any) -> bytes:
-    """The content root of a buffer."""
-    return _in_torch_s_threads()(data)
+def _of_copy(tensor: torch.Tensor) -> bytes:
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    return _core.content_root(plain.reshape(-1).view(torch.uint8).numpy())
 
 
 def root_of_tensor(tensor: torch.Tensor) -> bytes:
-    """The content root of a tensor that has elements."""
-    plain = tensor.detach()
-    if plain.is_conj() or plain.is_neg():
-        plain = plain.resolve_conj().resolve_neg()
-    return root_of(plain.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    """The content root of a tensor's elements, in the order of their indices."""
+    return _of_tensor()(tensor)

@@ -14,6 +14,7 @@ from .._base._errors import JobMismatch, MissingError, NotReplayable, NotReprodu
 from .._job._agreement import Build, job_of, open_checked
 from .._job._session import Session
 from ._operators import ValueTrace
+from ._outline import StateOutline
 from ._roots import root_of_tensor
 from ._rounding_logs import own_logs
 from ._values import trace_values
@@ -67,12 +68,13 @@ def _executed(session: Session, run: _core.Evidence, start: int, step: int) -> S
         if at < step:
             session.run_step(at, batch, rounding=follow)
             continue
-        if session.capture().digest() != run.state_digest(step - 1):
+        before = StateOutline.of(session.capture())
+        if before.digest() != run.state_digest(step - 1):
             return StepHere(
                 None, problem=f"steps {start + 1} to {step - 1} end in another state here"
             )
         tensors = [one for one in tree_leaves(batch) if isinstance(one, torch.Tensor)]
         roots = tuple(root_of_tensor(one) for one in tensors)
-        trace = trace_values(session, step, batch, rounding=follow)
+        trace = trace_values(session, step, batch, before=before, rounding=follow)
         return StepHere(trace, roots, trace.after == run.state_digest(step))
     raise AssertionError("the schedule ended early")

@@ -60,7 +60,7 @@ class Value(NamedTuple):
 
     reference: Reference
     look: Look
-    root: bytes | None
+    outline: TensorOutline
 
 
 @dataclass
@@ -99,7 +99,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for path, tensor, root in named:
             memory = self._memory(tensor)
             look = look_at(tensor)
-            memory.values.setdefault(look.geometry, Value(Reference(path), look, root))
+            known = Value(Reference(path), look, outline_of(tensor, root))
+            memory.values.setdefault(look.geometry, known)
 
     # ------------------------------------------------------------------ what kinds differ in
 
@@ -180,7 +181,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     "compute a new tensor (torch.where, torch.cat)",
                 )
             root = self.constant(tensor, look, memory)
-            known = Value(Reference(f"constant/{root.hex()}"), look, root)
+            reference = Reference(f"constant/{root.hex()}")
+            known = Value(reference, look, outline_of(tensor, root))
             memory.values[look.geometry] = known
         return known
 
@@ -200,9 +202,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 _DENSE,
             )
         memory, look = self._memory(tensor), look_at(tensor)
-        root = self.content(tensor, look, memory, unset=unset)
-        memory.values[look.geometry] = Value(reference, look, root)
-        return TensorOutline(DTYPES[tensor.dtype], tuple(tensor.shape), root)
+        outline = outline_of(tensor, self.content(tensor, look, memory, unset=unset))
+        memory.values[look.geometry] = Value(reference, look, outline)
+        return outline
 
     def _memory(self, tensor: torch.Tensor) -> Memory:
         storage = tensor.untyped_storage()
@@ -220,7 +222,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 what = f"{name} is a tensor of {value.dtype}, {value.layout}"
                 raise refused(operator, what, _DENSE)
             known = self.present(value, operator)
-            self._inputs.append(outline_of(value, known))
+            self._inputs.append(known.outline)
             return known.reference
         if isinstance(value, (list, tuple)):
             return [self._attribute(item, name, operator) for item in value]
@@ -255,8 +257,12 @@ class Form:
 
     def given(self, args: Sequence[Any], kwargs: Mapping[str, object]) -> Tree:
         """Every argument by name, in the schema's order, defaults included."""
-        named = self._defaults | dict(zip(self._positional, args, strict=False)) | dict(kwargs)
-        return {name: named[name] for name in self._defaults}
+        named = self._defaults.copy()
+        named.update(zip(self._positional, args, strict=False))
+        named.update(kwargs)
+        if len(named) > len(self._defaults):  # a place was given
+            return {name: named[name] for name in self._defaults}
+        return named
 
     def called(self, arguments: Tree) -> Tree:
         """Arguments as they are encoded, as the operator takes them."""
@@ -301,9 +307,9 @@ def refused(operator: str, what: str, remedy: str) -> NotReplayable:
     return NotReplayable(Problem(what=what, where=operator, remedy=remedy))
 
 
-def outline_of(tensor: torch.Tensor, value: Value) -> TensorOutline:
-    """The form of a tensor, and the content root that the wiring knows of it."""
-    return TensorOutline(DTYPES[tensor.dtype], tuple(tensor.shape), value.root)
+def outline_of(tensor: torch.Tensor, root: bytes | None) -> TensorOutline:
+    """The form of a tensor with this content root."""
+    return TensorOutline(DTYPES[tensor.dtype], tuple(tensor.shape), root)
 
 
 def look_at(tensor: torch.Tensor) -> Look:

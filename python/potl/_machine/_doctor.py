@@ -167,6 +167,14 @@ def build(core: ModuleType) -> Iterable[Item]:
     else:
         yield well("OpenSSL", openssl)
     yield well("compiler", str(facts["compiler"]))
+    if facts["hashes_chunks_together"]:
+        yield well("ipsec-mb", "several chunks of a tensor are hashed at once")
+    elif platform.machine() in ("x86_64", "AMD64"):
+        yield warning(
+            "ipsec-mb",
+            "chunks of a tensor are hashed one after another",
+            "to hash up to twice as fast: apt-get install libipsec-mb-dev, and build potl again",
+        )
 
 
 def arithmetic(checks: Mapping[str, tuple[bool, str]], *, when: str) -> Iterable[Item]:

@@ -84,11 +84,28 @@ def test_a_module_of_another_version_is_a_problem(monkeypatch: pytest.MonkeyPatc
     assert broken(item)
 
 
+def built(openssl: str = "OpenSSL 3.0.19", *, together: bool = True) -> Any:
+    facts = {"openssl": openssl, "compiler": "12", "hashes_chunks_together": together}
+    return types.SimpleNamespace(build_info=lambda: facts)
+
+
 def test_an_old_openssl_is_a_problem() -> None:
-    core: Any = types.SimpleNamespace(
-        build_info=lambda: {"openssl": "OpenSSL 1.1.1n", "compiler": "12"}
-    )
-    assert broken(next(iter(_doctor.build(core))))
+    assert broken(next(iter(_doctor.build(built("OpenSSL 1.1.1n")))))
+
+
+def test_slower_hashes_are_a_warning_where_something_can_be_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def found(machine: str, *, together: bool) -> list[tuple[str, str]]:
+        monkeypatch.setattr(_doctor.platform, "machine", lambda: machine)
+        items = _doctor.build(built(together=together))
+        return [(item.state, item.remedy) for item in items if item.name == "ipsec-mb"]
+
+    assert found("x86_64", together=True) == [("ok", "")]
+    [(state, remedy)] = found("x86_64", together=False)
+    assert state == "warning"
+    assert "apt-get install libipsec-mb-dev" in remedy
+    assert found("aarch64", together=False) == []
 
 
 @pytest.mark.parametrize("version", ["2.10.1", "1.13.0+cu117", "2.9"])
