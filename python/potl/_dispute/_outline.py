@@ -39,6 +39,10 @@ class StateOutline:
 
     def digest(self) -> bytes:
         """The digest of the state."""
+        return self._digest
+
+    @functools.cached_property
+    def _digest(self) -> bytes:
         return state_digest(self.tree)
 
     def tensors(self) -> dict[str, TensorOutline | AliasOutline]:

@@ -216,6 +216,7 @@ class Party:
     def _tell(self, step: int) -> Story:
         before = self._state_before(step)
         outline = StateOutline.of(before)
+        after = self._evidence.state_digest(step)
 
         def executed(use: Callable[[Session], Any]) -> Any:
             with self.open() as session, session.active():
@@ -225,7 +226,12 @@ class Party:
         try:
             trace = executed(
                 lambda one: trace_values(
-                    one, step, one.sample_ids(step), before=outline, rounding=self._logs(step)
+                    one,
+                    step,
+                    one.sample_ids(step),
+                    before=outline,
+                    after=after,
+                    rounding=self._logs(step),
                 )
             )
         except NotReplayable:

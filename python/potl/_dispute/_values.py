@@ -18,11 +18,11 @@ from .._base._errors import NotReplayable, Problem
 from .._job._steps import as_number
 from .._task._capture import TreeBuilder, is_standard, memory_format
 from .._task._values import Tree
-from ._encoding import AliasOutline, TensorOutline, joined, mapped
-from ._operators import CAPTURE, Operator, ValueTrace
+from ._encoding import AliasOutline, TensorOutline, joined, leaves, mapped
+from ._operators import CAPTURE, Operator, ValueTrace, captured_digest
 from ._outline import StateOutline
 from ._roots import root_of_tensor
-from ._tracer import Look, Memory, Tracer, look_at, outline_of, overlap, refused
+from ._tracer import Look, Memory, Tracer, look_at, overlap, refused
 
 if TYPE_CHECKING:
     from .._arithmetic._rounded_steps import Rounding
@@ -36,6 +36,7 @@ def trace_values(
     batch: Any,
     *,
     before: StateOutline | None = None,
+    after: bytes | None = None,
     rounding: Rounding | None = None,
 ) -> ValueTrace:
     """Runs a step from the session's present state, and keeps what its operators returned.
@@ -45,6 +46,8 @@ def trace_values(
         step: 1-based.
         batch: The collated batch of the step, or its sample ids.
         before: Of the state before the step, where it is known.
+        after: What the digest of the state after the step should be. Where the operators' results
+            have it, the state is not hashed again.
         rounding: Makes or follows the step's rounding log (log64).
 
     Raises:
@@ -58,9 +61,13 @@ def trace_values(
     tracer = _ValueTracer([*state_tensors(session, before), *batch_tensors(batch)], rounding)
     traced_step(session, step, batch, tracer, as_number, rounding)
     tree = live_tree(session)
-    after = _outline_of_live(tree)
-    tracer.operators.append(capture_of(tree, tracer, after))
-    return ValueTrace(step, before.digest(), after.digest(), tuple(tracer.operators))
+    capture = capture_of(tree, tracer)
+    digest = captured_digest(capture, capture.inputs)
+    if digest != after:
+        _require_written_by_operators(tree, capture)
+    result = TensorOutline("uint8", (32,), _core.content_root(digest))
+    operators = (*tracer.operators, replace(capture, results=(result,)))
+    return ValueTrace(step, before.digest(), digest, operators)
 
 
 def traced_step(
@@ -191,22 +198,6 @@ def _require_known(task: Task) -> None:
         )
 
 
-def _outline_of_live(tree: Tree) -> StateOutline:
-    """The outline of a state that `live_tree` has found, of which no copy is made."""
-
-    def outlined(_: str, leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        data = leaf.detach().cpu().reshape(-1).view(torch.uint8) if leaf.numel() == 1 else None
-        return replace(
-            outline_of(leaf, root_of_tensor(leaf)),
-            memory_format=memory_format(leaf),
-            data=None if data is None else bytes(data.numpy()),
-        )
-
-    return StateOutline(mapped(tree, outlined))
-
-
 def state_tensors(
     session: Session, outline: StateOutline | None
 ) -> Iterator[tuple[str, torch.Tensor, bytes | None]]:
@@ -230,18 +221,13 @@ def batch_tensors(batch: Any) -> Iterator[tuple[str, torch.Tensor, bytes | None]
         yield f"batch/{index}", leaf, root_of_tensor(leaf)
 
 
-def capture_of(tree: Tree, tracer: Tracer, after: StateOutline | None) -> Operator:
-    """The last operator: makes the digest of the state out of its tensors.
+def capture_of(tree: Tree, tracer: Tracer) -> Operator:
+    """The last operator: makes the digest of the state out of its tensors. Its result has no root.
 
     Args:
         tree: What `live_tree` has found after the step.
         tracer: Has seen the step.
-        after: The state after the step; None where only the form is known.
-
-    Raises:
-        NotReplayable: A tensor of the state was written behind the operators' back.
     """
-    outlines = {} if after is None else after.tensors()
     inputs: list[TensorOutline] = []
 
     def operand(path: str, leaf: Any) -> Any:
@@ -249,16 +235,26 @@ def capture_of(tree: Tree, tracer: Tracer, after: StateOutline | None) -> Operat
             return leaf
         known = tracer.present(leaf, f"{CAPTURE} of {path}")
         inputs.append(known.outline)
-        held = outlines.get(path)
-        if isinstance(held, TensorOutline) and known.outline.root != held.root:
-            raise refused(
-                known.reference.path,
-                f"it was written by something that is not an operator, and is {path} now",
-                "write tensors with torch's operators, not through NumPy or pointers",
-            )
         return known.reference, memory_format(leaf)
 
     state = mapped(tree, operand)
-    digest = bytes(32) if after is None else after.digest()
-    result = TensorOutline("uint8", (32,), None if after is None else _core.content_root(digest))
+    result = TensorOutline("uint8", (32,), None)
     return Operator(CAPTURE, {"state": state}, (result,), inputs=tuple(inputs))
+
+
+def _require_written_by_operators(tree: Tree, capture: Operator) -> None:
+    """Looks at every tensor of the state after a step.
+
+    Raises:
+        NotReplayable: One was written behind the operators' back.
+    """
+    known = zip(capture.operands, capture.inputs, strict=True)
+    for path, leaf in leaves(tree):
+        if isinstance(leaf, torch.Tensor):
+            reference, outline = next(known)
+            if root_of_tensor(leaf) != outline.root:
+                raise refused(
+                    reference.path,
+                    f"it was written by something that is not an operator, and is {path} now",
+                    "write tensors with torch's operators, not through NumPy or pointers",
+                )

@@ -128,6 +128,35 @@ def test_a_write_that_is_no_operator_is_refused() -> None:
 
     with pytest.raises(potl.NotReplayable, match="not an operator"):
         traced_nets.traced(build, 1)
+    with traced_nets.before_step(build, 1) as (session, batch):
+        before = session.capture()
+        session.run_step(1, batch)
+        after = session.capture().digest()
+        session.restore(before)
+        with pytest.raises(potl.NotReplayable, match="not an operator"):
+            _values.trace_values(session, 1, batch, after=after)
+
+
+def test_a_state_that_comes_out_as_it_should_is_not_hashed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hashed, true = 0, _values.root_of_tensor
+
+    def counted(tensor: torch.Tensor) -> bytes:
+        nonlocal hashed
+        hashed += 1
+        return true(tensor)
+
+    monkeypatch.setattr(_values, "root_of_tensor", counted)
+    build, counts, traces = traced_nets.NETS["mlp"], [], []
+    for after in (None, bytes(32), traced_nets.traced(build).after):
+        with traced_nets.before_step(build, 2) as (session, batch):
+            tensors = len(list(_values.state_tensors(session, None)))
+            hashed = 0
+            traces.append(_values.trace_values(session, 2, batch, after=after).root)
+            counts.append(hashed)
+    assert len(set(traces)) == 1
+    assert counts[0] == counts[1] == counts[2] + tensors
 
 
 class Patched(nn.Module):
