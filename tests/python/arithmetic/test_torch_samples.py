@@ -51,6 +51,14 @@ OPERATORS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def seeds_of_this_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch keeps a stack trace for each kind of device that is not in use, whenever a seed is set:
+    most of what samples take.
+    """
+    monkeypatch.setattr(torch, "manual_seed", torch.default_generator.manual_seed)
+
+
 def samples(operator: Any) -> Iterator[Call]:
     """A few of torch's samples, the first and the last among them."""
     torch.manual_seed(1)
