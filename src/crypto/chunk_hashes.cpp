@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <numeric>
 
 #include <dlfcn.h>
 
@@ -46,8 +47,8 @@ struct library {
     free = of<decltype(free)>(opened, "free_mb_mgr");
     begin_sse = of<decltype(begin_sse)>(opened, "init_mb_mgr_sse");
     begin_auto = of<decltype(begin_auto)>(opened, "init_mb_mgr_auto");
-    // Versions of one major number have one binary interface, to which later ones add.
-    good = version != nullptr && version() >= IMB_VERSION_NUM && make != nullptr &&
+    // What a job looks like may change with the second number.
+    good = version != nullptr && version() >> 8 == IMB_VERSION_NUM >> 8 && make != nullptr &&
            free != nullptr && begin_sse != nullptr && begin_auto != nullptr;
   }
 
@@ -82,7 +83,8 @@ class lanes {
     } else {
       from.begin_auto(manager_.get(), nullptr);
     }
-    if (manager_->imb_errno != 0) manager_.reset();  // a processor that it does not know
+    // A processor that it does not know, or a library that does something else.
+    if (manager_->imb_errno != 0 || !agrees()) manager_.reset();
   }
 
   bool several() const { return manager_ != nullptr; }
@@ -94,6 +96,15 @@ class lanes {
   }
 
  private:
+  bool agrees() {
+    std::array<std::uint8_t, 300> bytes{};
+    std::iota(bytes.begin(), bytes.end(), std::uint8_t{7});
+    const std::array chunks{bytes_view(bytes), bytes_view(bytes).first(100)};
+    std::array<digest, 2> found;
+    hash(chunks, found.data());
+    return found[0] == leaf_hash(chunks[0]) && found[1] == leaf_hash(chunks[1]);
+  }
+
   void hash_together(std::span<const bytes_view> chunks, digest* out) {
     std::size_t done = 0;
     const auto count = [&](const IMB_JOB* job) {

@@ -24,6 +24,7 @@ import potl
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    from torch.testing._internal import common_utils
     from torch.testing._internal.common_methods_invocations import op_db
 
 SAMPLES = 24 if os.environ.get("POTL_FULL") else 2
@@ -52,11 +53,12 @@ OPERATORS = {
 
 
 @pytest.fixture(autouse=True)
-def seeds_of_this_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch keeps a stack trace for each kind of device that is not in use, whenever a seed is set:
-    most of what samples take.
+def no_traces_of_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of what samples take: torch keeps one for each kind of device that is not in use,
+    whenever a seed is set, and looks for the test that asks.
     """
     monkeypatch.setattr(torch, "manual_seed", torch.default_generator.manual_seed)
+    monkeypatch.setattr(common_utils, "extract_test_fn", lambda: None)
 
 
 def samples(operator: Any) -> Iterator[Call]:

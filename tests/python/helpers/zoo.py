@@ -10,6 +10,7 @@ Weights are drawn by potl, so that the digest is the same on every machine.
 
 import argparse
 import functools
+import importlib.util
 import io
 import os
 from collections.abc import Callable
@@ -48,10 +49,10 @@ def images(count: int = 512) -> tuple[torch.Tensor, torch.Tensor]:
             ]
             x = torch.from_numpy(np.stack(decoded)).permute(0, 3, 1, 2).contiguous()
             return (x.float() - 120.0) / 64.0, torch.from_numpy(labels[:count].astype(np.int64))
-    raw = raw_digits()
-    x = torch.tensor(raw.images[:count], dtype=torch.float32)[:, None] / 8 - 1
+    pixels, labels = raw_digits()
+    x = pixels[:count, None] / 8 - 1
     x = x.repeat_interleave(4, 2).repeat_interleave(4, 3).expand(-1, 3, -1, -1).contiguous()
-    return x, torch.tensor(raw.target[:count])
+    return x, labels[:count].clone()
 
 
 @functools.cache
@@ -137,18 +138,20 @@ def small() -> nn.Module:
 
 
 @functools.cache
-def raw_digits() -> Any:
-    """Read once: tasks are built again and again."""
-    from sklearn.datasets import load_digits
-
-    return load_digits()
+def raw_digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """Pixels from 0 to 16, and labels, of scikit-learn's digits. Read once, because tasks are built
+    again and again, and from its file, because to import the package takes a second.
+    """
+    found = importlib.util.find_spec("sklearn")
+    assert found is not None and found.submodule_search_locations is not None
+    file = Path(found.submodule_search_locations[0]) / "datasets/data/digits.csv.gz"
+    rows = torch.from_numpy(np.loadtxt(file, delimiter=",", dtype=np.float32))
+    return rows[:, :-1].reshape(-1, 8, 8), rows[:, -1].long()
 
 
 def digits() -> TensorDataset:
-    raw = raw_digits()
-    return TensorDataset(
-        torch.tensor(raw.images, dtype=torch.float32)[:, None] / 16, torch.tensor(raw.target)
-    )
+    pixels, labels = raw_digits()
+    return TensorDataset(pixels[:, None] / 16, labels.clone())
 
 
 class TextConvolution(nn.Module):
