@@ -67,11 +67,16 @@ def is_closed(path: str | os.PathLike[str]) -> bool:
             place = os.path.join(os.getcwd(), place)
         except FileNotFoundError:  # a working directory that was removed
             return True
-    return any(
-        way == one or way.startswith(one + os.sep)
-        for way in {os.path.abspath(place), _real(place)}
-        for one in _closed
-    )
+    return any(map(_below_closed, {os.path.abspath(place), _real(place)}))
+
+
+def _below_closed(way: str) -> bool:
+    while way not in _closed:
+        above = os.path.dirname(way)
+        if above == way:
+            return False
+        way = above
+    return True
 
 
 def require_clean_start(directory: Path) -> None:
