@@ -6,18 +6,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import multiprocessing
 import os
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import forked
 import torch
 import traced_nets
 from disputed import Liar, false_run
@@ -137,7 +135,7 @@ class Served:
         self.signed = case.folder / f"signed-{who}-{port}"
         self.starts = 0
         self._arguments = (case, who, port, self.signed, dies, token, more)
-        self._context = _context()
+        self._context = forked.context()
         self._ended = False
         self._up = threading.Event()
         self._process: BaseProcess | None = None
@@ -267,8 +265,10 @@ def _host(case: Case, port: int, died: Path, dies: bool, more: dict[str, Any], u
 @contextlib.contextmanager
 def playing(case: Case, who: str, url: str, **options: Any) -> Iterator[Callable[[], Any]]:
     """A party in a process of its own; what is called returns its verdict."""
-    mine, its = _context().Pipe(duplex=False)
-    process = _context().Process(target=_play, args=(case, who, url, options, its), daemon=True)
+    mine, its = forked.context().Pipe(duplex=False)
+    process = forked.context().Process(
+        target=_play, args=(case, who, url, options, its), daemon=True
+    )
     process.start()
     its.close()
     try:
@@ -294,22 +294,3 @@ def place_of(message: str) -> tuple[object, ...]:
     """Where a message belongs."""
     document = json.loads(message)
     return document["parent"], document["level"], document["index"], document["what"]
-
-
-def _context() -> multiprocessing.context.ForkServerContext:
-    """Processes that begin where imports and first calls are done."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["arguing_warm", "uvicorn", "potl._serve._app", "potl._serve._hosting"]
-    )
-    before = os.environ.get("PYTHONPATH")
-    # The server of processes has the path of the environment alone.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    try:
-        forkserver.ensure_running()
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
-    return context

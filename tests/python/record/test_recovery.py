@@ -3,18 +3,17 @@
 the end of a log."""
 
 import contextlib
-import multiprocessing
 import os
 import random
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import forked
 import kill_writer
 import pure_format as pure
 import pytest
@@ -69,17 +68,11 @@ def newest_checkpoint(payloads: list[bytes]) -> tuple[str, bytes] | None:
     return found
 
 
-def test_no_acknowledged_step_is_lost_by_kills(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_acknowledged_step_is_lost_by_kills(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print("seed", seed)
     draw = random.Random(seed)
-    # Forked from a process without threads, which has imported everything.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["kill_writer"])
-    # Where the server finds it: it ignores our sys.path until Python 3.13, and says nothing.
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    context = forked.context()
     path, before, checked = tmp_path / "run0", b"", 0
     for kill in range(KILLS):
         if kill % KILLS_PER_RUN == 0:
