@@ -91,7 +91,8 @@ class lanes {
 
   void hash(std::span<const bytes_view> chunks, digest* out) {
     for (std::size_t at = 0; at < chunks.size(); at += width_) {
-      hash_together(chunks.subspan(at, std::min(width_, chunks.size() - at)), out + at);
+      const auto some = chunks.subspan(at, std::min(width_, chunks.size() - at));
+      require(hash_together(some, out + at), "IMB_SUBMIT_JOB");
     }
   }
 
@@ -101,11 +102,12 @@ class lanes {
     std::iota(bytes.begin(), bytes.end(), std::uint8_t{7});
     const std::array chunks{bytes_view(bytes), bytes_view(bytes).first(100)};
     std::array<digest, 2> found;
-    hash(chunks, found.data());
-    return found[0] == leaf_hash(chunks[0]) && found[1] == leaf_hash(chunks[1]);
+    return hash_together(chunks, found.data()) && found[0] == leaf_hash(chunks[0]) &&
+           found[1] == leaf_hash(chunks[1]);
   }
 
-  void hash_together(std::span<const bytes_view> chunks, digest* out) {
+  /// Whether all were hashed.
+  bool hash_together(std::span<const bytes_view> chunks, digest* out) {
     std::size_t done = 0;
     const auto count = [&](const IMB_JOB* job) {
       done += job != nullptr && job->status == IMB_STATUS_COMPLETED;
@@ -129,7 +131,7 @@ class lanes {
     }
     while (count(IMB_FLUSH_JOB(manager_.get()))) {
     }
-    require(done == chunks.size(), "IMB_SUBMIT_JOB");
+    return done == chunks.size();
   }
 
   std::unique_ptr<IMB_MGR, freed> manager_;
@@ -150,16 +152,16 @@ void chunk_hashes(std::span<const bytes_view> chunks, digest* out) {
   lanes_here().hash(chunks, out);
 }
 
-bool together_here() { return lanes_here().several(); }
+}  // namespace potl::detail
+
+bool potl::hashes_chunks_together() { return detail::lanes_here().several(); }
 
 #else
 
 void chunk_hashes(std::span<const bytes_view> chunks, digest* out) { one_by_one(chunks, out); }
 
-bool together_here() { return false; }
-
-#endif
-
 }  // namespace potl::detail
 
-bool potl::hashes_chunks_together() { return detail::together_here(); }
+bool potl::hashes_chunks_together() { return false; }
+
+#endif

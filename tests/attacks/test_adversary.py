@@ -99,6 +99,12 @@ def test_honest_runs_are_accepted_and_not_found(world: str) -> None:
     assert (outcome.verdict, outcome.findings) == ("accepted", ())
 
 
+@pytest.mark.parametrize("world", worlds.NAMES + worlds.SPARSE)
+def test_other_draws_accuse_no_honest_run_and_no_other_machine(world: str) -> None:
+    steps, _ = play.honest_cost(worlds.world(world))  # raises where one is rejected
+    assert steps > 0
+
+
 @pytest.mark.parametrize("world", [name for name in worlds.NAMES if name.endswith("stock")])
 def test_the_oracle_allows_what_another_machine_would_round(world: str) -> None:
     """All of its segments called false, another machine's run is within its bounds."""

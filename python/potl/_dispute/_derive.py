@@ -130,7 +130,7 @@ def executed_first(session: Session) -> tuple[Operator, ...]:
     session.run_step(1, session.sample_ids(1), rounding=rounding)
     after = session.capture().digest()
     session.restore(before)
-    trace = _traced(session, 1, after)
+    trace = _traced(session, 1)
     if trace.after != after:
         # torch's formulas for some gradients are others where somebody watches the operators.
         raise _depends(
@@ -141,9 +141,8 @@ def executed_first(session: Session) -> tuple[Operator, ...]:
     return trace.operators
 
 
-def _traced(session: Session, step: int, after: bytes | None = None) -> ValueTrace:
-    ids = session.sample_ids(step)
-    return trace_values(session, step, ids, after=after, rounding=_rounding(session))
+def _traced(session: Session, step: int) -> ValueTrace:
+    return trace_values(session, step, session.sample_ids(step), rounding=_rounding(session))
 
 
 def _rounding(session: Session) -> _rounded_steps.Trainer | None:
