@@ -139,8 +139,9 @@ class _Handler(socketserver.StreamRequestHandler):
             lines += [f"{name}: {value}" for name, value in answer.getheaders()]
             raw = "\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1") + body
             for piece in proxy.change(first[1], raw):
-                self.connection.sendall(piece)
+                # Before a client has it, which may look at the counts at once.
                 proxy.count(first[1], len(piece))
+                self.connection.sendall(piece)
 
 
 class Proxy(socketserver.ThreadingTCPServer):
