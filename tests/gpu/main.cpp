@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bits of a CUDA device against those of the CPU. Exit status 77 where there is no device.
-#define CATCH_CONFIG_RUNNER
 #include <cstdio>
 
 #include <potl/cuda/elementwise.hpp>
 
-#include "catch.hpp"
+#include "catch_session.hpp"
 
-int main(int argc, char** argv) {
+int main(int count, char** words) {
   if (!potl::cuda::has_device()) {
     std::puts("skipped: this machine has no CUDA device, or no driver for it");
     return 77;
   }
-  return Catch::Session().run(argc, argv);
+  return run_catch(count, words);
 }

@@ -54,12 +54,13 @@ class Played:
 
 @pytest.fixture
 def play(built: Path, tmp_path: Path) -> Callable[..., Played]:
-    if not (built / "rehearsal").exists():
+    if not (built / "exact_programs").exists():
         pytest.skip("the C++ build has no operators for torch: POTL_BUILD_PYTHON or _TORCH is off")
 
     def play(**told: object) -> Played:
         path = tmp_path / "run"
-        done = run(built / "rehearsal", path, *(f"{name}={value}" for name, value in told.items()))
+        words = [f"{name}={value}" for name, value in told.items()]
+        done = run(built / "exact_programs", "rehearsal", path, *words)
         assert done.returncode in (0, 1, 3), done.stdout + done.stderr
         return Played(path, done.stderr)
 

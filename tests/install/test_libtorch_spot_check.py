@@ -18,7 +18,7 @@ from libtorch_build import run, run_well  # noqa: E402
 
 @pytest.fixture(scope="module")
 def programs(built: Path) -> Path:
-    if not (built / "gradients_test").exists():
+    if not (built / "exact_programs").exists():
         pytest.skip("the C++ build has no operators for torch: POTL_BUILD_PYTHON or _TORCH is off")
     return built
 
@@ -51,7 +51,7 @@ def guard(programs: Path, place: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def test_gradients_are_those_of_a_training(programs: Path) -> None:
-    run_well(programs / "gradients_test")
+    run_well(programs / "exact_programs", "gradients_test")
 
 
 def test_an_honest_worker_is_accepted_also_after_the_guard_was_killed(

@@ -39,10 +39,9 @@ digests digests_of_cases(arithmetic mode) {
     const convolution g = random_geometry(generator, 30'000);
     const auto kind = static_cast<inputs>(generator() % 3);
     const operands in(g, kind, generator, draws::exact);
-    const std::vector<float> wanted[] = {
-        reference::forward(mode, g, in.x, in.w, in.dy.size()),
-        reference::input_gradient(mode, g, in.dy, in.w),
-        reference::weight_gradient(mode, g, in.x, in.dy, in.w.size())};
+    const std::vector<float> wanted[] = {reference::forward(mode, g, in.x, in.w),
+                                         reference::input_gradient(mode, g, in.dy, in.w),
+                                         reference::weight_gradient(mode, g, in.x, in.dy)};
     for (const isa level : {isa::portable, isa::avx2, isa::avx512, isa::vnni}) {
       if (cap_isa(level) != level) continue;
       const auto& pool =

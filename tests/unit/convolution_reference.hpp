@@ -4,8 +4,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -53,52 +55,79 @@ inline float value(potl::numeric::arithmetic mode, const terms& all) {
   return mode == potl::numeric::arithmetic::ord32 ? ord32(all) : in_mode(mode, all);
 }
 
-// Visits (n, o, c in the group, output position, tap) with the indices of y, x and w that belong
-// together; x is -1 where padding is read.
-template <class Visit>
-void visit(const convolution& g, Visit each) {
-  const auto out = g.output();
-  const auto inner = g.in_channels / g.groups, outer = g.out_channels / g.groups;
-  for (std::int64_t n = 0; n < g.batch; ++n)
-    for (std::int64_t o = 0; o < g.out_channels; ++o)
-      for (std::int64_t p = 0; p < out[0] * out[1] * out[2]; ++p)
-        for (std::int64_t c = 0; c < inner; ++c)
-          for (std::int64_t t = 0; t < g.kernel[0] * g.kernel[1] * g.kernel[2]; ++t) {
-            std::int64_t at = 0, rest_p = p, rest_t = t, scale = 1;
-            bool inside = true;
-            for (int a = 2; a >= 0; --a) {
-              const auto i = rest_p % out[a] * g.stride[a] + rest_t % g.kernel[a] * g.dilation[a] -
-                             g.padding[a];
-              inside = inside && i >= 0 && i < g.input[a];
-              at += i * scale;
-              scale *= g.input[a];
-              rest_p /= out[a];
-              rest_t /= g.kernel[a];
-            }
-            const auto channel = n * g.in_channels + o / outer * inner + c;
-            each((n * g.out_channels + o) * out[0] * out[1] * out[2] + p,
-                 inside ? channel * scale + at : -1,
-                 (o * inner + c) * g.kernel[0] * g.kernel[1] * g.kernel[2] + t);
-          }
+using place = std::array<std::int64_t, 3>;
+
+/// Calls each(p) for every place p of a box, the last axis fastest.
+template <class Each>
+void for_places(const place& sizes, Each each) {
+  place p{};
+  for (p[0] = 0; p[0] < sizes[0]; ++p[0])
+    for (p[1] = 0; p[1] < sizes[1]; ++p[1])
+      for (p[2] = 0; p[2] < sizes[2]; ++p[2]) each(std::as_const(p));
+}
+
+/// Where a place lies in a box of values; -1 outside of it.
+inline std::int64_t index_of(const place& p, const place& sizes) {
+  std::int64_t index = 0;
+  for (std::size_t a = 0; a < 3; ++a) {
+    if (p[a] < 0 || p[a] >= sizes[a]) return -1;
+    index = index * sizes[a] + p[a];
+  }
+  return index;
+}
+
+inline std::int64_t count(const place& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
+
+/// The input that tap t reads for output p.
+inline place input_of(const convolution& g, const place& p, const place& t) {
+  place i{};
+  for (std::size_t a = 0; a < 3; ++a)
+    i[a] = p[a] * g.stride[a] + t[a] * g.dilation[a] - g.padding[a];
+  return i;
 }
 
 inline std::vector<float> forward(potl::numeric::arithmetic mode, const convolution& g,
-                                  const std::vector<float>& x, const std::vector<float>& w,
-                                  std::size_t size) {
-  std::vector<terms> sums(size);
-  visit(g, [&](auto y, auto i, auto k) { sums[y].emplace_back(w[k], i < 0 ? 0.0F : x[i]); });
+                                  const std::vector<float>& x, const std::vector<float>& w) {
+  const auto inner = g.in_channels / g.groups, outer = g.out_channels / g.groups;
   std::vector<float> result;
-  for (const auto& one : sums) result.push_back(value(mode, one));
+  terms all;
+  for (std::int64_t n = 0; n < g.batch; ++n)
+    for (std::int64_t o = 0; o < g.out_channels; ++o)
+      for_places(g.output(), [&](const place& p) {
+        all.clear();
+        auto weight = o * inner * count(g.kernel);
+        for (std::int64_t c = 0; c < inner; ++c) {
+          const auto channel = (n * g.in_channels + o / outer * inner + c) * count(g.input);
+          for_places(g.kernel, [&](const place& t) {
+            const auto i = index_of(input_of(g, p, t), g.input);
+            all.emplace_back(w[weight++], i < 0 ? 0.0F : x[channel + i]);
+          });
+        }
+        result.push_back(value(mode, all));
+      });
   return result;
 }
 
 inline std::vector<float> weight_gradient(potl::numeric::arithmetic mode, const convolution& g,
-                                          const std::vector<float>& x, const std::vector<float>& dy,
-                                          std::size_t size) {
-  std::vector<terms> sums(size);
-  visit(g, [&](auto y, auto i, auto k) { sums[k].emplace_back(dy[y], i < 0 ? 0.0F : x[i]); });
+                                          const std::vector<float>& x,
+                                          const std::vector<float>& dy) {
+  const auto inner = g.in_channels / g.groups, outer = g.out_channels / g.groups;
   std::vector<float> result;
-  for (const auto& one : sums) result.push_back(value(mode, one));
+  terms all;
+  for (std::int64_t o = 0; o < g.out_channels; ++o)
+    for (std::int64_t c = 0; c < inner; ++c)
+      for_places(g.kernel, [&](const place& t) {
+        all.clear();
+        for (std::int64_t n = 0; n < g.batch; ++n) {
+          const auto channel = (n * g.in_channels + o / outer * inner + c) * count(g.input);
+          auto y = (n * g.out_channels + o) * count(g.output());
+          for_places(g.output(), [&](const place& p) {
+            const auto i = index_of(input_of(g, p, t), g.input);
+            all.emplace_back(dy[y++], i < 0 ? 0.0F : x[channel + i]);
+          });
+        }
+        result.push_back(value(mode, all));
+      });
   return result;
 }
 
@@ -108,31 +137,28 @@ inline std::vector<float> input_gradient(potl::numeric::arithmetic mode, const c
   const auto out = g.output();
   const auto inner = g.in_channels / g.groups, outer = g.out_channels / g.groups;
   std::vector<float> result;
+  terms all;
   for (std::int64_t n = 0; n < g.batch; ++n)
     for (std::int64_t c = 0; c < g.in_channels; ++c)
-      for (std::int64_t i = 0; i < g.input[0] * g.input[1] * g.input[2]; ++i) {
-        terms all;
-        for (std::int64_t o = c / inner * outer; o < (c / inner + 1) * outer; ++o)
-          for (std::int64_t t = 0; t < g.kernel[0] * g.kernel[1] * g.kernel[2]; ++t) {
-            std::int64_t at = 0, rest_i = i, rest_t = t, scale = 1;
-            bool inside = true, tap = true;
-            for (int a = 2; a >= 0; --a) {
-              const auto moved =
-                  rest_i % g.input[a] + g.padding[a] - rest_t % g.kernel[a] * g.dilation[a];
-              tap = tap && moved % g.stride[a] == 0;
-              inside = inside && moved >= 0 && moved / g.stride[a] < out[a];
-              at += moved / g.stride[a] * scale;
-              scale *= out[a];
-              rest_i /= g.input[a];
-              rest_t /= g.kernel[a];
+      for_places(g.input, [&](const place& i) {
+        all.clear();
+        for (std::int64_t o = c / inner * outer; o < (c / inner + 1) * outer; ++o) {
+          auto weight = (o * inner + c % inner) * count(g.kernel);
+          const auto channel = (n * g.out_channels + o) * count(out);
+          for_places(g.kernel, [&](const place& t) {
+            const auto k = weight++;
+            place p{};
+            for (std::size_t a = 0; a < 3; ++a) {
+              const auto moved = i[a] + g.padding[a] - t[a] * g.dilation[a];
+              if (moved % g.stride[a] != 0) return;  // between two outputs
+              p[a] = moved / g.stride[a];
             }
-            if (!tap) continue;
-            all.emplace_back(
-                w[(o * inner + c % inner) * g.kernel[0] * g.kernel[1] * g.kernel[2] + t],
-                inside ? dy[(n * g.out_channels + o) * scale + at] : 0.0F);
-          }
+            const auto y = index_of(p, out);
+            all.emplace_back(w[k], y < 0 ? 0.0F : dy[channel + y]);
+          });
+        }
         result.push_back(value(mode, all));
-      }
+      });
   return result;
 }
 

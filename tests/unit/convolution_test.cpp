@@ -33,9 +33,9 @@ void check_result(const std::vector<float>& wanted, guarded_end at, const Run& r
 void check(arithmetic mode, const convolution& g, inputs kind, std::mt19937& generator,
            const executor& threads, const std::vector<isa>& levels) {
   const operands in(g, kind, generator);
-  const auto y = reference::forward(mode, g, in.x, in.w, in.dy.size());
+  const auto y = reference::forward(mode, g, in.x, in.w);
   const auto dx = reference::input_gradient(mode, g, in.dy, in.w);
-  const auto dw = reference::weight_gradient(mode, g, in.x, in.dy, in.w.size());
+  const auto dw = reference::weight_gradient(mode, g, in.x, in.dy);
   const isa before = active_isa();
   for (const isa level : levels) {
     if (cap_isa(level) != level) continue;

@@ -189,7 +189,7 @@ TEST_CASE("a plan says what the extra samples cost, no less than experiments tha
 }
 
 TEST_CASE("a plan beyond what was measured says so, and names no less than in proportion") {
-  const auto plan = plan_extra_task(5'000, 100'000, {}).value();
+  const auto plan = plan_extra_task(500, 10'000, {}).value();
   REQUIRE(plan.eta == 20);
   REQUIRE_FALSE(plan.accuracy.measured);
   REQUIRE(plan.accuracy.expected == 100);

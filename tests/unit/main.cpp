@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define CATCH_CONFIG_RUNNER
-#include "catch.hpp"
+#include "catch_session.hpp"
 
-int main(int argc, char** argv) { return Catch::Session().run(argc, argv); }
+int main(int count, char** words) { return run_catch(count, words); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 
+#include <cstdlib>
 #include <limits>
 #include <vector>
 
@@ -34,9 +35,12 @@ digest definition(const potl::merkle_tree& tree, std::uint64_t start, std::uint6
 /// that lacks its last hash, lacks its first, or has one more.
 template <class Function>
 void for_each_damage(const potl::merkle_proof& proof, Function rejected) {
+  // A bit of each byte, another one each time; all of them in the long tests.
+  static std::size_t turn = 0;
+  const std::size_t apart = std::getenv("POTL_FULL") != nullptr ? 1 : 8;
   potl::merkle_proof damaged = proof;
   for (digest& hash : damaged) {
-    for (std::size_t bit = 0; bit < 256; ++bit) {
+    for (std::size_t bit = turn++ % apart; bit < 256; bit += apart) {
       hash.bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
       rejected(damaged);
       hash.bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);

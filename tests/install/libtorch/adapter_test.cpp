@@ -12,19 +12,12 @@
 
 #include <potl/libtorch/libtorch.hpp>
 
+#include "expect.hpp"
+
 namespace {
 
 namespace pl = potl::libtorch;
 using optimizer_list = std::vector<std::shared_ptr<torch::optim::Optimizer>>;
-
-int failures = 0;
-
-void expect(bool condition, const char* what, int line) {
-  if (condition) return;
-  std::printf("line %d: not so: %s\n", line, what);
-  ++failures;
-}
-#define EXPECT(condition) expect(static_cast<bool>(condition), #condition, __LINE__)
 
 potl::errc code_of(const std::function<void()>& action) {
   try {
@@ -347,7 +340,8 @@ void an_interrupted_recording_goes_on_where_it_stopped(const std::string& path) 
                                                           .client_job = job,
                                                           .commitment = commitment,
                                                           .published = {published},
-                                                          .other_commitments = {}})
+                                                          .other_commitments = {},
+                                                          .fetch = {}})
                             .value();
   for (const potl::finding& one : evidence.findings()) {
     EXPECT(one.result != potl::outcome::reject && one.result != potl::outcome::inconclusive);
@@ -412,5 +406,5 @@ int main(int count, char** words) {
     const at::Tensor whole = at::arange(12, at::kFloat).reshape({4, 3});
     std::printf("%s\n", pl::data_root({whole, at::arange(4, at::kLong)}).hex().c_str());
   }
-  return failures == 0 ? 0 : 1;
+  return status();
 }

@@ -15,21 +15,15 @@
 #include <potl/libtorch/arithmetic.hpp>
 #include <potl/libtorch/libtorch.hpp>
 
+#include "expect.hpp"
+
+namespace arithmetic_test {
 namespace {
 
 using potl::libtorch::deterministic_guard;
 using potl::libtorch::not_reproducible;
 using potl::libtorch::stock_guard;
 using potl::numeric::arithmetic;
-
-int failures = 0;
-
-void expect(bool condition, const char* what, int line) {
-  if (condition) return;
-  std::printf("line %d: not so: %s\n", line, what);
-  ++failures;
-}
-#define EXPECT(condition) expect(static_cast<bool>(condition), #condition, __LINE__)
 
 at::Tensor values(at::IntArrayRef sizes) {
   return at::arange(c10::multiply_integers(sizes), at::kFloat).mul(0.37).sin().reshape(sizes);
@@ -275,7 +269,7 @@ void the_table_is_there() {
 
 }  // namespace
 
-int main() {
+int run() {
   a_product_is_the_chain_of_its_mode();
   the_guard_ends_with_its_scope_and_nests();
   a_refusal_names_operator_and_remedy();
@@ -287,5 +281,7 @@ int main() {
   a_recomputed_loss_has_the_bits_of_its_step();
   a_verifier_follows_the_log_of_each_step();
   the_table_is_there();
-  return failures == 0 ? 0 : 1;
+  return status();
 }
+
+}  // namespace arithmetic_test

@@ -11,19 +11,13 @@
 
 #include <potl/libtorch/libtorch.hpp>
 
+#include "expect.hpp"
+
+namespace gradients_test {
 namespace {
 
 namespace pl = potl::libtorch;
 namespace checks = potl::checks;
-
-int failures = 0;
-
-void expect(bool condition, const std::string& what, int line) {
-  if (condition) return;
-  std::printf("line %d: not so: %s\n", line, what.c_str());
-  ++failures;
-}
-#define EXPECT(condition) expect(static_cast<bool>(condition), #condition, __LINE__)
 
 std::string refusal(const std::function<void()>& action) {
   try {
@@ -255,7 +249,7 @@ void what_depends_on_more_than_weights_is_refused() {
 
 }  // namespace
 
-int main() {
+int run() {
   at::set_num_threads(1);
   tensors_are_those_that_get_a_gradient();
   nothing_is_kept_between_two_steps();
@@ -263,5 +257,7 @@ int main() {
   what_depends_on_more_than_weights_is_refused();
   a_guarded_training_has_the_bits_of_the_workloads_own(false, "stock");
   a_guarded_training_has_the_bits_of_the_workloads_own(true, "ord32");
-  return failures == 0 ? 0 : 1;
+  return status();
 }
+
+}  // namespace gradients_test

@@ -2,7 +2,7 @@
 // One training from its job to its report, in any arithmetic, honest or not: what the tests of the
 // adapter play.
 //
-//   rehearsal RUN [NAME=VALUE]...
+//   exact_programs rehearsal RUN [NAME=VALUE]...
 //
 // RUN is a new directory; RUN.json becomes the report. Names:
 //   arithmetic  of the job; auto by default
@@ -25,6 +25,7 @@
 #include <potl/libtorch/libtorch.hpp>
 #include <potl/numeric/rounding_log.hpp>
 
+namespace rehearsal {
 namespace {
 
 namespace pl = potl::libtorch;
@@ -157,7 +158,7 @@ int verify(const std::string& path, const words& told, const potl::transcript::j
 
 }  // namespace
 
-int main(int count, char** given) {
+int run(int count, char** given) {
   words told{{"arithmetic", "auto"}, {"exact", "1"}, {"optimizer", "sgd"}, {"threads", "1"},
              {"interrupt", "0"},     {"cheat", ""},  {"trace", "0"}};
   for (int i = 2; i < count; ++i) {
@@ -183,3 +184,5 @@ int main(int count, char** given) {
     return 2;
   }
 }
+
+}  // namespace rehearsal
