@@ -36,7 +36,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             model = net()
             return potl.Task(
                 model=model,
-                optimizer=torch.optim.Adam(model.parameters(), lr=2e-3),
+                optimizer=torch.optim.Adam(model.parameters(), lr=2e-3, fused=True),
                 dataset=mixed,
                 loss=F.cross_entropy,
                 batch_size=64,

@@ -114,7 +114,7 @@ def recorded(folder: Path, data: Any, epochs: int = 1) -> dict[str, Any]:
         model = net()
         return potl.Task(
             model=model,
-            optimizer=torch.optim.Adam(model.parameters(), lr=2e-3),
+            optimizer=torch.optim.Adam(model.parameters(), lr=2e-3, fused=True),
             dataset=data,
             loss=F.cross_entropy,
             batch_size=64,

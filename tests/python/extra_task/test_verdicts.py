@@ -130,7 +130,7 @@ def autoencoder(data: torch.Tensor, epochs: int, seed: int) -> nn.Module:
     model = nn.Sequential(
         nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64), nn.Sigmoid()
     )
-    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3, fused=True)
     for _ in range(epochs):
         for batch in torch.randperm(len(data)).split(64):
             optimizer.zero_grad()
