@@ -5,6 +5,7 @@ can say what is wrong."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -85,15 +86,17 @@ def _options(
     pass
 
 
+# typer takes 40 ms to read all signatures.
+_command = functools.cache(lambda: typer.main.get_command(app))
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     given, of_the_module = _arguments.split(given)
     try:
         with _arguments.in_place_of_ours(of_the_module):
-            value = typer.main.get_command(app).main(
-                args=given, prog_name="potl", standalone_mode=False
-            )
+            value = _command().main(args=given, prog_name="potl", standalone_mode=False)
         code = value if isinstance(value, int) else 0
         sys.stdout.flush()
     except _result.UsageProblem as error:
