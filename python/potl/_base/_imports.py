@@ -71,12 +71,13 @@ def is_closed(path: str | os.PathLike[str]) -> bool:
 
 
 def _below_closed(way: str) -> bool:
-    while way not in _closed:
-        above = os.path.dirname(way)
-        if above == way:
-            return False
-        way = above
-    return True
+    # Not with dirname: a process looks at a thousand folders for each directory that it closes.
+    end = len(way)
+    while end > 0:
+        if way[:end] in _closed:
+            return True
+        end = way.rfind(os.sep, 0, end)
+    return os.sep in _closed
 
 
 def require_clean_start(directory: Path) -> None:

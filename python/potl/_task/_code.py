@@ -66,7 +66,12 @@ def _is_users(thing: Any) -> bool:
         return False  # built in
     if path is None:
         raise OSError(f"no source of {thing!r}")
-    return not any(Path(path).is_relative_to(folder) for folder in _installed())
+    return not _is_installed(path)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_installed(path: str) -> bool:
+    return any(Path(path).is_relative_to(folder) for folder in _installed())
 
 
 @functools.lru_cache(maxsize=1)
