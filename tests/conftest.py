@@ -10,6 +10,7 @@ be imported beside the release build, if it was built.
 that is too long for one unit of `make test-full`.
 """
 
+import gc
 import importlib.util
 import os
 import sys
@@ -33,6 +34,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = {id(item) for item in mine}
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
     items[:] = mine
+
+
+def pytest_collection_finish() -> None:
+    # What was imported stays: no collection of garbage needs to look through it after each test.
+    gc.collect()
+    gc.freeze()
 
 
 def find_hooks() -> Path | None:

@@ -432,3 +432,69 @@ TEST_CASE("nothing of the exchange before a segment ends depends on the coins", 
   };
   CHECK(seen(1.0) == seen(0.0));
 }
+
+namespace {
+
+constexpr std::size_t many = 50'000;  // elements: several parts of a payload
+
+/// Gradients and weights that come in parts.
+struct large_gradients final : gradient_source {
+  std::vector<spot_check_tensor> tensors() override { return {{"w", many}}; }
+  std::uint64_t weights_bytes() override { return many * sizeof(float); }
+  std::uint64_t steps() override { return 6; }
+  double gradient(std::uint64_t step, bytes_view weights, std::uint64_t /*way*/,
+                  std::span<float> out) override {
+    std::vector<float> own(many);
+    std::memcpy(own.data(), weights.data(), weights.size());
+    for (std::size_t i = 0; i < many; ++i) {
+      out[i] = own[i] * 0.5F + static_cast<float>(i % 7 + step) * 1e-3F;
+    }
+    return 0;
+  }
+};
+
+struct large_training final : guarded_training {
+  std::vector<float> first = std::vector<float>(30'001, 0.25F);
+  std::vector<float> second = std::vector<float>(many - 30'001, -0.5F);
+  std::vector<double> norms;
+  std::uint64_t done = 0;
+  std::uint64_t step() override { return done; }
+  std::vector<bytes_view> weights() override {
+    const auto bytes = [](const std::vector<float>& of) {
+      return bytes_view(reinterpret_cast<const std::uint8_t*>(of.data()),
+                        of.size() * sizeof(float));
+    };
+    return {bytes(first), bytes(second)};
+  }
+  void update(std::uint64_t step, std::span<float> gradient, double norm, double) override {
+    norms.push_back(norm - checks::gradient_norm(gradient));
+    for (std::size_t i = 0; i < many; ++i) {
+      (i < first.size() ? first[i] : second[i - first.size()]) -= 0.1F * gradient[i];
+    }
+    std::fill(gradient.begin(), gradient.end(), 7.0F);  // what is checked is what came
+    done = step;
+  }
+  void keep() override {}
+  void finalise(std::uint64_t) override {}
+  void roll_back() override {}
+};
+
+}  // namespace
+
+TEST_CASE("weights and gradients of several parts are checked as they were", "[spot_check]") {
+  const std::size_t changed = GENERATE(std::size_t{0}, std::size_t{16'384}, many - 1);
+  large_gradients honest, own;
+  tampering worker(honest, at(5, [&](auto g) {
+                     if (changed != 0) g[changed] += 1.0F;
+                   }));
+  large_training training;
+  spot_check_options options = test::tiny_options(6, 1.0);
+  auto [left, right] = spot_check_socket::pair();
+  test::serving serving(std::move(right), key, worker);
+  const spot_check_result found = guard(std::move(left), key, job, training, own, options);
+  static_cast<void>(serving.wait());
+  CHECK(found.end == (changed == 0 ? spot_check_end::finished : spot_check_end::caught));
+  CHECK(found.step == (changed == 0 ? 6 : 5));
+  CHECK(found.checked == (changed == 0 ? 6 : 5));
+  CHECK(training.norms == std::vector<double>(6, 0.0));
+}

@@ -96,10 +96,12 @@ def measure(
     ):
         guard.train(address, until=first, progress=False)
         taken = []
-        for step, _, batch in plain.batches(1, first + steps):
-            began = time.perf_counter()
+        began = time.perf_counter()
+        for step, _, batch in plain.batches(1, first + steps):  # a worker reads its batches, too
             plain.run_step(step, batch)
-            taken.append(time.perf_counter() - began)
+            ended = time.perf_counter()
+            taken.append(ended - began)
+            began = ended
         report = guard.train(address, until=first + steps, progress=False)
     (finding,) = report.findings
     seconds = statistics.median(taken[first:])

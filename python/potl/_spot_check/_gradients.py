@@ -4,6 +4,7 @@ step, and the trusted side for those that it checks."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -140,12 +141,14 @@ def weights_of(task: Task) -> list[torch.Tensor]:
 def load_weights(weights: list[torch.Tensor], given: memoryview) -> None:
     """Copies bytes into tensors."""
     at = 0
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        # Bytes that only C++ may write: torch would warn of it.
+        warnings.filterwarnings("ignore", message="The given buffer is not writable")
         for one in weights:
             part = given[at : at + one.nbytes]
             at += one.nbytes
             if one.numel():
-                one.copy_(_tensor(part, one.dtype).view(one.shape))
+                one.copy_(torch.frombuffer(part, dtype=one.dtype).view(one.shape))
 
 
 def bytes_of(weights: list[torch.Tensor]) -> list[memoryview]:
@@ -177,15 +180,6 @@ def settle_statistics(session: Session, steps: int) -> None:
     finally:
         for one, momentum in zip(norms, kept, strict=True):
             one.momentum = momentum
-
-
-def _tensor(part: memoryview, dtype: torch.dtype) -> torch.Tensor:
-    # Bytes that only C++ may write: torch would warn of it.
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given buffer is not writable")
-        return torch.frombuffer(part, dtype=dtype)
 
 
 def _statistics(model: nn.Module) -> set[int]:

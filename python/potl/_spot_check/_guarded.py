@@ -188,8 +188,8 @@ class Guarded:
 
     def _write(self, step: int, state: _core.State) -> None:
         self._about["step"] = step
-        self._about["state"] = state.digest().hex()
         if self._folder is not None:
+            self._about["state"] = state.digest().hex()
             self._folder.write(self._about, state)
 
     def _resume(self, folder: Folder) -> None:

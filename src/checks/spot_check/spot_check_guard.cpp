@@ -28,6 +28,12 @@ bool secret_coin(std::uint64_t /*step*/, double probability) {
   return static_cast<double>(bits >> 11) * 0x1p-53 < probability;
 }
 
+std::size_t bytes_of(const std::vector<bytes_view>& parts) {
+  std::size_t out = 0;
+  for (const bytes_view part : parts) out += part.size();
+  return out;
+}
+
 std::uint64_t elements_of(const std::vector<spot_check_tensor>& tensors) {
   std::uint64_t out = 0;
   for (const spot_check_tensor& one : tensors) out += one.elements;
@@ -117,9 +123,17 @@ class session {
   bool take(std::uint64_t step) {
     const std::vector<bytes_view> weights = training_.weights();
     const stopwatch time;
-    const status sent = link_.send(spot_check_kind::step, step, "", weights);
+    // Weights and gradient of every step are copied, and into memory that is there: a worker with a
+    // clock must not learn which steps are drawn.
+    now_.weights.resize(bytes_of(weights));
+    const status sent =
+        link_.send(spot_check_kind::step, step, "", weights, [&](std::size_t at, bytes_view part) {
+          std::memcpy(now_.weights.data() + at, part.data(), part.size());
+        });
     if (!sent) return ended(sent.why(), step);
-    remember(weights);  // while the worker computes
+    if (spares_.empty() && drawn_.empty()) prepare_spares();  // while the worker computes
+    now_.gradient.resize(gradient_.size());
+    gradient_norm_sum sum;
     const std::span<std::uint8_t> bytes{reinterpret_cast<std::uint8_t*>(gradient_.data()),
                                         gradient_.size() * sizeof(float)};
     const auto report = link_.receive(
@@ -128,7 +142,13 @@ class session {
           const bool empty = header.frame.payload_bytes == 0;
           return spot_check_expected{spot_check_kind::report, step, empty ? 0 : bytes.size()};
         },
-        bytes);
+        bytes,
+        [&](std::size_t at, bytes_view part) {
+          const std::span<const float> came(gradient_.data() + at / sizeof(float),
+                                            part.size() / sizeof(float));
+          sum.add(came);
+          std::copy(came.begin(), came.end(), now_.gradient.data() + at / sizeof(float));
+        });
     out_.waiting_seconds += time.seconds();
     if (!report) return ended(report.why(), step);
     if (has_problem(report->body, step)) return false;
@@ -137,11 +157,10 @@ class session {
     }
     const auto loss = read_loss(report->body);
     if (!loss) return ended(loss.why(), step);
-    const double norm = gradient_norm(gradient_);
-    if (!std::isfinite(norm)) return not_finite(step);
-    out_.entries.push_back({norm, *loss});
     now_.step = step;
-    now_.gradient = gradient_;
+    const double norm = sum.norm();
+    if (!std::isfinite(norm)) return not_finite();
+    out_.entries.push_back({norm, *loss});
     const double probability = options_.probabilities[step - 1];
     if (options_.coin ? options_.coin(step, probability) : secret_coin(step, probability)) {
       drawn_.push_back(std::exchange(now_, spare()));
@@ -149,16 +168,6 @@ class session {
     training_.update(step, gradient_, norm, *loss);
     unclosed_ = step;
     return true;
-  }
-
-  /// Copies what a check of this step would need. Every step is copied, and into memory that is
-  /// there: a worker with a clock must not learn which of them are drawn.
-  void remember(const std::vector<bytes_view>& weights) {
-    now_.weights.clear();
-    for (const bytes_view part : weights) {
-      now_.weights.insert(now_.weights.end(), part.begin(), part.end());
-    }
-    if (spares_.empty() && drawn_.empty()) prepare_spares();
   }
 
   /// As many as a segment is likely to draw, and some.
@@ -184,9 +193,7 @@ class session {
   }
 
   /// Nothing of such a report is applied, and it is checked for certain.
-  bool not_finite(std::uint64_t step) {
-    now_.step = step;
-    now_.gradient = gradient_;
+  bool not_finite() {
     settle();
     if (!queue_.failed()) failure_ = queue_.check_now(now_);
     return false;

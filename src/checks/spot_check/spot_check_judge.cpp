@@ -18,11 +18,17 @@ constexpr int scales = 24;
 }  // namespace
 
 double gradient_norm(std::span<const float> gradient) noexcept {
-  const auto square = [&](std::size_t at) { return double{gradient[at]} * double{gradient[at]}; };
+  gradient_norm_sum sum;
+  sum.add(gradient);
+  return sum.norm();
+}
+
+void gradient_norm_sum::add(std::span<const float> part) noexcept {
+  const auto square = [&](std::size_t at) { return double{part[at]} * double{part[at]}; };
   // Eight sums with a name each stay in registers, which an array without optimization does not.
-  double a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
+  auto [a, b, c, d, e, f, g, h] = sums_;
   std::size_t i = 0;
-  for (; i + 8 <= gradient.size(); i += 8) {
+  for (; i + 8 <= part.size(); i += 8) {
     a += square(i);
     b += square(i + 1);
     c += square(i + 2);
@@ -32,7 +38,12 @@ double gradient_norm(std::span<const float> gradient) noexcept {
     g += square(i + 6);
     h += square(i + 7);
   }
-  for (; i < gradient.size(); ++i) a += square(i);
+  for (; i < part.size(); ++i) a += square(i);
+  sums_ = {a, b, c, d, e, f, g, h};
+}
+
+double gradient_norm_sum::norm() const noexcept {
+  const auto& [a, b, c, d, e, f, g, h] = sums_;
   return std::sqrt(((a + b) + (c + d)) + ((e + f) + (g + h)));
 }
 

@@ -28,17 +28,20 @@ status read_frame(spot_check_socket& from, spot_check_socket::time_point until, 
   return from.read(out.body, until);
 }
 
-// Parts of a payload whose code is computed while they are in the cache.
-constexpr std::size_t part_bytes = 256 * 1024;
+// Parts of a payload whose code is computed while they are in the cache. Several of them have room
+// in a socket, so that the sides need not wait for each other after each.
+constexpr std::size_t part_bytes = 64 * 1024;
 
 status read_payload(spot_check_socket& from, spot_check_socket::time_point until,
-                    spot_check_chain& chain, std::span<std::uint8_t> out) {
+                    spot_check_chain& chain, std::span<std::uint8_t> out,
+                    const spot_check_link::part_handler& seen = {}) {
   if (out.empty()) return unit{};
   one_time_code code = chain.payload_code();
   for (std::size_t at = 0; at < out.size(); at += part_bytes) {
     const auto next = out.subspan(at, std::min(part_bytes, out.size() - at));
     if (status read = from.read(next, until); !read) return read;
     code.update(next);
+    if (seen) seen(at, next);
   }
   one_time_code::value given{};
   if (status read = from.read(given, until); !read) return read;
@@ -51,14 +54,18 @@ status read_payload(spot_check_socket& from, spot_check_socket::time_point until
 }
 
 status write_payload(spot_check_socket& to, spot_check_socket::time_point until,
-                     spot_check_chain& chain, std::span<const bytes_view> payload) {
+                     spot_check_chain& chain, std::span<const bytes_view> payload,
+                     const spot_check_link::part_handler& seen) {
   one_time_code code = chain.payload_code();
+  std::size_t before = 0;
   for (const bytes_view all : payload) {
     for (std::size_t at = 0; at < all.size(); at += part_bytes) {
       const bytes_view next = all.subspan(at, std::min(part_bytes, all.size() - at));
       code.update(next);
       if (status sent = to.write(next, until); !sent) return sent;
+      if (seen) seen(before + at, next);
     }
+    before += all.size();
   }
   const one_time_code::value own = code.finish();
   chain.payload_passed(own);
@@ -101,17 +108,18 @@ result<spot_check_link> spot_check_link::accepted(spot_check_socket socket, byte
 }
 
 status spot_check_link::send(spot_check_kind kind, std::uint64_t step, std::string body,
-                             std::span<const bytes_view> payload) {
+                             std::span<const bytes_view> payload, const part_handler& seen) {
   const auto until = in(seconds_);
   spot_check_frame frame{kind, step, std::move(body), 0};
   for (const bytes_view part : payload) frame.payload_bytes += part.size();
   if (status sent = socket_.write(chain_.seal(frame), until); !sent) return sent;
   if (frame.payload_bytes == 0) return unit{};
-  return write_payload(socket_, until, chain_, payload);
+  return write_payload(socket_, until, chain_, payload, seen);
 }
 
 result<spot_check_frame> spot_check_link::receive(const expectation& expected,
-                                                  std::span<std::uint8_t> payload) {
+                                                  std::span<std::uint8_t> payload,
+                                                  const part_handler& seen) {
   const auto until = in(seconds_);
   received got;
   if (status read = read_frame(socket_, until, got); !read) return read.why();
@@ -121,7 +129,7 @@ result<spot_check_frame> spot_check_link::receive(const expectation& expected,
     throw exception({errc::usage, "there is no room for the payload that was expected", ""});
   }
   payload = payload.first(opened->payload_bytes);
-  if (status read = read_payload(socket_, until, chain_, payload); !read) return read.why();
+  if (status read = read_payload(socket_, until, chain_, payload, seen); !read) return read.why();
   return opened;
 }
 

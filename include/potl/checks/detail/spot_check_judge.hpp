@@ -10,6 +10,7 @@
 // spaces (1994), for sums in a Hilbert space; a mixture over scales makes it hold at any time.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,16 @@ namespace potl::checks {
 
 /// l2 norm, in double; not finite when an element is not.
 double gradient_norm(std::span<const float> gradient) noexcept;
+
+/// The same of a gradient that comes in parts: each but the last has a multiple of 8 elements.
+class gradient_norm_sum {
+ public:
+  void add(std::span<const float> part) noexcept;
+  double norm() const noexcept;
+
+ private:
+  std::array<double, 8> sums_{};
+};
 
 /// How far two gradients are apart.
 struct gradient_distance {

@@ -34,15 +34,20 @@ class spot_check_link {
                                           std::uint64_t most_bytes, spot_check_frame& hello,
                                           std::vector<std::uint8_t>& payload, digest& job);
 
+  /// Sees a payload part by part as it passes, while the part is in the cache; `at` bytes of the
+  /// payload were before it. Nothing is authentic until the whole payload has passed.
+  using part_handler = std::function<void(std::size_t at, bytes_view part)>;
+
   /// Sends a frame with this payload.
   status send(spot_check_kind kind, std::uint64_t step, std::string body = {},
-              std::span<const bytes_view> payload = {});
+              std::span<const bytes_view> payload = {}, const part_handler& seen = {});
 
   /// What a frame has to be, once its kind is known.
   using expectation = std::function<spot_check_expected(const spot_check_header&)>;
   /// The next frame. Its payload is read into `payload`, which has the expected size. Returns the
   /// frame; its payload_bytes say whether there is one.
-  result<spot_check_frame> receive(const expectation& expected, std::span<std::uint8_t> payload);
+  result<spot_check_frame> receive(const expectation& expected, std::span<std::uint8_t> payload,
+                                   const part_handler& seen = {});
   result<spot_check_frame> receive(const spot_check_expected& expected,
                                    std::span<std::uint8_t> payload) {
     return receive([&](const spot_check_header&) { return expected; }, payload);
