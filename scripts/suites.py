@@ -84,7 +84,7 @@ def suites() -> list[Suite]:
             ],
         ),
         pytest("attacks", "tests/attacks", "--dist=worksteal", workers=cores, POTL_HOOKS="1"),
-        Suite("fuzz", ["scripts/fuzz", "3"]),
+        Suite("fuzz", ["scripts/fuzz", "2"]),
     ]
 
 
