@@ -63,6 +63,7 @@ def tidy(source: Path, headers: bytes) -> str:
                 "--quiet",
                 "--extra-arg=-Wno-unknown-warning-option",
                 "--extra-arg=-Wno-ignored-optimization-argument",
+                "--extra-arg=-Wno-unused-command-line-argument",
             ),
             source,
         ],
