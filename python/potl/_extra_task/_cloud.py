@@ -171,7 +171,9 @@ class Cloud:
     def _train(self, model: nn.Module, which: Ints, epochs: int) -> None:
         if len(which) == 0:
             return
-        optimizer = torch.optim.Adam(model.parameters(), lr=_RATE, fused=True)
+        # The fused form takes real numbers only.
+        fused = all(one.is_floating_point() for one in model.parameters())
+        optimizer = torch.optim.Adam(model.parameters(), lr=_RATE, fused=fused)
         generator = torch.Generator().manual_seed(self._seed)
         chosen = torch.as_tensor(which)
         model.train()

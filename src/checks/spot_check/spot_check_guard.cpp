@@ -131,7 +131,7 @@ class session {
           std::memcpy(now_.weights.data() + at, part.data(), part.size());
         });
     if (!sent) return ended(sent.why(), step);
-    if (spares_.empty() && drawn_.empty()) prepare_spares();  // while the worker computes
+    if (spares_.empty()) prepare_spares();  // while the worker computes
     now_.gradient.resize(gradient_.size());
     gradient_norm_sum sum;
     const std::span<std::uint8_t> bytes{reinterpret_cast<std::uint8_t*>(gradient_.data()),
