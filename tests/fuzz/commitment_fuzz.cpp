@@ -5,7 +5,9 @@
 
 #include <potl/transcript/commitment.hpp>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+#include "fuzz.hpp"
+
+POTL_FUZZ_TARGET(commitment_fuzz) {
   using namespace potl::transcript;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const potl::result<run_note> got = parse_run_note(text);

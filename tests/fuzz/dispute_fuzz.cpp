@@ -7,7 +7,9 @@
 #include <potl/dispute/entry.hpp>
 #include <potl/dispute/message.hpp>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+#include "fuzz.hpp"
+
+POTL_FUZZ_TARGET(dispute_fuzz) {
   using namespace potl::dispute;
   const potl::bytes_view bytes(data, size);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -22,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const potl::result<entry> read = parse_entry(bytes)) {
     if (format_entry(*read) != text) std::abort();
     const auto* sent = std::get_if<received>(&read->what);
-    if (sent != nullptr) return LLVMFuzzerTestOneInput(sent->text.data(), sent->text.size());
+    if (sent != nullptr) return dispute_fuzz(sent->text.data(), sent->text.size());
   }
   return 0;
 }

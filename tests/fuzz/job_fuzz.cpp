@@ -6,7 +6,9 @@
 
 #include <potl/transcript/job.hpp>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+#include "fuzz.hpp"
+
+POTL_FUZZ_TARGET(job_fuzz) {
   const potl::result<potl::transcript::job> got =
       potl::transcript::parse_job(potl::bytes_view(data, size));
   if (!got) return 0;

@@ -6,7 +6,9 @@
 
 #include <potl/encoding/json.hpp>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+#include "fuzz.hpp"
+
+POTL_FUZZ_TARGET(json_fuzz) {
   const potl::bytes_view text(data, size);
   const potl::result<potl::json_value> value = potl::parse_json(text);
   if (!value) return 0;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "fuzz.hpp"
 #include "transcript/history.hpp"
 
 namespace {
@@ -28,7 +29,7 @@ void check(potl::bytes_view log, chain_rule rule) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+POTL_FUZZ_TARGET(log_fuzz) {
   const potl::bytes_view input(data, size);
   check(input, chain_rule::required);
   check(input, chain_rule::ignored);

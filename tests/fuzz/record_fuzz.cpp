@@ -5,7 +5,9 @@
 
 #include <potl/transcript/detail/record.hpp>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+#include "fuzz.hpp"
+
+POTL_FUZZ_TARGET(record_fuzz) {
   const potl::bytes_view input(data, size);
   const potl::result<potl::transcript::record> got = potl::transcript::decode(input);
   if (!got) return 0;

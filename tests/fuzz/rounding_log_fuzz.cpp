@@ -7,6 +7,8 @@
 #include <potl/numeric/detail/rounding_referee.hpp>
 #include <potl/numeric/detail/rounding_threshold.hpp>
 
+#include "fuzz.hpp"
+
 namespace {
 
 void require(bool condition) {
@@ -15,7 +17,7 @@ void require(bool condition) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+POTL_FUZZ_TARGET(rounding_log_fuzz) {
   using namespace potl::numeric;
   const potl::bytes_view input(data, size);
   const auto same = [&](const std::vector<std::uint8_t>& again) {

@@ -7,6 +7,8 @@
 
 #include <potl/encoding/detail/safetensors.hpp>
 
+#include "fuzz.hpp"
+
 namespace {
 
 void require(bool holds) {
@@ -32,7 +34,7 @@ std::string rewritten(const potl::safetensors_view& view) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+POTL_FUZZ_TARGET(safetensors_fuzz) {
   const potl::result<potl::safetensors_view> view = potl::parse_safetensors({data, size});
   if (!view) return 0;
   std::size_t covered = 0;

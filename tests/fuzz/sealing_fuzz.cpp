@@ -6,7 +6,9 @@
 
 #include <potl/crypto/sealing.hpp>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+#include "fuzz.hpp"
+
+POTL_FUZZ_TARGET(sealing_fuzz) {
   const potl::bytes_view all(data, size);
   static const potl::opening_key key = potl::opening_key::generate();
   const std::string_view text(reinterpret_cast<const char*>(data), size);

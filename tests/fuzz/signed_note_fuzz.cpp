@@ -4,7 +4,9 @@
 
 #include <potl/crypto/detail/signed_note.hpp>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+#include "fuzz.hpp"
+
+POTL_FUZZ_TARGET(signed_note_fuzz) {
   const potl::bytes_view bytes(data, size);
   const auto note = potl::parse_note(bytes);
   if (!note) return 0;

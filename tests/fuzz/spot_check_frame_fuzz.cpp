@@ -6,7 +6,9 @@
 
 #include <potl/checks/detail/spot_check_frame.hpp>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+#include "fuzz.hpp"
+
+POTL_FUZZ_TARGET(spot_check_frame_fuzz) {
   using namespace potl::checks;
   const potl::bytes_view all(data, size);
   const potl::bytes_view head = all.first(std::min(size, spot_check_header_bytes));

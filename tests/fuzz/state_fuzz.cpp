@@ -6,9 +6,10 @@
 
 #include <potl/transcript/state.hpp>
 
+#include "fuzz.hpp"
 #include "transcript/state_encoding.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+POTL_FUZZ_TARGET(state_fuzz) {
   using namespace potl::transcript;
   const potl::bytes_view input(data, size);
   const potl::result<decoded_tree> tree = decode_tree(input);

@@ -2,7 +2,9 @@
 // telemetry.log is the prover's: any bytes are parsed or refused, and judged without trouble.
 #include <potl/checks/telemetry.hpp>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+#include "fuzz.hpp"
+
+POTL_FUZZ_TARGET(telemetry_fuzz) {
   potl::transcript::step_record record;
   record.step = 1;
   potl::checks::run_view run;
