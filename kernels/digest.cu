@@ -13,31 +13,33 @@ namespace potl::cuda {
 namespace {
 
 // Few: there are hardly more chunks than a device has places for warps.
-constexpr unsigned threads = 64;
-using block = device_block<threads>;
+constexpr unsigned hash_threads = 64;
+using hash_block = device_block<hash_threads>;
 
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(hash_threads)
     leaves_of(const hashed_tensor* tensors, std::uint64_t count, std::uint64_t chunks,
               hash_words* leaves) {
-  block here;
+  hash_block here;
   hash_leaves(here, tensors, count, chunks, leaves);
 }
 
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(hash_threads)
     nodes_of(const hashed_tensor* tensors, std::uint64_t count, std::uint64_t chunks,
              unsigned level, const hash_words* below, hash_words* above) {
-  block here;
+  hash_block here;
   hash_nodes(here, tensors, count, chunks, level, below, above);
 }
 
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(hash_threads)
     roots_of(const hashed_tensor* tensors, std::uint64_t count, const hash_words* nodes,
              hash_words empty, digest* roots) {
-  block here;
+  hash_block here;
   write_roots(here, tensors, count, nodes, empty, roots);
 }
 
-unsigned blocks_for(std::uint64_t work) { return grid_of((work + threads - 1) / threads); }
+unsigned blocks_for(std::uint64_t work) {
+  return grid_of((work + hash_threads - 1) / hash_threads);
+}
 
 hash_words words_of(const digest& from) {
   hash_words out{};
@@ -65,16 +67,16 @@ void content_roots(std::span<const device_bytes> tensors, digest* roots, void* s
   auto* now = space.as<hash_words>();
   hash_words* next = now + chunks;
   if (chunks != 0) {
-    leaves_of<<<blocks_for(chunks), threads, 0, queue>>>(list, table.size(), chunks, now);
+    leaves_of<<<blocks_for(chunks), hash_threads, 0, queue>>>(list, table.size(), chunks, now);
     require(cudaGetLastError());
   }
   for (unsigned level = 0; most > 1 && (most - 1) >> level != 0; ++level, std::swap(now, next)) {
-    nodes_of<<<blocks_for(chunks), threads, 0, queue>>>(list, table.size(), chunks, level, now,
-                                                        next);
+    nodes_of<<<blocks_for(chunks), hash_threads, 0, queue>>>(list, table.size(), chunks, level, now,
+                                                             next);
     require(cudaGetLastError());
   }
-  roots_of<<<blocks_for(table.size()), threads, 0, queue>>>(list, table.size(), now,
-                                                            words_of(empty_root()), roots);
+  roots_of<<<blocks_for(table.size()), hash_threads, 0, queue>>>(list, table.size(), now,
+                                                                 words_of(empty_root()), roots);
   require(cudaGetLastError());
 }
 

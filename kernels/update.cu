@@ -11,17 +11,17 @@ namespace {
 using numeric::elementwise::adam_scalars;
 using numeric::elementwise::sgd_scalars;
 
-constexpr unsigned threads = 256;
-using block = device_block<threads>;
+constexpr unsigned update_threads = 256;
+using update_block = device_block<update_threads>;
 
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(update_threads)
     sgd_pieces(const updated_tensors all, const sgd_scalars<float> scalars) {
-  block here;
+  update_block here;
   update_sgd(here, all, scalars);
 }
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(update_threads)
     adam_pieces(const updated_tensors all, const adam_scalars<float> scalars) {
-  block here;
+  update_block here;
   update_adam(here, all, scalars);
 }
 
@@ -61,7 +61,7 @@ void sgd(const numeric::sgd_options& options, std::span<const sgd_tensor> tensor
         return updated_tensor{one.parameters, one.gradients, one.momentum, nullptr, nullptr, 0, 0};
       },
       [&](const updated_tensors& all, unsigned grid) {
-        sgd_pieces<<<grid, threads, 0, as_stream(stream)>>>(all, scalars);
+        sgd_pieces<<<grid, update_threads, 0, as_stream(stream)>>>(all, scalars);
         require(cudaGetLastError());
       });
 }
@@ -81,7 +81,7 @@ void adam(const numeric::adam_options& options, std::span<const adam_tensor> ten
             one.parameters, one.gradients, one.mean, one.square, one.largest, 0, 0};
       },
       [&](const updated_tensors& all, unsigned grid) {
-        adam_pieces<<<grid, threads, 0, as_stream(stream)>>>(all, scalars);
+        adam_pieces<<<grid, update_threads, 0, as_stream(stream)>>>(all, scalars);
         require(cudaGetLastError());
       });
 }

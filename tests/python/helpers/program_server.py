@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forks a process for each program that a test runs, so that torch is imported once for all.
 
-`program_server.py SOCKET` listens until its standard input ends. A client (program_client.py) sends
-arguments, folder and environment of a Python program, and its own standard streams; it is told how
-the program ended. A client that goes away takes its program with it.
+`program_server.py FOLDER` listens at FOLDER/socket until its standard input, which is a FIFO, has
+no writers any more; then it deletes the folder. A client (program_client.py) sends arguments,
+folder and environment of a Python program, and its own standard streams; it is told how the program
+ended. A client that goes away takes its program with it.
 
 The forked process ends as Python ends one, except that it leaves objects where they are: touching
 what torch is made of would copy it.
@@ -22,7 +23,9 @@ import multiprocessing
 import os
 import random
 import runpy
+import select
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -74,12 +77,13 @@ def fixed(environment: dict[str, str]) -> dict[str, str]:
 
 
 class Server:
-    def __init__(self, address: str) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.selector = selectors.DefaultSelector()
         self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listening.bind(f"{address}.new")
+        self.listening.bind(f"{folder}/new")
         self.listening.listen(64)
-        Path(f"{address}.new").rename(address)
+        (folder / "new").rename(folder / "socket")
         self.fixed = fixed(dict(os.environ))
         # Process -> its client.
         self.running: dict[int, socket.socket] = {}
@@ -165,6 +169,15 @@ class Server:
             client.sendall(b"%d\n" % status)
 
     def finish(self, _: Any) -> None:
+        lock = self.folder.with_suffix(".lock")
+        with lock.open("w") as held:  # as in programs.py
+            fcntl.flock(held, fcntl.LOCK_EX)
+            users = select.poll()
+            users.register(sys.stdin.fileno(), 0)  # says whether it has ended, and nothing else
+            if not users.poll(0):
+                return  # somebody came in between
+            shutil.rmtree(self.folder)
+            lock.unlink()
         for process in self.running:
             os.kill(process, signal.SIGKILL)
         sys.exit()
@@ -223,12 +236,12 @@ def exit_code_of(work: Callable[[], None]) -> int:
 
 
 if __name__ == "__main__":
-    server = Server(sys.argv[1])
+    server = Server(Path(sys.argv[1]))
     # The folder of this file is not a program's; neither are the variables of this process.
     own = sys.path[1:]
     preload()
     # Workers that programs start are programs too.
-    multiprocessing.set_executable(str(Path(sys.argv[1]).with_name("python")))
+    multiprocessing.set_executable(str(server.folder / "python"))
     program = server.serve()
     code = exit_code_of(lambda: play(program, own))
     threading._shutdown()  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import programs
@@ -74,3 +75,40 @@ def test_a_program_ends_with_its_client(tmp_path: Path) -> None:
         client.kill()
         assert client.stdout.read() == b"", "the program has let go of its output"
     assert not (tmp_path / "late").exists()
+
+
+USER = """
+import sys, programs
+print(programs.folder(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_server_ends_with_the_last_process_that_uses_it() -> None:
+    alone = {
+        "PYTEST_XDIST_TESTRUNUID": f"{os.getpid()} alone",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    with ExitStack() as stack:
+        users = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", USER],
+                    env={**os.environ, **alone},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for _ in range(2)
+        ]
+        one, two = (Path(user.stdout.readline().strip()) for user in users if user.stdout)
+        assert one == two
+        for user, code in zip(users, ("import time; time.sleep(0.5)", ""), strict=True):
+            ran = subprocess.run([one / "python", "-c", f"{code}\nprint(7)"], capture_output=True)
+            assert ran.stdout == b"7\n", ran.stderr
+            assert user.stdin is not None
+            user.stdin.close()
+        for user in users:
+            user.wait(timeout=60)
+        assert not one.exists() and not one.with_suffix(".lock").exists()

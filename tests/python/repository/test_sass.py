@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -19,9 +20,10 @@ OBJECTS = ROOT / "build" / "test" / "src" / "kernels" / "CMakeFiles" / "potl_cud
 PACKAGED = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "bin"
 
 
-def operations(source: str, kernel: str, architecture: str) -> Counter[str]:
-    """How often each operation stands in a kernel's machine code."""
-    compiled = OBJECTS / f"{source}.o"
+@functools.cache
+def machine_code(group: str, architecture: str) -> list[tuple[str, str]]:
+    """Names and texts of the functions of a group of sources (kernels/CMakeLists.txt)."""
+    compiled = OBJECTS / f"potl_cuda.{group}.cu.o"
     if not compiled.exists():
         pytest.skip("the kernels for CUDA are not built: there is no nvcc")
     path = f"{PACKAGED}{os.pathsep}{os.environ['PATH']}"
@@ -37,14 +39,19 @@ def operations(source: str, kernel: str, architecture: str) -> Counter[str]:
         env={**os.environ, "PATH": path},
     ).stdout
     parts = re.split(r"^\s*Function : (\S+)", found, flags=re.MULTILINE)
-    code = [text for name, text in zip(parts[1::2], parts[2::2], strict=True) if kernel in name]
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def operations(group: str, kernel: str, architecture: str) -> Counter[str]:
+    """How often each operation stands in a kernel's machine code."""
+    code = [text for name, text in machine_code(group, architecture) if kernel in name]
     assert len(code) == 1, f"{len(code)} kernels are called {kernel}"
     return Counter(re.findall(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\d+ )?(\w+)", code[0], re.MULTILINE))
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100"])
 def test_a_product_in_ord32_multiplies_only_with_fma(architecture: str) -> None:
-    found = operations("gemm.cu", "multiply_tile", architecture)
+    found = operations("products", "multiply_tile", architecture)
     # Eight k of 64 elements, and once more where a slice is not full; a chunk's 64 sums are added.
     assert found["FFMA"] >= 512 and found["FFMA"] % 64 == 0
     assert found["FADD"] == 64
@@ -54,7 +61,7 @@ def test_a_product_in_ord32_multiplies_only_with_fma(architecture: str) -> None:
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_100"])
 def test_a_convolution_multiplies_as_a_product_does(architecture: str) -> None:
-    found = operations("convolution.cu", "gathered_products", architecture)
+    found = operations("products", "gathered_products", architecture)
     assert found["FFMA"] >= 512 and found["FFMA"] % 64 == 0
     assert found["FADD"] == 64
     assert not {"FMUL", "FFMA2", "FADD2", "FMUL2", "HMMA"} & found.keys()
@@ -63,14 +70,14 @@ def test_a_convolution_multiplies_as_a_product_does(architecture: str) -> None:
 def test_a_softmax_slope_is_rounded_at_each_operation() -> None:
     # y (dy - sum): one sum, one product, and nothing fused.
     kernel = "softmax_rowsILNS0_10row_resultE2E"
-    found = operations("reduction.cu", kernel, "sm_90a")
+    found = operations("rows", kernel, "sm_90a")
     assert found["FADD"] >= 1 and found["FMUL"] == found["FADD"]
     assert "FFMA" not in found
 
 
 @pytest.mark.parametrize("kernel", ["leaves_of", "nodes_of", "roots_of"])
 def test_a_digest_computes_with_whole_numbers(kernel: str) -> None:
-    found = operations("digest.cu", kernel, "sm_90a")
+    found = operations("states", kernel, "sm_90a")
     assert not [
         name
         for name in found
