@@ -15,6 +15,41 @@ double clip_factor(double norm, double clip) noexcept {
 // Scales at which a common direction is looked for: tolerance, half of it, a quarter, ...
 constexpr int scales = 24;
 
+/// Eight sums with a name each: they do not wait for each other, and stay in registers, which an
+/// array without optimization does not.
+struct eight_sums {
+  double a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
+
+  /// Adds the squares of value(0), value(1), ..., each of which is asked for once and in order.
+  template <class Value>
+  void add_squares(std::size_t count, const Value& value) noexcept {
+    const auto square = [&](std::size_t at) {
+      const double one = value(at);
+      return one * one;
+    };
+    std::size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+      a += square(i);
+      b += square(i + 1);
+      c += square(i + 2);
+      d += square(i + 3);
+      e += square(i + 4);
+      f += square(i + 5);
+      g += square(i + 6);
+      h += square(i + 7);
+    }
+    for (; i < count; ++i) a += square(i);
+  }
+  double total() const noexcept { return ((a + b) + (c + d)) + ((e + f) + (g + h)); }
+};
+
+template <class Value>
+double sum_of_squares(std::size_t count, const Value& value) noexcept {
+  eight_sums sums;
+  sums.add_squares(count, value);
+  return sums.total();
+}
+
 }  // namespace
 
 double gradient_norm(std::span<const float> gradient) noexcept {
@@ -24,27 +59,15 @@ double gradient_norm(std::span<const float> gradient) noexcept {
 }
 
 void gradient_norm_sum::add(std::span<const float> part) noexcept {
-  const auto square = [&](std::size_t at) { return double{part[at]} * double{part[at]}; };
-  // Eight sums with a name each stay in registers, which an array without optimization does not.
   auto [a, b, c, d, e, f, g, h] = sums_;
-  std::size_t i = 0;
-  for (; i + 8 <= part.size(); i += 8) {
-    a += square(i);
-    b += square(i + 1);
-    c += square(i + 2);
-    d += square(i + 3);
-    e += square(i + 4);
-    f += square(i + 5);
-    g += square(i + 6);
-    h += square(i + 7);
-  }
-  for (; i < part.size(); ++i) a += square(i);
-  sums_ = {a, b, c, d, e, f, g, h};
+  eight_sums sums{a, b, c, d, e, f, g, h};
+  sums.add_squares(part.size(), [&](std::size_t at) { return double{part[at]}; });
+  sums_ = {sums.a, sums.b, sums.c, sums.d, sums.e, sums.f, sums.g, sums.h};
 }
 
 double gradient_norm_sum::norm() const noexcept {
   const auto& [a, b, c, d, e, f, g, h] = sums_;
-  return std::sqrt(((a + b) + (c + d)) + ((e + f) + (g + h)));
+  return std::sqrt(eight_sums{a, b, c, d, e, f, g, h}.total());
 }
 
 gradient_distance compare_gradients(std::span<const float> reported, std::span<const float> own,
@@ -55,11 +78,10 @@ gradient_distance compare_gradients(std::span<const float> reported, std::span<c
   double sum = 0, largest = -1;
   std::size_t at = 0;
   for (const spot_check_tensor& tensor : tensors) {
-    double part = 0;
-    for (const std::size_t end = at + tensor.elements; at < end; ++at) {
-      const double difference = a * double{reported[at]} - b * double{own[at]};
-      part += difference * difference;
-    }
+    const double part = sum_of_squares(tensor.elements, [&](std::size_t i) {
+      return a * double{reported[at + i]} - b * double{own[at + i]};
+    });
+    at += tensor.elements;
     // NaN is as far as it gets.
     if (!(part <= largest)) {
       largest = std::isnan(part) ? std::numeric_limits<double>::infinity() : part;
@@ -75,19 +97,16 @@ void residual_direction::add(std::span<const float> reported, std::span<const fl
   const double a = clip_factor(gradient_norm(reported), clip_);
   const double b = clip_factor(gradient_norm(own), clip_);
   sum_.resize(reported.size());
-  double square = 0;
-  for (std::size_t i = 0; i < reported.size(); ++i) {
+  squares_ += sum_of_squares(reported.size(), [&](std::size_t i) {
     const double difference = a * double{reported[i]} - b * double{own[i]};
     sum_[i] += difference;
-    square += difference * difference;
-  }
-  squares_ += square;
+    return difference;
+  });
   ++count_;
 }
 
 double residual_direction::bias() const noexcept {
-  double sum = 0;
-  for (const double one : sum_) sum += one * one;
+  const double sum = sum_of_squares(sum_.size(), [&](std::size_t i) { return sum_[i]; });
   return count_ == 0 ? 0 : std::sqrt(sum) / static_cast<double>(count_);
 }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,13 @@ from potl import ExtraTask
 EPOCHS = 25
 
 
+# Read once: each reading takes as long as a plan.
+_read = functools.cache(datasets.load_digits)
+
+
 def digits() -> TensorDataset:
     """1,797 real images, 8 x 8, scaled to 0..1."""
-    pixels, labels = datasets.load_digits(return_X_y=True)
+    pixels, labels = _read(return_X_y=True)
     images = torch.tensor(pixels / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
     return TensorDataset(images, torch.tensor(labels))
 
