@@ -24,6 +24,7 @@ from ._guard import SpotCheck
 
 if TYPE_CHECKING:
     from .._job._job import Job
+    from .._job._session import Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class Bench:
     Attributes:
         steps: That were measured.
         checked: How many of them were computed again.
-        plain_seconds: Median time of a step without a guard.
+        plain_seconds: Mean time of a step without a guard, after those that warm it up.
         guarded_seconds: Mean time of a guarded one, checks included.
         overhead: Their ratio.
     """
@@ -95,16 +96,13 @@ def measure(
         open_checked(build, agreed) as plain,
     ):
         guard.train(address, until=first, progress=False)
-        taken = []
-        began = time.perf_counter()
-        for step, _, batch in plain.batches(1, first + steps):  # a worker reads its batches, too
-            plain.run_step(step, batch)
-            ended = time.perf_counter()
-            taken.append(ended - began)
-            began = ended
+        # Half of the plain steps before and half after: a machine's speed drifts.
+        middle = first + steps // 2
+        taken = _seconds_of_steps(plain, 1, middle)[first:]
         report = guard.train(address, until=first + steps, progress=False)
+        taken += _seconds_of_steps(plain, middle + 1, first + steps)
     (finding,) = report.findings
-    seconds = statistics.median(taken[first:])
+    seconds = statistics.mean(taken)
     guarded = (report.cost["training_seconds"] or 0.0) / steps
     return Bench(
         steps=steps,
@@ -113,6 +111,17 @@ def measure(
         guarded_seconds=guarded,
         overhead=guarded / seconds,
     )
+
+
+def _seconds_of_steps(session: Session, first: int, last: int) -> list[float]:
+    taken = []
+    began = time.perf_counter()
+    for step, _, batch in session.batches(first, last):  # a worker reads its batches, too
+        session.run_step(step, batch)
+        ended = time.perf_counter()
+        taken.append(ended - began)
+        began = ended
+    return taken
 
 
 @contextmanager
