@@ -21,14 +21,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import _core
-from .._arithmetic import _library
-from .._base._errors import UnsupportedError
 from ._claims import Claim, claims_of, finished
-
-aten = torch.ops.aten
-# torch passes several times over what a batch norm reads: potl's kernels take a half to a quarter
-# of its time. They round otherwise, as those of another processor do.
-_BATCH_NORMS = frozenset((aten.native_batch_norm.default, aten.native_batch_norm_backward.default))
 
 
 @dataclass
@@ -147,11 +140,9 @@ class _Checker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         claims = claims_of(func, args, kwargs or {})
-        if claims:
-            return finished(func, args, [(claim, self._take(claim)) for claim in claims])
-        if func in _BATCH_NORMS and args[0].dtype is torch.float32 and args[0].is_cpu:
-            return _with_own_kernels(func, args)
-        return func(*args, **(kwargs or {}))
+        if not claims:
+            return func(*args, **(kwargs or {}))
+        return finished(func, args, [(claim, self._take(claim)) for claim in claims])
 
     def _take(self, claim: Claim) -> torch.Tensor:
         """The next tensor of the witness, where it is what the claim says."""
@@ -207,21 +198,6 @@ class _Checker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             reason, claim.operator, self._index, claim.shape, detail
         )
         raise _False
-
-
-def _with_own_kernels(func: Any, args: tuple[Any, ...]) -> Any:
-    """An operator's results by potl's kernels, where this potl has them."""
-    try:
-        own = _library.module()
-    except UnsupportedError:
-        return func(*args)
-    if own.is_on():
-        return func(*args)
-    block = own.Block("ord32")
-    try:
-        return func(*args)
-    finally:
-        block.leave()
 
 
 @contextlib.contextmanager
