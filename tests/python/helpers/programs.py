@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 from places import HELPERS
 
@@ -33,8 +34,8 @@ def folder(**environment: str) -> Path:
 
 @functools.cache
 def _folder(environment: tuple[tuple[str, str], ...]) -> Path:
-    # One for all processes of pytest-xdist, which say so.
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    # One for all processes of pytest-xdist, which have a name for their run.
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid4().hex
     name = hashlib.sha256(repr((run, environment)).encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir()) / f"potl-{name}"
     with locked(path):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from uuid import uuid4
 
 import programs
 import pytest
@@ -86,7 +87,7 @@ sys.stdin.read()
 
 def test_a_server_ends_with_the_last_process_that_uses_it() -> None:
     alone = {
-        "PYTEST_XDIST_TESTRUNUID": f"{os.getpid()} alone",
+        "PYTEST_XDIST_TESTRUNUID": uuid4().hex,
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
     with ExitStack() as stack:
