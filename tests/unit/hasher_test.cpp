@@ -3,6 +3,9 @@
 
 #include <string>
 #include <vector>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <potl/crypto/detail/one_time_code.hpp>
 #include <potl/crypto/hasher.hpp>
@@ -136,3 +139,31 @@ TEST_CASE("a code is of its key and of every bit of the message") {
   another.bytes[3] ^= 1;
   CHECK(code_of(another, code_message) != expected_code);
 }
+
+#if defined(__x86_64__)
+namespace {
+
+/// Whether the thread has numbers in the upper halves of vector registers.
+bool upper_halves_in_use() {
+  std::uint32_t low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
+  return (low & 4) != 0;
+}
+
+}  // namespace
+
+TEST_CASE("a code leaves nothing in vector registers that later instructions wait for") {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool is_told =
+      __builtin_cpu_supports("avx") && __get_cpuid_count(13, 1, &a, &b, &c, &d) && (a & 4) != 0;
+  if (is_told) asm volatile("vzeroupper");
+  if (!is_told || upper_halves_in_use()) {
+    SUCCEED("this processor does not tell");
+    return;
+  }
+  for (const std::string& message : {std::string(2, 'm'), std::string(1000, 'm')}) {
+    static_cast<void>(potl::one_time_code(code_key).update(as_bytes_view(message)).finish());
+    CHECK_FALSE(upper_halves_in_use());
+  }
+}
+#endif

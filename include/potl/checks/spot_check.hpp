@@ -11,8 +11,8 @@
 // Assumes: `guarded_training` clips and updates as torch.optim.SGD does, or as the plan was made
 // for; coins and key stay secret; the trusted side's own machine is right, and is not stopped by
 // the worker.
-// Cost: gradients and weights travel once a step, and each side computes a code of them; a step for
-// each check.
+// Cost: gradients and weights travel once a step, and each side computes a code of them, or they
+// lie in memory that both sides map, over a Unix socket; a step for each check.
 // Cannot detect: biases below the tolerance (they are in the certificate), wrong losses (they are
 // the worker's word, and decide nothing), who the worker is beyond having the key.
 // Source: A. Asvadishirehjini, M. Kantarcioglu, B. Malin, GINN (CODASPY 2022).

@@ -7,11 +7,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <utility>
 
 #include <potl/core/digest.hpp>
+#include <potl/core/file.hpp>
 #include <potl/core/result.hpp>
 
 namespace potl::checks {
@@ -23,9 +25,6 @@ class spot_check_socket {
 
   /// Takes an open descriptor.
   explicit spot_check_socket(int descriptor) noexcept : descriptor_(descriptor) {}
-  ~spot_check_socket();
-  spot_check_socket(spot_check_socket&& other) noexcept;
-  spot_check_socket& operator=(spot_check_socket&& other) noexcept;
 
   /// Connects to "unix:/path" or "tcp://host:port", trying again until the deadline. usage: no such
   /// address; io: nobody listens there.
@@ -38,6 +37,14 @@ class spot_check_socket {
   status read(std::span<std::uint8_t> out, time_point until);
   /// Sends all of `bytes`. io: as above.
   status write(bytes_view bytes, time_point until);
+  /// Whether the other side is on this machine, or something here that stands for it: such a socket
+  /// can pass an open file.
+  bool is_local() const noexcept;
+  /// Passes an open file with the first byte that is written next; who calls keeps it open until
+  /// then.
+  void pass(int descriptor) noexcept { passing_ = descriptor; }
+  /// The file that the other side passed last, or none. Gives it once.
+  file_handle passed() noexcept { return std::move(passed_); }
   /// Ends both directions; a peer that waits hears of it.
   void shut() noexcept;
 
@@ -46,7 +53,10 @@ class spot_check_socket {
 
  private:
   status wait(short events, time_point until);
-  int descriptor_ = -1;
+  std::ptrdiff_t receive(std::span<std::uint8_t> out);
+  std::ptrdiff_t transmit(bytes_view bytes);
+  file_handle descriptor_, passed_;
+  int passing_ = -1;
 };
 
 /// Waits for connections.

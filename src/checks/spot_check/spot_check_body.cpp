@@ -41,6 +41,10 @@ std::string pause_body() { return canonical_json(json_value::of({{"pause", true}
 
 bool is_pause(const std::string& body) { return body == pause_body(); }
 
+std::string memory_body() { return canonical_json(json_value::of({{"memory", true}})); }
+
+bool is_memory(const std::string& body) { return body == memory_body(); }
+
 std::string loss_body(double loss) {
   return canonical_json(
       json_value::of({{"loss", json_value::decimal(std::bit_cast<std::uint64_t>(loss))}}));

@@ -40,6 +40,15 @@ std::uint64_t elements_of(const std::vector<spot_check_tensor>& tensors) {
   return out;
 }
 
+void copy(const std::vector<bytes_view>& parts, std::vector<std::uint8_t>& out) {
+  out.resize(bytes_of(parts));
+  std::size_t at = 0;
+  for (const bytes_view part : parts) {
+    std::copy(part.begin(), part.end(), out.begin() + static_cast<std::ptrdiff_t>(at));
+    at += part.size();
+  }
+}
+
 void require(bool holds, const char* what, const char* remedy) {
   if (!holds) throw exception({errc::usage, what, remedy});
 }
@@ -102,11 +111,30 @@ class session {
       if (why.code == errc::io) why.message += "; is the key the same on both sides?";
       return ended(why, first_);
     };
-    const status sent = link_.send(spot_check_kind::hello, training_.step(), "", {&text, 1});
+    std::optional<spot_check_memory> memory = memory_for_both();
+    if (memory) link_.pass(*memory);
+    const status sent = link_.send(spot_check_kind::hello, training_.step(),
+                                   memory ? memory_body() : "", {&text, 1});
     if (!sent) return not_believed(sent.why());
     const auto ready = link_.receive({spot_check_kind::ready, training_.step(), 0}, {});
     if (!ready) return not_believed(ready.why());
-    return !has_problem(ready->body, first_);
+    if (has_problem(ready->body, first_)) return false;
+    if (is_memory(ready->body)) {
+      if (!memory) {
+        return ended({errc::mismatch, "the worker has memory that nobody passed", ""}, first_);
+      }
+      link_.share(std::move(*memory));
+    }
+    return true;
+  }
+
+  /// Nothing where tensors have to be sent.
+  std::optional<spot_check_memory> memory_for_both() {
+    if (!link_.is_local()) return {};
+    auto made =
+        spot_check_memory::make(bytes_of(training_.weights()), gradient_.size() * sizeof(float));
+    if (!made) return {};
+    return std::move(made).value();
   }
 
   void train() {
@@ -123,15 +151,12 @@ class session {
   bool take(std::uint64_t step) {
     const std::vector<bytes_view> weights = training_.weights();
     const stopwatch time;
-    // Weights and gradient of every step are copied, and into memory that is there: a worker with a
-    // clock must not learn which steps are drawn.
-    now_.weights.resize(bytes_of(weights));
-    const status sent =
-        link_.send(spot_check_kind::step, step, "", weights, [&](std::size_t at, bytes_view part) {
-          std::memcpy(now_.weights.data() + at, part.data(), part.size());
-        });
+    const status sent = link_.send(spot_check_kind::step, step, "", weights);
     if (!sent) return ended(sent.why(), step);
-    if (spares_.empty()) prepare_spares();  // while the worker computes
+    // While the worker computes. Weights and gradient of every step are copied, and into memory
+    // that is there: a worker with a clock must not learn which steps are drawn.
+    copy(weights, now_.weights);
+    if (spares_.empty()) prepare_spares();
     now_.gradient.resize(gradient_.size());
     gradient_norm_sum sum;
     const std::span<std::uint8_t> bytes{reinterpret_cast<std::uint8_t*>(gradient_.data()),

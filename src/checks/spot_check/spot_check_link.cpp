@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/checks/detail/spot_check_link.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 
 namespace potl::checks {
 namespace {
@@ -54,22 +56,23 @@ status read_payload(spot_check_socket& from, spot_check_socket::time_point until
 }
 
 status write_payload(spot_check_socket& to, spot_check_socket::time_point until,
-                     spot_check_chain& chain, std::span<const bytes_view> payload,
-                     const spot_check_link::part_handler& seen) {
+                     spot_check_chain& chain, std::span<const bytes_view> payload) {
   one_time_code code = chain.payload_code();
-  std::size_t before = 0;
   for (const bytes_view all : payload) {
     for (std::size_t at = 0; at < all.size(); at += part_bytes) {
       const bytes_view next = all.subspan(at, std::min(part_bytes, all.size() - at));
       code.update(next);
       if (status sent = to.write(next, until); !sent) return sent;
-      if (seen) seen(before + at, next);
     }
-    before += all.size();
   }
   const one_time_code::value own = code.finish();
   chain.payload_passed(own);
   return to.write(own, until);
+}
+
+/// Copies to or from memory that the other side sees; what lies there already is not moved.
+void move_bytes(std::span<std::uint8_t> to, bytes_view from) {
+  if (to.data() != from.data()) std::memcpy(to.data(), from.data(), from.size());
 }
 
 }  // namespace
@@ -108,13 +111,19 @@ result<spot_check_link> spot_check_link::accepted(spot_check_socket socket, byte
 }
 
 status spot_check_link::send(spot_check_kind kind, std::uint64_t step, std::string body,
-                             std::span<const bytes_view> payload, const part_handler& seen) {
+                             std::span<const bytes_view> payload) {
   const auto until = in(seconds_);
   spot_check_frame frame{kind, step, std::move(body), 0};
   for (const bytes_view part : payload) frame.payload_bytes += part.size();
+  const auto memory = shared(kind, frame.payload_bytes);
+  for (std::size_t at = 0; const bytes_view part : payload) {
+    if (memory.empty()) break;
+    move_bytes(memory.subspan(at, part.size()), part);
+    at += part.size();
+  }
   if (status sent = socket_.write(chain_.seal(frame), until); !sent) return sent;
-  if (frame.payload_bytes == 0) return unit{};
-  return write_payload(socket_, until, chain_, payload, seen);
+  if (frame.payload_bytes == 0 || !memory.empty()) return unit{};
+  return write_payload(socket_, until, chain_, payload);
 }
 
 result<spot_check_frame> spot_check_link::receive(const expectation& expected,
@@ -129,8 +138,27 @@ result<spot_check_frame> spot_check_link::receive(const expectation& expected,
     throw exception({errc::usage, "there is no room for the payload that was expected", ""});
   }
   payload = payload.first(opened->payload_bytes);
+  if (const auto memory = shared(opened->kind, payload.size()); !memory.empty()) {
+    for (std::size_t at = 0; at < payload.size(); at += part_bytes) {
+      const auto next = payload.subspan(at, std::min(part_bytes, payload.size() - at));
+      move_bytes(next, memory.subspan(at, next.size()));
+      if (seen) seen(at, next);
+    }
+    return opened;
+  }
   if (status read = read_payload(socket_, until, chain_, payload, seen); !read) return read.why();
   return opened;
+}
+
+std::span<std::uint8_t> spot_check_link::shared(spot_check_kind kind, std::uint64_t bytes) const {
+  if (!memory_ || bytes == 0) return {};
+  const bool is_step = kind == spot_check_kind::step;
+  if (!is_step && kind != spot_check_kind::report) return {};
+  const auto out = is_step ? memory_->weights() : memory_->gradient();
+  if (out.size() != bytes) {
+    throw exception({errc::usage, "shared memory has no room for this payload", ""});
+  }
+  return out;
 }
 
 }  // namespace potl::checks

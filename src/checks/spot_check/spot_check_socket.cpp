@@ -115,38 +115,25 @@ bool ready(int descriptor, short events, clock::time_point until,
 
 }  // namespace
 
-spot_check_socket::~spot_check_socket() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-spot_check_socket::spot_check_socket(spot_check_socket&& other) noexcept
-    : idle(std::move(other.idle)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-spot_check_socket& spot_check_socket::operator=(spot_check_socket&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(idle, other.idle);
-  return *this;
-}
-
 result<spot_check_socket> spot_check_socket::connect(const std::string& address, time_point until,
                                                      const std::function<void()>& idle) {
   const auto to = place_of(address);
   if (!to) return to.why();
   while (true) {
     spot_check_socket out(open_socket(to->family));
-    if (out.descriptor_ < 0) return failed("no socket");
+    if (out.descriptor_.get() < 0) return failed("no socket");
     out.idle = idle;
-    int code = ::connect(out.descriptor_, pointer(*to), to->size) == 0 ? 0 : errno;
+    int code = ::connect(out.descriptor_.get(), pointer(*to), to->size) == 0 ? 0 : errno;
     if (code == EINPROGRESS) {
       socklen_t size = sizeof code;
-      if (!ready(out.descriptor_, POLLOUT, until, idle)) {
+      if (!ready(out.descriptor_.get(), POLLOUT, until, idle)) {
         code = ETIMEDOUT;
-      } else if (::getsockopt(out.descriptor_, SOL_SOCKET, SO_ERROR, &code, &size) != 0) {
+      } else if (::getsockopt(out.descriptor_.get(), SOL_SOCKET, SO_ERROR, &code, &size) != 0) {
         code = errno;
       }
     }
     if (code == 0) {
-      configure(out.descriptor_);
+      configure(out.descriptor_.get());
       return out;
     }
     if (clock::now() >= until) {
@@ -167,13 +154,63 @@ std::pair<spot_check_socket, spot_check_socket> spot_check_socket::pair() {
 }
 
 status spot_check_socket::wait(short events, time_point until) {
-  if (ready(descriptor_, events, until, idle)) return unit{};
+  if (ready(descriptor_.get(), events, until, idle)) return unit{};
   return slow();
+}
+
+// One descriptor at most, whatever comes: the kernel closes others.
+union descriptor_room {
+  char bytes[CMSG_SPACE(sizeof(int))];
+  cmsghdr header;
+};
+
+std::ptrdiff_t spot_check_socket::receive(std::span<std::uint8_t> out) {
+  iovec where{out.data(), out.size()};
+  descriptor_room room{};
+  msghdr message{};
+  message.msg_iov = &where;
+  message.msg_iovlen = 1;
+  message.msg_control = room.bytes;
+  message.msg_controllen = sizeof room.bytes;
+  const auto got = ::recvmsg(descriptor_.get(), &message, MSG_CMSG_CLOEXEC);
+  const cmsghdr* const found = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (found != nullptr && found->cmsg_level == SOL_SOCKET && found->cmsg_type == SCM_RIGHTS) {
+    int descriptor = -1;
+    std::memcpy(&descriptor, CMSG_DATA(found), sizeof descriptor);
+    passed_ = file_handle(descriptor);
+  }
+  return got;
+}
+
+std::ptrdiff_t spot_check_socket::transmit(bytes_view bytes) {
+  if (passing_ < 0) return ::send(descriptor_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  iovec where{const_cast<std::uint8_t*>(bytes.data()), bytes.size()};
+  descriptor_room room{};
+  msghdr message{};
+  message.msg_iov = &where;
+  message.msg_iovlen = 1;
+  message.msg_control = room.bytes;
+  message.msg_controllen = sizeof room.bytes;
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof passing_);
+  std::memcpy(CMSG_DATA(header), &passing_, sizeof passing_);
+  const auto sent = ::sendmsg(descriptor_.get(), &message, MSG_NOSIGNAL);
+  if (sent > 0) passing_ = -1;
+  return sent;
+}
+
+bool spot_check_socket::is_local() const noexcept {
+  int family = 0;
+  socklen_t size = sizeof family;
+  return ::getsockopt(descriptor_.get(), SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 &&
+         family == AF_UNIX;
 }
 
 status spot_check_socket::read(std::span<std::uint8_t> out, time_point until) {
   while (!out.empty()) {
-    const auto got = ::recv(descriptor_, out.data(), out.size(), 0);
+    const auto got = receive(out);
     if (got == 0) return closed();
     if (got > 0) {
       out = out.subspan(static_cast<std::size_t>(got));
@@ -190,7 +227,7 @@ status spot_check_socket::read(std::span<std::uint8_t> out, time_point until) {
 
 status spot_check_socket::write(bytes_view bytes, time_point until) {
   while (!bytes.empty()) {
-    const auto sent = ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const auto sent = transmit(bytes);
     if (sent >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
       if (!bytes.empty() && clock::now() >= until) return slow();
@@ -203,7 +240,9 @@ status spot_check_socket::write(bytes_view bytes, time_point until) {
   return unit{};
 }
 
-void spot_check_socket::shut() noexcept { static_cast<void>(::shutdown(descriptor_, SHUT_RDWR)); }
+void spot_check_socket::shut() noexcept {
+  static_cast<void>(::shutdown(descriptor_.get(), SHUT_RDWR));
+}
 
 spot_check_listener::spot_check_listener(const std::string& address) : address_(address) {
   const place at = place_of(address).value();
