@@ -102,3 +102,39 @@ TEST_CASE("no infinity of a matrix is lost in a projection", "[projection]") {
     CHECK(out[3] == 0);
   });
 }
+
+TEST_CASE("sums of shifts have every term once, at every level and size", "[projection]") {
+  // What a kernel of 2 x 3 taps sees of rows with room on their right.
+  test::at_each_level_and_end([&](numeric::isa, guarded_end at) {
+    for (const std::int64_t rows : {1, 5}) {
+      for (const std::int64_t columns : {0, 1, 7, 8, 31, 32, 45, 130}) {
+        const std::int64_t stride = columns + 2;
+        const std::vector<std::int64_t> offsets{0, 1, 2, stride, stride + 1, stride + 2};
+        const std::vector<double> factors{1, 10, 100, 1000, 10000, 100000};
+        std::vector<double> elements(static_cast<std::size_t>((rows + 1) * stride));
+        for (std::size_t i = 0; i < elements.size(); ++i) {
+          elements[i] = static_cast<double>(i * i % 13);
+        }
+        const guarded<double> from(elements, at);
+        const std::int64_t gap = 3;  // in the sums' rows
+        const std::vector<double> before(
+            static_cast<std::size_t>((rows - 1) * (columns + gap) + columns), 0.5);
+        guarded<double> sums(before, at);
+        numeric::add_shifted({from.data(), rows, columns, stride, 1}, offsets, factors.data(),
+                             {sums.data(), rows, columns, columns + gap, 1});
+        bool right = true;
+        for (std::int64_t i = 0; i < std::ssize(before); ++i) {
+          const std::int64_t row = i / (columns + gap), column = i % (columns + gap);
+          double wanted = 0.5;
+          for (std::size_t t = 0; column < columns && t < offsets.size(); ++t) {
+            const std::int64_t place = row * stride + column + offsets[t];
+            wanted += factors[t] * elements[static_cast<std::size_t>(place)];
+          }
+          right = right && sums[static_cast<std::size_t>(i)] == wanted;
+        }
+        INFO(rows << " x " << columns);
+        CHECK(right);
+      }
+    }
+  });
+}

@@ -212,9 +212,9 @@ class weighted_patches {
 
   /// One image with one filter; `one` is what a bias sees.
   void convolve(const double* channels, double one, const double* filter, double* to) const {
-    const std::int64_t size = source_size_ / source_channels_, taps = read_.taps();
-    for (std::int64_t row = 0; row < source_channels_ * taps; ++row) {
-      read_.add(channels + row / taps * size, row % taps, filter[row], to);
+    const std::int64_t size = source_size_ / source_channels_;
+    for (std::int64_t channel = 0; channel < source_channels_; ++channel) {
+      read_.add(channels + channel * size, filter + channel * read_.taps(), to);
     }
     if (!constant_) return;
     for (std::int64_t i = 0; i < read_.positions(); ++i) to[i] += one * filter[depth_ - 1];
@@ -278,9 +278,10 @@ freivalds_result freivalds_weight_gradient(const convolution& geometry, const fl
   random.draw(of_filters);
   random.draw(of_taps);
   const auto r = [&](std::int64_t group) { return of_filters.data() + group * vectors * filters; };
-  const auto s = [&](std::int64_t group, std::int64_t v, std::int64_t tap) {
-    return of_taps[static_cast<std::size_t>((group * vectors + v) * taps + tap)];
+  const auto s = [&](std::int64_t group, std::int64_t v) {
+    return of_taps.data() + (group * vectors + v) * taps;
   };
+  const doubles ones(static_cast<std::size_t>(taps), 1.0);
   // The last of the vectors are squares, for the bounds.
   doubles summed = zeros((vectors + 1) * outputs), seen = zeros((vectors + 1) * inputs);
   doubles sums = zeros((vectors + 1) * channels);
@@ -292,10 +293,8 @@ freivalds_result freivalds_weight_gradient(const convolution& geometry, const fl
         threads);
     std::fill(seen.begin(), seen.end(), 0.0);
     for (std::int64_t v = 0; v <= vectors; ++v) {
-      for (std::int64_t tap = 0; tap < taps; ++tap) {
-        read.add(summed.data() + v * outputs, tap, v < vectors ? s(group, v, tap) : 1.0,
-                 seen.data() + v * inputs);
-      }
+      read.add(summed.data() + v * outputs, v < vectors ? s(group, v) : ones.data(),
+               seen.data() + v * inputs);
     }
     double* const norms = seen.data() + vectors * inputs;
     for (std::int64_t i = 0; i < inputs; ++i) norms[i] = std::sqrt(norms[i]);
@@ -323,7 +322,7 @@ freivalds_result freivalds_weight_gradient(const convolution& geometry, const fl
       const double value = filtered[static_cast<std::size_t>(i)];
       if (v < vectors) {
         both.right[static_cast<std::size_t>(both.at(group) + v * channels + row)] +=
-            s(group, v, tap) * value;
+            s(group, v)[tap] * value;
       } else {
         both.norms[static_cast<std::size_t>(group * channels + row)] += value;
       }

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
+
+#include <potl/numeric/detail/projection.hpp>
 
 namespace potl::checks::freivalds_detail {
 
@@ -25,6 +28,29 @@ patches::patches(const numeric::convolution& g, reading what) {
       views_[i].push_back(inputs ? view{first, 1, at, stride, count}
                                  : view{at, stride, first, 1, count});
     }
+  }
+  if (g.stride == std::array<std::int64_t, 3>{1, 1, 1}) pad(g, inputs);
+}
+
+void patches::pad(const numeric::convolution& g, bool inputs) {
+  padded_.offsets.assign(1, 0);
+  for (std::size_t i = 0; i < 3; ++i) {
+    // Position p of the result reads position p + shift of the source.
+    std::vector<std::int64_t> shifts;
+    for (std::int64_t tap = 0; tap < g.kernel[i]; ++tap) {
+      const std::int64_t offset = tap * g.dilation[i] - g.padding[i];
+      shifts.push_back(inputs ? offset : -offset);
+    }
+    const auto [least, most] = std::minmax_element(shifts.begin(), shifts.end());
+    const std::int64_t begin = std::min(*least, std::int64_t{0});
+    padded_.size[i] = std::max(result_[i] + *most, source_[i]) - begin;
+    padded_.channel_at[i] = -begin;
+    std::vector<std::int64_t> all;
+    for (const std::int64_t before : padded_.offsets) {
+      for (const std::int64_t shift : shifts)
+        all.push_back(before * padded_.size[i] + shift - begin);
+    }
+    padded_.offsets = std::move(all);
   }
 }
 
@@ -59,8 +85,27 @@ void patches::write(const float* channel, std::int64_t tap, float* to) const {
   each(channel, tap, to, [](float& out, float in) { out = in; });
 }
 
-void patches::add(const double* channel, std::int64_t tap, double factor, double* to) const {
-  each(channel, tap, to, [factor](double& out, double in) { out += factor * in; });
+void patches::add(const double* channel, const double* factors, double* to) const {
+  if (padded_.offsets.empty()) {
+    for (std::int64_t tap = 0; tap < taps_; ++tap) {
+      const double factor = factors[tap];
+      each(channel, tap, to, [factor](double& out, double in) { out += factor * in; });
+    }
+    return;
+  }
+  const auto& [size, at, offsets] = padded_;
+  std::vector<double> all(static_cast<std::size_t>(size[0] * size[1] * size[2]));
+  for (std::int64_t d = 0; d < source_[0]; ++d) {
+    for (std::int64_t h = 0; h < source_[1]; ++h) {
+      const std::int64_t place = ((d + at[0]) * size[1] + h + at[1]) * size[2] + at[2];
+      std::copy_n(channel + (d * source_[1] + h) * source_[2], source_[2], all.data() + place);
+    }
+  }
+  for (std::int64_t d = 0; d < result_[0]; ++d) {
+    const double* const from = all.data() + d * size[1] * size[2];
+    numeric::add_shifted({from, result_[1], result_[2], size[2], 1}, offsets, factors,
+                         {to + d * result_[1] * result_[2], result_[1], result_[2], result_[2], 1});
+  }
 }
 
 }  // namespace potl::checks::freivalds_detail

@@ -26,8 +26,8 @@ class patches {
   /// One channel of one image, as one tap sees it: `positions()` elements, of which those that are
   /// padding are left as they are.
   void write(const float* channel, std::int64_t tap, float* to) const;
-  /// Adds so many times what it sees.
-  void add(const double* channel, std::int64_t tap, double factor, double* to) const;
+  /// Adds what all taps see, each times its factor.
+  void add(const double* channel, const double* factors, double* to) const;
 
  private:
   /// One dimension and tap: the result's positions begin, begin + every, ... read the source's
@@ -41,10 +41,16 @@ class patches {
   void each(const Real* channel, std::int64_t tap, Real* to, Put put) const;
 
   const view& of(std::size_t dimension, std::int64_t tap) const noexcept;
+  void pad(const numeric::convolution& geometry, bool inputs);
 
   std::array<std::vector<view>, 3> views_;
   std::array<std::int64_t, 3> result_{}, source_{};
   std::int64_t taps_ = 1, positions_ = 1;
+  /// With a stride of 1 a tap sees the channel, with padding around it, from its own place on.
+  struct {
+    std::array<std::int64_t, 3> size{}, channel_at{};  ///< empty with other strides
+    std::vector<std::int64_t> offsets;
+  } padded_;
 };
 
 }  // namespace potl::checks::freivalds_detail

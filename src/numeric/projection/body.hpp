@@ -171,14 +171,15 @@ POTL_INLINE void some_columns(const part<typename Lanes::element>& p, std::int64
 }
 
 /// Results of a block of rows are summed in a place of their own: whole results often lie a power
-/// of two apart, as columns do, and would push each other out of the first cache.
+/// of two apart, as columns do, and would push each other out of the first cache. Each is loaded
+/// and stored once for four columns, and none lies in two of the cache's lines.
 template <class Lanes, int Vectors, class More>
 void columns_with(const part<typename Lanes::element>& whole) {
   constexpr std::int64_t block = 256;
-  constexpr int together = Vectors <= 1 ? 4 : 2;
+  constexpr int together = 4;
   constexpr std::size_t results = std::size_t{Vectors} + More::squares + More::magnitudes;
   for (std::int64_t row = 0; row < whole.rows; row += block) {
-    double sums[(results > 0 ? results : 1) * block] = {};
+    alignas(64) double sums[(results > 0 ? results : 1) * block] = {};
     part<typename Lanes::element> p = whole;
     p.rows = whole.rows - row < block ? whole.rows - row : block;
     p.m += row;
@@ -207,10 +208,43 @@ void by_column(const part<typename Lanes::element>& p) {
   columns_with<Lanes, Vectors, nothing_more>(p);
 }
 
+template <class Wide>
+void add_shifted(const shifted& s) {
+  constexpr int together = 4;
+  for (std::int64_t row = 0; row < s.rows; ++row) {
+    const double* from = s.from + row * s.from_stride;
+    double* const to = s.to + row * s.to_stride;
+    std::int64_t column = 0;
+    for (; column + together * Wide::lanes <= s.columns; column += together * Wide::lanes) {
+      Wide sums[together];
+      for (int k = 0; k < together; ++k) sums[k] = Wide::load(to + column + k * Wide::lanes);
+      for (std::size_t t = 0; t < s.terms; ++t) {
+        const Wide factor(s.factors[t]);
+        const double* const term = from + s.offsets[t] + column;
+        for (int k = 0; k < together; ++k) {
+          sums[k] = fma(Wide::load(term + k * Wide::lanes), factor, sums[k]);
+        }
+      }
+      for (int k = 0; k < together; ++k) sums[k].store(to + column + k * Wide::lanes);
+    }
+    for (; column < s.columns; column += Wide::lanes) {
+      const auto left = static_cast<std::size_t>(s.columns - column);
+      const std::size_t count = left < Wide::lanes ? left : Wide::lanes;
+      Wide sum = Wide::load_first(to + column, count);
+      for (std::size_t t = 0; t < s.terms; ++t) {
+        const double* const term = from + s.offsets[t] + column;
+        sum = fma(Wide::load_first(term, count), Wide(s.factors[t]), sum);
+      }
+      sum.store_first(to + column, count);
+    }
+  }
+}
+
 template <class Lanes>
 constexpr kernels<typename Lanes::element> kernels_of{
     {by_row<Lanes, 0>, by_row<Lanes, 1>, by_row<Lanes, 2>, by_row<Lanes, 4>},
-    {by_column<Lanes, 0>, by_column<Lanes, 1>, by_column<Lanes, 2>, by_column<Lanes, 4>}};
+    {by_column<Lanes, 0>, by_column<Lanes, 1>, by_column<Lanes, 2>, by_column<Lanes, 4>},
+    add_shifted<typename Lanes::wide>};
 
 }  // namespace
 }  // namespace potl::numeric::projections

@@ -2,6 +2,7 @@
 // What each instruction set offers for projections.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "numeric/levels.hpp"
@@ -23,12 +24,24 @@ struct part {
   double* magnitudes;
 };
 
+/// Of `terms` shifts of a matrix, each times its factor, the sum is added to another.
+struct shifted {
+  const double* from;
+  std::int64_t from_stride;
+  const std::int64_t* offsets;
+  const double* factors;
+  std::size_t terms;
+  double* to;
+  std::int64_t to_stride, rows, columns;
+};
+
 template <class Real>
 struct kernels {
   /// For 0, 1, 2 and 4 vectors. Rows are contiguous, `stride` elements apart; results are written.
   void (*by_row[4])(const part<Real>&);
   /// Columns are contiguous, `stride` elements apart; results are written.
   void (*by_column[4])(const part<Real>&);
+  void (*add_shifted)(const shifted&);
 };
 
 using both_kernels = kernels_of_both<kernels>;

@@ -101,4 +101,11 @@ void project(const matrix<const double>& m, const projection& what, const execut
   projections::project_any(m, what, workers);
 }
 
+void add_shifted(const matrix<const double>& m, std::span<const std::int64_t> offsets,
+                 const double* factors, const matrix<double>& out) {
+  projections::active_kernels().of_double.add_shifted({m.data, m.row_stride, offsets.data(),
+                                                       factors, offsets.size(), out.data,
+                                                       out.row_stride, out.rows, out.columns});
+}
+
 }  // namespace potl::numeric

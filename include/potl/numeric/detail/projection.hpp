@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include <potl/numeric/detail/executor.hpp>
 #include <potl/numeric/detail/matrix.hpp>
@@ -28,5 +29,10 @@ struct projection {
 
 void project(const matrix<const float>& m, const projection& what, const executor& workers);
 void project(const matrix<const double>& m, const projection& what, const executor& workers);
+
+/// out(i, j) += sum over t of factors[t] times what lies offsets[t] elements behind m(i, j): a sum
+/// that is rounded once for each t. Rows of both are contiguous.
+void add_shifted(const matrix<const double>& m, std::span<const std::int64_t> offsets,
+                 const double* factors, const matrix<double>& out);
 
 }  // namespace potl::numeric
