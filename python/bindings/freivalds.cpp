@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Freivalds' check on buffers: numpy arrays, and what offers itself as one.
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include <potl/checks/freivalds.hpp>
 #include <potl/checks/freivalds_segment.hpp>
+#include <potl/numeric/detail/projection.hpp>
 
 #include "matrices.hpp"
 
@@ -177,6 +180,29 @@ freivalds_result check_convolution(const std::string& gradient, const numeric::c
   throw exception({errc::usage, "gradient is \"\", \"input\" or \"weight\"", ""});
 }
 
+/// Of each channel the sum of its elements and of their squares. A row has a channel of one image;
+/// rows of the same channel are `channels` apart.
+std::pair<std::vector<double>, std::vector<double>> channel_sums(const py::buffer& x,
+                                                                 std::int64_t channels,
+                                                                 const thread_pool* pool) {
+  const py::buffer_info held = x.request();
+  const auto rows = matrix_of<const float>(held);
+  if (channels < 1 || rows.rows % channels != 0) {
+    throw exception({errc::usage, "the rows are not as many for each channel", ""});
+  }
+  const py::gil_scoped_release released;
+  std::vector<double> sums(static_cast<std::size_t>(channels)), squares(sums.size());
+  const std::vector<double> ones(static_cast<std::size_t>(rows.columns), 1.0);
+  std::vector<double> sum(static_cast<std::size_t>(rows.rows)), square(sum.size());
+  numeric::project(rows, {ones.data(), sum.data(), 1, square.data(), nullptr, nullptr},
+                   threads_of(pool));
+  for (std::size_t row = 0; row < sum.size(); ++row) {
+    sums[row % sums.size()] += sum[row];
+    squares[row % sums.size()] += square[row];
+  }
+  return {std::move(sums), std::move(squares)};
+}
+
 /// The state of a layer, with its buffers.
 struct held_state {
   std::vector<py::buffer_info> held;
@@ -276,6 +302,8 @@ void bind_freivalds(py::module_& module) {
       py::arg("batch"), py::arg("in_channels"), py::arg("out_channels"), py::arg("groups"),
       py::arg("sizes"), py::arg("probes"), py::arg("false_alarm"), py::arg("stored"),
       py::arg("key"), py::arg("pool") = nullptr, py::arg("bias") = py::none());
+  module.def("channel_sums", &channel_sums, py::arg("x"), py::arg("channels"),
+             py::arg("pool") = nullptr);
   module.def(
       "freivalds_segment",
       [](const py::sequence& start, const py::sequence& end, const py::sequence& steps,

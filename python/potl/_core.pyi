@@ -17,6 +17,7 @@ from ._core_arithmetic import (
     active_isa as active_isa,
     apply as apply,
     cap_isa as cap_isa,
+    channel_sums as channel_sums,
     decode_rounding_log as decode_rounding_log,
     encode_rounding_log as encode_rounding_log,
     fill_bernoulli as fill_bernoulli,

@@ -273,6 +273,13 @@ def freivalds_convolution(
 ) -> FreivaldsResult:
     """Sizes: input, kernel, stride, padding, dilation."""
 
+def channel_sums(
+    x: Matrix, channels: int, pool: ThreadPool | None = None
+) -> tuple[list[float], list[float]]:
+    """float32, a row for each image and channel: the sum of each channel, and that of its squares,
+    in float64. UsageError when the rows are not as many for each.
+    """
+
 def freivalds_segment(
     start: Iterable[Matrix | None],
     end: Iterable[Matrix | None],

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The products among a step's operators: what each claims, and how that is checked.
+"""The products among a step's operators, and the statistics of its batch norms: what each claims,
+and how that is checked.
 
 Shapes and types alone decide which of them are in a witness, so that both sides decide alike.
 """
@@ -15,23 +16,28 @@ import torch
 
 from .. import _core
 from .._core import FreivaldsResult
+from ._batch_norms import Statistics, StatisticsFound
 from ._freivalds import _array, convolution_sizes
 
 aten = torch.ops.aten
 Shape: TypeAlias = tuple[int, ...]
 Tensor = torch.Tensor
+Found: TypeAlias = FreivaldsResult | StatisticsFound
 
 # A product is checked where it multiplies so often for each element that is read or written. Below
 # that a check costs about as much as the product.
 _WORTH = 32
 _LEAST = 1 << 20
+# Elements of a batch norm from which on its statistics are worth a comparison, and positions of an
+# image.
+_LEAST_NORM, _LEAST_POSITIONS = 1 << 15, 16
 # Sums of more products have no bound in float32 (checks/freivalds.hpp).
 _DEEPEST = 1 << 22
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A product of the step.
+    """A product of the step, or statistics.
 
     Attributes:
         operator: What computes it.
@@ -39,6 +45,7 @@ class Claim:
         shape: Of the result, made of the operands' shapes.
         compute: The operator, for this result alone.
         check: (result, probes, false alarm, pool): Freivalds' check of it.
+        finish: What the operator returns, from the results of all its claims.
         memory_format: In which the operator returns it.
     """
 
@@ -46,12 +53,17 @@ class Claim:
     place: int
     shape: Shape
     compute: Callable[[], Tensor]
-    check: Callable[[Tensor, int, float, _core.ThreadPool | None], FreivaldsResult]
+    check: Callable[[Tensor, int, float, _core.ThreadPool | None], Found]
+    finish: Callable[[Sequence[Tensor]], Any]
     memory_format: torch.memory_format = torch.contiguous_format
 
     def laid_out(self, result: Tensor) -> Tensor:
         """A contiguous result as the operator would return it."""
         return result.contiguous(memory_format=self.memory_format)
+
+
+def _alone(results: Sequence[Tensor]) -> Tensor:
+    return results[0]
 
 
 def _is_worth_it(products: int, elements: int, depth: int) -> bool:
@@ -88,7 +100,8 @@ def _products(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]) ->
             _array(a), _array(b), _array(result), probes, false_alarm, 0.0, None, pool, addend
         )
 
-    return [Claim(func.overloadpacket.__name__, 0, shape, lambda: func(*args, **kwargs), check)]
+    name = func.overloadpacket.__name__
+    return [Claim(name, 0, shape, lambda: func(*args, **kwargs), check, _alone)]
 
 
 @dataclass(frozen=True)
@@ -136,6 +149,7 @@ class _Geometry:
         operands: tuple[Tensor, Tensor],
         shape: Shape,
         compute: Callable[[], Tensor],
+        finish: Callable[[Sequence[Tensor]], Any],
         bias: Tensor | None = None,
     ) -> Claim:
         """Of the result, or of the gradient of "input" or "weight"."""
@@ -175,6 +189,7 @@ class _Geometry:
             shape,
             compute,
             check,
+            finish,
             torch.channels_last if last else torch.contiguous_format,
         )
 
@@ -186,7 +201,7 @@ def _convolution(func: Any, args: tuple[Any, ...], _: Mapping[str, object]) -> l
     of = _Geometry(x, w, stride, padding, dilation, groups)
     if not of.is_worth_it():
         return []
-    return [of.claim("", 0, (x, w), of.output, lambda: func(*args), bias)]
+    return [of.claim("", 0, (x, w), of.output, lambda: func(*args), _alone, bias)]
 
 
 def _gradients(func: Any, args: tuple[Any, ...], _: Mapping[str, object]) -> list[Claim]:
@@ -200,12 +215,44 @@ def _gradients(func: Any, args: tuple[Any, ...], _: Mapping[str, object]) -> lis
     def alone(place: int) -> Callable[[], Tensor]:
         return lambda: func(*args[:-1], [place == at for at in range(3)])[place]
 
+    def finish(results: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+        given = iter(results)
+        out = [next(given) if wanted else None for wanted in mask[:2]]
+        # The gradient of the bias is a sum.
+        return *out, dy.sum([0, *range(2, dy.dim())]) if mask[2] else None
+
     claims = []
     if mask[0]:
-        claims.append(of.claim("input", 0, (dy, w), tuple(x.shape), alone(0)))
+        claims.append(of.claim("input", 0, (dy, w), tuple(x.shape), alone(0), finish))
     if mask[1]:
-        claims.append(of.claim("weight", 1, (x, dy), tuple(w.shape), alone(1)))
+        claims.append(of.claim("weight", 1, (x, dy), tuple(w.shape), alone(1), finish))
     return claims
+
+
+def _batch_norm(_func: Any, args: tuple[Any, ...], _: Mapping[str, object]) -> list[Claim]:
+    x, weight, bias, *_running, training, _momentum, _epsilon = args
+    if not training or not _are_floats(x, weight, bias):
+        return []
+    if x.numel() < _LEAST_NORM or math.prod(x.shape[2:]) < _LEAST_POSITIONS:
+        return []
+    of = Statistics(args)
+
+    def claim(name: str, place: int) -> Claim:
+        def check(
+            result: Tensor, _probes: int, _false_alarm: float, pool: _core.ThreadPool | None
+        ) -> Found:
+            return of.judged(place, result, pool)
+
+        return Claim(
+            f"batch norm ({name})",
+            place,
+            (x.shape[1],),
+            lambda: of.computed(place),
+            check,
+            lambda results: of.normalised(*results),
+        )
+
+    return [claim("mean", 1), claim("inverse deviation", 2)]
 
 
 _OPERATORS: Mapping[object, Callable[[Any, tuple[Any, ...], Mapping[str, object]], list[Claim]]] = {
@@ -215,6 +262,7 @@ _OPERATORS: Mapping[object, Callable[[Any, tuple[Any, ...], Mapping[str, object]
     aten.baddbmm.default: _products,
     aten.convolution.default: _convolution,
     aten.convolution_backward.default: _gradients,
+    aten.native_batch_norm.default: _batch_norm,
 }
 
 
@@ -222,16 +270,3 @@ def claims_of(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]) ->
     """The products that an operator computes and that are worth a check."""
     of = _OPERATORS.get(func)
     return [] if of is None else of(func, args, kwargs)
-
-
-def finished(func: Any, args: tuple[Any, ...], results: list[tuple[Claim, Tensor]]) -> Any:
-    """What the operator returns, from the results of all its products."""
-    if func is not aten.convolution_backward.default:
-        return results[0][1]
-    out: list[Tensor | None] = [None, None, None]
-    for claim, result in results:
-        out[claim.place] = result
-    if args[-1][2]:  # the bias has a sum for its gradient
-        dy = args[0]
-        out[2] = dy.sum([0, *range(2, dy.dim())])
-    return tuple(out)

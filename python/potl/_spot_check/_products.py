@@ -2,11 +2,12 @@
 """A training step checked without multiplying: its products come from the worker, and are verified.
 
 The worker runs the step under `recording`, which keeps the result of each matrix product and
-convolution, forward and backward, in order: the witness. The checker runs the same step on its own
-weights and batch under `checking`. There each of these results is taken from the witness instead of
-being computed, once Freivalds' check has compared it with the operands, which are the checker's.
-Everything else is computed. So the gradients that come out are right up to the tolerances of the
-products, and no witness, however it was made, changes that.
+convolution, forward and backward, and the statistics of each batch norm, in order: the witness. The
+checker runs the same step on its own weights and batch under `checking`. There each of these
+results is taken from the witness instead of being computed, once Freivalds' check has compared it
+with the operands, which are the checker's, or sums of the checker have. Everything else is
+computed. So the gradients that come out are right up to the tolerances of these checks, and no
+witness, however it was made, changes that.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import _core
-from ._claims import Claim, claims_of, finished
+from ._claims import Claim, claims_of
 
 
 @dataclass
@@ -142,7 +143,7 @@ class _Checker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         claims = claims_of(func, args, kwargs or {})
         if not claims:
             return func(*args, **(kwargs or {}))
-        return finished(func, args, [(claim, self._take(claim)) for claim in claims])
+        return claims[0].finish([self._take(claim) for claim in claims])
 
     def _take(self, claim: Claim) -> torch.Tensor:
         """The next tensor of the witness, where it is what the claim says."""

@@ -24,8 +24,8 @@ from potl._spot_check import _claims, _products
 from potl._spot_check._products import ProductsOutcome, checking, recording
 
 Tensors = list[torch.Tensor]
-# Of each net: the products of a step that are worth a check.
-COUNTS = {"mlp": 2, "cnn": 8, "gpt": 27}
+# Of each net: the products of a step that are worth a check, and two statistics of a batch norm.
+COUNTS = {"mlp": 2, "cnn": 8 + 4, "gpt": 27}
 
 
 def checked(step: Step, witness: Any, **options: Any) -> tuple[ProductsOutcome, Tensors]:
@@ -95,7 +95,8 @@ def test_a_batch_norm_that_magnifies_rounding_accuses_nobody() -> None:
         step()
     with checking(witness.tensors) as outcome:
         step()
-    assert outcome.holds and outcome.unusual == [], outcome.failure
+    assert outcome.holds, outcome.failure
+    assert outcome.unusual == [1, 2]  # the statistics
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -127,7 +128,8 @@ def test_a_failure_names_its_operator() -> None:
         assert (outcome.failure.reason, outcome.failure.index) == ("not finite", index)
         operators.append(outcome.failure.operator)
     assert operators == [
-        *["convolution"] * 3,
+        *["convolution", "batch norm (mean)", "batch norm (inverse deviation)"] * 2,
+        "convolution",
         *["convolution (input gradient)", "convolution (weight gradient)"] * 2,
         "convolution (weight gradient)",
     ]
