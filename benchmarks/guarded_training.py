@@ -33,7 +33,7 @@ STEPS = 60
 LONG = 140
 AT_MOST = 1.25
 # Times the speed of the trusted side's one thread.
-SPEEDS = (2, 5, 10, 20)
+SPEEDS = (2, 5, 10, 20, 40)
 # Name -> one step in so many is checked, and how many steps are trained.
 SHARES = {"p0667": (15, 60), "p0069": (145, 145)}
 # Of an exchange, as the GPT's.

@@ -26,7 +26,7 @@ import measuring
 import torch
 import train_step_bench
 
-from potl._spot_check._products import checking, recording
+from potl._spot_check._products import check_products, record_products
 
 ROUNDS = 15 if measuring.FULL else 7
 PROBES = 4
@@ -43,11 +43,11 @@ def check_step(name: str) -> Iterator[dict[str, Any]]:
         net.model.zero_grad(set_to_none=True)
         net.loss().backward()  # type: ignore[no-untyped-call]
 
-    with recording() as witness:
+    with record_products() as witness:
         step()
 
     def check() -> None:
-        with checking(witness.tensors, probes=PROBES) as outcome:
+        with check_products(witness.tensors, probes=PROBES) as outcome:
             step()
         if not outcome.holds or outcome.unusual:
             raise RuntimeError(f"{name}: an honest step does not hold: {outcome}")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training step checked without multiplying: its products come from the worker, and are verified.
 
-The worker runs the step under `recording`, which keeps the result of each matrix product and
+The worker runs the step under `record_products`, which keeps the result of each matrix product and
 convolution, forward and backward, and the statistics of each batch norm, in order: the witness. The
-checker runs the same step on its own weights and batch under `checking`. There each of these
+checker runs the same step on its own weights and batch under `check_products`. There each of these
 results is taken from the witness instead of being computed, once Freivalds' check has compared it
 with the operands, which are the checker's, or sums of the checker have. Everything else is
 computed. So the gradients that come out are right up to the tolerances of these checks, and no
@@ -103,15 +103,15 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[Witness]:
+def record_products() -> Iterator[Witness]:
     """Keeps the results of a step's products.
 
     Example:
         >>> weights = torch.randn(256, 256, requires_grad=True)
         >>> x = torch.randn(256, 256)
-        >>> with recording() as witness:
+        >>> with record_products() as witness:
         ...     (x @ weights).square().mean().backward()
-        >>> with checking(witness.tensors) as outcome:
+        >>> with check_products(witness.tensors) as outcome:
         ...     (x @ weights).square().mean().backward()
         >>> outcome.holds, outcome.verified
         (True, 2)
@@ -202,7 +202,7 @@ class _Checker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager
-def checking(
+def check_products(
     tensors: Iterable[torch.Tensor],
     *,
     probes: int = 4,

@@ -15,7 +15,7 @@ import torch
 import zoo
 from torch import nn
 
-from potl._spot_check._products import recording
+from potl._spot_check._products import record_products
 
 
 def mlp() -> nn.Module:
@@ -70,7 +70,7 @@ class Step:
         return [one.grad for one in self.model.parameters() if one.grad is not None]
 
     def witness(self) -> list[torch.Tensor]:
-        with recording() as witness:
+        with record_products() as witness:
             self.gradients()
         return witness.tensors
 

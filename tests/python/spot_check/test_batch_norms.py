@@ -14,7 +14,7 @@ from torch import nn
 
 from potl import UsageError, _core
 from potl._spot_check import _batch_norms
-from potl._spot_check._products import ProductsOutcome, checking, recording
+from potl._spot_check._products import ProductsOutcome, check_products, record_products
 
 Tensors = list[torch.Tensor]
 ULP = 2.0**-23
@@ -30,13 +30,13 @@ def checked(
     layer: nn.Module, x: torch.Tensor, witness: Tensors
 ) -> tuple[ProductsOutcome, torch.Tensor | None]:
     out = None
-    with checking(witness) as outcome:
+    with check_products(witness) as outcome:
         out = layer(x)
     return outcome, out
 
 
 def statistics(layer: nn.Module, x: torch.Tensor) -> Tensors:
-    with recording() as witness, torch.no_grad():
+    with record_products() as witness, torch.no_grad():
         layer(x)
     return witness.tensors
 

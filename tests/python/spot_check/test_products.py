@@ -21,7 +21,7 @@ from product_steps import NETS, Step
 from torch import nn
 
 from potl._spot_check import _claims, _products
-from potl._spot_check._products import ProductsOutcome, checking, recording
+from potl._spot_check._products import ProductsOutcome, check_products, record_products
 
 Tensors = list[torch.Tensor]
 # Of each net: the products of a step that are worth a check, and two statistics of a batch norm.
@@ -30,7 +30,7 @@ COUNTS = {"mlp": 2, "cnn": 8 + 4, "gpt": 27}
 
 def checked(step: Step, witness: Any, **options: Any) -> tuple[ProductsOutcome, Tensors]:
     gradients: Tensors = []
-    with checking(witness, **options) as outcome:
+    with check_products(witness, **options) as outcome:
         gradients = step.gradients()
     return outcome, gradients
 
@@ -91,9 +91,9 @@ def test_a_batch_norm_that_magnifies_rounding_accuses_nobody() -> None:
     def step() -> None:
         net(x).square().mean().backward()
 
-    with recording() as witness:
+    with record_products() as witness:
         step()
-    with checking(witness.tensors) as outcome:
+    with check_products(witness.tensors) as outcome:
         step()
     assert outcome.holds, outcome.failure
     assert outcome.unusual == [1, 2]  # the statistics
@@ -234,10 +234,10 @@ def test_a_witness_that_is_none_is_refused_for_its_reason(edit: str) -> None:
 def test_two_results_in_one_memory_are_refused() -> None:
     # The step writes into its first result (ReLU in place): the second would change with it.
     x, w = torch.randn(256, 256), torch.randn(256, 256)
-    with recording() as witness:
+    with record_products() as witness:
         (x @ w).relu_() + x @ w
     assert len(witness.tensors) == 2
-    with checking([witness.tensors[0], witness.tensors[0]]) as outcome:
+    with check_products([witness.tensors[0], witness.tensors[0]]) as outcome:
         (x @ w).relu_() + x @ w
     assert outcome.failure is not None
     assert (outcome.failure.reason, outcome.failure.index) == ("malformed", 1)
@@ -245,11 +245,11 @@ def test_two_results_in_one_memory_are_refused() -> None:
 
 def test_what_a_step_writes_into_its_results_does_not_change_the_witness() -> None:
     x, w = torch.randn(256, 256), torch.randn(256, 256)
-    with recording() as witness:
+    with record_products() as witness:
         y = x @ w
         y.zero_()
     assert float(witness.tensors[0].abs().max()) > 0
-    with checking(witness.tensors) as outcome:
+    with check_products(witness.tensors) as outcome:
         y = x @ w
         y.zero_()
     assert outcome.holds
@@ -277,10 +277,10 @@ def test_nothing_is_multiplied_while_a_witness_holds(monkeypatch: pytest.MonkeyP
 def test_a_step_that_ends_early_or_fails_does_not_hold() -> None:
     step = Step("mlp")
     witness = step.witness()
-    with pytest.raises(OSError, match="gone"), checking(witness) as outcome:
+    with pytest.raises(OSError, match="gone"), check_products(witness) as outcome:
         raise OSError("gone")
     assert not outcome.holds
-    with checking(witness) as outcome:
+    with check_products(witness) as outcome:
         step.model(step.x)
     assert outcome.failure is not None and outcome.failure.reason == "leftover"
 
@@ -289,7 +289,7 @@ def test_a_step_that_goes_on_after_a_false_product_does_not_hold() -> None:
     step = Step("mlp")
     honest = step.witness()
     false = [honest[0] + 100, honest[0], honest[1]]
-    with checking(false) as outcome:
+    with check_products(false) as outcome:
         with pytest.raises(Exception):  # noqa: B017 - as a step with a fallback would
             step.gradients()
         assert not outcome.holds
@@ -319,10 +319,10 @@ def test_sums_with_products_batches_and_layouts() -> None:
             nn.functional.conv3d(volume, cube, padding=(1, 0, 1), dilation=(1, 2, 1)),
         ]
 
-    with recording() as witness:
+    with record_products() as witness:
         expected = run()
     assert [one.shape for one in witness.tensors] == [one.shape for one in expected]
-    with checking(witness.tensors) as outcome:
+    with check_products(witness.tensors) as outcome:
         found = run()
     assert outcome.holds and outcome.verified == 8, outcome.failure
     for got, wanted in zip(found, expected, strict=True):
@@ -330,7 +330,7 @@ def test_sums_with_products_batches_and_layouts() -> None:
     false = [one.clone() for one in witness.tensors]
     for one in false:
         one.view(-1)[5] += 1000
-        with checking([one]) as outcome:
+        with check_products([one]) as outcome:
             run()
         assert outcome.failure is not None
 
@@ -356,10 +356,10 @@ def test_what_has_no_check_or_is_too_small_for_one_is_computed(
     product: Callable[..., torch.Tensor],
 ) -> None:
     a, b, d = torch.randn(256, 256), torch.randn(256, 256), torch.randn(256, 256)
-    with recording() as witness:
+    with record_products() as witness:
         product(a, b, d)
     assert witness.tensors == []
-    with checking([]) as outcome:
+    with check_products([]) as outcome:
         product(a, b, d)
     assert outcome.holds and outcome.verified == 0
 
