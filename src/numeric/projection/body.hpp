@@ -78,8 +78,11 @@ POTL_INLINE void some_rows(const part<typename Lanes::element>& p, std::int64_t 
     }
   };
   for (; column + line <= p.columns; column += line) {
-    // The next rows: processors fetch ahead within a page only, and many a row is one.
-    for (int r = 0; r < Rows; ++r) __builtin_prefetch(m + (r + Rows) * p.stride + column);
+    // The next rows: processors fetch ahead within a page only, and many a row is one. Into the
+    // second cache: the first would have lost them until they are read.
+    for (int r = 0; r < Rows; ++r) {
+      __builtin_prefetch(m + (r + Rows) * p.stride + column, 0, 2);
+    }
     for (std::int64_t from = column; from < column + line; from += step) add_lanes(from);
   }
   for (; column + step <= p.columns; column += step) add_lanes(column);
