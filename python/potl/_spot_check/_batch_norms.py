@@ -53,6 +53,7 @@ class Statistics:
 
     def __init__(self, args: tuple[Any, ...]) -> None:
         self._args = args
+        self._found: tuple[NDArray[np.float64], ...] | None = None
 
     def computed(self, place: int) -> torch.Tensor:
         """Torch's own: 0 is the result, 1 the mean, 2 the inverse of the deviation."""
@@ -79,9 +80,10 @@ class Statistics:
                 # 1 / sqrt(1 - share) - 1, which is without bound from a share of 1 on.
                 possible = np.where(share < 1, 1 / np.sqrt(np.maximum(1 - share, 0)) - 1, np.inf)
             well = np.isfinite(variance) & (squares <= _CONDITION * variance)
-            if (well & ~np.isfinite(claimed)).any():
-                return StatisticsFound("not finite", int(np.argmin(np.isfinite(claimed))), np.inf)
-            excess = np.where(well, off / (possible + usual), 0.0)
+            if (bad := well & ~np.isfinite(claimed)).any():
+                return StatisticsFound("not finite", int(np.argmax(bad)), np.inf)
+            # Of zeros nothing is off by rounding.
+            excess = np.where(well & (off > 0), off / (possible + usual), 0.0)
             row = int(np.argmax(excess))
             if excess[row] > 1:
                 return StatisticsFound("inconsistent", row, float(excess[row]))
@@ -131,8 +133,6 @@ class Statistics:
             x, weight, bias, None, None, True, momentum, epsilon
         )
         return tuple(found)
-
-    _found: tuple[NDArray[np.float64], ...] | None = None
 
 
 def _with_statistics(

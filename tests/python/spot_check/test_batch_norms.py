@@ -114,6 +114,22 @@ def test_statistics_that_are_off_are_taken_computed_or_false(name: str) -> None:
         assert (outcome.failure.reason, outcome.failure.index) == (reason, index)
 
 
+def test_a_channel_of_zeros_hides_no_false_one() -> None:
+    x = images()
+    x[:, 2] = 0
+    layer = nn.BatchNorm2d(16)
+    witness = statistics(layer, x)
+    outcome, out = checked(layer, x, [one.clone() for one in witness])
+    assert outcome.holds and outcome.unusual == []
+    assert out is not None and torch.equal(out, layer(x))
+    for channel in (2, 9):
+        false = witness[0] + torch.eye(16)[channel]
+        outcome, _ = checked(layer, x, [false, witness[1]])
+        assert outcome.failure is not None
+        assert outcome.failure.reason == "inconsistent"
+        assert f"row {channel} " in outcome.failure.detail
+
+
 @pytest.mark.parametrize("mean", [0.0, 0.5, 30.0, 300.0])
 def test_no_order_of_float32_sums_is_called_false(mean: float) -> None:
     x = images(mean=mean)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights and gradient of a guarded training whose two sides are on one machine.
 //
-// Claims: neither side can make the memory smaller, so that reading it ends nobody's program.
+// Claims: neither side can make the memory smaller, so that reading it ends nobody's program. Pages
+// that a side gives back are zeros when they are touched next, and take memory again.
 // Assumes nothing of what the other side writes there, or when: who believes something of it copies
 // it first. Cost: the size of weights and gradient, once for both sides.
 // Cannot detect: who else has the memory. It is passed over a Unix socket, which only its owner may
