@@ -174,6 +174,28 @@ def test_the_audit_answers_by_labels(tmp_path: Path) -> None:
     assert attacks[5]["one class for everything"].hits == 20
 
 
+class Odd(torch.nn.Module):
+    """Parameters that are complex, and whole numbers that nobody trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        weights = torch.randn(IMAGES[0].size, 10, dtype=torch.complex64)
+        self.weights = torch.nn.Parameter(weights)
+        self.seen = torch.nn.Parameter(torch.zeros(2, dtype=torch.int64), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x.flatten(1).to(torch.complex64) @ self.weights).abs()
+
+
+def test_the_audit_trains_a_model_whose_parameters_are_not_all_real() -> None:
+    data = (IMAGES[:400], TENTHS[:400])
+    odd, usual = (
+        audit(data, build=build, epochs=2, layout="jittered", seed=1).attacks
+        for build in (Odd, None)
+    )
+    assert [one.name for one in odd] == [one.name for one in usual]
+
+
 def test_classes_that_were_named_and_do_not_occur_are_warned_of(tmp_path: Path) -> None:
     task = ExtraTask(key_of(tmp_path / "k"), like=(IMAGES, TENTHS + 1), classes=12)
     assert task.planned.classes == 12
