@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -153,6 +155,30 @@ TEST_CASE("memory that could become smaller, or is of another size, is not used"
   REQUIRE(::ftruncate(::fileno(plain), 3 * 4096) == 0);
   CHECK_FALSE(spot_check_memory::map(file_handle(::dup(::fileno(plain))), 5000, 12));
   std::fclose(plain);
+}
+
+TEST_CASE("a file comes to who takes it, and is dropped elsewhere", "[spot_check]") {
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd"), end;
+    return std::distance(all, end);
+  };
+  const spot_check_memory memory = spot_check_memory::make(10, 10).value();
+  auto [left, right] = spot_check_socket::pair();
+  const bytes sent(3, 1);
+  bytes got(3);
+  const auto before = open_files();
+  for (const bool takes : {false, true, false}) {
+    file_handle passed;
+    left.pass(memory.descriptor());
+    REQUIRE(left.write(sent, soon()));
+    REQUIRE(right.read(got, soon(), takes ? &passed : nullptr));
+    CHECK(static_cast<bool>(passed) == takes);
+    CHECK(open_files() == before + (takes ? 1 : 0));
+  }
+  REQUIRE(left.write(sent, soon()));  // passed once
+  file_handle again;
+  REQUIRE(right.read(got, soon(), &again));
+  CHECK_FALSE(again);
 }
 
 TEST_CASE("a worker that says it has memory which nobody passed is refused", "[spot_check]") {

@@ -33,8 +33,9 @@ class spot_check_socket {
   /// Two ends of one connection within this process.
   static std::pair<spot_check_socket, spot_check_socket> pair();
 
-  /// Fills `out`. io: the peer closed, or the deadline passed.
-  status read(std::span<std::uint8_t> out, time_point until);
+  /// Fills `out`. io: the peer closed, or the deadline passed. `passed` gets the open file that
+  /// came with it, if one did; without it the system drops what the peer passes.
+  status read(std::span<std::uint8_t> out, time_point until, file_handle* passed = nullptr);
   /// Sends all of `bytes`. io: as above.
   status write(bytes_view bytes, time_point until);
   /// Whether the other side is on this machine, or something here that stands for it: such a socket
@@ -43,8 +44,6 @@ class spot_check_socket {
   /// Passes an open file with the first byte that is written next; who calls keeps it open until
   /// then.
   void pass(int descriptor) noexcept { passing_ = descriptor; }
-  /// The file that the other side passed last, or none. Gives it once.
-  file_handle passed() noexcept { return std::move(passed_); }
   /// Ends both directions; a peer that waits hears of it.
   void shut() noexcept;
 
@@ -53,9 +52,9 @@ class spot_check_socket {
 
  private:
   status wait(short events, time_point until);
-  std::ptrdiff_t receive(std::span<std::uint8_t> out);
+  std::ptrdiff_t receive(std::span<std::uint8_t> out, file_handle* passed);
   std::ptrdiff_t transmit(bytes_view bytes);
-  file_handle descriptor_, passed_;
+  file_handle descriptor_;
   int passing_ = -1;
 };
 

@@ -23,6 +23,9 @@ _UNIT = 2.0**-24
 # A mean far from zero leaves less of the deviation in sums of squares. Beyond this, and with other
 # algorithms than sums in float64, torch computes.
 _CONDITION = 2.0**20
+# Sums of squares below, and variances above, are normal numbers of float32 with room. What is
+# smaller than the smallest of them may be zero on a machine that flushes it.
+_MOST, _LEAST, _FLUSHED = 2.0**120, 2.0**-100, 2.0**-126
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Statistics:
         with np.errstate(all="ignore"):
             if place == 1:
                 off = np.abs(claimed - mean)
-                usual = 4 * _UNIT * np.abs(mean) + _UNIT / 4 * np.sqrt(variance)
+                usual = 4 * _UNIT * np.abs(mean) + _UNIT / 4 * np.sqrt(variance) + _FLUSHED
                 possible = rounding * np.sqrt(squares)
             else:
                 off = np.abs(claimed * np.sqrt(variance + epsilon) - 1)
@@ -80,6 +83,7 @@ class Statistics:
                 # 1 / sqrt(1 - share) - 1, which is without bound from a share of 1 on.
                 possible = np.where(share < 1, 1 / np.sqrt(np.maximum(1 - share, 0)) - 1, np.inf)
             well = np.isfinite(variance) & (squares <= _CONDITION * variance)
+            well &= (self._count * squares < _MOST) & (variance + epsilon > _LEAST)
             if (bad := well & ~np.isfinite(claimed)).any():
                 return StatisticsFound("not finite", int(np.argmax(bad)), np.inf)
             # Of zeros nothing is off by rounding.

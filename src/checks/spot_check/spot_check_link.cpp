@@ -21,8 +21,9 @@ struct received {
   std::vector<std::uint8_t> body;
 };
 
-status read_frame(spot_check_socket& from, spot_check_socket::time_point until, received& out) {
-  if (status read = from.read(out.bytes, until); !read) return read;
+status read_frame(spot_check_socket& from, spot_check_socket::time_point until, received& out,
+                  file_handle* passed = nullptr) {
+  if (status read = from.read(out.bytes, until, passed); !read) return read;
   auto header = parse_spot_check_header(out.bytes);
   if (!header) return header.why();
   out.header = std::move(header).value();
@@ -92,7 +93,8 @@ result<spot_check_link> spot_check_link::accepted(spot_check_socket socket, byte
                                                   std::vector<std::uint8_t>& payload, digest& job) {
   const auto until = in(seconds);
   received got;
-  if (status read = read_frame(socket, until, got); !read) return read.why();
+  file_handle passed;
+  if (status read = read_frame(socket, until, got, &passed); !read) return read.why();
   const spot_check_header& header = got.header;
   spot_check_chain chain(spot_check_session_key(key, header.job, header.session), header.job,
                          header.session, spot_check_side::worker);
@@ -107,7 +109,9 @@ result<spot_check_link> spot_check_link::accepted(spot_check_socket socket, byte
   payload.resize(hello.payload_bytes);
   if (status read = read_payload(socket, until, chain, payload); !read) return read.why();
   job = header.job;
-  return spot_check_link(std::move(socket), std::move(chain), seconds);
+  spot_check_link out(std::move(socket), std::move(chain), seconds);
+  out.passed_ = std::move(passed);
+  return out;
 }
 
 status spot_check_link::send(spot_check_kind kind, std::uint64_t step, std::string body,

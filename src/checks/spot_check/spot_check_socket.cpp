@@ -158,45 +158,42 @@ status spot_check_socket::wait(short events, time_point until) {
   return slow();
 }
 
-// One descriptor at most, whatever comes: the kernel closes others.
-union descriptor_room {
-  char bytes[CMSG_SPACE(sizeof(int))];
-  cmsghdr header;
+/// Bytes with room for one descriptor: the kernel closes others.
+struct descriptor_message {
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))]{};
+  iovec where;
+  msghdr header{};
+
+  descriptor_message(std::uint8_t* data, std::size_t size) : where{data, size} {
+    header.msg_iov = &where;
+    header.msg_iovlen = 1;
+    header.msg_control = room;
+    header.msg_controllen = sizeof room;
+  }
 };
 
-std::ptrdiff_t spot_check_socket::receive(std::span<std::uint8_t> out) {
-  iovec where{out.data(), out.size()};
-  descriptor_room room{};
-  msghdr message{};
-  message.msg_iov = &where;
-  message.msg_iovlen = 1;
-  message.msg_control = room.bytes;
-  message.msg_controllen = sizeof room.bytes;
-  const auto got = ::recvmsg(descriptor_.get(), &message, MSG_CMSG_CLOEXEC);
-  const cmsghdr* const found = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+std::ptrdiff_t spot_check_socket::receive(std::span<std::uint8_t> out, file_handle* passed) {
+  if (passed == nullptr) return ::recv(descriptor_.get(), out.data(), out.size(), 0);
+  descriptor_message message(out.data(), out.size());
+  const auto got = ::recvmsg(descriptor_.get(), &message.header, MSG_CMSG_CLOEXEC);
+  const cmsghdr* const found = got > 0 ? CMSG_FIRSTHDR(&message.header) : nullptr;
   if (found != nullptr && found->cmsg_level == SOL_SOCKET && found->cmsg_type == SCM_RIGHTS) {
     int descriptor = -1;
     std::memcpy(&descriptor, CMSG_DATA(found), sizeof descriptor);
-    passed_ = file_handle(descriptor);
+    *passed = file_handle(descriptor);
   }
   return got;
 }
 
 std::ptrdiff_t spot_check_socket::transmit(bytes_view bytes) {
   if (passing_ < 0) return ::send(descriptor_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  iovec where{const_cast<std::uint8_t*>(bytes.data()), bytes.size()};
-  descriptor_room room{};
-  msghdr message{};
-  message.msg_iov = &where;
-  message.msg_iovlen = 1;
-  message.msg_control = room.bytes;
-  message.msg_controllen = sizeof room.bytes;
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  descriptor_message message(const_cast<std::uint8_t*>(bytes.data()), bytes.size());
+  cmsghdr* const header = CMSG_FIRSTHDR(&message.header);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof passing_);
   std::memcpy(CMSG_DATA(header), &passing_, sizeof passing_);
-  const auto sent = ::sendmsg(descriptor_.get(), &message, MSG_NOSIGNAL);
+  const auto sent = ::sendmsg(descriptor_.get(), &message.header, MSG_NOSIGNAL);
   if (sent > 0) passing_ = -1;
   return sent;
 }
@@ -208,9 +205,9 @@ bool spot_check_socket::is_local() const noexcept {
          family == AF_UNIX;
 }
 
-status spot_check_socket::read(std::span<std::uint8_t> out, time_point until) {
+status spot_check_socket::read(std::span<std::uint8_t> out, time_point until, file_handle* passed) {
   while (!out.empty()) {
-    const auto got = receive(out);
+    const auto got = receive(out, passed);
     if (got == 0) return closed();
     if (got > 0) {
       out = out.subspan(static_cast<std::size_t>(got));

@@ -146,6 +146,22 @@ def test_no_order_of_float32_sums_is_called_false(mean: float) -> None:
     torch.testing.assert_close(out, layer(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("scale", [1e-44, 1e-40, 1e-25, 1e17, 1e19, 3e37])
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-40])
+def test_numbers_at_the_ends_of_float32_accuse_nobody(scale: float, epsilon: float) -> None:
+    """Sums of squares overflow, or vanish, in a torch that rounds them to float32."""
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(24, 16, 12, 12, generator=random) * scale
+    layer = nn.BatchNorm2d(16, eps=epsilon)
+    honest = statistics(layer, x)
+    flushed = [honest[0].where(honest[0].abs() >= 2.0**-126, torch.zeros(())), honest[1]]
+    for witness in (honest, flushed):
+        outcome, out = checked(layer, x, [one.clone() for one in witness])
+        assert outcome.holds, outcome.failure
+        assert out is not None
+        torch.testing.assert_close(out, layer(x), rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
 def test_a_batch_that_diverged_is_computed() -> None:
     x = images()
     x[3, 2, 1, 0] = float("nan")

@@ -40,8 +40,8 @@ class spot_check_link {
   bool is_local() const noexcept { return socket_.is_local(); }
   /// Passes memory with the next frame.
   void pass(const spot_check_memory& memory) noexcept { socket_.pass(memory.descriptor()); }
-  /// What came with a frame, or nothing.
-  file_handle passed() noexcept { return socket_.passed(); }
+  /// What came with the first frame, or nothing. Gives it once; a trusted side takes none.
+  file_handle passed() noexcept { return std::move(passed_); }
   /// From now on weights of steps and gradients of reports lie in memory that the other side maps,
   /// too, and are not sent.
   void share(spot_check_memory memory) noexcept { memory_ = std::move(memory); }
@@ -72,6 +72,7 @@ class spot_check_link {
   std::span<std::uint8_t> shared(spot_check_kind kind, std::uint64_t bytes) const;
 
   spot_check_socket socket_;
+  file_handle passed_;
   std::optional<spot_check_memory> memory_;
   spot_check_chain chain_;
   double seconds_;
