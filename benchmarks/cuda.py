@@ -3,6 +3,8 @@
 
 digest: the content roots of 300 MB that are on the device, against copying them there.
 gemm.ord32: a product of square matrices against cuBLAS in float32 without TF32.
+conv.ord32: convolutions of a ResNet-50 and their gradients against cuDNN, likewise.
+train_step.ord32: a step in potl.deterministic against a stock step, likewise.
 
 `make bench-gpu` builds what this loads, and runs it.
 
@@ -14,19 +16,36 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import sys
 from collections.abc import Callable, Iterator
+from statistics import geometric_mean
 from typing import Any
 
 import measuring
 import torch
+import torch.nn.functional as F
+from measuring import ROOT
+from torch import Tensor, nn
 
+import potl
 from potl import _core
+
+sys.path.insert(0, str(ROOT / "tests" / "python" / "helpers"))
+import zoo
 
 ROUNDS = 15
 BYTES, TENSORS = 300_000_000, 150
 SIZES = (2048, 4096, 8192)
 ORD32_AT_LEAST = {2048: 0.85, 4096: 0.85, 8192: 0.85}
 DIGEST_AT_LEAST = 0.05
+CONV_AT_LEAST = 0.7
+STEP_AT_MOST = 1.3
+# Of a ResNet-50 on images of 224 x 224: inputs, outputs, size of the image, kernel, stride.
+CONVOLUTIONS = (
+    *((3, 64, 224, 7, 2), (64, 64, 56, 1, 1), (64, 64, 56, 3, 1), (64, 256, 56, 1, 1)),
+    *((256, 128, 56, 1, 1), (128, 128, 56, 3, 2), (128, 512, 28, 1, 1), (512, 256, 28, 1, 1)),
+    *((256, 256, 28, 3, 2), (256, 1024, 14, 1, 1), (512, 512, 7, 3, 1), (512, 2048, 7, 1, 1)),
+)
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -110,14 +129,100 @@ def gemm(library: ctypes.CDLL) -> Iterator[dict[str, Any]]:
         )
 
 
+def convolution(_: ctypes.CDLL) -> Iterator[dict[str, Any]]:
+    """Forward pass and both gradients of each, for 32 images."""
+    ratios = []
+    for inputs, outputs, size, kernel, stride in CONVOLUTIONS:
+        x = torch.randn(32, inputs, size, size, device="cuda", requires_grad=True)
+        w = torch.randn(outputs, inputs, kernel, kernel, device="cuda", requires_grad=True)
+        dy = torch.ones_like(F.conv2d(x, w, stride=stride, padding=kernel // 2))
+
+        def work(x: Tensor = x, w: Tensor = w, dy: Tensor = dy, stride: int = stride) -> None:
+            torch.autograd.backward(F.conv2d(x, w, stride=stride, padding=w.shape[2] // 2), dy)
+
+        def exact(work: Callable[[], None] = work) -> None:
+            with potl.deterministic():
+                work()
+
+        found = measuring.paired(
+            lambda work=work: timed(work),  # type: ignore[misc]
+            lambda exact=exact: timed(exact),  # type: ignore[misc]
+            rounds=5,
+        )
+        ratios.append(found.value)
+        print(f"conv {inputs} -> {outputs}, {size} x {size}, kernel {kernel}: {found.value:.2f}")
+    yield measuring.result(
+        "cuda.conv.ord32.resnet50",
+        geometric_mean(ratios),
+        "geometric mean of the ratios to cuDNN",
+        "cuDNN in float32",
+        at_least=CONV_AT_LEAST,
+    )
+
+
+class GPT(nn.Module):
+    """124 million parameters, as GPT-2's smallest has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(50257, 768), nn.Embedding(1024, 768)
+        self.layers = nn.Sequential(*(zoo.Layer(768, 12) for _ in range(12)), nn.LayerNorm(768))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        hidden = self.layers(self.tokens(tokens) + self.places.weight)
+        return F.linear(hidden, self.tokens.weight)
+
+
+def train_step(_: ctypes.CDLL) -> Iterator[dict[str, Any]]:
+    """A ResNet-50 on 32 images of 64 x 64, and a GPT on four texts of 1,024 tokens."""
+    resnet, gpt = zoo.ZOO["resnet50"][0](), GPT()
+    cases: dict[str, tuple[nn.Module, Tensor, Tensor]] = {
+        "resnet50": (resnet, torch.randn(32, 3, 64, 64), torch.randint(10, (32,))),
+        "gpt124m": (gpt, torch.randint(50257, (4, 1024)), torch.randint(50257, (4096,))),
+    }
+    for name, (model, x, y) in cases.items():
+        x, y = x.cuda(), y.cuda()
+        optimizer = torch.optim.AdamW(model.cuda().parameters(), lr=1e-4, fused=True)
+
+        def step(
+            model: nn.Module = model,
+            x: Tensor = x,
+            y: Tensor = y,
+            optimizer: torch.optim.Optimizer = optimizer,
+        ) -> None:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x).flatten(0, -2), y).backward()
+            optimizer.step()
+
+        def exact(step: Callable[[], None] = step) -> None:
+            with potl.deterministic():
+                step()
+
+        found = measuring.paired(
+            lambda exact=exact: timed(exact),  # type: ignore[misc]
+            lambda step=step: timed(step),  # type: ignore[misc]
+            rounds=5,
+        )
+        yield measuring.result(
+            f"cuda.train_step.{name}.ord32",
+            found.seconds * 1e3,
+            "ms for a step",
+            f"a stock step in float32, {found.baseline_seconds * 1e3:.3g} ms",
+            found,
+            at_most=STEP_AT_MOST,
+        )
+        model.cpu()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("library")
     library = ctypes.CDLL(parser.parse_args().library)
     torch.backends.cuda.matmul.fp32_precision = "ieee"
+    torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
     print(torch.cuda.get_device_name())
     results: list[dict[str, Any]] = []
-    for group in (digest, gemm):
+    for group in (digest, gemm, convolution, train_step):
         for found in group(library):
             print(json.dumps(found), flush=True)
             results.append(found)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# potl's kernels for CUDA and the test that compares them with the CPU. AUTO builds them beside the tests where nvcc is found;
-# nothing else needs them, and without nvcc nothing changes.
+# potl's kernels for CUDA and the test that compares them with the CPU. AUTO builds them where nvcc is found, beside the tests
+# and for a torch that has CUDA; nothing else needs them, and without nvcc nothing changes.
 set(POTL_WITH_CUDA OFF)
 set(POTL_CUDA AUTO CACHE STRING "Build potl's kernels for CUDA (potl::cuda): AUTO, ON or OFF")
 if(POTL_CUDA STREQUAL "OFF")
   return()
 endif()
 # nvcc's host code carries no instrumentation, and its host compiler is g++.
-if(POTL_CUDA STREQUAL "AUTO" AND (NOT POTL_BUILD_TESTS OR POTL_SANITIZE OR POTL_BUILD_FUZZERS
-                                  OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU"))
+if(POTL_CUDA STREQUAL "AUTO" AND (POTL_SANITIZE OR POTL_BUILD_FUZZERS OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
+                                  OR NOT (POTL_BUILD_TESTS OR (POTL_WITH_TORCH AND POTL_TORCH_CUDA))))
   return()
 endif()
 include(CheckLanguage)

@@ -16,6 +16,11 @@ print(u.find_spec('torch').submodule_search_locations[0], m.version('torch').spl
     list(GET found 1 POTL_TORCH_VERSION)
   endif()
 endif()
+set(POTL_TORCH_CUDA "")
+if(EXISTS "${POTL_TORCH_DIR}/version.py")
+  file(STRINGS "${POTL_TORCH_DIR}/version.py" found REGEX "^cuda.*= '")
+  string(REGEX REPLACE ".*= '([0-9.]+)'.*" "\\1" POTL_TORCH_CUDA "${found}")
+endif()
 set(POTL_WITH_TORCH OFF)
 if(POTL_TORCH_VERSION AND NOT POTL_TORCH_VERSION VERSION_LESS POTL_TORCH_MINIMUM
    AND EXISTS "${POTL_TORCH_DIR}/include/torch/library.h")

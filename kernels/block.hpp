@@ -14,9 +14,11 @@
 #if defined(__CUDACC__)
 #define POTL_BODY __host__ __device__ __forceinline__
 #define POTL_UNROLL _Pragma("unroll")
+#define POTL_ROLLED _Pragma("unroll 1")
 #else
 #define POTL_BODY inline
 #define POTL_UNROLL
+#define POTL_ROLLED
 #endif
 
 namespace potl::cuda {
@@ -69,6 +71,26 @@ class device_block {
                                                unsigned) {
     to.at[place] = value;
   }
+
+  /// Begins to copy a number from memory, or +0 where it is not there. It has arrived when the
+  /// thread has waited for it, for other threads after the barrier that follows.
+  template <unsigned Count>
+  __device__ __forceinline__ static void copy(shared<float, Count>& to, unsigned place,
+                                              const float* from, bool is_there, unsigned) {
+    const auto at = static_cast<unsigned>(__cvta_generic_to_shared(to.at + place));
+    // Not a barrier for other accesses to memory: nobody reads the place before the wait.
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from),
+                 "r"(is_there ? 4 : 0));
+  }
+  /// What the thread has begun to copy since the last time is one group.
+  __device__ __forceinline__ static void end_group(unsigned) {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
+  /// Waits for all groups of the thread but the last `Later` ones.
+  template <unsigned Later>
+  __device__ __forceinline__ static void wait(unsigned) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Later) : "memory");
+  }
 };
 #endif
 
@@ -87,6 +109,15 @@ POTL_BODY float canonical_nan() {
 #else
   return std::bit_cast<float>(0x7fc00000U);
 #endif
+}
+
+/// The value, of which the compiler does not know that it stays the same: else it keeps all that
+/// follows from it in registers across a loop.
+POTL_BODY std::int64_t forgotten(std::int64_t value) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+l"(value));
+#endif
+  return value;
 }
 
 /// Four bytes as a number, the first one highest.

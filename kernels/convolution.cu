@@ -10,9 +10,6 @@ namespace {
 using numeric::arithmetic;
 using numeric::convolution;
 
-/// Few channels are common, and rows of a tile are channels.
-using small_tile = gemm_tile<64, 64, 8>;
-
 void require_ordered(arithmetic mode) {
   if (mode != arithmetic::ord32)
     throw exception({errc::usage, "this arithmetic has no CUDA form", "use ord32"});

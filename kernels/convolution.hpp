@@ -9,8 +9,8 @@
 // and thrown away.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "gemm.hpp"
 
@@ -73,70 +73,62 @@ struct gathered {
   std::int32_t inside[3];
   bool along_k;  ///< k is denser in memory than lines are
 
-  POTL_BODY float at(std::int64_t line, std::int64_t k) const {
-    const gather_point a = lines[line], b = depth[k];
+  POTL_BODY bool is_inside(const gather_point& a, const gather_point& b) const {
     const auto within = [](std::int32_t position, std::int32_t size) {
       return static_cast<std::uint32_t>(position) < static_cast<std::uint32_t>(size);
     };
-    const bool is_inside = within(a.z + b.z, inside[0]) && within(a.y + b.y, inside[1]) &&
-                           within(a.x + b.x, inside[2]);
-    return is_inside ? data[a.place + b.place] : 0.0F;
+    return within(a.z + b.z, inside[0]) && within(a.y + b.y, inside[1]) &&
+           within(a.x + b.x, inside[2]);
   }
 };
-
-template <class Tile, unsigned Lines>
-class gather_share;
 
 /// What gemm_route is for operands in memory.
 template <class Tile, unsigned Lines>
-struct gather_route {
-  using share_type = gather_share<Tile, Lines>;
-  static constexpr unsigned share = Lines * Tile::depth / Tile::threads;
+class gather_route {
+ public:
+  using shares = slice_shares<Tile, Lines>;
+  static constexpr bool can_be_whole = false;
+  struct state {
+    std::int64_t k;            ///< where the next slice begins
+    gather_point line, depth;  ///< of all elements that have it in common
+    unsigned lines, now;       ///< as in gemm_route
+  };
 
   POTL_BODY gather_route(const gathered& operand, std::int64_t first_line)
-      : from(operand),
-        first(first_line),
-        line_stride(operand.along_k ? Tile::threads / Tile::depth : 0),
-        k_stride(operand.along_k ? 0 : Tile::threads / Lines) {}
+      : from_(operand), first_(first_line), of_(operand.along_k) {}
 
-  POTL_BODY unsigned line(unsigned thread) const {
-    return from.along_k ? thread / Tile::depth : thread % Lines;
-  }
-  POTL_BODY unsigned k(unsigned thread) const {
-    return from.along_k ? thread % Tile::depth : thread / Lines;
-  }
-
-  gathered from;
-  std::int64_t first;
-  unsigned line_stride, k_stride;
-};
-
-template <class Tile, unsigned Lines>
-class gather_share {
- public:
-  using route = gather_route<Tile, Lines>;
-
-  POTL_BODY void begin(const route&, unsigned) { k_ = 0; }
-
-  POTL_BODY void fetch(const route& way, std::int64_t left, unsigned thread) {
-    POTL_UNROLL
-    for (unsigned i = 0; i < route::share; ++i) {
-      const std::int64_t line = way.first + way.line(thread) + i * way.line_stride;
-      const unsigned k = way.k(thread) + i * way.k_stride;
-      value_[i] = line < way.from.line_count && k < left ? way.from.at(line, k_ + k) : 0.0F;
+  POTL_BODY void begin(state& mine, std::int64_t k, unsigned thread) const {
+    mine = {k, line_at(of_.line(thread)), {}, 0, 0};
+    for (unsigned i = 0; i < shares::count; ++i) {
+      if (first_ + of_.line(thread) + i * of_.line_stride < from_.line_count) mine.lines |= 1U << i;
     }
-    k_ += Tile::depth;
   }
-
+  POTL_BODY void begin_slice(state& mine, std::int64_t left, unsigned thread) const {
+    mine.now = mine.lines & of_.within(left, thread);
+    if (of_.along_k) mine.depth = from_.depth[mine.now != 0 ? mine.k + of_.k(thread) : 0];
+  }
   template <class Block>
-  POTL_BODY void put(const route& way, gemm_slices<Tile, Lines, Block>& to, unsigned which,
-                     unsigned thread) const {
-    put_slice<Tile>(way, value_, to, which, thread);
+  POTL_BODY void fetch(const state& mine, unsigned i, gemm_slices<Tile, Lines, Block>& to,
+                       unsigned stage, unsigned thread) const {
+    const bool is_asked = (mine.now >> i & 1U) != 0;
+    const unsigned k = of_.k(thread) + i * of_.k_stride;
+    const gather_point a =
+        of_.along_k ? line_at(of_.line(thread) + i * of_.line_stride) : mine.line;
+    const gather_point b = of_.along_k ? mine.depth : from_.depth[is_asked ? mine.k + k : 0];
+    const bool is_there = is_asked && from_.is_inside(a, b);
+    Block::copy(to.of, of_.place(to, stage, thread) + i * of_.place_step(to),
+                from_.data + (is_there ? a.place + b.place : 0), is_there, thread);
   }
+  POTL_BODY void end_slice(state& mine) const { mine.k += Tile::depth; }
 
  private:
-  std::int64_t k_;
-  float value_[route::share];
+  POTL_BODY gather_point line_at(unsigned line) const {
+    return from_.lines[first_ + line < from_.line_count ? first_ + line : 0];
+  }
+
+  gathered from_;
+  std::int64_t first_;
+  shares of_;
 };
 
 /// C of a gathered product.
@@ -153,16 +145,27 @@ struct gather_target {
   }
 };
 
-/// A product for each group, whose operands begin `*_step` elements further.
-template <class Tile>
+/// A product for each group, whose operands begin `*_step` elements further. A lies in memory with
+/// strides, or is gathered too. With Split a block has a chunk of a tile.
+template <class Tile, class A, bool Split>
 struct gathered_products {
   static constexpr unsigned threads = Tile::threads;
+  /// Addresses take registers.
+  static constexpr unsigned resident = Tile::resident > 4 ? 4 : Tile::resident;
   template <class Block>
   using memory = gemm_memory<Tile, Block>;
 
-  gathered a, b;
+  A a;
+  gathered b;
   gather_target c;
-  std::int64_t depth, a_step, b_step, c_step;
+  std::int64_t depth, a_step, b_step, c_step, groups;
+  chunk_sums sums;
+
+  POTL_BODY gather_target of(std::int64_t group) const {
+    gather_target to = c;
+    to.data += group * c_step;
+    return to;
+  }
 
   POTL_BODY std::int64_t across() const {
     return (c.column_count + Tile::columns - 1) / Tile::columns;
@@ -173,18 +176,26 @@ struct gathered_products {
 
   template <class Block>
   POTL_BODY void operator()(Block& block, memory<Block>& shared) const {
+    constexpr bool is_matrix = std::is_same_v<A, numeric::matrix<const float>>;
+    using a_route =
+        std::conditional_t<is_matrix, gemm_route<Tile, Tile::rows>, gather_route<Tile, Tile::rows>>;
     const auto index = static_cast<std::int64_t>(block.index());
-    const std::int64_t group = index / tiles(), tile = index % tiles();
+    const std::int64_t group = index / tiles() % groups, tile = index % tiles();
     const std::int64_t row = tile / across() * Tile::rows;
     const std::int64_t column = tile % across() * Tile::columns;
-    gathered left = a, right = b;
-    gather_target to = c;
+    A left = a;
+    gathered right = b;
     left.data += group * a_step;
     right.data += group * b_step;
-    to.data += group * c_step;
-    const gather_route<Tile, Tile::rows> rows(left, row);
+    const a_route rows(left, row);
     const gather_route<Tile, Tile::columns> columns(right, column);
-    multiply_tile<Tile>(block, shared, rows, columns, to, row, column, depth);
+    if constexpr (Split) {
+      const std::int64_t chunk = sums.first + index / tiles() / groups;
+      multiply_tile<Tile>(block, shared, rows, columns, sums.of(chunk, group), row, column,
+                          chunk_sums::range(chunk, depth));
+    } else {
+      multiply_tile<Tile>(block, shared, rows, columns, of(group), row, column, {0, depth, true});
+    }
   }
 };
 

@@ -14,6 +14,7 @@
 #include <potl/core/error.hpp>
 #include <potl/numeric/convolution.hpp>
 
+#include "chunks.hpp"
 #include "convolution.hpp"
 
 namespace potl::cuda {
@@ -102,12 +103,12 @@ struct phase {
   }
 };
 
-/// A convolution's product in tiles of `Tile`.
-template <class Tile, class Device>
+/// A convolution's product; `a` of the lists is not looked at where A is a matrix. With Split,
+/// chunks are computed apart.
+template <class Tile, bool Split, class Device, class A>
 void multiply_gathered(const Device& device, gather_lists lists, const convolution_parts& p,
-                       const axes& inside, const float* a, std::int64_t a_step, bool a_along_k,
-                       const float* b, std::int64_t b_step, bool b_along_k, float* c,
-                       std::int64_t c_step) {
+                       const axes& inside, A a, std::int64_t a_step, const float* b,
+                       std::int64_t b_step, bool b_along_k, float* c, std::int64_t c_step) {
   std::int64_t points = 0;
   for (point_list& one : lists.of) {
     one.begin = points;
@@ -120,13 +121,13 @@ void multiply_gathered(const Device& device, gather_lists lists, const convoluti
   gather_point* at = memory.data();
   device.each(static_cast<std::uint64_t>(points), list_points{lists, at});
   const auto list = [&](unsigned which) -> const gather_point* { return at + of[which].begin; };
-  const gathered_products<Tile> all{
-      {a,
-       list(gather_lists::a_lines),
-       list(gather_lists::a_depth),
-       of[gather_lists::a_lines].size(),
-       {1, 1, 1},
-       a_along_k},
+  if constexpr (std::is_same_v<A, gathered>) {
+    a.lines = list(gather_lists::a_lines);
+    a.depth = list(gather_lists::a_depth);
+    a.line_count = of[gather_lists::a_lines].size();
+  }
+  const gathered_products<Tile, A, Split> all{
+      a,
       {b,
        list(gather_lists::b_lines),
        list(gather_lists::b_depth),
@@ -138,19 +139,38 @@ void multiply_gathered(const Device& device, gather_lists lists, const convoluti
       of[gather_lists::b_depth].size(),
       a_step,
       b_step,
-      c_step};
-  device.run(static_cast<std::uint64_t>(all.tiles() * p.g.groups), all);
+      c_step,
+      p.g.groups,
+      {}};
+  if constexpr (Split) {
+    in_chunks(device, p.g.groups, all.c.row_count, all.c.column_count, all.depth, all,
+              [&](const chunk_sums& sums, std::int64_t chunks) {
+                gathered_products<Tile, A, Split> part = all;
+                part.sums = sums;
+                device.run(static_cast<std::uint64_t>(all.tiles() * p.g.groups * chunks), part);
+              });
+  } else {
+    device.run(static_cast<std::uint64_t>(all.tiles() * p.g.groups), all);
+  }
 }
+
+/// An operand whose lists multiply_gathered() fills in, and which has no padding.
+inline gathered gathered_from(const float* data, bool along_k) {
+  return {data, nullptr, nullptr, 0, {1, 1, 1}, along_k};
+}
+/// A list of which nothing is looked at.
+inline point_list no_list() { return line_of(0, 0); }
 
 template <class Tile, class Device>
 void convolve(const Device& device, const numeric::convolution& geometry, const float* x,
               const float* w, float* y) {
   const convolution_parts p(geometry);
   const std::int64_t depth = p.inner * p.taps;
-  const gather_lists lists{{line_of(p.outer, depth), line_of(depth, 1), p.windows(), p.window(),
-                            line_of(p.outer, p.outputs), p.results()}};
-  multiply_gathered<Tile>(device, lists, p, geometry.input, w, p.outer * depth, true, x,
-                          p.inner * p.inputs, false, y, p.outer * p.outputs);
+  const gather_lists lists{
+      {no_list(), no_list(), p.windows(), p.window(), line_of(p.outer, p.outputs), p.results()}};
+  multiply_gathered<Tile, false>(device, lists, p, geometry.input,
+                                 numeric::row_major(w, p.outer, depth), p.outer * depth, x,
+                                 p.inner * p.inputs, false, y, p.outer * p.outputs);
 }
 
 template <class Tile, class Device>
@@ -160,8 +180,10 @@ void convolve_weight_gradient(const Device& device, const numeric::convolution& 
   const std::int64_t weights = p.inner * p.taps;
   const gather_lists lists{{line_of(p.outer, p.outputs), p.results(), p.window(), p.windows(),
                             line_of(p.outer, weights), line_of(weights, 1)}};
-  multiply_gathered<Tile>(device, lists, p, geometry.input, dy, p.outer * p.outputs, true, x,
-                          p.inner * p.inputs, true, dw, p.outer * weights);
+  // Few weights have many places to add over.
+  multiply_gathered<Tile, true>(device, lists, p, geometry.input, gathered_from(dy, true),
+                                p.outer * p.outputs, x, p.inner * p.inputs, true, dw,
+                                p.outer * weights);
 }
 
 template <class Tile, class Device>
@@ -190,8 +212,9 @@ void convolve_input_gradient(const Device& device, const numeric::convolution& g
          line_of(p.inner, p.inputs),
          grid_in(g.input, g.batch, g.in_channels * p.inputs, positions, remainder, g.stride,
                  false)}};
-    multiply_gathered<Tile>(device, lists, p, p.out, w, p.outer * p.inner * p.taps, false, dy,
-                            p.outer * p.outputs, false, dx, p.inner * p.inputs);
+    multiply_gathered<Tile, false>(device, lists, p, p.out, gathered_from(w, false),
+                                   p.outer * p.inner * p.taps, dy, p.outer * p.outputs, false, dx,
+                                   p.inner * p.inputs);
   }
 }
 

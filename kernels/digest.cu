@@ -49,6 +49,11 @@ hash_words words_of(const digest& from) {
 
 }  // namespace
 
+bool has_device() noexcept {
+  int devices = 0;
+  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
+}
+
 void content_roots(std::span<const device_bytes> tensors, digest* roots, void* stream) {
   if (tensors.empty()) return;
   const cudaStream_t queue = as_stream(stream);

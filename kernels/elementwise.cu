@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include <potl/core/error.hpp>
+
 #include "elementwise.hpp"
 #include "stream_device.hpp"
 
@@ -40,11 +42,6 @@ void apply_any(unary function, const Real* x, Real* y, std::size_t count, void* 
 }
 
 }  // namespace
-
-bool has_device() noexcept {
-  int devices = 0;
-  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
-}
 
 void apply(unary function, const float* x, float* y, std::size_t count, void* stream) {
   apply_any(function, x, y, count, stream);

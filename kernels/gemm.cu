@@ -1,20 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/cuda/gemm.hpp>
 
-#include "gemm.hpp"
-#include "runtime.hpp"
+#include <potl/core/error.hpp>
+
+#include "chunks.hpp"
+#include "stream_device.hpp"
 
 namespace potl::cuda {
 namespace {
 
 using numeric::matrix;
-using tile = gemm_tile<128, 128, 8>;
 
-__global__ void __launch_bounds__(tile::threads, 2) multiply_tile(products p) {
-  using block = device_block<tile::threads>;
-  __shared__ gemm_memory<tile, block> memory;
-  block here;
-  multiply_ordered<tile>(here, memory, p);
+/// Fewer blocks than this leave multiprocessors idle.
+constexpr std::int64_t enough_blocks = 128;
+
+template <class Tile>
+std::int64_t tiles_of(const products& p) {
+  return tiles_down<Tile>(p) * tiles_across<Tile>(p) * p.batch.count;
+}
+
+template <class Tile>
+void run_in(const products& p, void* stream) {
+  const stream_device device(stream);
+  const std::int64_t tiles = tiles_of<Tile>(p);
+  if (tiles >= enough_blocks || chunks_of(p.a.columns) == 1) {
+    device.run(static_cast<std::uint64_t>(tiles), ordered_products<Tile, false>{p, {}});
+    return;
+  }
+  in_chunks(device, p.batch.count, p.c.rows, p.c.columns, p.a.columns,
+            ordered_products<Tile, true>{p, {}}, [&](const chunk_sums& sums, std::int64_t chunks) {
+              device.run(static_cast<std::uint64_t>(tiles * chunks),
+                         ordered_products<Tile, true>{p, sums});
+            });
 }
 
 }  // namespace
@@ -29,11 +46,11 @@ void gemm(numeric::arithmetic mode, const numeric::gemm_batch& batch, matrix<con
   }
   const products p{batch, a, b, c};
   if (batch.count == 0 || c.rows <= 0 || c.columns <= 0) return;
-  const auto tiles = static_cast<std::uint64_t>(tiles_down<tile>(p)) *
-                     static_cast<std::uint64_t>(tiles_across<tile>(p));
-  const unsigned grid = grid_of(tiles * static_cast<std::uint64_t>(batch.count));
-  multiply_tile<<<grid, tile::threads, 0, as_stream(stream)>>>(p);
-  require(cudaGetLastError());
+  if (tiles_of<large_tile>(p) * chunks_of(a.columns) < enough_blocks) {
+    run_in<small_tile>(p, stream);
+  } else {
+    run_in<large_tile>(p, stream);
+  }
 }
 
 }  // namespace potl::cuda

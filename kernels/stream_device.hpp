@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the functions of layers.hpp compute on: here a stream of the current device, in the tests
-// simulated blocks (tests/unit/simulated_device.hpp). Private.
+// simulated blocks (tests/unit/simulated_device.hpp; tests/simulated has them behind these names,
+// so that a launcher runs on a CPU). Private.
 #pragma once
+
+#if defined(POTL_SIMULATED_DEVICE)
+#include "simulated_stream.hpp"
+#else
 
 #include <algorithm>
 
@@ -18,9 +23,17 @@ __global__ void __launch_bounds__(item_threads) run_items(const Item item, std::
   for_items(here, gridDim.x, count, item);
 }
 
+/// So many blocks of a body share a multiprocessor, which bounds the registers of a thread.
+template <class Body>
+constexpr unsigned resident_blocks() {
+  if constexpr (requires { Body::resident; }) return Body::resident;
+  return 1;
+}
+
 /// A body that needs memory of its block: Body::memory<Block>, Body::threads.
 template <class Body>
-__global__ void __launch_bounds__(Body::threads) run_blocks(const Body body) {
+__global__ void __launch_bounds__(Body::threads, resident_blocks<Body>())
+    run_blocks(const Body body) {
   using block = device_block<Body::threads>;
   __shared__ typename Body::template memory<block> memory;
   block here;
@@ -37,7 +50,7 @@ class stream_device {
     if (count == 0) return;
     const std::uint64_t blocks = (count + item_threads - 1) / item_threads;
     const auto grid = static_cast<unsigned>(std::min<std::uint64_t>(blocks, 65536));
-    run_items<<<grid, item_threads, 0, stream_>>>(item, count);
+    run_items<<<grid, item_threads, 0, stream_> > >(item, count);
     require(cudaGetLastError());
   }
 
@@ -45,7 +58,7 @@ class stream_device {
   template <class Body>
   void run(std::uint64_t blocks, const Body& body) const {
     if (blocks == 0) return;
-    run_blocks<<<grid_of(blocks), Body::threads, 0, stream_>>>(body);
+    run_blocks<<<grid_of(blocks), Body::threads, 0, stream_> > >(body);
     require(cudaGetLastError());
   }
 
@@ -66,3 +79,5 @@ class stream_device {
 };
 
 }  // namespace potl::cuda
+
+#endif

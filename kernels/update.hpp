@@ -43,34 +43,52 @@ POTL_BODY void update_each(Block& block, const updated_tensors& all, const Item&
   });
 }
 
+using updated_lane = numeric::elementwise::single<float>;
+
+constexpr unsigned update_threads = 256;
+/// These bodies share nothing.
+struct nothing_shared {
+  static constexpr unsigned threads = update_threads;
+  template <class Block>
+  struct memory {};
+};
+
 /// One step of SGD.
-template <class Block>
-POTL_BODY void update_sgd(Block& block, const updated_tensors& all,
-                          const numeric::elementwise::sgd_scalars<float>& scalars) {
-  using lane = numeric::elementwise::single<float>;
-  update_each(block, all, [&](const updated_tensor& t, std::uint64_t i) {
-    lane p(t.p[i]), m(0.0F);
-    if (scalars.has_momentum) m = lane(t.m[i]);
-    sgd_step(scalars, p, lane(t.g[i]), m);
-    t.p[i] = p.v;
-    if (scalars.has_momentum) t.m[i] = m.v;
-  });
-}
+template <class Scalars>
+struct sgd_update : nothing_shared {
+  updated_tensors all;
+  Scalars scalars;
+
+  template <class Block>
+  POTL_BODY void operator()(Block& block, nothing_shared::memory<Block>&) const {
+    update_each(block, all, [&](const updated_tensor& t, std::uint64_t i) {
+      updated_lane p(t.p[i]), m(0.0F);
+      if (scalars.has_momentum) m = updated_lane(t.m[i]);
+      sgd_step(scalars, p, updated_lane(t.g[i]), m);
+      t.p[i] = p.v;
+      if (scalars.has_momentum) t.m[i] = m.v;
+    });
+  }
+};
 
 /// One step of Adam or AdamW.
-template <class Block>
-POTL_BODY void update_adam(Block& block, const updated_tensors& all,
-                           const numeric::elementwise::adam_scalars<float>& scalars) {
-  using lane = numeric::elementwise::single<float>;
-  update_each(block, all, [&](const updated_tensor& t, std::uint64_t i) {
-    lane p(t.p[i]), m(t.m[i]), v(t.v[i]), u(0.0F);
-    if (scalars.amsgrad) u = lane(t.u[i]);
-    adam_step(scalars, p, lane(t.g[i]), m, v, u);
-    t.p[i] = p.v;
-    t.m[i] = m.v;
-    t.v[i] = v.v;
-    if (scalars.amsgrad) t.u[i] = u.v;
-  });
-}
+template <class Scalars>
+struct adam_update : nothing_shared {
+  updated_tensors all;
+  Scalars scalars;
+
+  template <class Block>
+  POTL_BODY void operator()(Block& block, nothing_shared::memory<Block>&) const {
+    update_each(block, all, [&](const updated_tensor& t, std::uint64_t i) {
+      updated_lane p(t.p[i]), m(t.m[i]), v(t.v[i]), u(0.0F);
+      if (scalars.amsgrad) u = updated_lane(t.u[i]);
+      adam_step(scalars, p, updated_lane(t.g[i]), m, v, u);
+      t.p[i] = p.v;
+      t.m[i] = m.v;
+      t.v[i] = v.v;
+      if (scalars.amsgrad) t.u[i] = u.v;
+    });
+  }
+};
 
 }  // namespace potl::cuda

@@ -47,7 +47,7 @@ ALLOWED = {
     CHECKS: BELOW_CHECKS | {CHECKS},
     "dispute": BELOW_CHECKS | {CHECKS, "dispute", "top"},
     "top": BELOW_CHECKS | {CHECKS, "dispute", "top"},
-    "libtorch": BELOW_CHECKS | {CHECKS, "dispute", "top", "libtorch"},
+    "libtorch": BELOW_CHECKS | {CHECKS, "dispute", "top", "libtorch", "cuda"},
     "cuda": BELOW_CHECKS | {CHECKS, "dispute", "top", "cuda"},
 }
 CHECK_STEMS = ("telemetry", "pev", "replay", "exact_replay", "spot_check", "extra_task")

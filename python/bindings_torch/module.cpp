@@ -20,6 +20,7 @@
 #include "../bindings/rounding_session.hpp"
 #include "content.hpp"
 #include "graph.hpp"
+#include "libtorch/arithmetic/device.hpp"
 #include "libtorch/arithmetic/fallback.hpp"
 #include "libtorch/arithmetic/mode.hpp"
 #include "libtorch/arithmetic/rounding.hpp"
@@ -117,6 +118,15 @@ py::tuple places_of(const py::list& tensors, const std::vector<std::uint64_t>& n
   return py::make_tuple(places.inside, places.outside);
 }
 
+/// Installs the kernels that a module of potl hands over for a kind of device; None: no longer.
+void use_device(const std::string& device, const py::object& kernels) {
+  const dispatch::device_kernels* all = nullptr;
+  if (!kernels.is_none()) {
+    all = py::reinterpret_borrow<py::capsule>(kernels).get_pointer<dispatch::device_kernels>();
+  }
+  dispatch::use_device(c10::Device(device).type(), all);
+}
+
 /// The content root of a tensor's elements, hashed by torch's threads.
 py::bytes content_root(const py::object& tensor) {
   potl::digest root;
@@ -147,6 +157,10 @@ PYBIND11_MODULE(_torch, module) {
     }
   });
   module.def("set_error_classes", &set_error_classes);
+  module.def("use_device", &use_device);
+  module.def("knows_device", [](const std::string& device) {
+    return dispatch::is_known(c10::Device(device).type());
+  });
   module.def("operators", [] {
     py::list rows;
     for (const auto& entry : potl::libtorch::operators()) {

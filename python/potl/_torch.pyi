@@ -11,6 +11,14 @@ from torch import Tensor
 from ._core import RoundingSession as RoundingSession
 
 def set_error_classes(not_reproducible: type[Exception], usage: type[Exception]) -> None: ...
+def use_device(device: str, kernels: object | None) -> None:
+    """Has tensors of a kind of device computed by the kernels that `potl._cuda.kernels()` hands
+    over, in all threads, from now on; None: no longer.
+    """
+
+def knows_device(device: str) -> bool:
+    """Whether there are kernels for this kind of device."""
+
 def operators() -> list[tuple[str, str, str]]:
     """Every operator of the table: name, how it runs (exact, kernel, composed or refused), note."""
 

@@ -2,7 +2,7 @@
 // The bits of a CUDA device against those of the CPU. Exit status 77 where there is no device.
 #include <cstdio>
 
-#include <potl/cuda/elementwise.hpp>
+#include <potl/cuda/digest.hpp>
 
 #include "catch_session.hpp"
 

@@ -51,6 +51,7 @@ def test_find_package_gives_a_library_that_links_and_runs(prefix: Path, tmp_path
 
 CUDA_CONSUMER = """
 #include <cstdio>
+#include <potl/cuda/digest.hpp>
 #include <potl/cuda/elementwise.hpp>
 #include <potl/potl.hpp>
 int main() {

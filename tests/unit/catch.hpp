@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Debian 12 ships Catch2 2, newer systems Catch2 3: the tests use what both have.
 #pragma once
-#if __has_include(<catch2/catch_all.hpp>)
+#if POTL_CATCH_VERSION >= 3
 #include <catch2/catch_all.hpp>
 using Catch::Approx;
 #else

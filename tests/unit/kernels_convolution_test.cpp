@@ -18,7 +18,7 @@ using numeric::arithmetic;
 
 namespace {
 
-using tile = cuda::gemm_tile<64, 64, 8>;
+using tile = cuda::small_tile;
 
 void check(const numeric::convolution& g, inputs kind, std::uint64_t number) {
   std::mt19937 generator(static_cast<unsigned>(number));

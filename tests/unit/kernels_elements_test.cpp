@@ -126,8 +126,11 @@ TEST_CASE("simulated steps of SGD have the CPU's bits", "[kernels]") {
     parameters found(flags), wanted(flags);
     std::uint64_t pieces = 0;
     const auto table = found.table(pieces);
-    const auto scalars = numeric::elementwise::scalars_of<float>(options);
-    each_block(pieces, flags, [&](block& one) { cuda::update_sgd(one, table, scalars); });
+    auto scalars = numeric::elementwise::scalars_of<float>(options);
+    each_block(pieces, flags, [&](block& one) {
+      cuda::nothing_shared::memory<block> none;
+      cuda::sgd_update<decltype(scalars)>{{}, table, scalars}(one, none);
+    });
     for (std::size_t i = 0; i < wanted.p.size(); ++i) {
       sgd(options, std::span(wanted.p[i]), wanted.g[i], wanted.m[i], numeric::inline_executor());
     }
@@ -147,8 +150,11 @@ TEST_CASE("simulated steps of Adam have the CPU's bits", "[kernels]") {
     parameters found(flags), wanted(flags);
     std::uint64_t pieces = 0;
     const auto table = found.table(pieces);
-    const auto scalars = numeric::elementwise::scalars_of<float>(options, amsgrad);
-    each_block(pieces, flags, [&](block& one) { cuda::update_adam(one, table, scalars); });
+    auto scalars = numeric::elementwise::scalars_of<float>(options, amsgrad);
+    each_block(pieces, flags, [&](block& one) {
+      cuda::nothing_shared::memory<block> none;
+      cuda::adam_update<decltype(scalars)>{{}, table, scalars}(one, none);
+    });
     for (std::size_t i = 0; i < wanted.p.size(); ++i) {
       adam(options, std::span(wanted.p[i]), wanted.g[i], wanted.m[i], wanted.v[i],
            amsgrad ? std::span(wanted.u[i]) : std::span<float>(), numeric::inline_executor());

@@ -28,12 +28,12 @@ void multiply(const cuda::products& p, std::uint64_t order) {
   for (std::uint64_t i = 0; i < blocks; ++i) {
     block one(order % 2 == 0 ? i : blocks - 1 - i, order);
     const auto memory = std::make_unique<cuda::gemm_memory<Tile, block>>();
-    cuda::multiply_ordered<Tile>(one, *memory, p);
+    cuda::ordered_products<Tile, false>{p, {}}(one, *memory);
   }
 }
 
-using small_tile = cuda::gemm_tile<64, 64, 8>;
-using large_tile = cuda::gemm_tile<128, 128, 8>;
+using cuda::large_tile;
+using cuda::small_tile;
 
 /// How many elements of C, and of the memory around them, are not as ord32 has them.
 template <class Tile>

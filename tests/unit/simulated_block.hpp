@@ -8,6 +8,8 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -20,6 +22,9 @@ namespace potl::test {
 
 /// Reads and writes are static, as they are on a device: the phase is that of the block that runs.
 inline std::uint64_t simulated_phase = 0;
+/// What each thread has begun to copy, in groups; the last one is open.
+using copy_groups = std::deque<std::vector<std::function<void()>>>;
+inline std::vector<copy_groups> simulated_copies;
 
 template <unsigned Threads>
 class simulated_block {
@@ -31,6 +36,7 @@ class simulated_block {
    public:
     T read(unsigned place, unsigned thread) const {
       history& word = words_.at(place);
+      if (word.is_on_its_way) throw std::logic_error("a copy is read before it has arrived");
       if (!word.is_written) throw std::logic_error("a word is read before it is written");
       if (word.written_in == simulated_phase && word.writer != thread) race(place);
       if (word.read_in != simulated_phase) {
@@ -43,6 +49,7 @@ class simulated_block {
     }
     void write(unsigned place, T value, unsigned thread) {
       history& word = words_.at(place);
+      if (word.is_on_its_way) race(place);
       const bool is_read =
           word.read_in == simulated_phase && (word.reader != thread || word.has_more_readers);
       const bool is_changed = word.written_in == simulated_phase && word.writer != thread;
@@ -52,12 +59,21 @@ class simulated_block {
       word.writer = thread;
       values_[place] = value;
     }
+    /// The word changes when the copy begins, and again when the thread has waited for it.
+    void begin_copy(unsigned place, T value, unsigned thread) {
+      write(place, value, thread);
+      words_[place].is_on_its_way = true;
+      simulated_copies.at(thread).back().push_back([this, place, value, thread] {
+        words_[place].is_on_its_way = false;
+        write(place, value, thread);
+      });
+    }
 
    private:
     struct history {
       std::uint64_t written_in = 0, read_in = 0;
       unsigned writer = 0, reader = 0;
-      bool has_more_readers = false, is_written = false;
+      bool has_more_readers = false, is_written = false, is_on_its_way = false;
     };
     [[noreturn]] static void race(unsigned place) {
       throw std::logic_error("two threads race for word " + std::to_string(place));
@@ -82,6 +98,7 @@ class simulated_block {
   /// `order` draws in which order the threads run; 0: ascending.
   explicit simulated_block(std::uint64_t index, std::uint64_t order = 0)
       : index_(index), turns_(Threads) {
+    simulated_copies.assign(Threads, copy_groups(1));
     std::iota(turns_.begin(), turns_.end(), 0U);
     for (unsigned i = Threads; order != 0 && i > 1; --i) {
       order = order * 6364136223846793005U + 1442695040888963407U;
@@ -107,6 +124,21 @@ class simulated_block {
   template <class T, unsigned Count>
   static void write(shared<T, Count>& to, unsigned place, T value, unsigned thread) {
     to.write(place, value, thread);
+  }
+
+  template <unsigned Count>
+  static void copy(shared<float, Count>& to, unsigned place, const float* from, bool is_there,
+                   unsigned thread) {
+    to.begin_copy(place, is_there ? *from : 0.0F, thread);
+  }
+  static void end_group(unsigned thread) { simulated_copies.at(thread).emplace_back(); }
+  template <unsigned Later>
+  static void wait(unsigned thread) {
+    copy_groups& mine = simulated_copies.at(thread);
+    while (mine.size() > Later + 1) {
+      for (const auto& arrive : mine.front()) arrive();
+      mine.pop_front();
+    }
   }
 
  private:

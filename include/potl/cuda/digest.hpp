@@ -12,6 +12,9 @@
 
 namespace potl::cuda {
 
+/// Whether this process can use a CUDA device.
+bool has_device() noexcept;
+
 /// Bytes in the memory of the current device, at any address.
 struct device_bytes {
   const void* data = nullptr;

@@ -14,9 +14,6 @@
 
 namespace potl::cuda {
 
-/// Whether this process can use a CUDA device.
-bool has_device() noexcept;
-
 /// y = function(x) at each of `count` elements; x and y are memory of the current device, and may
 /// be the same. Queued on `stream`, a cudaStream_t; nullptr is the default stream. Throws
 /// potl::exception (usage for a function that is not there, io for an error of the device).

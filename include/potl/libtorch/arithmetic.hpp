@@ -6,8 +6,9 @@
 // bits), or as potl's kernel, or as a composition of such; docs/reference/operators.md lists which.
 // Any other throws not_reproducible, which names it. Same bits for any number of threads and
 // instruction set.
-// Assumes: tensors on the CPU; the floating-point environment that the guard has tested, in the
-// calling thread and in torch's workers.
+// Assumes: tensors on the CPU (in Python also on CUDA devices, docs/reference/cuda.md); the
+// floating-point environment that the guard has tested, in the calling thread and in torch's
+// workers.
 // Cost: one dispatch in C++; none while no guard lives.
 // Cannot see: other threads (an operator there runs as stock), a graph built under a guard whose
 // backward pass runs outside (Python's `potl.deterministic` refuses it), arithmetic in C++ itself:
@@ -74,6 +75,7 @@ class stock_guard {
   numeric::arithmetic mode_;
   int bits_;
   bool foreign_;
+  bool multithreaded_;
 };
 
 /// What the steps of a workload compute in.

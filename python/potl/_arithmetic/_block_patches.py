@@ -9,6 +9,7 @@
 - Compiled callables run as eager code.
 - Einstein sums of three and more operands are contracted from left to right, whether there is a
   package for the order or not.
+- Attention is composed on a GPU as it is on the CPU.
 - A backward pass runs on the side of the block where its graph was computed.
 
 All but the last are attributes of torch's modules that are replaced while any thread is in a block
@@ -65,6 +66,7 @@ class Patches:
             self.put(dataloader.DataLoader, "__iter__", _outside)
             self.put(dataloader._BaseDataLoaderIter, "__next__", _outside)
             self.put(torch.backends, "opt_einsum", _LeftToRight)
+            self.put(torch.nn.functional, "scaled_dot_product_attention", _attention)
             self.put(threading.Thread, "start", _start)
             self.put(_thread, "start_new_thread", _start_function)
             self.put(concurrent.futures.ThreadPoolExecutor, "submit", _submit)
@@ -146,6 +148,61 @@ class _LeftToRight:
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._settings, name, value)
+
+
+def _attention(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Which composition torch chooses depends on the device, and with it the bits."""
+
+    @functools.wraps(stock)
+    def composed(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        if query.device.type == "cpu" or not _is_on():
+            return stock(
+                query,
+                key,
+                value,
+                attn_mask=attn_mask,
+                dropout_p=dropout_p,
+                is_causal=is_causal,
+                scale=scale,
+                enable_gqa=enable_gqa,
+            )
+        # Tensors of the CPU of these shapes, which nobody fills.
+        alike = [
+            torch.empty_strided(
+                x.size(),
+                x.stride(),
+                dtype=x.dtype,
+                device="cpu",
+                requires_grad=x.requires_grad,
+            )
+            for x in (query, key, value)
+        ]
+        mask = None if attn_mask is None else torch.empty_like(attn_mask, device="cpu")
+        options = {"scale": scale, "enable_gqa": enable_gqa}
+        operators: Any = torch.ops.aten
+        choice = operators._fused_sdp_choice(*alike, mask, dropout_p, is_causal, **options)
+        if choice == 1:
+            if attn_mask is not None and attn_mask.dtype == torch.bool:
+                attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(
+                    attn_mask.logical_not(), float("-inf")
+                )
+            return operators._scaled_dot_product_flash_attention_for_cpu(
+                query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
+            )[0]
+        return operators._scaled_dot_product_attention_math(
+            query, key, value, attn_mask, dropout_p, is_causal, None, **options
+        )[0]
+
+    return composed
 
 
 def _number(get_value: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -53,4 +53,6 @@ def module() -> ModuleType:
             f"potl's operators, built against torch {built}, do not load: {why}", _REINSTALL
         ) from why
     loaded.set_error_classes(NotReproducible, UsageError)
+    if torch.version.cuda is not None and importlib.util.find_spec("potl._cuda") is not None:
+        loaded.use_device("cuda", importlib.import_module("potl._cuda").kernels())
     return loaded

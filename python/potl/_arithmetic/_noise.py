@@ -17,8 +17,11 @@ import torch
 
 from .._base._errors import UnsupportedError
 from . import _arithmetic
+from ._library import module
 
 _WAYS: tuple[str | None, ...] = ("ord32", "cr32", None, "xint24")  # None: threads alone
+# Threads of the CPU change nothing elsewhere.
+_WAYS_ELSEWHERE = ("ord32",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +50,20 @@ class Noise:
 
 def make(index: int, *, device: str) -> Noise:
     """The way of the repeat `index` on a device."""
-    arithmetic = _WAYS[index % len(_WAYS)]
-    if arithmetic is not None and device == "cpu":
-        try:
-            _arithmetic.require(arithmetic)
-        except UnsupportedError:
-            pass
-        else:
-            return Noise(arithmetic=arithmetic)
+    ways = _WAYS if device == "cpu" else _WAYS_ELSEWHERE
+    arithmetic = ways[index % len(ways)]
+    if arithmetic is not None and _is_known(arithmetic, device):
+        return Noise(arithmetic=arithmetic)
     return other_threads(index)
+
+
+def _is_known(arithmetic: str, device: str) -> bool:
+    """Whether this installation computes in it on a device."""
+    try:
+        _arithmetic.require(arithmetic)
+    except UnsupportedError:
+        return False
+    return device == "cpu" or (device == "cuda" and bool(module().knows_device(device)))
 
 
 def other_threads(index: int) -> Noise:

@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "convolution_double.hpp"
+#include "device.hpp"
 #include "operand.hpp"
 #include "products.hpp"
 #include "registrar.hpp"
@@ -137,8 +138,10 @@ void check_options(const geometry_options& options, const Tensor& weight, const 
 
 void check(const Tensor& input, const Tensor& weight, const geometry_options& options,
            const Tensor* bias = nullptr) {
-  require_plain("convolution", input);
-  require_plain("convolution", weight);
+  require_plain(on_devices("convolution"), input);
+  require_plain(on_devices("convolution"), weight);
+  TORCH_CHECK(input.device() == weight.device(), "convolution: input is on ", input.device(),
+              ", and weights are on ", weight.device());
   const std::int64_t dimensions = weight.dim() - 2;
   TORCH_CHECK(dimensions >= 1 && dimensions <= 3 && input.dim() == weight.dim(),
               "convolution: expected 3 to 5 dimensions, got sizes ", input.sizes(), " and ",
@@ -172,11 +175,15 @@ struct operands {
 
 Tensor forward(const operands& how, const Tensor& x, const Tensor& w, IntArrayRef sizes) {
   if (how.type == c10::ScalarType::Double) return double_convolution(how.shape, x, w, sizes);
-  const Tensor y = make(sizes, how.type);
+  const Tensor y = make_beside(x, sizes, how.type);
   const auto* from = x.const_data_ptr<float>();
   const auto* weights = w.const_data_ptr<float>();
   auto* to = y.mutable_data_ptr<float>();
-  if (how.mode == numeric::arithmetic::log64) {
+  if (is_on_device(x)) {
+    require_ordered("convolution", how.mode, x);
+    const device_call there(x);
+    there->convolve(how.shape, from, weights, to, there.stream());
+  } else if (how.mode == numeric::arithmetic::log64) {
     const auto ties =
         numeric::convolve_log64(how.shape, from, weights, to, rounding_options(), executor());
     feed("conv", y, ties, numeric::convolution_operands(how.shape, from, weights));
@@ -188,11 +195,15 @@ Tensor forward(const operands& how, const Tensor& x, const Tensor& w, IntArrayRe
 
 Tensor input_gradient(const operands& how, const Tensor& dy, const Tensor& w, IntArrayRef sizes) {
   if (how.type == c10::ScalarType::Double) return double_input_gradient(how.shape, dy, w, sizes);
-  const Tensor dx = make(sizes, how.type);
+  const Tensor dx = make_beside(dy, sizes, how.type);
   const auto* from = dy.const_data_ptr<float>();
   const auto* weights = w.const_data_ptr<float>();
   auto* to = dx.mutable_data_ptr<float>();
-  if (how.mode == numeric::arithmetic::log64) {
+  if (is_on_device(dy)) {
+    require_ordered("convolution", how.mode, dy);
+    const device_call there(dy);
+    there->convolve_input_gradient(how.shape, from, weights, to, there.stream());
+  } else if (how.mode == numeric::arithmetic::log64) {
     const auto ties = numeric::convolve_input_gradient_log64(how.shape, from, weights, to,
                                                              rounding_options(), executor());
     feed("conv_input", dx, ties, numeric::input_gradient_operands(how.shape, from, weights));
@@ -204,11 +215,15 @@ Tensor input_gradient(const operands& how, const Tensor& dy, const Tensor& w, In
 
 Tensor weight_gradient(const operands& how, const Tensor& x, const Tensor& dy, IntArrayRef sizes) {
   if (how.type == c10::ScalarType::Double) return double_weight_gradient(how.shape, x, dy, sizes);
-  const Tensor dw = make(sizes, how.type);
+  const Tensor dw = make_beside(x, sizes, how.type);
   const auto* inputs = x.const_data_ptr<float>();
   const auto* from = dy.const_data_ptr<float>();
   auto* to = dw.mutable_data_ptr<float>();
-  if (how.mode == numeric::arithmetic::log64) {
+  if (is_on_device(x)) {
+    require_ordered("convolution", how.mode, x);
+    const device_call there(x);
+    there->convolve_weight_gradient(how.shape, inputs, from, to, there.stream());
+  } else if (how.mode == numeric::arithmetic::log64) {
     const auto ties = numeric::convolve_weight_gradient_log64(how.shape, inputs, from, to,
                                                               rounding_options(), executor());
     feed("conv_weight", dw, ties, numeric::weight_gradient_operands(how.shape, inputs, from));
@@ -235,8 +250,8 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
   check(input, weight, options, biased ? &*bias : nullptr);
   const c10::ScalarType type = input.scalar_type();
   const c10::ScalarType wide = compute_type("convolution", type);
-  const Tensor x = row_major("convolution", input, wide);
-  const Tensor w = row_major("convolution", weight, wide);
+  const Tensor x = row_major(on_devices("convolution"), input, wide);
+  const Tensor w = row_major(on_devices("convolution"), weight, wide);
   operands how = {{}, product_mode(type), wide};
   Tensor y;
   if (transposed) {
@@ -271,9 +286,9 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
   check(input, weight, options);
   const c10::ScalarType type = input.scalar_type();
   const c10::ScalarType wide = compute_type("convolution_backward", type);
-  const Tensor dy = row_major("convolution_backward", grad, wide);
-  const Tensor x = row_major("convolution_backward", input, wide);
-  const Tensor w = row_major("convolution_backward", weight, wide);
+  const Tensor dy = row_major(on_devices("convolution_backward"), grad, wide);
+  const Tensor x = row_major(on_devices("convolution_backward"), input, wide);
+  const Tensor w = row_major(on_devices("convolution_backward"), weight, wide);
   operands how = {{}, product_mode(type), wide};
   Tensor dx, dw, db;
   if (transposed) {

@@ -6,6 +6,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
 #include "passing.hpp"
@@ -27,36 +28,48 @@ c10::ScalarType common_type(c10::ArrayRef<at::Tensor> operands) {
              : type;
 }
 
-at::Tensor strided_like(const at::Tensor& layout, c10::IntArrayRef sizes, c10::ScalarType type) {
-  if (layout.defined()) {
-    return at::empty_strided(sizes, layout.strides(), at::TensorOptions(type));
+at::Tensor strided_like(const at::Tensor& layout, c10::IntArrayRef sizes,
+                        at::TensorOptions options) {
+  return layout.defined() ? at::empty_strided(sizes, layout.strides(), options)
+                          : at::empty(sizes, options);
+}
+
+/// Where the result is to be: single numbers may lie on the CPU.
+c10::Device device_of(c10::ArrayRef<at::Tensor> operands) {
+  for (const at::Tensor& operand : operands) {
+    if (operand.dim() != 0 || !operand.device().is_cpu()) return operand.device();
   }
-  return make(sizes, type);
+  return operands[0].device();
 }
 
 }  // namespace
 
 bool can_write_to(const at::Tensor& x, const at::Tensor& out) {
   if (x.layout() != c10::kStrided || out.layout() != c10::kStrided) return false;
-  if (!out.device().is_cpu() || out.scalar_type() != x.scalar_type()) return false;
+  if (out.device() != x.device() || out.scalar_type() != x.scalar_type()) return false;
   if (!at::isFloatingType(out.scalar_type()) || out.sizes() != x.sizes()) return false;
   if (!out.is_non_overlapping_and_dense()) return false;
   const at::MemOverlapStatus overlap = at::get_overlap_status(out, x);
   return overlap == at::MemOverlapStatus::No || overlap == at::MemOverlapStatus::Full;
 }
 
-aligned_operands align(const char* name, c10::ArrayRef<at::Tensor> operands,
+aligned_operands align(operator_name name, c10::ArrayRef<at::Tensor> operands,
                        const at::Tensor* in_place) {
   aligned_operands call;
   call.common = common_type(operands);
   call.wide = compute_type(name, call.common);
+  const at::TensorOptions options = at::TensorOptions(call.wide).device(device_of(operands));
   std::vector<std::int64_t> sizes = operands[0].sizes().vec();
   for (const at::Tensor& operand : operands) {
     require_plain(name, operand);
+    require_float(name, operand, call.wide);
+    TORCH_CHECK(operand.device() == options.device() || operand.dim() == 0, name.text,
+                ": expected operands on one device, got ", operand.device(), " and ",
+                options.device());
     sizes = at::infer_size(sizes, operand.sizes());
   }
   if (in_place != nullptr) {
-    TORCH_CHECK(in_place->sizes() == c10::IntArrayRef(sizes), name, ": output of sizes ",
+    TORCH_CHECK(in_place->sizes() == c10::IntArrayRef(sizes), name.text, ": output of sizes ",
                 in_place->sizes(), " does not match the broadcast sizes ", sizes);
     TORCH_CHECK(c10::canCast(call.common, in_place->scalar_type()), "result type ", call.common,
                 " can't be cast to the desired output type ", in_place->scalar_type());
@@ -76,21 +89,24 @@ aligned_operands align(const char* name, c10::ArrayRef<at::Tensor> operands,
     const auto found = std::find_if(operands.begin(), operands.end(), fills);
     if (found != operands.end()) layout = *found;
   }
-  const bool direct =
-      in_place != nullptr && layout.is_same(*in_place) && in_place->scalar_type() == call.wide;
+  const bool direct = in_place != nullptr && layout.is_same(*in_place) &&
+                      in_place->scalar_type() == call.wide &&
+                      in_place->device() == options.device();
   // What is rounded, or copied to its place, does not leave this call.
   const bool passes = call.wide == c10::ScalarType::Float &&
                       (in_place != nullptr || call.common != call.wide) &&
-                      operands.size() <= most_operands;
+                      options.device().is_cpu() && operands.size() <= most_operands;
   const auto make_like = [&](passing_slot slot, const at::Tensor& model) {
-    if (!passes) return strided_like(model, sizes, call.wide);
+    if (!passes) return strided_like(model, sizes, options);
     return model.defined() ? passing(slot, sizes, model.strides()) : passing(slot, sizes);
   };
   call.out = direct ? *in_place : make_like(passing_slot::result, layout);
   auto slot = static_cast<unsigned>(passing_slot::first_operand);
   for (const at::Tensor& operand : operands) {
     if (operand.numel() == 1) {
-      call.operands.push_back(operand.scalar_type() == call.wide ? operand : operand.to(call.wide));
+      const bool is_ready =
+          operand.scalar_type() == call.wide && operand.device() == options.device();
+      call.operands.push_back(is_ready ? operand : operand.to(options));
     } else if (operand.scalar_type() == call.wide && operand.sizes() == call.out.sizes() &&
                operand.strides() == call.out.strides()) {
       call.operands.push_back(operand);

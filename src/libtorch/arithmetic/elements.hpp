@@ -5,10 +5,12 @@
 
 #include <array>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
 
+#include "device.hpp"
 #include "operand.hpp"
 
 namespace potl::libtorch::dispatch {
@@ -22,7 +24,7 @@ struct aligned_operands {
 };
 
 /// Promotes, broadcasts and aligns. With `in_place` the result has its sizes (an error otherwise).
-aligned_operands align(const char* name, c10::ArrayRef<at::Tensor> operands,
+aligned_operands align(operator_name name, c10::ArrayRef<at::Tensor> operands,
                        const at::Tensor* in_place);
 
 /// What is to be returned: the result rounded to its type, or `in_place` with it.
@@ -31,11 +33,27 @@ at::Tensor finish(const aligned_operands& call, const at::Tensor* in_place);
 /// Whether `out` can be written in place of a result for `x`, of its sizes and type.
 bool can_write_to(const at::Tensor& x, const at::Tensor& out);
 
-/// body(operands, out) with an array of spans and a span, of float or double.
-template <std::size_t Count, class Body>
+/// body(operands, out) with an array of spans and a span, of float or double; for an operator that
+/// has a form for other devices, there(call, operands, out, count) computes on those.
+struct no_device_form {};
+template <std::size_t Count, class Body, class Form = no_device_form>
 at::Tensor elements(const char* name, const at::Tensor (&operands)[Count],
-                    const at::Tensor* in_place, const Body& body) {
-  const aligned_operands call = align(name, operands, in_place);
+                    const at::Tensor* in_place, const Body& body, const Form& form = {}) {
+  constexpr bool anywhere = !std::is_same_v<Form, no_device_form>;
+  const aligned_operands call = align({name, anywhere}, operands, in_place);
+  if constexpr (anywhere) {
+    if (is_on_device(call.out)) {
+      std::array<cuda::operand, Count> in;
+      for (std::size_t i = 0; i < Count; ++i) {
+        in[i] = {call.operands[i].template const_data_ptr<float>(),
+                 call.operands[i].numel() != call.out.numel()};
+      }
+      const device_call there(call.out);
+      form(there, in, call.out.template mutable_data_ptr<float>(),
+           static_cast<std::size_t>(call.out.numel()));
+      return finish(call, in_place);
+    }
+  }
   if (call.out.numel() != 0) {
     with_real(call.wide, [&](auto zero) {
       using Real = decltype(zero);

@@ -13,8 +13,10 @@
 
 #include <potl/numeric/detail/accumulation.hpp>
 
+#include "device.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
+#include "rows.hpp"
 
 #include <ATen/ops/_embedding_bag_forward_only_ops.h>
 #include <ATen/ops/_embedding_bag_ops.h>
@@ -30,9 +32,13 @@ enum bag_mode : std::int64_t { bag_sum = 0, bag_mean = 1, bag_max = 2 };
 at::Tensor sum_rows(const char* name, const at::Tensor& rows, const at::Tensor& index,
                     std::int64_t count) {
   const c10::ScalarType type = compute_type(name, rows.scalar_type());
-  const at::Tensor from = row_major(name, rows, type);
-  const at::Tensor where = row_major(name, index, at::kLong);
-  const at::Tensor out = at::zeros({count, from.size(1)}, at::TensorOptions(type));
+  const at::Tensor from = row_major(on_devices(name), rows, type);
+  const at::Tensor where = row_major(on_devices(name), index, at::kLong);
+  const at::Tensor out = at::zeros({count, from.size(1)}, from.options());
+  if (is_on_device(from)) {
+    add_rows_there(where, from, out);
+    return rounded_to(out, rows.scalar_type());
+  }
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     numeric::accumulate_rows(accumulation::add, {1, count, where.numel(), from.size(1)},
@@ -59,7 +65,7 @@ at::Tensor embedding_dense_backward(const at::Tensor& gradient, const at::Tensor
                                     std::int64_t count, std::int64_t padding,
                                     bool scale_by_frequency) {
   const char* name = "embedding_dense_backward";
-  at::Tensor index = row_major(name, indices, at::kLong).reshape(-1);
+  at::Tensor index = row_major(on_devices(name), indices, at::kLong).reshape(-1);
   at::Tensor rows = gradient.reshape({index.numel(), gradient.size(-1)});
   if (const at::Tensor kept = without(index, padding); kept.defined()) {
     index = index.index_select(0, kept);

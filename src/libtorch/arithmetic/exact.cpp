@@ -9,13 +9,28 @@
 // stable=True.
 #include "registrar.hpp"
 
+#include <array>
+#include <vector>
+
+#include <ATen/OpMathType.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/native/TypeProperties.h>
 #include <ATen/ops/abs_ops.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/clamp_max_ops.h>
+#include <ATen/ops/clamp_min_ops.h>
+#include <ATen/ops/clamp_ops.h>
 #include <ATen/ops/conj_physical_ops.h>
 #include <ATen/ops/div_ops.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/reciprocal_ops.h>
+#include <ATen/ops/scatter_ops.h>
 #include <ATen/ops/sgn_ops.h>
 #include <ATen/ops/sign_ops.h>
+#include <ATen/ops/sort.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/WrapDimMinimal.h>
 
 namespace potl::libtorch::dispatch {
 namespace {
@@ -159,6 +174,34 @@ void register_copies(registrar& r) {
   r.exact_real<at::_ops::conj_physical_, at::_ops::conj_physical_out>("copies");
 }
 
+/// On a device the order of several values for one place is a matter of chance.
+void require_one_value_each(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {
+  if (self.device().is_cpu() || index.numel() < 2 || index.dim() == 0) return;
+  dim = c10::maybe_wrap_dim(dim, self.dim());
+  at::Tensor place = at::zeros({1}, index.options());
+  for (std::int64_t axis = 0; axis < index.dim(); ++axis) {
+    std::vector<std::int64_t> along(static_cast<std::size_t>(index.dim()), 1);
+    along[static_cast<std::size_t>(axis)] = -1;
+    const at::Tensor at =
+        axis == dim ? index : at::arange(index.size(axis), index.options()).view(along);
+    place = place * self.size(axis) + at;
+  }
+  const at::Tensor sorted = std::get<0>(at::sort(place.reshape(-1)));
+  if (!sorted.slice(0, 1).eq(sorted.slice(0, 0, -1)).any().item<bool>()) return;
+  refuse("scatter of several values for one place on " + self.device().str(),
+         "leave one for each, or move the tensors to the CPU");
+}
+at::Tensor scatter(keys_t keys, const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
+                   const at::Tensor& source) {
+  require_one_value_each(self, dim, index);
+  return at::_ops::scatter_src::redispatch(keys & below, self, dim, index, source);
+}
+at::Tensor& scatter_in(keys_t keys, at::Tensor& self, std::int64_t dim, const at::Tensor& index,
+                       const at::Tensor& source) {
+  require_one_value_each(self, dim, index);
+  return at::_ops::scatter__src::redispatch(keys & below, self, dim, index, source);
+}
+
 void register_indexing(registrar& r) {
   r.exact({"index.Tensor", "index.Tensor_out", "_unsafe_index.Tensor", "index_select",
            "index_select.out", "gather", "gather.out", "take", "take.out", "masked_select",
@@ -167,10 +210,13 @@ void register_indexing(registrar& r) {
           "gathers");
   r.exact({"masked_fill_.Scalar", "masked_fill_.Tensor", "masked_fill.Scalar", "masked_fill.Tensor",
            "masked_scatter_", "masked_scatter", "index_fill_.int_Scalar", "index_fill_.int_Tensor",
-           "index_fill.int_Scalar", "index_fill.int_Tensor", "index_copy", "index_copy_",
-           "index_copy.out", "scatter.src", "scatter.src_out", "scatter_.src", "scatter.value",
-           "scatter.value_out", "scatter_.value"},
+           "index_fill.int_Scalar", "index_fill.int_Tensor", "scatter.value", "scatter.value_out",
+           "scatter_.value"},
           "scatters without adding; of several values for one place the last stays");
+  const char* last = "scatters without adding; of several values for one place the last stays";
+  r.exact_on_cpu({"index_copy", "index_copy_", "index_copy.out", "scatter.src_out"}, last);
+  r.stock<scatter>("scatter.src", last);
+  r.stock<scatter_in>("scatter_.src", last);
 }
 
 void register_comparisons(registrar& r) {
@@ -215,67 +261,137 @@ void register_comparisons(registrar& r) {
            "bucketize.Tensor",
            "bucketize.Tensor_out"},
           "comparisons");
-  r.exact({"max.dim",
-           "max.dim_max",
-           "min.dim",
-           "min.dim_min",
-           "argmax",
-           "argmax.out",
-           "argmin",
-           "argmin.out",
-           "cummax",
-           "cummax.out",
-           "cummin",
-           "cummin.out",
-           "_cummax_helper",
-           "_cummin_helper",
-           "topk",
-           "topk.values",
-           "kthvalue",
-           "kthvalue.values",
-           "median",
-           "median.dim",
-           "median.dim_values",
-           "nanmedian",
-           "nanmedian.dim",
-           "nanmedian.dim_values",
-           "mode",
-           "mode.values",
-           "unique_consecutive",
-           "unique_dim",
-           "unique_dim_consecutive",
-           "_unique",
-           "_unique2"},
+  r.exact({"max.dim", "max.dim_max", "min.dim", "min.dim_min", "argmax", "argmax.out", "argmin",
+           "argmin.out", "cummax", "cummax.out", "cummin", "cummin.out", "_cummax_helper",
+           "_cummin_helper", "unique_consecutive", "unique_dim", "unique_dim_consecutive",
+           "_unique", "_unique2"},
           "selects among the operand's values");
+  r.exact_on_cpu({"topk", "topk.values", "kthvalue", "kthvalue.values", "median", "median.dim",
+                  "median.dim_values", "nanmedian", "nanmedian.dim", "nanmedian.dim_values", "mode",
+                  "mode.values"},
+                 "selects among the operand's values");
+}
+
+// torch's kernels for CUDA multiply by the reciprocal of a number, and take a minimum of -0 and +0
+// for +0: there these have forms that the CPU's kernels agree with.
+
+/// Whether y is a number of the CPU beside a tensor of a device.
+bool is_number_beside(const at::Tensor& x, const at::Tensor& y) {
+  return y.dim() == 0 && y.device().is_cpu() && !x.device().is_cpu();
+}
+at::Tensor div_there(keys_t keys, const at::Tensor& x, const at::Tensor& y) {
+  const std::array both{x, y};
+  const c10::ScalarType common = at::native::result_type(both);
+  const c10::ScalarType type = c10::isIntegralType(common, /*includeBool=*/true)
+                                   ? c10::typeMetaToScalarType(c10::get_default_dtype())
+                                   : common;
+  const c10::ScalarType wide = at::toOpMathType(type);
+  return at::_ops::div_Tensor::redispatch(keys & below, x.to(wide), y.to(x.device(), wide))
+      .to(type);
+}
+at::Tensor div(keys_t keys, const at::Tensor& x, const at::Tensor& y) {
+  require_real("div", x.scalar_type());
+  require_real("div", y.scalar_type());
+  if (is_number_beside(x, y)) return div_there(keys, x, y);
+  return at::_ops::div_Tensor::redispatch(keys & below, x, y);
+}
+at::Tensor& div_in(keys_t keys, at::Tensor& x, const at::Tensor& y) {
+  require_real("div_", x.scalar_type());
+  require_real("div_", y.scalar_type());
+  if (is_number_beside(x, y)) {
+    overwrite(x, div_there(keys, x, y));
+    return x;
+  }
+  return at::_ops::div__Tensor::redispatch(keys & below, x, y);
+}
+at::Tensor& div_out(keys_t keys, const at::Tensor& x, const at::Tensor& y, at::Tensor& out) {
+  require_real("div", x.scalar_type());
+  require_real("div", y.scalar_type());
+  if (is_number_beside(x, y)) return write_out(div_there(keys, x, y), out);
+  return at::_ops::div_out::redispatch(keys & below, x, y, out);
+}
+
+using optional_scalar = std::optional<at::Scalar>;
+
+bool is_clamped_there(const at::Tensor& x) { return !x.device().is_cpu() && !is_integral(x); }
+at::Tensor clamp_there(const at::Tensor& x, const optional_scalar& low,
+                       const optional_scalar& high) {
+  TORCH_CHECK(low || high, "torch.clamp: At least one of 'min' or 'max' must not be None");
+  at::Tensor out = x;
+  if (low) out = at::where(out < *low, *low, out);
+  if (high) out = at::where(out > *high, *high, out);
+  return out.is_same(x) ? x.clone() : out;
+}
+at::Tensor clamp(keys_t keys, const at::Tensor& x, const optional_scalar& low,
+                 const optional_scalar& high) {
+  if (is_clamped_there(x)) return clamp_there(x, low, high);
+  return at::_ops::clamp::redispatch(keys & below, x, low, high);
+}
+at::Tensor& clamp_in(keys_t keys, at::Tensor& x, const optional_scalar& low,
+                     const optional_scalar& high) {
+  if (is_clamped_there(x)) return x.copy_(clamp_there(x, low, high));
+  return at::_ops::clamp_::redispatch(keys & below, x, low, high);
+}
+at::Tensor& clamp_out(keys_t keys, const at::Tensor& x, const optional_scalar& low,
+                      const optional_scalar& high, at::Tensor& out) {
+  if (is_clamped_there(x)) return write_out(clamp_there(x, low, high), out);
+  return at::_ops::clamp_out::redispatch(keys & below, x, low, high, out);
+}
+template <class Stock, bool IsLow>
+at::Tensor clamp_one(keys_t keys, const at::Tensor& x, const at::Scalar& bound) {
+  if (is_clamped_there(x)) {
+    return clamp_there(x, IsLow ? optional_scalar(bound) : std::nullopt,
+                       IsLow ? std::nullopt : optional_scalar(bound));
+  }
+  return Stock::redispatch(keys & below, x, bound);
+}
+template <class Stock, bool IsLow>
+at::Tensor& clamp_one_in(keys_t keys, at::Tensor& x, const at::Scalar& bound) {
+  if (is_clamped_there(x)) {
+    return x.copy_(clamp_there(x, IsLow ? optional_scalar(bound) : std::nullopt,
+                               IsLow ? std::nullopt : optional_scalar(bound)));
+  }
+  return Stock::redispatch(keys & below, x, bound);
+}
+template <class Stock, bool IsLow>
+at::Tensor& clamp_one_out(keys_t keys, const at::Tensor& x, const at::Scalar& bound,
+                          at::Tensor& out) {
+  if (is_clamped_there(x)) {
+    return write_out(clamp_there(x, IsLow ? optional_scalar(bound) : std::nullopt,
+                                 IsLow ? std::nullopt : optional_scalar(bound)),
+                     out);
+  }
+  return Stock::redispatch(keys & below, x, bound, out);
+}
+
+void register_bounded(registrar& r) {
+  namespace ops = at::_ops;
+  const char* one = "one IEEE operation";
+  r.stock<div>("div.Tensor", one);
+  r.stock<div_in>("div_.Tensor", one);
+  r.stock<div_out>("div.out", one);
+  const char* selection = "one IEEE operation, or a selection";
+  r.stock<clamp>("clamp", selection);
+  r.stock<clamp_in>("clamp_", selection);
+  r.stock<clamp_out>("clamp.out", selection);
+  r.stock<clamp_one<ops::clamp_min, true>>("clamp_min", selection);
+  r.stock<clamp_one_in<ops::clamp_min_, true>>("clamp_min_", selection);
+  r.stock<clamp_one_out<ops::clamp_min_out, true>>("clamp_min.out", selection);
+  r.stock<clamp_one<ops::clamp_max, false>>("clamp_max", selection);
+  r.stock<clamp_one_in<ops::clamp_max_, false>>("clamp_max_", selection);
+  r.stock<clamp_one_out<ops::clamp_max_out, false>>("clamp_max.out", selection);
 }
 
 void register_elements(registrar& r) {
   r.exact_forms({"neg", "floor", "ceil", "trunc", "frac", "round", "nan_to_num", "nextafter",
                  "heaviside", "hardtanh", "hardshrink", "threshold", "relu"},
                 "one IEEE operation, or a selection");
-  r.exact({"clamp",
-           "clamp_",
-           "clamp.out",
-           "clamp_min",
-           "clamp_min_",
-           "clamp_min.out",
-           "clamp_max",
-           "clamp_max_",
-           "clamp_max.out",
-           "frexp.Tensor",
-           "frexp.Tensor_out",
-           "threshold_backward",
-           "threshold_backward.grad_input",
-           "leaky_relu",
-           "leaky_relu_",
-           "leaky_relu.out",
-           "leaky_relu_backward",
-           "leaky_relu_backward.grad_input",
-           "_prelu_kernel",
-           "_prelu_kernel_backward"},
-          "one IEEE operation, or a selection");
-  r.exact_real<at::_ops::mul_Tensor, at::_ops::mul__Tensor, at::_ops::mul_out, at::_ops::div_Tensor,
-               at::_ops::div__Tensor, at::_ops::div_out, at::_ops::reciprocal,
+  r.exact(
+      {"frexp.Tensor", "frexp.Tensor_out", "threshold_backward", "threshold_backward.grad_input",
+       "leaky_relu", "leaky_relu_", "leaky_relu.out", "leaky_relu_backward",
+       "leaky_relu_backward.grad_input", "_prelu_kernel", "_prelu_kernel_backward"},
+      "one IEEE operation, or a selection");
+  r.exact_real<at::_ops::mul_Tensor, at::_ops::mul__Tensor, at::_ops::mul_out, at::_ops::reciprocal,
                at::_ops::reciprocal_, at::_ops::reciprocal_out, at::_ops::abs_out, at::_ops::sgn,
                at::_ops::sgn_, at::_ops::sgn_out, at::_ops::sign, at::_ops::sign_,
                at::_ops::sign_out>("one IEEE operation");
@@ -319,11 +435,11 @@ void register_integers(registrar& r) {
     }
   }
   r.exact_forms({"bitwise_not", "gcd", "lcm"}, "integers");
-  r.exact({"random_", "random_.from", "random_.to", "randint", "randint.generator", "randint.out",
-           "randint.generator_out", "randint.low", "randint.low_generator", "randint.low_out",
-           "randint.low_generator_out", "randint_like", "randint_like.Tensor",
-           "randint_like.low_dtype"},
-          "integers of torch's generator");
+  r.exact_on_cpu({"random_", "random_.from", "random_.to", "randint", "randint.generator",
+                  "randint.out", "randint.generator_out", "randint.low", "randint.low_generator",
+                  "randint.low_out", "randint.low_generator_out", "randint_like",
+                  "randint_like.Tensor", "randint_like.low_dtype"},
+                 "integers of torch's generator");
 }
 
 }  // namespace
@@ -334,6 +450,7 @@ void register_exact(registrar& r) {
   register_indexing(r);
   register_comparisons(r);
   register_elements(r);
+  register_bounded(r);
   register_integers(r);
   r.composed({"masked_scatter_backward"}, "masked_select and cat");
   r.composed({"allclose",

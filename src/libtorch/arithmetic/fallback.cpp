@@ -67,6 +67,9 @@ constexpr hint hints[] = {
     {"special_", function},
     {"i0", function},
     {"sinc", "write it as torch.sin(x) / x, with torch.where for x = 0"},
+    {"_scaled_dot_product_",
+     "outside of potl.deterministic's patches call "
+     "_scaled_dot_product_flash_attention_for_cpu, on any device"},
     {"_cdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
     {"_euclidean_dist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
     {"_pdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
@@ -104,7 +107,34 @@ void integers_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet k
   if (!exact_values(*stack, handle.schema().returns().size())) refuse_operator(handle);
 }
 
+bool is_elsewhere(const c10::IValue& value) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    return tensor.defined() && !tensor.device().is_cpu() && !tensor.device().is_meta();
+  }
+  if (!value.isTensorList() && !value.isOptionalTensorList()) return false;
+  for (const c10::IValue& element : value.toListRef()) {
+    if (is_elsewhere(element)) return true;
+  }
+  return false;
+}
+
+void cpu_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
+                   ::torch::jit::Stack* stack) {
+  const std::size_t count = handle.schema().arguments().size();
+  for (std::size_t i = stack->size() - count; !lets_through && i < stack->size(); ++i) {
+    if (!is_elsewhere((*stack)[i])) continue;
+    refuse("the operator " + handle.schema().name() + " is not reproducible on a GPU",
+           "move its operands to the CPU");
+  }
+  handle.redispatchBoxed(keys & below, stack);
+}
+
 }  // namespace
+
+::torch::CppFunction boxed_cpu_alone() {
+  return ::torch::CppFunction::makeFromBoxedFunction<&cpu_or_refuse>();
+}
 
 void let_through(bool on) noexcept { lets_through = on; }
 

@@ -14,6 +14,9 @@ namespace potl::libtorch::dispatch {
 /// The same for one operator that has a kernel of its own.
 ::torch::CppFunction boxed_refusal();
 
+/// Runs the stock kernel on the CPU, and refuses tensors of other devices.
+::torch::CppFunction boxed_cpu_alone();
+
 /// Whether this thread runs operators without an entry as stock instead of refusing them: a
 /// verifier who measures noise needs other roundings, not the same bits everywhere.
 void let_through(bool on) noexcept;

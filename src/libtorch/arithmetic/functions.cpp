@@ -26,7 +26,8 @@ using numeric::unary;
 bool is_flat(const Tensor& x) {
   const c10::ScalarType type = x.scalar_type();
   return (type == c10::ScalarType::Float || type == c10::ScalarType::Double) &&
-         x.layout() == c10::kStrided && x.device().is_cpu() && x.is_non_overlapping_and_dense();
+         x.layout() == c10::kStrided && x.device().is_cpu() && !is_on_device(x) &&
+         x.is_non_overlapping_and_dense();
 }
 void apply_flat(unary function, const Tensor& x, const Tensor& out) {
   with_real(x.scalar_type(), [&](auto zero) {
@@ -44,9 +45,12 @@ Tensor unary_to(destination to, unary function, const Tensor& x) {
       return out;
     }
   }
-  return elements(to_string(function), {x}, to, [&](const auto& in, auto out) {
-    numeric::apply(function, in[0], out, executor());
-  });
+  return elements(
+      to_string(function), {x}, to,
+      [&](const auto& in, auto out) { numeric::apply(function, in[0], out, executor()); },
+      [&](const device_call& there, const auto& in, float* out, std::size_t count) {
+        there->apply(function, in[0].data, out, count, there.stream());
+      });
 }
 
 template <unary Function>
@@ -60,8 +64,12 @@ void register_function(registrar& r, const std::string& name) {
 }
 
 Tensor root(destination to, const Tensor& x) {
-  return elements("sqrt", {x}, to,
-                  [](const auto& in, auto out) { numeric::square_root(in[0], out, executor()); });
+  return elements(
+      "sqrt", {x}, to,
+      [](const auto& in, auto out) { numeric::square_root(in[0], out, executor()); },
+      [](const device_call& there, const auto& in, float* out, std::size_t count) {
+        there->square_root(in[0].data, out, count, there.stream());
+      });
 }
 
 unary gelu_of(std::string_view approximate) {
@@ -74,6 +82,13 @@ Tensor gelu(destination to, const Tensor& x, c10::string_view approximate) {
 }
 
 Tensor gradient_of(gradient function, const Tensor& dy, const Tensor& operand) {
+  if (is_on_device(operand)) {
+    return elements(
+        to_string(function), {dy.expand_as(operand), operand}, nullptr, [](const auto&, auto) {},
+        [&](const device_call& there, const auto& in, float* out, std::size_t count) {
+          there->apply(function, in[0].data, in[1].data, out, count, there.stream());
+        });
+  }
   return elements(to_string(function), {dy, operand}, nullptr, [&](const auto& in, auto out) {
     // A single gradient (of a sum) is given as one element.
     if (in[0].size() == out.size() && in[1].size() == out.size()) {
@@ -108,6 +123,14 @@ Tensor gelu_gradient(const Tensor& dy, const Tensor& x, c10::string_view approxi
   return gradient_of(tanh ? gradient::gelu_tanh : gradient::gelu, dy, x);
 }
 Tensor binary_to(destination to, binary function, const Tensor& x, const Tensor& y) {
+  if (function == binary::pow) {
+    return elements(
+        to_string(function), {x, y}, to,
+        [&](const auto& in, auto out) { numeric::apply(function, in[0], in[1], out, executor()); },
+        [](const device_call& there, const auto& in, float* out, std::size_t count) {
+          there->power(in[0], in[1], out, count, there.stream());
+        });
+  }
   return elements(to_string(function), {x, y}, to, [&](const auto& in, auto out) {
     numeric::apply(function, in[0], in[1], out, executor());
   });

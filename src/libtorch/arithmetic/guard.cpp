@@ -9,6 +9,7 @@
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <potl/core/error.hpp>
@@ -26,7 +27,8 @@ struct thread_state {
   int depth = 0;
   numeric::arithmetic mode = numeric::arithmetic::ord32;
   int bits = 32;
-  bool foreign = false;  // the thread was started inside another thread's block
+  bool foreign = false;       // the thread was started inside another thread's block
+  bool multithreaded = true;  // backward passes, before the block
 };
 thread_local thread_state here;
 
@@ -152,7 +154,10 @@ deterministic_guard::deterministic_guard(numeric::arithmetic mode, int bits) {
   static const int forks = pthread_atfork(nullptr, nullptr, &dispatch::leave_after_fork);
   static_cast<void>(forks);
   dispatch::require_ieee();
-  here = {1, mode, bits, dispatch::is_on()};
+  // Gradients of devices are computed in this thread, too, and not in torch's one for each.
+  auto& autograd = c10::AutogradState::get_tls_state();
+  here = {1, mode, bits, dispatch::is_on(), autograd.get_multithreading_enabled()};
+  autograd.set_multithreading_enabled(false);
   dispatch::nodes().begin();
   dispatch::switch_key(true);
 }
@@ -161,6 +166,7 @@ deterministic_guard::~deterministic_guard() {
   using dispatch::here;
   if (here.depth == 0 || --here.depth > 0) return;  // 0: this is a forked process
   dispatch::switch_key(here.foreign);
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(here.multithreaded);
   dispatch::nodes().end();
 }
 
@@ -169,7 +175,8 @@ stock_guard::stock_guard() noexcept
       depth_(dispatch::here.depth),
       mode_(dispatch::here.mode),
       bits_(dispatch::here.bits),
-      foreign_(dispatch::here.foreign) {
+      foreign_(dispatch::here.foreign),
+      multithreaded_(dispatch::here.multithreaded) {
   if (!was_on_) return;
   dispatch::switch_key(false);
   if (depth_ > 0) dispatch::nodes().end();
@@ -178,7 +185,7 @@ stock_guard::stock_guard() noexcept
 
 stock_guard::~stock_guard() {
   if (!was_on_) return;
-  dispatch::here = {depth_, mode_, bits_, foreign_};
+  dispatch::here = {depth_, mode_, bits_, foreign_, multithreaded_};
   if (depth_ > 0) dispatch::nodes().begin();
   dispatch::switch_key(true);
 }

@@ -3,16 +3,21 @@
 #include <string_view>
 #include <tuple>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/all.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/index.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/where.h>
 #include <c10/core/WrapDimMinimal.h>
 
 #include <potl/numeric/detail/accumulation.hpp>
 
+#include "device.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
+#include "rows.hpp"
 
 #include <ATen/ops/_index_put_impl_ops.h>
 #include <ATen/ops/index_add_ops.h>
@@ -26,15 +31,21 @@ using numeric::accumulation;
 using numeric::accumulation_shape;
 
 /// Row-major int64 indices; those below 0 count from the end where `wrap` says so.
-at::Tensor checked(const char* name, const at::Tensor& index, std::int64_t rows, bool wrap) {
-  TORCH_CHECK_INDEX(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt, name,
+at::Tensor checked(operator_name name, const at::Tensor& index, std::int64_t rows, bool wrap) {
+  TORCH_CHECK_INDEX(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt, name.text,
                     "(): indices must be int32 or int64");
   at::Tensor out = row_major(name, index, at::kLong);
+  if (is_on_device(out)) {
+    const bool fits = ((out < rows) & (out >= (wrap ? -rows : 0))).all().item<bool>();
+    TORCH_CHECK_INDEX(fits, name.text, "(): an index is out of bounds for a dimension of size ",
+                      rows);
+    return wrap ? at::where(out < 0, out + rows, out) : out;
+  }
   const auto* values = out.const_data_ptr<std::int64_t>();
   bool has_negative = false;
   for (std::int64_t k = 0; k < out.numel(); ++k) {
     has_negative |= values[k] < 0;
-    TORCH_CHECK_INDEX(values[k] < rows && values[k] >= (wrap ? -rows : 0), name, "(): index ",
+    TORCH_CHECK_INDEX(values[k] < rows && values[k] >= (wrap ? -rows : 0), name.text, "(): index ",
                       values[k], " is out of bounds for a dimension of size ", rows);
   }
   return has_negative ? out + (out < 0).to(at::kLong) * rows : out;
@@ -43,6 +54,12 @@ at::Tensor checked(const char* name, const at::Tensor& index, std::int64_t rows,
 /// work[o][index[k]][i] op= source[o][k][i]; work is row-major.
 void accumulate_rows(accumulation op, const accumulation_shape& shape, const at::Tensor& index,
                      const at::Tensor& source, const at::Tensor& work) {
+  if (is_on_device(work)) {
+    const at::Tensor first = at::arange(shape.outer, index.options()).unsqueeze(1) * shape.rows;
+    return add_rows_there((first + index.reshape({1, -1})).reshape(-1),
+                          source.reshape({shape.outer * shape.count, shape.inner}),
+                          work.view({shape.outer * shape.rows, shape.inner}));
+  }
   with_real(work.scalar_type(), [&](auto zero) {
     using Real = decltype(zero);
     numeric::accumulate_rows(op, shape, values<std::int64_t>(index), source.const_data_ptr<Real>(),
@@ -52,6 +69,13 @@ void accumulate_rows(accumulation op, const accumulation_shape& shape, const at:
 
 void accumulate_elements(accumulation op, const accumulation_shape& shape, const at::Tensor& index,
                          const at::Tensor& source, const at::Tensor& work) {
+  if (is_on_device(work)) {
+    const at::Tensor first = at::arange(shape.outer, index.options()).view({-1, 1, 1}) * shape.rows;
+    const at::Tensor rows = first + index.reshape({shape.outer, shape.count, shape.inner});
+    return add_rows_there(
+        (rows * shape.inner + at::arange(shape.inner, index.options())).reshape(-1),
+        source.reshape({-1, 1}), work.view({-1, 1}));
+  }
   with_real(work.scalar_type(), [&](auto zero) {
     using Real = decltype(zero);
     numeric::accumulate_elements(op, shape, index.const_data_ptr<std::int64_t>(),
@@ -82,10 +106,11 @@ void add_rows(const char* name, accumulation op, const at::Tensor& self, std::in
   expected[static_cast<std::size_t>(dim)] = index.numel();
   TORCH_CHECK(from.sizes() == c10::IntArrayRef(expected), name, "(): source has shape ",
               from.sizes(), ", expected ", c10::IntArrayRef(expected));
-  const at::Tensor where = checked(name, index, target.size(dim), /*wrap=*/false);
-  const in_place result(name, target);
+  const operator_name known{name, op == accumulation::add};
+  const at::Tensor where = checked(known, index, target.size(dim), /*wrap=*/false);
+  const in_place result(known, target);
   accumulate_rows(op, shape_of(target, dim, where.numel()), where,
-                  row_major(name, from, result.work().scalar_type()), result.work());
+                  row_major(known, from, result.work().scalar_type()), result.work());
   result.finish();
 }
 
@@ -125,10 +150,11 @@ void add_elements(const char* name, accumulation op, const at::Tensor& self, std
     from = from.narrow(axis, 0, size);
     if (axis != dim) target = target.narrow(axis, 0, size);
   }
-  const at::Tensor where = checked(name, places, target.size(dim), /*wrap=*/false);
-  const in_place result(name, target);
+  const operator_name known{name, op == accumulation::add};
+  const at::Tensor where = checked(known, places, target.size(dim), /*wrap=*/false);
+  const in_place result(known, target);
   accumulate_elements(op, shape_of(target, dim, where.size(dim)), where,
-                      row_major(name, from, result.work().scalar_type()), result.work());
+                      row_major(known, from, result.work().scalar_type()), result.work());
   result.finish();
 }
 
@@ -264,7 +290,7 @@ at::Tensor& index_put_impl_(keys_t keys, at::Tensor& self,
                          (one->scalar_type() == at::kBool || one->scalar_type() == at::kByte);
     dims += is_mask ? one->dim() : 1;
   }
-  const at::Tensor numbers = at::arange(rows, at::TensorOptions(at::kLong));
+  const at::Tensor numbers = at::arange(rows, at::TensorOptions(at::kLong).device(self.device()));
   const at::Tensor where =
       covered == 0
           ? numbers
@@ -281,9 +307,10 @@ at::Tensor& index_put_impl_(keys_t keys, at::Tensor& self,
     if (!work.is_same(self)) self.copy_(work);
     return self;
   }
-  const in_place result("index_put", self);
+  const in_place result(on_devices("index_put"), self);
   accumulate_rows(accumulation::add, {1, rows, where.numel(), inner}, where,
-                  row_major("index_put", values, result.work().scalar_type()), result.work());
+                  row_major(on_devices("index_put"), values, result.work().scalar_type()),
+                  result.work());
   result.finish();
   return self;
 }
@@ -296,16 +323,17 @@ at::Tensor& put_(keys_t keys, at::Tensor& self, const at::Tensor& index, const a
   TORCH_CHECK(index.numel() == source.numel() && self.scalar_type() == source.scalar_type(),
               "put_(): source and index must have as many elements, and source the type of self");
   if (index.numel() == 0) return self;
-  const at::Tensor where = checked("put_", index, self.numel(), /*wrap=*/true).reshape(-1);
+  constexpr operator_name name = on_devices("put_");
+  const at::Tensor where = checked(name, index, self.numel(), /*wrap=*/true).reshape(-1);
   if (!accumulate) {
     const at::Tensor work = self.contiguous();
     work.view(-1).index_copy_(0, where, source.reshape(-1));
     if (!work.is_same(self)) self.copy_(work);
     return self;
   }
-  const in_place result("put_", self);
+  const in_place result(name, self);
   accumulate_rows(accumulation::add, {1, self.numel(), where.numel(), 1}, where,
-                  row_major("put_", source, result.work().scalar_type()), result.work());
+                  row_major(name, source, result.work().scalar_type()), result.work());
   result.finish();
   return self;
 }

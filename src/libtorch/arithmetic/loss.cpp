@@ -16,6 +16,7 @@
 #include <potl/numeric/detail/softmax.hpp>
 #include <potl/numeric/reduction.hpp>
 
+#include "device.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
 
@@ -123,13 +124,13 @@ void indexed(const char* name, const Call& call) {
 
 /// x is [batch, classes, places...], or [classes] with one target.
 struct samples {
-  samples(const char* name, const at::Tensor& x, const at::Tensor& target) {
-    TORCH_CHECK(x.dim() >= 1, name, ": input tensor should have at least 1 dimension");
+  samples(operator_name name, const at::Tensor& x, const at::Tensor& target) {
+    TORCH_CHECK(x.dim() >= 1, name.text, ": input tensor should have at least 1 dimension");
     const std::int64_t axis = x.dim() == 1 ? 0 : 1;
     shape = {product(x.sizes(), 0, axis), x.size(axis), product(x.sizes(), axis + 1, x.dim())};
-    TORCH_CHECK(target.numel() == shape.outer * shape.inner, name, ": the input has shape ",
+    TORCH_CHECK(target.numel() == shape.outer * shape.inner, name.text, ": the input has shape ",
                 x.sizes(), ", the target ", target.sizes());
-    TORCH_CHECK(target.scalar_type() == at::kLong || target.scalar_type() == at::kByte, name,
+    TORCH_CHECK(target.scalar_type() == at::kLong || target.scalar_type() == at::kByte, name.text,
                 ": expected a target of type int64 or uint8");
     targets = row_major(name, target, at::kLong);
   }
@@ -143,28 +144,57 @@ struct samples {
 };
 
 /// Undefined where there are none.
-at::Tensor class_weights(const char* name, const optional_tensor& weight, std::int64_t classes,
+at::Tensor class_weights(operator_name name, const optional_tensor& weight, std::int64_t classes,
                          c10::ScalarType type) {
   const at::Tensor weights = value_or_undefined(weight);
   if (!weights.defined()) return weights;
-  TORCH_CHECK(weights.numel() == classes, name, ": expected ", classes, " weights, got ",
+  TORCH_CHECK(weights.numel() == classes, name.text, ": expected ", classes, " weights, got ",
               weights.sizes());
   return row_major(name, weights, type);
+}
+
+/// NaN with the bits that the CPU gives it.
+at::Tensor with_one_nan(const at::Tensor& x) {
+  return at::where(x.isnan(), at::Scalar(std::numeric_limits<double>::quiet_NaN()), x);
+}
+
+std::tuple<at::Tensor, at::Tensor> nll_there(const samples& all, const at::Tensor& x,
+                                             const at::Tensor& target, const at::Tensor& weights,
+                                             std::int64_t reduction, std::int64_t ignore) {
+  const at::Tensor losses = make_beside(x, target.sizes(), at::kFloat);
+  const at::Tensor used = weights.defined() ? at::empty_like(losses) : at::Tensor();
+  {
+    const device_call there(x);
+    there->nll_losses(all.shape, x.const_data_ptr<float>(),
+                      all.targets.const_data_ptr<std::int64_t>(),
+                      weights.defined() ? weights.const_data_ptr<float>() : nullptr, ignore,
+                      losses.mutable_data_ptr<float>(),
+                      weights.defined() ? used.mutable_data_ptr<float>() : nullptr, there.stream());
+  }
+  if (reduction == none) return {losses, at::zeros({}, losses.options())};
+  const at::Tensor total =
+      weights.defined() ? used.sum() : (all.targets != ignore).sum().to(at::kFloat);
+  const at::Tensor sum = losses.sum();
+  return {with_one_nan(reduction == mean ? sum / total : sum), total};
 }
 
 std::tuple<at::Tensor, at::Tensor> nll(const at::Tensor& x, const at::Tensor& target,
                                        const optional_tensor& weight, std::int64_t reduction,
                                        std::int64_t ignore) {
-  const char* name = "nll_loss";
+  constexpr operator_name name = on_devices("nll_loss");
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const samples all(name, x, target);
   const at::Tensor from = row_major(name, x, type);
   const at::Tensor weights = class_weights(name, weight, all.shape.count, type);
+  if (is_on_device(x)) {
+    auto [loss, total] = nll_there(all, from, target, weights, reduction, ignore);
+    return {rounded_to(loss, x.scalar_type()), total};
+  }
   const at::Tensor losses = make(target.sizes(), type);
   const at::Tensor sample_weights = weights.defined() ? make(target.sizes(), type) : at::Tensor();
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
-    indexed(name, [&] {
+    indexed(name.text, [&] {
       numeric::nll_losses(
           all.shape, from.const_data_ptr<Real>(), all.targets.const_data_ptr<std::int64_t>(),
           weights.defined() ? weights.const_data_ptr<Real>() : nullptr, ignore,
@@ -198,17 +228,30 @@ std::tuple<at::Tensor, at::Tensor> nll(const at::Tensor& x, const at::Tensor& ta
 at::Tensor nll_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& target,
                         const optional_tensor& weight, std::int64_t reduction, std::int64_t ignore,
                         const at::Tensor& total_weight) {
-  const char* name = "nll_loss_backward";
+  constexpr operator_name name = on_devices("nll_loss_backward");
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const samples all(name, x, target);
-  const at::Tensor dx = make(x.sizes(), type);
-  TORCH_CHECK(dy.numel() == (reduction == none ? target.numel() : 1), name,
+  const at::Tensor dx = make_beside(x, x.sizes(), type);
+  TORCH_CHECK(dy.numel() == (reduction == none ? target.numel() : 1), name.text,
               ": the target has shape ", target.sizes(), ", the gradient ", dy.sizes());
+  if (is_on_device(x) && reduction == none) {
+    refuse("nll_loss_backward of each sample's loss on " + x.device().str(),
+           "use the mean or the sum of the losses, or move them to the CPU");
+  }
   const at::Tensor slopes = row_major(name, reduction == none ? dy.neg() : dy, type);
   const at::Tensor divisor = reduction == mean ? row_major(name, total_weight, type) : at::Tensor();
-  TORCH_CHECK(reduction != mean || divisor.numel() == 1, name, ": the total weight has shape ",
+  TORCH_CHECK(reduction != mean || divisor.numel() == 1, name.text, ": the total weight has shape ",
               total_weight.sizes());
   const at::Tensor weights = class_weights(name, weight, all.shape.count, type);
+  if (is_on_device(x)) {
+    const device_call there(x);
+    there->nll_backward(all.shape, slopes.const_data_ptr<float>(),
+                        divisor.defined() ? divisor.const_data_ptr<float>() : nullptr,
+                        all.targets.const_data_ptr<std::int64_t>(),
+                        weights.defined() ? weights.const_data_ptr<float>() : nullptr, ignore,
+                        dx.mutable_data_ptr<float>(), there.stream());
+    return rounded_to(dx, x.scalar_type());
+  }
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     if (dx.numel() != 0) std::memset(dx.mutable_data_ptr(), 0, dx.nbytes());  // +0
@@ -217,7 +260,7 @@ at::Tensor nll_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
         reduction == none
             ? Real{0}
             : -(*each / (reduction == mean ? *divisor.const_data_ptr<Real>() : Real{1}));
-    indexed(name, [&] {
+    indexed(name.text, [&] {
       numeric::nll_slopes(all.shape, reduction == none ? each : &one, reduction != none,
                           all.targets.const_data_ptr<std::int64_t>(),
                           weights.defined() ? weights.const_data_ptr<Real>() : nullptr, ignore,

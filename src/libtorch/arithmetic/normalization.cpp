@@ -13,6 +13,7 @@
 
 #include <potl/numeric/detail/normalization.hpp>
 
+#include "device.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
 
@@ -25,11 +26,11 @@ using four = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 using mask = std::array<bool, 3>;
 
 /// Row-major values of an optional tensor; undefined when it is absent.
-at::Tensor given(const char* name, const optional_tensor& tensor, c10::ScalarType type,
+at::Tensor given(operator_name name, const optional_tensor& tensor, c10::ScalarType type,
                  std::int64_t count) {
   if (!tensor.has_value() || !tensor->defined()) return {};
-  TORCH_CHECK(tensor->numel() == count, name, ": expected ", count, " elements, got a tensor of ",
-              tensor->sizes());
+  TORCH_CHECK(tensor->numel() == count, name.text, ": expected ", count,
+              " elements, got a tensor of ", tensor->sizes());
   return row_major(name, *tensor, type);
 }
 
@@ -43,8 +44,25 @@ Real* write(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.mutable_data_ptr<Real>() : nullptr;
 }
 
-at::Tensor make_if(bool wanted, c10::IntArrayRef sizes, c10::ScalarType type) {
-  return wanted ? make(sizes, type) : at::Tensor();
+at::Tensor make_if(bool wanted, const at::Tensor& beside, c10::IntArrayRef sizes,
+                   c10::ScalarType type) {
+  return wanted ? make_beside(beside, sizes, type) : at::Tensor();
+}
+
+/// The work, on the device that x is on.
+template <class Work>
+void run(const at::Tensor& x, const Work& work) {
+  if constexpr (std::is_same_v<decltype(work.x), const float*>) {
+    if (is_on_device(x)) {
+      const device_call there(x);
+      return there->norm(work, there.stream());
+    }
+  }
+  if constexpr (requires { numeric::layer_norm(work, executor()); }) {
+    numeric::layer_norm(work, executor());
+  } else {
+    numeric::batch_norm(work, executor());
+  }
 }
 
 /// The gradient in the type of what it is the gradient of; undefined stays undefined.
@@ -64,7 +82,7 @@ std::int64_t normalized_dims(const at::Tensor& x, c10::IntArrayRef shape) {
 
 three layer_norm(const at::Tensor& x, c10::IntArrayRef shape, const optional_tensor& weight,
                  const optional_tensor& bias, double epsilon) {
-  const char* name = "native_layer_norm";
+  constexpr operator_name name = on_devices("native_layer_norm");
   const std::int64_t lead = normalized_dims(x, shape);
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const std::int64_t rows = product(x.sizes(), 0, lead);
@@ -74,16 +92,14 @@ three layer_norm(const at::Tensor& x, c10::IntArrayRef shape, const optional_ten
   const at::Tensor shift = given(name, bias, type, count);
   sizes statistics(x.sizes().slice(0, static_cast<std::size_t>(lead)));
   statistics.resize(static_cast<std::size_t>(x.dim()), 1);
-  const at::Tensor y = make(x.sizes(), type);
-  const at::Tensor mean = make(statistics, type);
-  const at::Tensor reciprocal = make(statistics, type);
+  const at::Tensor y = make_beside(x, x.sizes(), type);
+  const at::Tensor mean = make_beside(x, statistics, type);
+  const at::Tensor reciprocal = make_beside(x, statistics, type);
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
-    numeric::layer_norm(
-        numeric::layer_norm_forward<Real>{rows, count, epsilon, read<Real>(from), read<Real>(scale),
-                                          read<Real>(shift), write<Real>(y), write<Real>(mean),
-                                          write<Real>(reciprocal)},
-        executor());
+    run(x, numeric::layer_norm_forward<Real>{rows, count, epsilon, read<Real>(from),
+                                             read<Real>(scale), read<Real>(shift), write<Real>(y),
+                                             write<Real>(mean), write<Real>(reciprocal)});
   });
   return {rounded_to(y, x.scalar_type()), mean, reciprocal};
 }
@@ -91,7 +107,7 @@ three layer_norm(const at::Tensor& x, c10::IntArrayRef shape, const optional_ten
 three layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, c10::IntArrayRef shape,
                           const at::Tensor& mean, const at::Tensor& reciprocal,
                           const optional_tensor& weight, const optional_tensor& bias, mask wanted) {
-  const char* name = "native_layer_norm_backward";
+  constexpr operator_name name = on_devices("native_layer_norm_backward");
   const std::int64_t lead = normalized_dims(x, shape);
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const std::int64_t rows = product(x.sizes(), 0, lead);
@@ -101,17 +117,15 @@ three layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, c10::IntArr
   const at::Tensor centre = row_major(name, mean, type);
   const at::Tensor factor = row_major(name, reciprocal, type);
   const at::Tensor scale = given(name, weight, type, count);
-  const at::Tensor dx = make_if(wanted[0], x.sizes(), type);
-  const at::Tensor dweight = make_if(wanted[1], shape, type);
-  const at::Tensor dbias = make_if(wanted[2], shape, type);
+  const at::Tensor dx = make_if(wanted[0], x, x.sizes(), type);
+  const at::Tensor dweight = make_if(wanted[1], x, shape, type);
+  const at::Tensor dbias = make_if(wanted[2], x, shape, type);
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
-    numeric::layer_norm(
-        numeric::layer_norm_backward<Real>{rows, count, read<Real>(gradient), read<Real>(from),
-                                           read<Real>(centre), read<Real>(factor),
-                                           read<Real>(scale), write<Real>(dx), write<Real>(dweight),
-                                           write<Real>(dbias)},
-        executor());
+    run(x, numeric::layer_norm_backward<Real>{rows, count, read<Real>(gradient), read<Real>(from),
+                                              read<Real>(centre), read<Real>(factor),
+                                              read<Real>(scale), write<Real>(dx),
+                                              write<Real>(dweight), write<Real>(dbias)});
   });
   return {as_type_of(dx, x), as_type_of(dweight, weight), as_type_of(dbias, bias)};
 }
@@ -154,9 +168,9 @@ three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
   const at::Tensor centre = row_major(name, mean, type);
   const at::Tensor factor = row_major(name, reciprocal, type);
   const at::Tensor scale = given(name, weight, type, channels);
-  const at::Tensor dx = make_if(wanted[0], x.sizes(), type);
-  const at::Tensor dweight = make_if(wanted[1], {channels}, type);
-  const at::Tensor dbias = make_if(wanted[2], {channels}, type);
+  const at::Tensor dx = make_if(wanted[0], x, x.sizes(), type);
+  const at::Tensor dweight = make_if(wanted[1], x, {channels}, type);
+  const at::Tensor dbias = make_if(wanted[2], x, {channels}, type);
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     numeric::group_norm(
@@ -172,8 +186,8 @@ three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
 three batch_norm(const at::Tensor& x, const optional_tensor& weight, const optional_tensor& bias,
                  const optional_tensor& running_mean, const optional_tensor& running_variance,
                  bool training, double momentum, double epsilon) {
-  const char* name = "native_batch_norm";
-  TORCH_CHECK(x.dim() >= 2, name, ": the input needs at least 2 dimensions");
+  constexpr operator_name name = on_devices("native_batch_norm");
+  TORCH_CHECK(x.dim() >= 2, name.text, ": the input needs at least 2 dimensions");
   const std::int64_t channels = x.size(1);
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const at::Tensor from = row_major(name, x, type);
@@ -183,10 +197,10 @@ three batch_norm(const at::Tensor& x, const optional_tensor& weight, const optio
                            running_variance.has_value() && running_variance->defined();
   TORCH_CHECK(training || has_running,
               "Expected running_mean and running_var to be defined when training=False");
-  const at::Tensor y = make(x.sizes(), type);
-  const at::Tensor mean = make({channels}, type);
-  const at::Tensor reciprocal = make({channels}, type);
-  const auto run = [&](const at::Tensor& old_mean, const at::Tensor& old_variance) {
+  const at::Tensor y = make_beside(x, x.sizes(), type);
+  const at::Tensor mean = make_beside(x, {channels}, type);
+  const at::Tensor reciprocal = make_beside(x, {channels}, type);
+  const auto compute = [&](const at::Tensor& old_mean, const at::Tensor& old_variance) {
     with_real(type, [&](auto zero) {
       using Real = decltype(zero);
       numeric::batch_norm_forward<Real> work;
@@ -204,23 +218,24 @@ three batch_norm(const at::Tensor& x, const optional_tensor& weight, const optio
       work.y = write<Real>(y);
       work.mean = write<Real>(mean);
       work.reciprocal = write<Real>(reciprocal);
-      numeric::batch_norm(work, executor());
+      run(x, work);
     });
   };
   if (has_running && training) {
     const in_place new_mean(name, *running_mean, type);
     const in_place new_variance(name, *running_variance, type);
-    run(new_mean.work(), new_variance.work());
+    compute(new_mean.work(), new_variance.work());
     new_mean.finish();
     new_variance.finish();
   } else if (has_running) {
-    run(given(name, running_mean, type, channels), given(name, running_variance, type, channels));
+    compute(given(name, running_mean, type, channels),
+            given(name, running_variance, type, channels));
   } else {
-    run({}, {});
+    compute({}, {});
   }
   const at::Tensor out = rounded_to(y, x.scalar_type()).contiguous(x.suggest_memory_format());
   // Like torch: out of training nothing is saved.
-  if (!training) return {out, make({0}, type), make({0}, type)};
+  if (!training) return {out, make_beside(x, {0}, type), make_beside(x, {0}, type)};
   return {out, mean, reciprocal};
 }
 
@@ -230,7 +245,7 @@ three batch_norm_backward(const at::Tensor& dy, const at::Tensor& x, const optio
                           const optional_tensor& saved_mean,
                           const optional_tensor& saved_reciprocal, bool training, double epsilon,
                           mask wanted) {
-  const char* name = "native_batch_norm_backward";
+  constexpr operator_name name = on_devices("native_batch_norm_backward");
   const std::int64_t channels = x.size(1);
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const at::Tensor gradient = row_major(name, dy, type);
@@ -238,19 +253,21 @@ three batch_norm_backward(const at::Tensor& dy, const at::Tensor& x, const optio
   const at::Tensor scale = given(name, weight, type, channels);
   const at::Tensor centre = given(name, training ? saved_mean : running_mean, type, channels);
   at::Tensor factor = given(name, training ? saved_reciprocal : running_variance, type, channels);
-  TORCH_CHECK(centre.defined() && factor.defined(), name, ": the statistics are missing");
+  TORCH_CHECK(centre.defined() && factor.defined(), name.text, ": the statistics are missing");
+  if (!training && is_on_device(x)) {
+    refuse("native_batch_norm_backward out of training on " + x.device().str(),
+           "train, or move the tensors to the CPU");
+  }
   if (!training) factor = (factor + epsilon).sqrt().reciprocal();
-  const at::Tensor dx = make_if(wanted[0], x.sizes(), type);
-  const at::Tensor dweight = make_if(wanted[1], {channels}, type);
-  const at::Tensor dbias = make_if(wanted[2], {channels}, type);
+  const at::Tensor dx = make_if(wanted[0], x, x.sizes(), type);
+  const at::Tensor dweight = make_if(wanted[1], x, {channels}, type);
+  const at::Tensor dbias = make_if(wanted[2], x, {channels}, type);
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
-    numeric::batch_norm(
-        numeric::batch_norm_backward<Real>{
-            x.size(0), channels, product(x.sizes(), 2, x.dim()), training, read<Real>(gradient),
-            read<Real>(from), read<Real>(centre), read<Real>(factor), read<Real>(scale),
-            write<Real>(dx), write<Real>(dweight), write<Real>(dbias)},
-        executor());
+    run(x, numeric::batch_norm_backward<Real>{
+               x.size(0), channels, product(x.sizes(), 2, x.dim()), training, read<Real>(gradient),
+               read<Real>(from), read<Real>(centre), read<Real>(factor), read<Real>(scale),
+               write<Real>(dx), write<Real>(dweight), write<Real>(dbias)});
   });
   const at::Tensor out = as_type_of(dx, x);
   return {out.defined() ? out.contiguous(x.suggest_memory_format()) : out,
@@ -287,6 +304,24 @@ three batch_norm_backward_with_reserve(const at::Tensor& dy, const at::Tensor& x
                                        double epsilon, mask wanted, const at::Tensor&) {
   return batch_norm_backward(dy, x, weight, running_mean, running_variance, saved_mean,
                              saved_reciprocal, training, epsilon, wanted);
+}
+
+/// What torch calls for tensors of a CUDA device, like the one above.
+four cudnn_batch_norm(const at::Tensor& x, const at::Tensor& weight, const optional_tensor& bias,
+                      const optional_tensor& running_mean, const optional_tensor& running_variance,
+                      bool training, double momentum, double epsilon) {
+  auto [y, mean, reciprocal] =
+      batch_norm(x, weight, bias, running_mean, running_variance, training, momentum, epsilon);
+  return {y, mean, reciprocal, make_beside(x, {0}, at::kByte)};
+}
+three cudnn_batch_norm_backward(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& weight,
+                                const optional_tensor& running_mean,
+                                const optional_tensor& running_variance,
+                                const optional_tensor& saved_mean,
+                                const optional_tensor& saved_reciprocal, double epsilon,
+                                const at::Tensor&) {
+  return batch_norm_backward(dy, x, weight, running_mean, running_variance, saved_mean,
+                             saved_reciprocal, true, epsilon, {true, true, true});
 }
 
 std::tuple<at::Tensor, at::Tensor> weight_norm(const at::Tensor& v, const at::Tensor& g,
@@ -332,6 +367,8 @@ void register_normalization(registrar& r) {
   r.kernel<batch_norm_with_update>("_batch_norm_with_update", note,
                                    {"_batch_norm_with_update.out"});
   r.kernel<batch_norm_backward_with_reserve>("batch_norm_backward", note);
+  r.kernel<cudnn_batch_norm>("cudnn_batch_norm", note);
+  r.kernel<cudnn_batch_norm_backward>("cudnn_batch_norm_backward", note);
   r.composed({"_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
               "_batch_norm_with_update_functional", "_batch_norm_no_update"},
              "another form of batch normalisation");

@@ -7,9 +7,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include "device.hpp"
+
 namespace potl::libtorch::dispatch {
 
-c10::ScalarType compute_type(const char* name, c10::ScalarType type) {
+c10::ScalarType compute_type(operator_name name, c10::ScalarType type) {
   switch (type) {
     case c10::ScalarType::Double: return type;
     case c10::ScalarType::Float:
@@ -20,7 +22,7 @@ c10::ScalarType compute_type(const char* name, c10::ScalarType type) {
   if (c10::isIntegralType(type, /*includeBool=*/true)) {
     return c10::typeMetaToScalarType(c10::get_default_dtype());
   }
-  refuse(std::string(name) + " of " + c10::toString(type), "use float32, float64 or bfloat16");
+  refuse(std::string(name.text) + " of " + c10::toString(type), "use float32, float64 or bfloat16");
 }
 
 c10::ScalarType result_type(const at::Tensor& operand) {
@@ -28,27 +30,43 @@ c10::ScalarType result_type(const at::Tensor& operand) {
                               : operand.scalar_type();
 }
 
-void require_plain(const char* name, const at::Tensor& operand) {
+void require_plain(operator_name name, const at::Tensor& operand) {
   if (operand.is_nested()) {
-    refuse(std::string(name) + " of a nested tensor", "use a padded one, with a mask");
+    refuse(std::string(name.text) + " of a nested tensor", "use a padded one, with a mask");
   }
   if (operand.layout() != c10::kStrided) {
-    refuse(std::string(name) + " of a tensor with layout " + c10::str(operand.layout()),
+    refuse(std::string(name.text) + " of a tensor with layout " + c10::str(operand.layout()),
            "use a dense tensor: call to_dense() before the block");
   }
+  if (is_on_device(operand)) {
+    if (name.anywhere) return;
+    refuse(std::string(name.text) + " on " + operand.device().str(),
+           "it has no form for this device, see docs/reference/cuda.md: move its operands to the "
+           "CPU");
+  }
   if (!operand.device().is_cpu()) {
-    refuse(std::string(name) + " on " + operand.device().str(),
-           "reproducible arithmetic runs on the CPU: move the tensors there");
+    refuse(std::string(name.text) + " on " + operand.device().str(),
+           "this potl has no kernels for the device, see docs/reference/cuda.md: move the tensors "
+           "to the CPU");
   }
 }
 
-at::Tensor row_major(const char* name, const at::Tensor& operand, c10::ScalarType type) {
+void require_float(operator_name name, const at::Tensor& operand, c10::ScalarType type) {
+  if (type == c10::ScalarType::Double && is_on_device(operand)) {
+    refuse(std::string(name.text) + " of float64 on " + operand.device().str(),
+           "use float32 there, or move the operands to the CPU");
+  }
+}
+
+at::Tensor row_major(operator_name name, const at::Tensor& operand, c10::ScalarType type) {
   require_plain(name, operand);
+  require_float(name, operand, type);
   return (operand.scalar_type() == type ? operand : operand.to(type)).contiguous();
 }
 
-at::Tensor dense(const char* name, const at::Tensor& operand, c10::ScalarType type) {
+at::Tensor dense(operator_name name, const at::Tensor& operand, c10::ScalarType type) {
   require_plain(name, operand);
+  require_float(name, operand, type);
   const at::Tensor typed = operand.scalar_type() == type ? operand : operand.to(type);
   return typed.is_non_overlapping_and_dense() ? typed : typed.contiguous();
 }
@@ -57,6 +75,10 @@ at::Tensor like(const at::Tensor& dense_operand) { return at::empty_like(dense_o
 
 at::Tensor make(c10::IntArrayRef sizes, c10::ScalarType type) {
   return at::empty(sizes, at::TensorOptions(type));
+}
+
+at::Tensor make_beside(const at::Tensor& other, c10::IntArrayRef sizes, c10::ScalarType type) {
+  return at::empty(sizes, at::TensorOptions(type).device(other.device()));
 }
 
 at::Tensor rounded_to(const at::Tensor& result, c10::ScalarType type) {

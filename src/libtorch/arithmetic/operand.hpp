@@ -15,8 +15,18 @@
 
 namespace potl::libtorch::dispatch {
 
+/// An operator, as refusals call it, and whether it has a form for other devices than the CPU.
+struct operator_name {
+  // NOLINTNEXTLINE(google-explicit-constructor): most have none
+  constexpr operator_name(const char* spelled, bool is_anywhere = false)
+      : text(spelled), anywhere(is_anywhere) {}
+  const char* text;
+  bool anywhere;
+};
+constexpr operator_name on_devices(const char* name) { return {name, true}; }
+
 /// kFloat or kDouble: what `name` computes in for operands of this type.
-c10::ScalarType compute_type(const char* name, c10::ScalarType type);
+c10::ScalarType compute_type(operator_name name, c10::ScalarType type);
 
 /// Calls body(float{}) or body(double{}).
 template <class Body>
@@ -31,8 +41,11 @@ void with_real(c10::ScalarType type, const Body& body) {
 /// The type of the result of a floating-point function of such an operand.
 c10::ScalarType result_type(const at::Tensor& operand);
 
-/// Refuses devices other than the CPU, and layouts that are not plain strided memory.
-void require_plain(const char* name, const at::Tensor& operand);
+/// Refuses devices for which the operator has no form, and layouts that are not plain strided
+/// memory.
+void require_plain(operator_name name, const at::Tensor& operand);
+/// On a device, refuses types other than float32 to compute in.
+void require_float(operator_name name, const at::Tensor& operand, c10::ScalarType type);
 
 /// Whether a kernel has integers alone to work on: then it calls the stock kernel.
 inline bool is_integral(const at::Tensor& operand) {
@@ -40,18 +53,20 @@ inline bool is_integral(const at::Tensor& operand) {
 }
 
 /// Row-major values of that type: the operand itself where it is that already.
-at::Tensor row_major(const char* name, const at::Tensor& operand, c10::ScalarType type);
+at::Tensor row_major(operator_name name, const at::Tensor& operand, c10::ScalarType type);
 
 /// The operand where its elements fill their memory without gaps in some order of dimensions
 /// (channels_last, transposed), else a row-major copy; of that type. For elementwise kernels: they
 /// run over the memory, and `like(...)` makes the result with the same layout.
-at::Tensor dense(const char* name, const at::Tensor& operand, c10::ScalarType type);
+at::Tensor dense(operator_name name, const at::Tensor& operand, c10::ScalarType type);
 
 /// An uninitialised tensor with the sizes and layout of a dense operand.
 at::Tensor like(const at::Tensor& dense_operand);
 
 /// An uninitialised row-major tensor on the CPU.
 at::Tensor make(c10::IntArrayRef sizes, c10::ScalarType type);
+/// The same on the device of another tensor.
+at::Tensor make_beside(const at::Tensor& other, c10::IntArrayRef sizes, c10::ScalarType type);
 
 /// The memory of a dense tensor.
 template <class Real>

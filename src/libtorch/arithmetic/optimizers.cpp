@@ -3,13 +3,17 @@
 // so that plain, foreach and fused forms give the same bits.
 #include <potl/numeric/combine.hpp>
 
+#include <deque>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "device.hpp"
 #include "operand.hpp"
 #include "registrar.hpp"
 
@@ -38,7 +42,8 @@ bool fits(const Tensor& parameter, const Tensor& other) {
          other.strides() == parameter.strides();
 }
 void check_parameter(const char* name, const Tensor& parameter) {
-  require_plain(name, parameter);
+  require_plain(on_devices(name), parameter);
+  require_float(name, parameter, parameter.scalar_type());
   const bool real = parameter.scalar_type() == c10::ScalarType::Float ||
                     parameter.scalar_type() == c10::ScalarType::Double;
   if (!real || !parameter.is_non_overlapping_and_dense()) {
@@ -80,6 +85,47 @@ void sgd_one(const numeric::sgd_options& options, const Tensor& parameter, const
   buffer.write_back();
 }
 
+/// The tensors of one step on a device: `launch` takes what `add` has made of each.
+template <class Item>
+class step_there {
+ public:
+  step_there(const char* name, TensorList parameters) : name_(name), parameters_(parameters) {}
+
+  /// `own` in the layout of parameter i; written back by finish().
+  float* beside(std::size_t i, const Tensor& own) {
+    check_parameter(name_, parameters_[i]);
+    TORCH_CHECK(parameters_[i].device() == parameters_[0].device(), name_,
+                ": the parameters are on several devices");
+    kept_.emplace_back(parameters_[i], own);
+    return kept_.back().template span<float>().data();
+  }
+  std::size_t count(std::size_t i) const {
+    return static_cast<std::size_t>(parameters_[i].numel());
+  }
+  void finish() const {
+    for (const aligned& one : kept_) one.write_back();
+  }
+  std::vector<Item> items;
+
+ private:
+  const char* name_;
+  TensorList parameters_;
+  std::deque<aligned> kept_;
+};
+
+void sgd_there(const numeric::sgd_options& options, TensorList parameters, TensorList gradients,
+               TensorList momenta) {
+  step_there<cuda::sgd_tensor> step("_fused_sgd_", parameters);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    step.items.push_back({step.beside(i, parameters[i]), step.beside(i, gradients[i]),
+                          options.momentum != 0 ? step.beside(i, momenta[i]) : nullptr,
+                          step.count(i)});
+  }
+  const device_call there(parameters[0]);
+  there->sgd(options, step.items, there.stream());
+  step.finish();
+}
+
 void sgd(TensorList parameters, TensorList gradients, TensorList momenta, double weight_decay,
          double momentum, double lr, double dampening, bool nesterov, bool maximize,
          bool is_first_step, const std::optional<Tensor>& grad_scale,
@@ -93,6 +139,9 @@ void sgd(TensorList parameters, TensorList gradients, TensorList momenta, double
   }
   const numeric::sgd_options options = {lr,       momentum, dampening,    weight_decay,
                                         nesterov, maximize, is_first_step};
+  if (!parameters.empty() && is_on_device(parameters[0])) {
+    return sgd_there(options, parameters, gradients, momenta);
+  }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& parameter = parameters[i];
     check_parameter("_fused_sgd_", parameter);
@@ -131,6 +180,28 @@ void adam_one(const numeric::adam_options& options, const Tensor& parameter, con
   v.write_back();
 }
 
+void adam_there(const char* name, numeric::adam_options options, TensorList parameters,
+                TensorList gradients, TensorList means, TensorList squares, TensorList largest,
+                TensorList steps) {
+  // One message from the device instead of one for each.
+  const Tensor counts =
+      at::stack(steps).to(at::TensorOptions(c10::ScalarType::Double).device(at::kCPU));
+  const double* const count = counts.const_data_ptr<double>();
+  for (std::size_t first = 0, last = 0; first < parameters.size(); first = last) {
+    step_there<cuda::adam_tensor> step(name, parameters);
+    for (last = first; last < parameters.size() && count[last] == count[first]; ++last) {
+      step.items.push_back({step.beside(last, parameters[last]), step.beside(last, gradients[last]),
+                            step.beside(last, means[last]), step.beside(last, squares[last]),
+                            largest.empty() ? nullptr : step.beside(last, largest[last]),
+                            step.count(last)});
+    }
+    options.step = count[first];
+    const device_call there(parameters[0]);
+    there->adam(options, step.items, there.stream());
+    step.finish();
+  }
+}
+
 template <bool Decoupled>
 void adam(TensorList parameters, TensorList gradients, TensorList means, TensorList squares,
           TensorList largest, TensorList steps, double lr, double beta1, double beta2,
@@ -138,6 +209,12 @@ void adam(TensorList parameters, TensorList gradients, TensorList means, TensorL
           const std::optional<Tensor>& grad_scale, const std::optional<Tensor>& found_inf) {
   const char* name = Decoupled ? "_fused_adamw_" : "_fused_adam_";
   if (!unscaled(gradients, grad_scale, found_inf)) return;
+  if (!parameters.empty() && is_on_device(parameters[0])) {
+    const numeric::adam_options options = {lr,  beta1, beta2,     weight_decay,
+                                           eps, 1.0,   Decoupled, maximize};
+    return adam_there(name, options, parameters, gradients, means, squares,
+                      amsgrad ? largest : TensorList(), steps);
+  }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& parameter = parameters[i];
     check_parameter(name, parameter);

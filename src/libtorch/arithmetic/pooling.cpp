@@ -3,13 +3,17 @@
 #include <array>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 
 #include <potl/numeric/detail/accumulation.hpp>
 #include <potl/numeric/detail/pooling.hpp>
 
+#include "device.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
+#include "rows.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
@@ -150,13 +154,19 @@ at::Tensor maximum_gradient(const at::Tensor& gradient, const at::Tensor& input,
   TORCH_CHECK(gradient.sizes() == indices.sizes() && gradient.dim() == input.dim(), name,
               ": gradient and indices must have the shape of the output");
   const c10::ScalarType type = compute_type(name, gradient.scalar_type());
-  const at::Tensor dy = row_major(name, gradient, type);
-  const at::Tensor where = row_major(name, indices, at::kLong);
-  const at::Tensor dx = at::zeros(input.sizes(), at::TensorOptions(type));
+  const at::Tensor dy = row_major(on_devices(name), gradient, type);
+  const at::Tensor where = row_major(on_devices(name), indices, at::kLong);
+  const at::Tensor dx = at::zeros(input.sizes(), dy.options());
   const std::int64_t lead = input.dim() - dims;
   numeric::accumulation_shape shape{product(input.sizes(), 0, lead),
                                     product(input.sizes(), lead, input.dim()),
                                     product(dy.sizes(), lead, dy.dim()), 1};
+  if (is_on_device(dy)) {
+    const at::Tensor planes = at::arange(shape.outer, where.options()).unsqueeze(1) * shape.rows;
+    add_rows_there((where.reshape({shape.outer, shape.count}) + planes).reshape(-1),
+                   dy.reshape({-1, 1}), dx.view({-1, 1}));
+    return rounded_to(dx, gradient.scalar_type()).contiguous(input.suggest_memory_format());
+  }
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     numeric::accumulate_elements(numeric::accumulation::add, shape,

@@ -5,6 +5,7 @@
 
 #include <ATen/MemoryOverlap.h>
 
+#include "device.hpp"
 #include "operand.hpp"
 #include "passing.hpp"
 #include "rounding.hpp"
@@ -24,6 +25,13 @@ numeric::matrix<Real> result_of(const at::Tensor& tensor) {
   return numeric::row_major(tensor.mutable_data_ptr<Real>(), tensor.size(-2), tensor.size(-1));
 }
 
+void require_operands(const char* name, const at::Tensor& a, const at::Tensor& b) {
+  require_plain(on_devices(name), a);
+  require_plain(on_devices(name), b);
+  TORCH_CHECK(a.device() == b.device(), name, ": expected operands on one device, got ", a.device(),
+              " and ", b.device());
+}
+
 void multiply(const char* name, numeric::arithmetic mode, const at::Tensor& a, const at::Tensor& b,
               const at::Tensor& c) {
   const auto left = matrix_of<float>(a);
@@ -31,6 +39,11 @@ void multiply(const char* name, numeric::arithmetic mode, const at::Tensor& a, c
   const auto result = result_of<float>(c);
   numeric::gemm_batch batch = {1, 0, 0, 0};
   if (a.dim() == 3) batch = {a.size(0), a.stride(0), b.stride(0), c.stride(0)};
+  if (is_on_device(a)) {
+    require_ordered(name, mode, a);
+    const device_call there(a);
+    return there->gemm(batch, left, right, result, there.stream());
+  }
   if (mode == numeric::arithmetic::log64) {
     const auto ties =
         numeric::gemm_log64(batch, left, right, result, rounding_options(), executor());
@@ -66,7 +79,7 @@ void multiply_wide(const char* name, const at::Tensor& a, const at::Tensor& b,
                    const at::Tensor& c) {
   const numeric::arithmetic mode = product_mode(a.scalar_type());
   if (!is_narrow(a)) return multiply(name, mode, a, b, c);
-  if (mode == numeric::arithmetic::log64) {
+  if (mode == numeric::arithmetic::log64 || is_on_device(a)) {
     return multiply(name, mode, a.to(at::kFloat), b.to(at::kFloat), c);
   }
   multiply(name, mode, widened(passing_slot::left, a), widened(passing_slot::right, b), c);
@@ -75,7 +88,7 @@ void multiply_wide(const char* name, const at::Tensor& a, const at::Tensor& b,
 bool can_write_to(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out) {
   const c10::ScalarType type = a.scalar_type();
   if (type != c10::ScalarType::Float && type != c10::ScalarType::Double) return false;
-  if (out.layout() != c10::kStrided || !out.device().is_cpu() || out.scalar_type() != type ||
+  if (out.layout() != c10::kStrided || out.device() != a.device() || out.scalar_type() != type ||
       out.is_neg() || !out.is_contiguous() || out.sizes() != c10::IntArrayRef(sizes_of(a, b))) {
     return false;
   }
@@ -85,16 +98,24 @@ bool can_write_to(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ou
 
 }  // namespace
 
+void require_ordered(const char* name, numeric::arithmetic mode, const at::Tensor& on) {
+  if (mode == numeric::arithmetic::ord32) return;
+  refuse(std::string(name) + " in " + to_string(mode) + " on " + on.device().str(),
+         mode == numeric::arithmetic::xint16 && product_mode(at::kFloat) != mode
+             ? "bfloat16 is multiplied on the CPU alone: use float32 there"
+             : "other devices compute products in ord32: use that, or move the tensors to the CPU");
+}
+
 numeric::arithmetic product_mode(c10::ScalarType type) {
   const numeric::arithmetic chosen = mode();
   return type == c10::ScalarType::BFloat16 ? numeric::arithmetic::xint16 : chosen;
 }
 
 at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor& b) {
-  require_plain(name, a);
-  require_plain(name, b);
+  require_operands(name, a, b);
   const c10::ScalarType wide = compute_type(name, a.scalar_type());
-  const at::Tensor c = make(sizes_of(a, b), wide);
+  require_float(name, a, wide);
+  const at::Tensor c = make_beside(a, sizes_of(a, b), wide);
   if (wide == c10::ScalarType::Double) {
     multiply_double(a, b, c);
   } else {
@@ -105,8 +126,8 @@ at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor&
 
 bool product_into(const char* name, const at::Tensor& a, const at::Tensor& b,
                   const at::Tensor& out) {
-  require_plain(name, a);
-  require_plain(name, b);
+  require_operands(name, a, b);
+  require_float(name, a, a.scalar_type());
   if (!can_write_to(a, b, out)) return false;
   if (a.scalar_type() == c10::ScalarType::Double) {
     multiply_double(a, b, out);
@@ -117,11 +138,11 @@ bool product_into(const char* name, const at::Tensor& a, const at::Tensor& b,
 }
 
 at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b) {
-  if (!is_narrow(a) || product_mode(a.scalar_type()) == numeric::arithmetic::log64) {
+  if (is_on_device(a) || !is_narrow(a) ||
+      product_mode(a.scalar_type()) == numeric::arithmetic::log64) {
     return rounded_to(wide_product(name, a, b), a.scalar_type());
   }
-  require_plain(name, a);
-  require_plain(name, b);
+  require_operands(name, a, b);
   const at::Tensor c = passing(passing_slot::dot_products, sizes_of(a, b));
   multiply_wide(name, a, b, c);
   return c.to(a.scalar_type());

@@ -73,7 +73,7 @@ Tensor clamp_max(const Tensor& x, const Tensor& high) { return x.minimum(high); 
 template <class Fill>
 Tensor& filled(const char* name, Tensor& out, const Fill& fill) {
   const c10::ScalarType wide = compute_type(name, out.scalar_type());
-  const bool direct = out.is_contiguous() && out.scalar_type() == wide;
+  const bool direct = out.device().is_cpu() && out.is_contiguous() && out.scalar_type() == wide;
   const Tensor values = direct ? out : make(out.sizes(), wide);
   with_real(wide, [&](auto zero) { fill(mutable_values<decltype(zero)>(values)); });
   return direct ? out : out.copy_(values);

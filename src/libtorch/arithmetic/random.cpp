@@ -16,8 +16,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/native_dropout_backward_ops.h>
+#include <ATen/ops/native_dropout_ops.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/random.h>
+#include <ATen/ops/zeros_like.h>
 
+#include "device.hpp"
 #include "operand.hpp"
 #include "registrar.hpp"
 
@@ -52,15 +58,21 @@ void in_parts(std::span<Value> out, const Fill& fill) {
 /// the target is something else. `wide` is what potl's Python form takes for this type.
 template <class Fill>
 Tensor& filled(Tensor& target, const Fill& fill) {
-  require_plain("random values", target);
+  require_plain(on_devices("random values"), target);
   const c10::ScalarType type = target.scalar_type();
   const bool twice = type == c10::ScalarType::Double || type == c10::ScalarType::Long ||
                      type == c10::ScalarType::Int;
   const c10::ScalarType wide = twice ? c10::ScalarType::Double : c10::ScalarType::Float;
-  const bool direct = type == wide && target.is_contiguous();
+  const bool direct = type == wide && target.is_contiguous() && !is_on_device(target);
   const Tensor values = direct ? target : make(target.sizes(), wide);
   with_real(wide, [&](auto zero) { in_parts(mutable_values<decltype(zero)>(values), fill); });
   return direct ? target : target.copy_(values);
+}
+
+/// Whether a device can draw straight into the tensor; other numbers are drawn on the CPU.
+bool can_fill_there(const Tensor& target) {
+  return is_on_device(target) && target.layout() == c10::kStrided && target.is_contiguous() &&
+         target.scalar_type() == c10::ScalarType::Float;
 }
 
 template <class Fill>
@@ -76,6 +88,12 @@ Tensor& uniform(Tensor& self, double low, double high, optional_generator genera
               " > to=", high);
   if (self.numel() == 0) return self;
   const random_key key = subkey(generator);
+  if (can_fill_there(self)) {
+    const device_call there(self);
+    there->fill_uniform(self.mutable_data_ptr<float>(), static_cast<std::size_t>(self.numel()), key,
+                        low, high, there.stream());
+    return self;
+  }
   return filled(self,
                 [&](auto out, std::uint64_t first) { fill_uniform(out, key, first, low, high); });
 }
@@ -134,8 +152,15 @@ Tensor& bernoulli(Tensor& self, double p, optional_generator generator) {
   TORCH_CHECK(p >= 0 && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
   if (self.numel() == 0) return self;
   const random_key key = subkey(generator);
-  if (self.is_contiguous() && (self.scalar_type() == c10::ScalarType::Byte ||
-                               self.scalar_type() == c10::ScalarType::Bool)) {
+  if (can_fill_there(self)) {
+    const device_call there(self);
+    there->fill_bernoulli(self.mutable_data_ptr<float>(), static_cast<std::size_t>(self.numel()),
+                          key, p, there.stream());
+    return self;
+  }
+  if (!is_on_device(self) && self.is_contiguous() &&
+      (self.scalar_type() == c10::ScalarType::Byte ||
+       self.scalar_type() == c10::ScalarType::Bool)) {
     auto* bytes = static_cast<std::uint8_t*>(self.mutable_data_ptr());
     in_parts(std::span(bytes, static_cast<std::size_t>(self.numel())),
              [&](auto out, std::uint64_t first) { fill_bernoulli(out, key, first, p); });
@@ -153,7 +178,7 @@ Tensor& bernoulli_tensor(Tensor& self, const Tensor& p, optional_generator gener
   const Tensor values = doubles(self.sizes(), [&](auto out, std::uint64_t first) {
     fill_uniform(out, key, first, 0.0, 1.0);
   });
-  return self.copy_(values < wide);
+  return self.copy_(values.to(wide.device()) < wide);
 }
 Tensor& bernoulli_out(const Tensor& p, optional_generator generator, Tensor& out) {
   out.resize_(p.sizes());
@@ -162,17 +187,18 @@ Tensor& bernoulli_out(const Tensor& p, optional_generator generator, Tensor& out
 
 Tensor normal_tensors(const Tensor& mean, const Tensor& deviation, optional_generator generator) {
   TORCH_CHECK((deviation >= 0).all().item<bool>(), "normal expects all elements of std >= 0.0");
-  Tensor out = make(at::infer_size(mean.sizes(), deviation.sizes()), mean.scalar_type());
+  Tensor out =
+      make_beside(mean, at::infer_size(mean.sizes(), deviation.sizes()), mean.scalar_type());
   return normal(out, 0.0, 1.0, std::move(generator)).mul_(deviation).add_(mean);
 }
 Tensor normal_mean(const Tensor& mean, double deviation, optional_generator generator) {
   TORCH_CHECK(deviation >= 0, "normal expects std >= 0.0, but found std ", deviation);
-  Tensor out = make(mean.sizes(), mean.scalar_type());
+  Tensor out = make_beside(mean, mean.sizes(), mean.scalar_type());
   return normal(out, 0.0, 1.0, std::move(generator)).mul_(deviation).add_(mean);
 }
 Tensor normal_deviation(double mean, const Tensor& deviation, optional_generator generator) {
   TORCH_CHECK((deviation >= 0).all().item<bool>(), "normal expects all elements of std >= 0.0");
-  Tensor out = make(deviation.sizes(), deviation.scalar_type());
+  Tensor out = make_beside(deviation, deviation.sizes(), deviation.scalar_type());
   return normal(out, 0.0, 1.0, std::move(generator)).mul_(deviation).add_(mean);
 }
 Tensor& permutation(std::int64_t count, optional_generator generator, Tensor& out) {
@@ -182,6 +208,23 @@ Tensor& permutation(std::int64_t count, optional_generator generator, Tensor& ou
   const Tensor values = make({count}, c10::ScalarType::Long);
   fill_permutation(subkey(generator), mutable_values<std::int64_t>(values));
   return out.copy_(values);
+}
+
+// On a device torch calls these for what it composes on the CPU of a random mask, a quotient and a
+// product: so do they, and what they keep for the gradient is the factors.
+std::tuple<Tensor, Tensor> dropout(keys_t keys, const Tensor& x, double p,
+                                   std::optional<bool> training) {
+  if (!is_on_device(x) || x.device().is_cpu()) {
+    return at::_ops::native_dropout::redispatch(keys & below, x, p, training);
+  }
+  if (!training.value_or(true) || p == 0) return {x.clone(), at::ones_like(x)};
+  const Tensor factors =
+      p == 1 ? at::zeros_like(x) : at::empty_like(x).bernoulli_(1 - p).div_(1 - p);
+  return {x * factors, factors};
+}
+Tensor dropout_backward(keys_t keys, const Tensor& dy, const Tensor& kept, double scale) {
+  if (kept.scalar_type() != at::kBool) return dy * kept;
+  return at::_ops::native_dropout_backward::redispatch(keys & below, dy, kept, scale);
 }
 // NOLINTEND(performance-unnecessary-value-param)
 
@@ -204,7 +247,9 @@ void register_random(registrar& r) {
   r.kernel<normal_mean>("normal.Tensor_float", note, {"normal.Tensor_float_out"});
   r.kernel<normal_deviation>("normal.float_Tensor", note, {"normal.float_Tensor_out"});
   r.kernel<permutation>("randperm.generator_out", note);
-  r.composed_on_cpu({"native_dropout", "native_dropout_backward"}, "bernoulli_ and products");
+  const char* dropped = "bernoulli_ and products";
+  r.kernel<dropout>("native_dropout", dropped);
+  r.kernel<dropout_backward>("native_dropout_backward", dropped);
   r.composed(
       {"bernoulli", "normal.float_float", "normal.float_float_out", "normal_functional", "rand",
        "rand.generator", "rand.out", "rand_like", "rand_like.generator", "randn", "randn.generator",

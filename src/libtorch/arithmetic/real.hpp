@@ -26,9 +26,9 @@ inline std::int64_t product(c10::IntArrayRef of, std::int64_t first, std::int64_
 /// form, else a copy, which `finish` copies back.
 class in_place {
  public:
-  in_place(const char* name, const at::Tensor& target, c10::ScalarType type)
+  in_place(operator_name name, const at::Tensor& target, c10::ScalarType type)
       : target_(target), work_(row_major(name, target, type)) {}
-  in_place(const char* name, const at::Tensor& target)
+  in_place(operator_name name, const at::Tensor& target)
       : in_place(name, target, compute_type(name, target.scalar_type())) {}
   const at::Tensor& work() const { return work_; }
   void finish() const {

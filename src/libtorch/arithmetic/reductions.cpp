@@ -20,6 +20,7 @@
 #include <ATen/ops/sum_ops.h>
 #include <ATen/ops/where.h>
 
+#include "device.hpp"
 #include "operand.hpp"
 #include "registrar.hpp"
 
@@ -40,7 +41,7 @@ struct arranged {
   std::vector<std::int64_t> sizes;  ///< of the result
 };
 
-arranged arrange(const char* name, const Tensor& x, optional_dims dims, bool keepdim,
+arranged arrange(operator_name name, const Tensor& x, optional_dims dims, bool keepdim,
                  c10::ScalarType wide, bool none_is_all = true) {
   const std::int64_t rank = x.dim();
   std::bitset<64> reduced =
@@ -82,8 +83,20 @@ arranged arrange(const char* name, const Tensor& x, optional_dims dims, bool kee
   return out;
 }
 
+/// Those that other devices have, too.
+bool is_anywhere(reduction kind) {
+  return kind == reduction::sum || kind == reduction::mean || kind == reduction::norm ||
+         kind == reduction::sum_of_squares || kind == reduction::maximum;
+}
+
 Tensor reduced(reduction kind, const arranged& in, c10::ScalarType wide) {
-  const Tensor y = make(in.sizes, wide);
+  const Tensor y = make_beside(in.values, in.sizes, wide);
+  if (is_on_device(in.values)) {
+    const device_call there(in.values);
+    there->reduce(kind, in.shape, in.values.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
+                  there.stream());
+    return y;
+  }
   with_real(wide, [&](auto zero) {
     using Real = decltype(zero);
     numeric::reduce(kind, in.shape, in.values.const_data_ptr<Real>(), y.mutable_data_ptr<Real>(),
@@ -95,7 +108,8 @@ Tensor reduced(reduction kind, const arranged& in, c10::ScalarType wide) {
 Tensor reduce_to(const char* name, reduction kind, const Tensor& x, optional_dims dims,
                  bool keepdim, c10::ScalarType type) {
   const c10::ScalarType wide = compute_type(name, type);
-  return rounded_to(reduced(kind, arrange(name, x, dims, keepdim, wide), wide), type);
+  const operator_name anywhere{name, is_anywhere(kind)};
+  return rounded_to(reduced(kind, arrange(anywhere, x, dims, keepdim, wide), wide), type);
 }
 
 Tensor sum_dims(const Tensor& x, optional_dims dims, bool keepdim, optional_type dtype) {

@@ -27,6 +27,9 @@ class registrar {
 
   void exact_if_known(const std::string& name, const char* note);
 
+  /// The same where other devices would give other bits, or others from run to run: refused there.
+  void exact_on_cpu(std::initializer_list<const char*> names, const char* note);
+
   /// `name`, `name_`, `name.out` and the like: all forms with Tensor operands that this torch has.
   void exact_forms(std::initializer_list<const char*> names, const char* note);
 
@@ -69,6 +72,13 @@ class registrar {
     }
   }
 
+  /// A function that calls the stock kernel, on the CPU without anything else.
+  template <auto Function>
+  void stock(const char* name, const char* note) {
+    using type = std::remove_pointer_t<decltype(Function)>;
+    add(name, c10::CompileTimeFunctionPointer<type, Function>(), note, "exact");
+  }
+
   /// out= and in-place forms of an operator that torch composes of others.
   void derived(const std::string& plain, const std::vector<std::string>& forms);
 
@@ -97,6 +107,11 @@ class registrar {
     add_entry(name, "exact", note);
   }
 
+  template <class Function>
+  void add(const std::string& name, Function function, const char* note, const char* runs) {
+    library_.impl(name.c_str(), function);
+    add_entry(name, runs, note);
+  }
   template <class Function>
   void add(const std::string& name, Function function, const char* note) {
     library_.impl(name.c_str(), function);

@@ -96,6 +96,13 @@ void registrar::exact_if_known(const std::string& name, const char* note) {
   if (find(name)) exact({name.c_str()}, note);
 }
 
+void registrar::exact_on_cpu(std::initializer_list<const char*> names, const char* note) {
+  for (const char* name : names) {
+    library_.impl(name, boxed_cpu_alone());
+    add_entry(name, "exact", note);
+  }
+}
+
 void registrar::exact_forms(std::initializer_list<const char*> names, const char* note) {
   for (const std::string name : names) {
     for (const char* form : {"", "_", ".out", ".Tensor", "_.Tensor", ".Tensor_out"}) {

@@ -6,6 +6,7 @@
 
 #include <potl/numeric/detail/softmax.hpp>
 
+#include "device.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
 
@@ -23,13 +24,24 @@ enum class kind { softmax, log_softmax };
 
 template <kind Kind>
 at::Tensor forward(const at::Tensor& x, std::int64_t dim, bool half_to_float) {
-  const char* name = Kind == kind::softmax ? "_softmax" : "_log_softmax";
-  TORCH_CHECK(!half_to_float, name, ": half to float conversion is not supported on CPU");
+  constexpr operator_name name = on_devices(Kind == kind::softmax ? "_softmax" : "_log_softmax");
+  TORCH_CHECK(!half_to_float || !x.device().is_cpu(), name.text,
+              ": half to float conversion is not supported on CPU");
   const c10::ScalarType type = compute_type(name, x.scalar_type());
-  const reduction_shape shape = along(x, c10::maybe_wrap_dim(dim, x.dim()));
+  dim = c10::maybe_wrap_dim(dim, x.dim());
+  const reduction_shape shape = along(x, dim);
+  if (is_on_device(x) && shape.inner != 1) {
+    return forward<Kind>(x.transpose(dim, -1), -1, half_to_float).transpose(dim, -1).contiguous();
+  }
   const at::Tensor from = row_major(name, x, type);
-  const at::Tensor y = make(x.sizes(), type);
-  if (x.numel() != 0) {
+  const at::Tensor y = make_beside(x, x.sizes(), type);
+  if (x.numel() != 0 && is_on_device(x)) {
+    const device_call there(x);
+    const float* in = from.const_data_ptr<float>();
+    float* out = y.mutable_data_ptr<float>();
+    Kind == kind::softmax ? there->softmax(shape, in, out, there.stream())
+                          : there->log_softmax(shape, in, out, there.stream());
+  } else if (x.numel() != 0) {
     with_real(type, [&](auto zero) {
       using Real = decltype(zero);
       const Real* in = from.const_data_ptr<Real>();
@@ -38,22 +50,35 @@ at::Tensor forward(const at::Tensor& x, std::int64_t dim, bool half_to_float) {
                             : numeric::log_softmax(shape, in, out, executor());
     });
   }
-  return rounded_to(y, x.scalar_type());
+  return rounded_to(y, half_to_float ? c10::ScalarType::Float : x.scalar_type());
 }
 
 template <kind Kind>
 at::Tensor backward(const at::Tensor& dy, const at::Tensor& y, std::int64_t dim,
                     c10::ScalarType input_type) {
-  const char* name =
-      Kind == kind::softmax ? "_softmax_backward_data" : "_log_softmax_backward_data";
-  TORCH_CHECK(dy.sizes() == y.sizes(), name, ": the gradient has shape ", dy.sizes(),
+  constexpr operator_name name =
+      on_devices(Kind == kind::softmax ? "_softmax_backward_data" : "_log_softmax_backward_data");
+  TORCH_CHECK(dy.sizes() == y.sizes(), name.text, ": the gradient has shape ", dy.sizes(),
               ", the output ", y.sizes());
   const c10::ScalarType type = compute_type(name, dy.scalar_type());
-  const reduction_shape shape = along(y, c10::maybe_wrap_dim(dim, y.dim()));
+  dim = c10::maybe_wrap_dim(dim, y.dim());
+  const reduction_shape shape = along(y, dim);
+  if (is_on_device(y) && shape.inner != 1) {
+    return backward<Kind>(dy.transpose(dim, -1), y.transpose(dim, -1), -1, input_type)
+        .transpose(dim, -1)
+        .contiguous();
+  }
   const at::Tensor gradient = row_major(name, dy, type);
   const at::Tensor output = row_major(name, y, type);
-  const at::Tensor dx = make(y.sizes(), type);
-  if (y.numel() != 0) {
+  const at::Tensor dx = make_beside(y, y.sizes(), type);
+  if (y.numel() != 0 && is_on_device(y)) {
+    const device_call there(y);
+    const float* of_output = gradient.const_data_ptr<float>();
+    const float* in = output.const_data_ptr<float>();
+    float* out = dx.mutable_data_ptr<float>();
+    Kind == kind::softmax ? there->softmax_backward(shape, of_output, in, out, there.stream())
+                          : there->log_softmax_backward(shape, of_output, in, out, there.stream());
+  } else if (y.numel() != 0) {
     with_real(type, [&](auto zero) {
       using Real = decltype(zero);
       const Real* of_output = gradient.const_data_ptr<Real>();

@@ -20,72 +20,105 @@ using at::Scalar;
 using at::Tensor;
 
 Tensor scaled(destination to, const char* name, const Tensor& a, const Tensor& b, double alpha) {
-  return elements(name, {a, b}, to, [&](const auto& in, auto out) {
-    numeric::add_scaled(in[0], in[1], alpha, out, executor());
-  });
+  return elements(
+      name, {a, b}, to,
+      [&](const auto& in, auto out) { numeric::add_scaled(in[0], in[1], alpha, out, executor()); },
+      [&](const device_call& there, const auto& in, float* out, std::size_t count) {
+        there->add_scaled(in[0], in[1], alpha, out, count, there.stream());
+      });
 }
 
 bool is_plain(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   return alpha.equal(1) || are_integers(a, b);
 }
 
+/// A number of the CPU beside a tensor of a device: there torch rounds it to the tensor's type as
+/// the CPU does only if it is a tensor of the device.
+Tensor beside(const Tensor& tensor, const Tensor& number) {
+  const bool is_number = is_on_device(tensor) && tensor.device() != number.device() &&
+                         number.dim() == 0 && !is_integral(tensor);
+  return is_number ? number.to(tensor.options()) : number;
+}
+
 // A sum without a factor is torch's own in each of its forms: no step is without them.
 Tensor add(keys_t keys, const Tensor& a, const Tensor& b, const Scalar& alpha) {
-  if (is_plain(a, b, alpha)) return at::_ops::add_Tensor::redispatch(keys & below, a, b, alpha);
+  if (is_plain(a, b, alpha))
+    return at::_ops::add_Tensor::redispatch(keys & below, beside(b, a), beside(a, b), alpha);
   return scaled(nullptr, "add", a, b, alpha.toDouble());
 }
 Tensor& add_in(keys_t keys, Tensor& a, const Tensor& b, const Scalar& alpha) {
-  if (is_plain(a, b, alpha)) return at::_ops::add__Tensor::redispatch(keys & below, a, b, alpha);
+  if (is_plain(a, b, alpha))
+    return at::_ops::add__Tensor::redispatch(keys & below, a, beside(a, b), alpha);
   scaled(&a, "add_", a, b, alpha.toDouble());
   return a;
 }
 Tensor& add_out(keys_t keys, const Tensor& a, const Tensor& b, const Scalar& alpha, Tensor& out) {
   if (is_plain(a, b, alpha)) {
-    return at::_ops::add_out::redispatch(keys & below, a, b, alpha, out);
+    return at::_ops::add_out::redispatch(keys & below, beside(b, a), beside(a, b), alpha, out);
   }
   return write_out(scaled(nullptr, "add", a, b, alpha.toDouble()), out);
 }
 
 Tensor sub(keys_t keys, const Tensor& a, const Tensor& b, const Scalar& alpha) {
-  if (is_plain(a, b, alpha)) return at::_ops::sub_Tensor::redispatch(keys & below, a, b, alpha);
+  if (is_plain(a, b, alpha))
+    return at::_ops::sub_Tensor::redispatch(keys & below, beside(b, a), beside(a, b), alpha);
   return scaled(nullptr, "sub", a, b, -alpha.toDouble());
 }
 Tensor& sub_in(keys_t keys, Tensor& a, const Tensor& b, const Scalar& alpha) {
-  if (is_plain(a, b, alpha)) return at::_ops::sub__Tensor::redispatch(keys & below, a, b, alpha);
+  if (is_plain(a, b, alpha))
+    return at::_ops::sub__Tensor::redispatch(keys & below, a, beside(a, b), alpha);
   scaled(&a, "sub_", a, b, -alpha.toDouble());
   return a;
 }
 Tensor& sub_out(keys_t keys, const Tensor& a, const Tensor& b, const Scalar& alpha, Tensor& out) {
   if (is_plain(a, b, alpha)) {
-    return at::_ops::sub_out::redispatch(keys & below, a, b, alpha, out);
+    return at::_ops::sub_out::redispatch(keys & below, beside(b, a), beside(a, b), alpha, out);
   }
   return write_out(scaled(nullptr, "sub", a, b, -alpha.toDouble()), out);
 }
 
 Tensor lerp(destination to, const Tensor& a, const Tensor& b, const Tensor& weight) {
-  return elements("lerp", {a, b, weight}, to, [&](const auto& in, auto out) {
-    numeric::lerp(in[0], in[1], in[2], out, executor());
-  });
+  return elements(
+      "lerp", {a, b, weight}, to,
+      [&](const auto& in, auto out) { numeric::lerp(in[0], in[1], in[2], out, executor()); },
+      [](const device_call& there, const auto& in, float* out, std::size_t count) {
+        there->lerp(in[0], in[1], in[2], out, count, there.stream());
+      });
 }
 Tensor lerp_scalar(destination to, const Tensor& a, const Tensor& b, const Scalar& weight) {
-  return elements("lerp", {a, b}, to, [&](const auto& in, auto out) {
-    using real = typename decltype(out)::element_type;
-    const real one = static_cast<real>(weight.toDouble());
-    numeric::lerp(in[0], in[1], std::span<const real>(&one, 1), out, executor());
-  });
+  return elements(
+      "lerp", {a, b}, to,
+      [&](const auto& in, auto out) {
+        using real = typename decltype(out)::element_type;
+        const real one = static_cast<real>(weight.toDouble());
+        numeric::lerp(in[0], in[1], std::span<const real>(&one, 1), out, executor());
+      },
+      [&](const device_call& there, const auto& in, float* out, std::size_t count) {
+        there->lerp(in[0], in[1], weight.toDouble(), out, count, there.stream());
+      });
 }
 
 Tensor addcmul(destination to, const Tensor& a, const Tensor& b, const Tensor& c,
                const Scalar& value) {
-  return elements("addcmul", {a, b, c}, to, [&](const auto& in, auto out) {
-    numeric::addcmul(in[0], in[1], in[2], value.toDouble(), out, executor());
-  });
+  return elements(
+      "addcmul", {a, b, c}, to,
+      [&](const auto& in, auto out) {
+        numeric::addcmul(in[0], in[1], in[2], value.toDouble(), out, executor());
+      },
+      [&](const device_call& there, const auto& in, float* out, std::size_t count) {
+        there->addcmul(in[0], in[1], in[2], value.toDouble(), out, count, there.stream());
+      });
 }
 Tensor addcdiv(destination to, const Tensor& a, const Tensor& b, const Tensor& c,
                const Scalar& value) {
-  return elements("addcdiv", {a, b, c}, to, [&](const auto& in, auto out) {
-    numeric::addcdiv(in[0], in[1], in[2], value.toDouble(), out, executor());
-  });
+  return elements(
+      "addcdiv", {a, b, c}, to,
+      [&](const auto& in, auto out) {
+        numeric::addcdiv(in[0], in[1], in[2], value.toDouble(), out, executor());
+      },
+      [&](const device_call& there, const auto& in, float* out, std::size_t count) {
+        there->addcdiv(in[0], in[1], in[2], value.toDouble(), out, count, there.stream());
+      });
 }
 
 }  // namespace

@@ -79,8 +79,16 @@ def test_an_honest_run_is_accepted_there_and_rejected_nowhere(name: str, tmp_pat
     assert elsewhere.verdict != "rejected", elsewhere.sentence
 
 
+# torch's optimizers for CUDA take no buffers of another type than the parameters.
+IMPOSSIBLE = ("moments in bfloat16",) if DEVICE == "cuda" else ()
+
+
 def cheats() -> list[Attack]:
-    return [item for item in catalogue() if item.id in CHEATS and item.rule != "agreed.replayable"]
+    return [
+        item
+        for item in catalogue()
+        if item.id in CHEATS and item.rule != "agreed.replayable" and item.name not in IMPOSSIBLE
+    ]
 
 
 @pytest.fixture(scope="session")

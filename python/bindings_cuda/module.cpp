@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// potl._cuda: the kernels of include/potl/cuda for reproducible operators under torch, which
+// potl._torch takes as a table. Linked with simulated launchers it is the tests' potl._simulated.
+#include <vector>
+
+#include <pybind11/pybind11.h>
+
+#include <potl/core/error.hpp>
+#include <potl/cuda/accumulation.hpp>
+#include <potl/cuda/combine.hpp>
+#include <potl/cuda/convolution.hpp>
+#include <potl/cuda/digest.hpp>
+#include <potl/cuda/elementwise.hpp>
+#include <potl/cuda/gemm.hpp>
+#include <potl/cuda/random.hpp>
+#include <potl/cuda/reduction.hpp>
+#include <potl/cuda/update.hpp>
+
+#include "libtorch/arithmetic/device.hpp"
+
+namespace py = pybind11;
+
+namespace {
+
+using potl::libtorch::dispatch::device_kernels;
+using potl::numeric::arithmetic;
+
+class kernels final : public device_kernels {
+ public:
+  void gemm(const potl::numeric::gemm_batch& batch, matrix<const float> a, matrix<const float> b,
+            matrix<float> c, void* stream) const override {
+    potl::cuda::gemm(arithmetic::ord32, batch, a, b, c, stream);
+  }
+  void convolve(const potl::numeric::convolution& geometry, const float* x, const float* w,
+                float* y, void* stream) const override {
+    potl::cuda::convolve(arithmetic::ord32, geometry, x, w, y, stream);
+  }
+  void convolve_input_gradient(const potl::numeric::convolution& geometry, const float* dy,
+                               const float* w, float* dx, void* stream) const override {
+    potl::cuda::convolve_input_gradient(arithmetic::ord32, geometry, dy, w, dx, stream);
+  }
+  void convolve_weight_gradient(const potl::numeric::convolution& geometry, const float* x,
+                                const float* dy, float* dw, void* stream) const override {
+    potl::cuda::convolve_weight_gradient(arithmetic::ord32, geometry, x, dy, dw, stream);
+  }
+
+  void apply(potl::numeric::unary function, const float* x, float* y, std::size_t count,
+             void* stream) const override {
+    potl::cuda::apply(function, x, y, count, stream);
+  }
+  void apply(potl::numeric::gradient function, const float* dy, const float* of, float* dx,
+             std::size_t count, void* stream) const override {
+    potl::cuda::apply(function, dy, of, dx, count, stream);
+  }
+  void power(operand x, operand y, float* out, std::size_t count, void* stream) const override {
+    potl::cuda::power(x, y, out, count, stream);
+  }
+  void square_root(const float* x, float* y, std::size_t count, void* stream) const override {
+    potl::cuda::square_root(x, y, count, stream);
+  }
+  void add_scaled(operand a, operand b, double alpha, float* out, std::size_t count,
+                  void* stream) const override {
+    potl::cuda::add_scaled(a, b, alpha, out, count, stream);
+  }
+  void lerp(operand a, operand b, operand weight, float* out, std::size_t count,
+            void* stream) const override {
+    potl::cuda::lerp(a, b, weight, out, count, stream);
+  }
+  void lerp(operand a, operand b, double weight, float* out, std::size_t count,
+            void* stream) const override {
+    potl::cuda::lerp(a, b, weight, out, count, stream);
+  }
+  void addcmul(operand a, operand b, operand c, double value, float* out, std::size_t count,
+               void* stream) const override {
+    potl::cuda::addcmul(a, b, c, value, out, count, stream);
+  }
+  void addcdiv(operand a, operand b, operand c, double value, float* out, std::size_t count,
+               void* stream) const override {
+    potl::cuda::addcdiv(a, b, c, value, out, count, stream);
+  }
+
+  void reduce(potl::numeric::reduction kind, const shape& of, const float* x, float* y,
+              void* stream) const override {
+    potl::cuda::reduce(kind, of, x, y, stream);
+  }
+  void softmax(const shape& of, const float* x, float* y, void* stream) const override {
+    potl::cuda::softmax(of, x, y, stream);
+  }
+  void log_softmax(const shape& of, const float* x, float* y, void* stream) const override {
+    potl::cuda::log_softmax(of, x, y, stream);
+  }
+  void softmax_backward(const shape& of, const float* dy, const float* y, float* dx,
+                        void* stream) const override {
+    potl::cuda::softmax_backward(of, dy, y, dx, stream);
+  }
+  void log_softmax_backward(const shape& of, const float* dy, const float* y, float* dx,
+                            void* stream) const override {
+    potl::cuda::log_softmax_backward(of, dy, y, dx, stream);
+  }
+  void nll_losses(const shape& of, const float* x, const std::int64_t* targets,
+                  const float* weights, std::int64_t ignore, float* losses, float* sample_weights,
+                  void* stream) const override {
+    potl::cuda::nll_losses(of, x, targets, weights, ignore, losses, sample_weights, stream);
+  }
+  void nll_backward(const shape& of, const float* dy, const float* total,
+                    const std::int64_t* targets, const float* weights, std::int64_t ignore,
+                    float* dx, void* stream) const override {
+    potl::cuda::nll_backward(of, dy, total, targets, weights, ignore, dx, stream);
+  }
+  void norm(const potl::numeric::layer_norm_forward<float>& work, void* stream) const override {
+    potl::cuda::layer_norm(work, stream);
+  }
+  void norm(const potl::numeric::layer_norm_backward<float>& work, void* stream) const override {
+    potl::cuda::layer_norm(work, stream);
+  }
+  void norm(const potl::numeric::batch_norm_forward<float>& work, void* stream) const override {
+    potl::cuda::batch_norm(work, stream);
+  }
+  void norm(const potl::numeric::batch_norm_backward<float>& work, void* stream) const override {
+    potl::cuda::batch_norm(work, stream);
+  }
+
+  void add_rows(std::int64_t targets, std::int64_t width, const std::int64_t* starts,
+                const std::int64_t* order, const float* rows, float* out,
+                void* stream) const override {
+    potl::cuda::add_rows(targets, width, starts, order, rows, out, stream);
+  }
+  void fill_bernoulli(float* out, std::size_t count, potl::random_key key, double probability,
+                      void* stream) const override {
+    potl::cuda::fill_bernoulli(out, count, key, probability, stream);
+  }
+  void fill_uniform(float* out, std::size_t count, potl::random_key key, double low, double high,
+                    void* stream) const override {
+    potl::cuda::fill_uniform(out, count, key, low, high, stream);
+  }
+  void sgd(const potl::numeric::sgd_options& options,
+           std::span<const potl::cuda::sgd_tensor> tensors, void* stream) const override {
+    potl::cuda::sgd(options, tensors, stream);
+  }
+  void adam(const potl::numeric::adam_options& options,
+            std::span<const potl::cuda::adam_tensor> tensors, void* stream) const override {
+    potl::cuda::adam(options, tensors, stream);
+  }
+};
+
+}  // namespace
+
+PYBIND11_MODULE(POTL_MODULE_NAME, module) {
+  module.doc() = "Kernels for CUDA devices (see potl.deterministic).";
+  static const kernels all;
+  module.def("kernels", [] {
+    return py::capsule(static_cast<const device_kernels*>(&all));
+  });
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels for tensors that are not on the CPU, in ord32 and float32. Operators know them by this
+// table: the code for a device is a module of its own, which is loaded where there is such a device
+// (python/bindings_cuda), and in tests is simulated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <potl/core/detail/rng.hpp>
+#include <potl/cuda/combine.hpp>
+#include <potl/cuda/update.hpp>
+#include <potl/numeric/combine.hpp>
+#include <potl/numeric/convolution.hpp>
+#include <potl/numeric/detail/normalization.hpp>
+#include <potl/numeric/elementwise.hpp>
+#include <potl/numeric/gemm.hpp>
+#include <potl/numeric/reduction.hpp>
+
+namespace potl::libtorch::dispatch {
+
+/// The functions of include/potl/cuda by the same names. Memory is the device's, and `stream` one
+/// of its queues.
+class device_kernels {
+ public:
+  device_kernels() = default;
+  device_kernels(const device_kernels&) = delete;
+  device_kernels& operator=(const device_kernels&) = delete;
+  virtual ~device_kernels() = default;
+
+  using operand = cuda::operand;
+  using shape = numeric::reduction_shape;
+  template <class Element>
+  using matrix = numeric::matrix<Element>;
+
+  virtual void gemm(const numeric::gemm_batch& batch, matrix<const float> a, matrix<const float> b,
+                    matrix<float> c, void* stream) const = 0;
+  virtual void convolve(const numeric::convolution& geometry, const float* x, const float* w,
+                        float* y, void* stream) const = 0;
+  virtual void convolve_input_gradient(const numeric::convolution& geometry, const float* dy,
+                                       const float* w, float* dx, void* stream) const = 0;
+  virtual void convolve_weight_gradient(const numeric::convolution& geometry, const float* x,
+                                        const float* dy, float* dw, void* stream) const = 0;
+
+  virtual void apply(numeric::unary function, const float* x, float* y, std::size_t count,
+                     void* stream) const = 0;
+  virtual void apply(numeric::gradient function, const float* dy, const float* of, float* dx,
+                     std::size_t count, void* stream) const = 0;
+  virtual void power(operand x, operand y, float* out, std::size_t count, void* stream) const = 0;
+  virtual void square_root(const float* x, float* y, std::size_t count, void* stream) const = 0;
+  virtual void add_scaled(operand a, operand b, double alpha, float* out, std::size_t count,
+                          void* stream) const = 0;
+  virtual void lerp(operand a, operand b, operand weight, float* out, std::size_t count,
+                    void* stream) const = 0;
+  virtual void lerp(operand a, operand b, double weight, float* out, std::size_t count,
+                    void* stream) const = 0;
+  virtual void addcmul(operand a, operand b, operand c, double value, float* out, std::size_t count,
+                       void* stream) const = 0;
+  virtual void addcdiv(operand a, operand b, operand c, double value, float* out, std::size_t count,
+                       void* stream) const = 0;
+
+  virtual void reduce(numeric::reduction kind, const shape& of, const float* x, float* y,
+                      void* stream) const = 0;
+  virtual void softmax(const shape& of, const float* x, float* y, void* stream) const = 0;
+  virtual void log_softmax(const shape& of, const float* x, float* y, void* stream) const = 0;
+  virtual void softmax_backward(const shape& of, const float* dy, const float* y, float* dx,
+                                void* stream) const = 0;
+  virtual void log_softmax_backward(const shape& of, const float* dy, const float* y, float* dx,
+                                    void* stream) const = 0;
+  virtual void nll_losses(const shape& of, const float* x, const std::int64_t* targets,
+                          const float* weights, std::int64_t ignore, float* losses,
+                          float* sample_weights, void* stream) const = 0;
+  virtual void nll_backward(const shape& of, const float* dy, const float* total,
+                            const std::int64_t* targets, const float* weights, std::int64_t ignore,
+                            float* dx, void* stream) const = 0;
+  virtual void norm(const numeric::layer_norm_forward<float>& work, void* stream) const = 0;
+  virtual void norm(const numeric::layer_norm_backward<float>& work, void* stream) const = 0;
+  virtual void norm(const numeric::batch_norm_forward<float>& work, void* stream) const = 0;
+  virtual void norm(const numeric::batch_norm_backward<float>& work, void* stream) const = 0;
+
+  virtual void add_rows(std::int64_t targets, std::int64_t width, const std::int64_t* starts,
+                        const std::int64_t* order, const float* rows, float* out,
+                        void* stream) const = 0;
+  virtual void fill_bernoulli(float* out, std::size_t count, random_key key, double probability,
+                              void* stream) const = 0;
+  virtual void fill_uniform(float* out, std::size_t count, random_key key, double low, double high,
+                            void* stream) const = 0;
+  virtual void sgd(const numeric::sgd_options& options, std::span<const cuda::sgd_tensor> tensors,
+                   void* stream) const = 0;
+  virtual void adam(const numeric::adam_options& options,
+                    std::span<const cuda::adam_tensor> tensors, void* stream) const = 0;
+};
+
+/// Has tensors of this kind of device computed by these kernels, in all threads, from now on. Tests
+/// give the CPU simulated ones, or null to take them back.
+void use_device(c10::DeviceType type, const device_kernels* kernels) noexcept;
+
+/// Whether there are kernels for this kind of device.
+bool is_known(c10::DeviceType type) noexcept;
+/// Whether there are kernels for the device that a tensor is on.
+bool is_on_device(const at::Tensor& tensor) noexcept;
+
+/// A call of kernels for the device of a tensor, which is the current one meanwhile.
+class device_call {
+ public:
+  explicit device_call(const at::Tensor& on);
+  const device_kernels* operator->() const noexcept { return kernels_; }
+  void* stream() const noexcept { return stream_; }
+
+ private:
+  const device_kernels* kernels_;
+  c10::OptionalDeviceGuard guard_;
+  void* stream_ = nullptr;
+};
+
+}  // namespace potl::libtorch::dispatch

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reproducible operators on a device have the CPU's bits, or are refused by name.
+
+Where there is no CUDA device the kernels run on simulated blocks (potl._simulated), for tensors
+of the CPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterator
+
+import many_operators
+import pytest
+import torch
+import zoo
+from torch import Tensor
+
+import potl
+from potl import NotReproducible, Session, Task
+from potl._arithmetic._library import module
+
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
+
+
+@pytest.fixture(autouse=True)
+def _operators() -> None:
+    module()
+
+
+def simulated(on: bool) -> None:
+    """Has tensors of the CPU computed by simulated blocks, where there is no GPU."""
+    if not GPU:
+        kernels = importlib.import_module("potl._simulated").kernels() if on else None
+        module().use_device("cpu", kernels)
+
+
+@pytest.fixture(autouse=True)
+def _afterwards() -> Iterator[None]:
+    yield
+    simulated(False)
+
+
+def both(compute: Callable[[str], list[Tensor]]) -> tuple[list[Tensor], list[Tensor] | None]:
+    """What is computed on the CPU, and on the device; None if that refuses."""
+    with potl.deterministic():
+        here = compute("cpu")
+    simulated(True)
+    try:
+        with potl.deterministic():
+            there = [one.cpu() for one in compute(DEVICE)]
+    except NotReproducible:
+        return here, None
+    finally:
+        simulated(False)
+    return here, there
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """Bit for bit; NaN have the bits that their device gives them."""
+    nan = a.isnan() & b.isnan() if a.is_floating_point() else torch.zeros_like(a, dtype=torch.bool)
+    raw = (one.masked_fill(nan, 0).reshape(-1).view(torch.uint8) for one in (a, b))
+    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(*raw)
+
+
+# What has no form for a device yet. Whoever adds one takes it out here.
+REFUSED = {
+    *("softmax_d", "sum_d", "cumsum_d", "dstd"),  # in float64
+    *("amin", "norm1", "norminf", "cumsum", "cumsum_neg", "prod", "var", "std", "lse"),
+    *("elu", "selu", "celu", "softplus", "logsigmoid", "hardtanh"),
+    *("clampt", "maximum", "minimum", "remainder", "fmod", "floordiv"),
+    *("unfold", "pad_replicate", "interp", "interpb", "imcol", "embbag"),
+    *("avgpool", "avgpool3", "aap", "ap1", "lp", "gn", "bn_eval"),
+    *("ce_n", "bce", "kl", "cos_s"),
+}
+
+
+if GPU:
+    # Not composed there as on the CPU; choices among equals; integers of the device's generator.
+    REFUSED |= {"rms", "topk", "scatter", "rint"}
+
+
+def of_function(name: str, device: str) -> list[Tensor]:
+    torch.manual_seed(3)
+    generator = torch.Generator().manual_seed(7)
+    x = torch.randn(5, 6, 4, 3, generator=generator).to(device).requires_grad_()
+    with torch.device(device):
+        y = many_operators.FUNCTIONS[name](x)
+    y = y.float()
+    weight = torch.randn(y.shape, generator=generator).to(device)
+    (y * weight).sum().backward()
+    return [y.detach(), x.grad]
+
+
+@pytest.mark.parametrize("name", many_operators.FUNCTIONS)
+def test_an_operator_has_the_bits_of_the_cpu(name: str) -> None:
+    here, there = both(functools.partial(of_function, name))
+    assert (there is None) == (name in REFUSED)
+    assert there is None or all(map(same, here, there))
+
+
+# name -> steps: on simulated blocks few, and small models.
+TRAININGS = {
+    "digits": 200 if GPU else 3,
+    "resnet20": 200 if GPU else 1,
+    "gpt": 200 if GPU else 2,
+    "vit": 20 if GPU else 1,
+    "text_cnn": 20 if GPU else 1,
+    "autoencoder": 20 if GPU else 1,
+}
+
+
+def on(device: str, name: str) -> Task:
+    task = zoo.build(name)
+    task.model.to(device)
+    return task
+
+
+def states(name: str, device: str, arithmetic: str) -> list[str]:
+    """The digest of the complete state after every step."""
+    make = functools.partial(on, device, name)
+    with Session.open(make, seed=11, arithmetic=arithmetic) as session, session.active():
+        found = []
+        for step, _, batch in session.batches(1, TRAININGS[name]):
+            session.run_step(step, batch)
+            found.append(session.capture().digest().hex())
+    return found
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_training_has_the_states_of_the_cpu_at_every_step(name: str) -> None:
+    here = states(name, "cpu", "ord32")
+    simulated(True)
+    assert states(name, DEVICE, "ord32") == here
+
+
+@pytest.mark.skipif(not GPU, reason="no CUDA device, or a torch without CUDA")
+def test_a_stock_training_has_other_states_there() -> None:
+    assert states("gpt", "cuda", "stock")[-1] != states("gpt", "cpu", "stock")[-1]
+
+
+def test_a_device_refuses_what_it_has_no_form_for() -> None:
+    simulated(True)
+    x = torch.ones(2, 2, device=DEVICE)
+    with potl.deterministic("xint24"), pytest.raises(NotReproducible, match="in xint24 on"):
+        x @ x
+    with potl.deterministic():
+        with pytest.raises(NotReproducible, match="of float64 on"):
+            x.double() @ x.double()
+        with pytest.raises(NotReproducible, match="bfloat16 is multiplied on the CPU alone"):
+            x.bfloat16() @ x.bfloat16()
+        with pytest.raises(NotReproducible, match="no form for this device"):
+            torch.maximum(x, x)
+
+
+@pytest.mark.skipif(not GPU, reason="no CUDA device, or a torch without CUDA")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.topk(2),
+        lambda x: x.index_copy(0, torch.zeros(2, dtype=torch.int64, device=x.device), x),
+        lambda x: x.median(),
+    ],
+)
+def test_stock_kernels_that_are_exact_on_the_cpu_alone_are_refused(
+    call: Callable[[Tensor], object],
+) -> None:
+    with potl.deterministic(), pytest.raises(NotReproducible, match="not reproducible on a GPU"):
+        call(torch.ones(2, 2, device="cuda"))
+
+
+@pytest.mark.skipif(not GPU, reason="no CUDA device, or a torch without CUDA")
+def test_a_scatter_of_one_value_for_each_place_is_exact_there() -> None:
+    x = torch.arange(6.0, device="cuda").view(2, 3)
+    with potl.deterministic():
+        turned = x.scatter(1, torch.tensor([[2, 0, 1], [0, 1, 2]], device="cuda"), x)
+        with pytest.raises(NotReproducible, match="several values for one place"):
+            x.scatter(1, torch.zeros(2, 3, dtype=torch.int64, device="cuda"), x)
+    assert turned.tolist() == [[1.0, 2.0, 0.0], [3.0, 4.0, 5.0]]
+
+
+def hostile() -> Tensor:
+    few = [0.0, -0.0, 1.0, -1.0, 3.0, 0.1, 1e-45, -1e-45, 1.1e-38, 3.4e38, 2.5, 1e-20, float("inf")]
+    generator = torch.Generator().manual_seed(0)
+    bits = torch.randint(-(2**31), 2**31 - 1, (4096,), generator=generator)
+    return torch.cat([torch.tensor(few), bits.int().view(torch.float32)])
+
+
+EXACT: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "relu6": lambda x: x.clamp(0, 6),
+    "clamp_min": lambda x: x.clamp_min(-0.0),
+    "clamp_max": lambda x: x.clamp_max(0.0),
+    "div": lambda x: x / 3.0,
+    "div_": lambda x: x.clone().div_(0.7),
+    "div_integers": lambda x: x.nan_to_num(0, 0, 0).clamp(-9, 9).long() / 3,
+    "div_bfloat16": lambda x: x.bfloat16() / 3.0,
+    "add_bfloat16": lambda x: x.bfloat16() + 0.1,
+    "rsub_bfloat16": lambda x: 0.1 - x.bfloat16(),
+    "leaky": lambda x: torch.nn.functional.leaky_relu(x, 0.1),
+    "reciprocal": torch.reciprocal,
+    "bfloat16": lambda x: x.bfloat16(),
+    "sort": lambda x: x.nan_to_num().sign().sort(stable=True)[1],
+    "argmax": lambda x: x[:4096].view(64, 64).nan_to_num().sign().argmax(1),
+    "maxpool": lambda x: torch.nn.functional.max_pool2d(x[:4096].view(1, 1, 64, 64), 3, 2, 1),
+}
+
+
+@pytest.mark.skipif(not GPU, reason="no CUDA device, or a torch without CUDA")
+@pytest.mark.parametrize("name", EXACT)
+def test_stock_kernels_on_hostile_values_have_the_bits_of_the_cpu(name: str) -> None:
+    here, there = both(lambda device: [EXACT[name](hostile().to(device))])
+    assert there is not None and same(here[0], there[0])
