@@ -147,7 +147,7 @@ def convolution(_: ctypes.CDLL) -> Iterator[dict[str, Any]]:
         found = measuring.paired(
             lambda work=work: timed(work),  # type: ignore[misc]
             lambda exact=exact: timed(exact),  # type: ignore[misc]
-            rounds=5,
+            rounds=3,
         )
         ratios.append(found.value)
         print(f"conv {inputs} -> {outputs}, {size} x {size}, kernel {kernel}: {found.value:.2f}")
@@ -201,7 +201,7 @@ def train_step(_: ctypes.CDLL) -> Iterator[dict[str, Any]]:
         found = measuring.paired(
             lambda exact=exact: timed(exact),  # type: ignore[misc]
             lambda step=step: timed(step),  # type: ignore[misc]
-            rounds=5,
+            rounds=3,
         )
         yield measuring.result(
             f"cuda.train_step.{name}.ord32",

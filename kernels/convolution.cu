@@ -20,17 +20,17 @@ void require_ordered(arithmetic mode) {
 void convolve(arithmetic mode, const convolution& geometry, const float* x, const float* w,
               float* y, void* stream) {
   require_ordered(mode);
-  convolve<small_tile>(stream_device(stream), geometry, x, w, y);
+  convolve(stream_device(stream), geometry, x, w, y);
 }
 void convolve_input_gradient(arithmetic mode, const convolution& geometry, const float* dy,
                              const float* w, float* dx, void* stream) {
   require_ordered(mode);
-  convolve_input_gradient<small_tile>(stream_device(stream), geometry, dy, w, dx);
+  convolve_input_gradient(stream_device(stream), geometry, dy, w, dx);
 }
 void convolve_weight_gradient(arithmetic mode, const convolution& geometry, const float* x,
                               const float* dy, float* dw, void* stream) {
   require_ordered(mode);
-  convolve_weight_gradient<small_tile>(stream_device(stream), geometry, x, dy, dw);
+  convolve_weight_gradient(stream_device(stream), geometry, x, dy, dw);
 }
 
 }  // namespace potl::cuda

@@ -151,7 +151,7 @@ template <class Tile, class A, bool Split>
 struct gathered_products {
   static constexpr unsigned threads = Tile::threads;
   /// Addresses take registers.
-  static constexpr unsigned resident = Tile::resident > 4 ? 4 : Tile::resident;
+  static constexpr unsigned resident = Tile::resident > 4 ? 4 : 1;
   template <class Block>
   using memory = gemm_memory<Tile, Block>;
 

@@ -103,9 +103,28 @@ struct phase {
   }
 };
 
+/// Fewer blocks than this leave multiprocessors idle.
+constexpr std::int64_t enough_gathered = 200;
+
+/// A convolution's product in tiles of `Tile`; see multiply_gathered().
+template <class Tile, bool Split, class Device, class A>
+void multiply_in(const Device& device, const gathered_products<Tile, A, Split>& all) {
+  const std::int64_t tiles = all.tiles() * all.groups;
+  if constexpr (Split) {
+    in_chunks(device, all.groups, all.c.row_count, all.c.column_count, all.depth, all,
+              [&](const chunk_sums& sums, std::int64_t chunks) {
+                gathered_products<Tile, A, Split> part = all;
+                part.sums = sums;
+                device.run(static_cast<std::uint64_t>(tiles * chunks), part);
+              });
+  } else {
+    device.run(static_cast<std::uint64_t>(tiles), all);
+  }
+}
+
 /// A convolution's product; `a` of the lists is not looked at where A is a matrix. With Split,
 /// chunks are computed apart.
-template <class Tile, bool Split, class Device, class A>
+template <bool Split, class Device, class A>
 void multiply_gathered(const Device& device, gather_lists lists, const convolution_parts& p,
                        const axes& inside, A a, std::int64_t a_step, const float* b,
                        std::int64_t b_step, bool b_along_k, float* c, std::int64_t c_step) {
@@ -126,31 +145,31 @@ void multiply_gathered(const Device& device, gather_lists lists, const convoluti
     a.depth = list(gather_lists::a_depth);
     a.line_count = of[gather_lists::a_lines].size();
   }
-  const gathered_products<Tile, A, Split> all{
-      a,
-      {b,
-       list(gather_lists::b_lines),
-       list(gather_lists::b_depth),
-       of[gather_lists::b_lines].size(),
-       {small(inside[0]), small(inside[1]), small(inside[2])},
-       b_along_k},
-      {c, list(gather_lists::c_rows), list(gather_lists::c_columns),
-       of[gather_lists::c_rows].size(), of[gather_lists::c_columns].size()},
-      of[gather_lists::b_depth].size(),
-      a_step,
-      b_step,
-      c_step,
-      p.g.groups,
-      {}};
-  if constexpr (Split) {
-    in_chunks(device, p.g.groups, all.c.row_count, all.c.column_count, all.depth, all,
-              [&](const chunk_sums& sums, std::int64_t chunks) {
-                gathered_products<Tile, A, Split> part = all;
-                part.sums = sums;
-                device.run(static_cast<std::uint64_t>(all.tiles() * p.g.groups * chunks), part);
-              });
+  const auto in_tiles = [&]<class Tile>(Tile) {
+    return gathered_products<Tile, A, Split>{
+        a,
+        {b,
+         list(gather_lists::b_lines),
+         list(gather_lists::b_depth),
+         of[gather_lists::b_lines].size(),
+         {small(inside[0]), small(inside[1]), small(inside[2])},
+         b_along_k},
+        {c, list(gather_lists::c_rows), list(gather_lists::c_columns),
+         of[gather_lists::c_rows].size(), of[gather_lists::c_columns].size()},
+        of[gather_lists::b_depth].size(),
+        a_step,
+        b_step,
+        c_step,
+        p.g.groups,
+        {}};
+  };
+  const auto middle = in_tiles(middle_tile());
+  const std::int64_t chunks = Split ? chunks_of(middle.depth) : 1;
+  if (middle.c.row_count > small_tile::rows &&
+      middle.tiles() * p.g.groups * chunks >= enough_gathered) {
+    multiply_in(device, middle);
   } else {
-    device.run(static_cast<std::uint64_t>(all.tiles() * p.g.groups), all);
+    multiply_in(device, in_tiles(small_tile()));
   }
 }
 
@@ -161,19 +180,18 @@ inline gathered gathered_from(const float* data, bool along_k) {
 /// A list of which nothing is looked at.
 inline point_list no_list() { return line_of(0, 0); }
 
-template <class Tile, class Device>
+template <class Device>
 void convolve(const Device& device, const numeric::convolution& geometry, const float* x,
               const float* w, float* y) {
   const convolution_parts p(geometry);
   const std::int64_t depth = p.inner * p.taps;
   const gather_lists lists{
       {no_list(), no_list(), p.windows(), p.window(), line_of(p.outer, p.outputs), p.results()}};
-  multiply_gathered<Tile, false>(device, lists, p, geometry.input,
-                                 numeric::row_major(w, p.outer, depth), p.outer * depth, x,
-                                 p.inner * p.inputs, false, y, p.outer * p.outputs);
+  multiply_gathered<false>(device, lists, p, geometry.input, numeric::row_major(w, p.outer, depth),
+                           p.outer * depth, x, p.inner * p.inputs, false, y, p.outer * p.outputs);
 }
 
-template <class Tile, class Device>
+template <class Device>
 void convolve_weight_gradient(const Device& device, const numeric::convolution& geometry,
                               const float* x, const float* dy, float* dw) {
   const convolution_parts p(geometry);
@@ -181,12 +199,11 @@ void convolve_weight_gradient(const Device& device, const numeric::convolution& 
   const gather_lists lists{{line_of(p.outer, p.outputs), p.results(), p.window(), p.windows(),
                             line_of(p.outer, weights), line_of(weights, 1)}};
   // Few weights have many places to add over.
-  multiply_gathered<Tile, true>(device, lists, p, geometry.input, gathered_from(dy, true),
-                                p.outer * p.outputs, x, p.inner * p.inputs, true, dw,
-                                p.outer * weights);
+  multiply_gathered<true>(device, lists, p, geometry.input, gathered_from(dy, true),
+                          p.outer * p.outputs, x, p.inner * p.inputs, true, dw, p.outer * weights);
 }
 
-template <class Tile, class Device>
+template <class Device>
 void convolve_input_gradient(const Device& device, const numeric::convolution& geometry,
                              const float* dy, const float* w, float* dx) {
   const convolution_parts p(geometry);
@@ -212,9 +229,9 @@ void convolve_input_gradient(const Device& device, const numeric::convolution& g
          line_of(p.inner, p.inputs),
          grid_in(g.input, g.batch, g.in_channels * p.inputs, positions, remainder, g.stride,
                  false)}};
-    multiply_gathered<Tile, false>(device, lists, p, p.out, gathered_from(w, false),
-                                   p.outer * p.inner * p.taps, dy, p.outer * p.outputs, false, dx,
-                                   p.inner * p.inputs);
+    multiply_gathered<false>(device, lists, p, p.out, gathered_from(w, false),
+                             p.outer * p.inner * p.taps, dy, p.outer * p.outputs, false, dx,
+                             p.inner * p.inputs);
   }
 }
 

@@ -30,8 +30,10 @@ struct gemm_tile {
   static constexpr unsigned depth = Depth;  ///< k that a slice has
   static constexpr unsigned stages = 3;     ///< slices that are in shared memory, or on their way
   static constexpr unsigned threads = Rows * Columns / (Height * Width);
-  /// Blocks on a multiprocessor: 256 threads have 255 registers each, 384 have 170.
-  static constexpr unsigned resident = threads >= 256 ? 1 : 384 / threads;
+  /// Blocks on a multiprocessor: 256 threads have 255 registers each, 384 have 170, 512 have 128.
+  static constexpr unsigned resident = Height * Width > 64 ? 256 / threads
+                                       : threads >= 256    ? 512 / threads
+                                                           : 384 / threads;
   static_assert(numeric::ord_chunk % Depth == 0);
   static_assert(Rows * Depth % threads == 0 && Columns * Depth % threads == 0);
   static_assert(threads % Depth == 0);
@@ -50,8 +52,9 @@ struct gemm_tile {
   static_assert(across_warps != 0 && Rows / Height % 4 == 0);
 };
 
-/// For large products, and for few or small ones.
+/// For large products, for large convolutions, whose addresses take registers, and for small ones.
 using large_tile = gemm_tile<256, 128, 8, 16, 8>;
+using middle_tile = gemm_tile<128, 128, 8, 8, 8>;
 using small_tile = gemm_tile<64, 64, 8, 8, 8>;
 
 /// Tiles of one product.

@@ -50,7 +50,7 @@ class stream_device {
     if (count == 0) return;
     const std::uint64_t blocks = (count + item_threads - 1) / item_threads;
     const auto grid = static_cast<unsigned>(std::min<std::uint64_t>(blocks, 65536));
-    run_items<<<grid, item_threads, 0, stream_> > >(item, count);
+    run_items<<<grid, item_threads, 0, stream_>>>(item, count);
     require(cudaGetLastError());
   }
 
@@ -58,7 +58,7 @@ class stream_device {
   template <class Body>
   void run(std::uint64_t blocks, const Body& body) const {
     if (blocks == 0) return;
-    run_blocks<<<grid_of(blocks), Body::threads, 0, stream_> > >(body);
+    run_blocks<<<grid_of(blocks), Body::threads, 0, stream_>>>(body);
     require(cudaGetLastError());
   }
 

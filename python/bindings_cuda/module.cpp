@@ -148,7 +148,5 @@ class kernels final : public device_kernels {
 PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   module.doc() = "Kernels for CUDA devices (see potl.deterministic).";
   static const kernels all;
-  module.def("kernels", [] {
-    return py::capsule(static_cast<const device_kernels*>(&all));
-  });
+  module.def("kernels", [] { return py::capsule(static_cast<const device_kernels*>(&all)); });
 }

@@ -48,9 +48,9 @@ TEST_CASE("convolutions of ResNets have the CPU's bits on a device", "[gpu]") {
   using convolutions::square;
   const auto pool = numeric::make_thread_pool(8);
   std::uint64_t number = 1000;
-  for (const auto& g :
-       {square(4, 3, 64, 224, 7, 2), square(8, 64, 64, 56, 3, 1), square(8, 256, 512, 28, 1, 2),
-        square(128, 16, 32, 32, 3, 2), square(8, 512, 512, 7, 3, 1)}) {
+  for (const auto& g : {square(4, 3, 64, 224, 7, 2), square(8, 64, 64, 56, 3, 1),
+                        square(8, 256, 512, 28, 1, 2), square(128, 16, 32, 32, 3, 2),
+                        square(8, 512, 512, 7, 3, 1), square(16, 128, 128, 56, 3, 1)}) {
     check(g, inputs::random, ++number, *pool);
   }
 }

@@ -18,20 +18,18 @@ using numeric::arithmetic;
 
 namespace {
 
-using tile = cuda::small_tile;
-
 void check(const numeric::convolution& g, inputs kind, std::uint64_t number) {
   std::mt19937 generator(static_cast<unsigned>(number));
   const convolutions::operands from(g, kind, generator);
   const test::simulated_device device(number);
   INFO(convolutions::text(g));
   std::vector<float> y(from.dy.size(), 7), dx(from.x.size(), 7), dw(from.w.size(), 7);
-  cuda::convolve<tile>(device, g, from.x.data(), from.w.data(), y.data());
+  cuda::convolve(device, g, from.x.data(), from.w.data(), y.data());
   CHECK(convolutions::same_bits(y, reference::forward(arithmetic::ord32, g, from.x, from.w)));
-  cuda::convolve_input_gradient<tile>(device, g, from.dy.data(), from.w.data(), dx.data());
+  cuda::convolve_input_gradient(device, g, from.dy.data(), from.w.data(), dx.data());
   CHECK(convolutions::same_bits(dx,
                                 reference::input_gradient(arithmetic::ord32, g, from.dy, from.w)));
-  cuda::convolve_weight_gradient<tile>(device, g, from.x.data(), from.dy.data(), dw.data());
+  cuda::convolve_weight_gradient(device, g, from.x.data(), from.dy.data(), dw.data());
   CHECK(convolutions::same_bits(dw,
                                 reference::weight_gradient(arithmetic::ord32, g, from.x, from.dy)));
 }
@@ -60,7 +58,7 @@ TEST_CASE("simulated convolutions of networks have the defined bits", "[kernels]
 
 TEST_CASE("a convolution beyond 32 bits is refused before anything is computed", "[kernels]") {
   const auto g = convolutions::square(1 << 20, 64, 64, 64, 3, 1);
-  CHECK_THROWS_AS(cuda::convolve<tile>(test::simulated_device(1), g, nullptr, nullptr, nullptr),
+  CHECK_THROWS_AS(cuda::convolve(test::simulated_device(1), g, nullptr, nullptr, nullptr),
                   exception);
 }
 
