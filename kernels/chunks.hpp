@@ -12,6 +12,9 @@ namespace potl::cuda {
 /// Elements that the sums of chunks take at a time: 256 MiB.
 constexpr std::int64_t most_sums = std::int64_t{1} << 26;
 
+/// Fewer blocks than this leave multiprocessors of a large device idle.
+constexpr std::int64_t enough_blocks = 200;
+
 inline std::int64_t chunks_of(std::int64_t depth) {
   return std::max<std::int64_t>((depth + numeric::ord_chunk - 1) / numeric::ord_chunk, 1);
 }

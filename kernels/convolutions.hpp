@@ -103,9 +103,6 @@ struct phase {
   }
 };
 
-/// Fewer blocks than this leave multiprocessors idle.
-constexpr std::int64_t enough_gathered = 200;
-
 /// A convolution's product in tiles of `Tile`; see multiply_gathered().
 template <class Tile, bool Split, class Device, class A>
 void multiply_in(const Device& device, const gathered_products<Tile, A, Split>& all) {
@@ -163,11 +160,11 @@ void multiply_gathered(const Device& device, gather_lists lists, const convoluti
         p.g.groups,
         {}};
   };
-  const auto middle = in_tiles(middle_tile());
-  const std::int64_t chunks = Split ? chunks_of(middle.depth) : 1;
-  if (middle.c.row_count > small_tile::rows &&
-      middle.tiles() * p.g.groups * chunks >= enough_gathered) {
-    multiply_in(device, middle);
+  const auto large = in_tiles(large_tile());
+  const std::int64_t chunks = Split ? chunks_of(large.depth) : 1;
+  if (large.c.row_count > small_tile::rows &&
+      large.tiles() * p.g.groups * chunks >= enough_blocks) {
+    multiply_in(device, large);
   } else {
     multiply_in(device, in_tiles(small_tile()));
   }

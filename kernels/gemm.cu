@@ -11,9 +11,6 @@ namespace {
 
 using numeric::matrix;
 
-/// Fewer blocks than this leave multiprocessors idle.
-constexpr std::int64_t enough_blocks = 128;
-
 template <class Tile>
 std::int64_t tiles_of(const products& p) {
   return tiles_down<Tile>(p) * tiles_across<Tile>(p) * p.batch.count;

@@ -22,18 +22,16 @@ struct products {
   numeric::matrix<float> c;
 };
 
-/// How the elements of C are shared out: a block has Rows x Columns of them, a thread Height x
-/// Width, in groups of four neighbours.
-template <unsigned Rows, unsigned Columns, unsigned Depth, unsigned Height, unsigned Width>
+/// How the elements of C are shared out: a block has Rows x Columns of them, a thread 8 x 8, in
+/// groups of four neighbours.
+template <unsigned Rows, unsigned Columns, unsigned Depth>
 struct gemm_tile {
-  static constexpr unsigned rows = Rows, columns = Columns, height = Height, width = Width;
+  static constexpr unsigned rows = Rows, columns = Columns, height = 8, width = 8;
   static constexpr unsigned depth = Depth;  ///< k that a slice has
   static constexpr unsigned stages = 3;     ///< slices that are in shared memory, or on their way
-  static constexpr unsigned threads = Rows * Columns / (Height * Width);
-  /// Blocks on a multiprocessor: 256 threads have 255 registers each, 384 have 170, 512 have 128.
-  static constexpr unsigned resident = Height * Width > 64 ? 256 / threads
-                                       : threads >= 256    ? 512 / threads
-                                                           : 384 / threads;
+  static constexpr unsigned threads = Rows * Columns / (height * width);
+  /// Blocks on a multiprocessor: 512 threads have 128 registers each, 384 have 170.
+  static constexpr unsigned resident = threads >= 256 ? 512 / threads : 384 / threads;
   static_assert(numeric::ord_chunk % Depth == 0);
   static_assert(Rows * Depth % threads == 0 && Columns * Depth % threads == 0);
   static_assert(threads % Depth == 0);
@@ -48,14 +46,13 @@ struct gemm_tile {
   }
 
  private:
-  static constexpr unsigned across_warps = Columns / Width / 8;
-  static_assert(across_warps != 0 && Rows / Height % 4 == 0);
+  static constexpr unsigned across_warps = Columns / width / 8;
+  static_assert(across_warps != 0 && Rows / height % 4 == 0);
 };
 
-/// For large products, for large convolutions, whose addresses take registers, and for small ones.
-using large_tile = gemm_tile<256, 128, 8, 16, 8>;
-using middle_tile = gemm_tile<128, 128, 8, 8, 8>;
-using small_tile = gemm_tile<64, 64, 8, 8, 8>;
+/// For products that fill a device, and for others.
+using large_tile = gemm_tile<128, 128, 8>;
+using small_tile = gemm_tile<64, 64, 8>;
 
 /// Tiles of one product.
 template <class Tile>
