@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "combine.hpp"
 
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include <potl/core/error.hpp>
 #include <potl/cuda/accumulation.hpp>
+#include <potl/cuda/pooling.hpp>
 #include <potl/cuda/random.hpp>
 
 #include "stream_device.hpp"
@@ -12,36 +15,58 @@
 namespace potl::cuda {
 namespace {
 
-template <weighted Kind>
-void combined(operand a, operand b, operand c, double scalar, float* out, std::size_t count,
-              void* stream) {
-  stream_device(stream).each(count, weighted_sum<Kind>{a, b, c, static_cast<float>(scalar), out});
+template <combination Kind>
+void combine_as(const combined& of, float* out, std::size_t count, void* stream) {
+  const auto number = [&](unsigned i) { return static_cast<float>(of.numbers[i]); };
+  stream_device(stream).each(
+      count, combined_elements<Kind>{of.a, of.b, of.c, number(0), number(1), number(2), out});
+}
+
+constexpr std::size_t combinations =
+    static_cast<std::size_t>(combination::elu_gradient_of_result) + 1;
+
+pool_axes axes_of(const pool_windows& of) {
+  pool_axes out{{}, {}, {}, of.divisor};
+  const std::int64_t* at = of.windows;
+  pool_axis* const axes[] = {&out.z, &out.y, &out.x};
+  for (unsigned i = 0; i < 3; ++i) {
+    *axes[i] = {at, of.inputs[i], of.outputs[i]};
+    at += 3 * of.outputs[i];
+  }
+  return out;
+}
+std::uint64_t items_of(std::int64_t planes, const std::int64_t (&sizes)[3]) {
+  return static_cast<std::uint64_t>(planes * sizes[0] * sizes[1] * sizes[2]);
 }
 
 }  // namespace
 
-void add_scaled(operand a, operand b, double alpha, float* out, std::size_t count, void* stream) {
-  combined<weighted::add_scaled>(a, b, {}, alpha, out, count, stream);
+void combine(const combined& of, float* out, std::size_t count, void* stream) {
+  constexpr auto all = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array{&combine_as<static_cast<combination>(I)>...};
+  }
+  (std::make_index_sequence<combinations>{});
+  all.at(static_cast<std::size_t>(of.kind))(of, out, count, stream);
 }
-void lerp(operand a, operand b, operand weight, float* out, std::size_t count, void* stream) {
-  combined<weighted::lerp>(a, b, weight, 0.0, out, count, stream);
+
+void cumulate(bool is_product, const numeric::reduction_shape& shape, const float* x, float* y,
+              void* stream) {
+  const auto count = static_cast<std::uint64_t>(shape.count);
+  const auto inner = static_cast<std::uint64_t>(shape.inner);
+  const auto items = count == 0 ? 0 : static_cast<std::uint64_t>(shape.outer) * inner;
+  const stream_device device(stream);
+  if (is_product) {
+    device.each(items, cumulated<true>{x, y, count, inner});
+  } else {
+    device.each(items, cumulated<false>{x, y, count, inner});
+  }
 }
-void lerp(operand a, operand b, double weight, float* out, std::size_t count, void* stream) {
-  combined<weighted::lerp_by_number>(a, b, {}, weight, out, count, stream);
+
+void pool(const pool_windows& of, const float* x, float* y, void* stream) {
+  stream_device(stream).each(items_of(of.planes, of.outputs), pooled{axes_of(of), x, y});
 }
-void addcmul(operand a, operand b, operand c, double value, float* out, std::size_t count,
-             void* stream) {
-  combined<weighted::addcmul>(a, b, c, value, out, count, stream);
-}
-void addcdiv(operand a, operand b, operand c, double value, float* out, std::size_t count,
-             void* stream) {
-  combined<weighted::addcdiv>(a, b, c, value, out, count, stream);
-}
-void square_root(const float* x, float* y, std::size_t count, void* stream) {
-  stream_device(stream).each(count, square_roots{x, y});
-}
-void power(operand x, operand y, float* out, std::size_t count, void* stream) {
-  stream_device(stream).each(count, powers{x, y, out});
+void pool_gradient(const pool_windows& of, const float* dy, float* dx, void* stream) {
+  stream_device(stream).each(items_of(of.planes, of.inputs), pooled_gradient{axes_of(of), dy, dx});
 }
 
 void add_rows(std::int64_t targets, std::int64_t width, const std::int64_t* starts,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bodies of weighted sums, square roots, sums of rows and random numbers: items of for_items().
+// The bodies of combinations of tensors, sums of rows and random numbers: items of for_items().
 // Private: needs block.hpp's macros.
 //
 // Exact because an element is one list of IEEE operations, or of operations on bits, on its own
@@ -22,46 +22,64 @@ POTL_BODY combined_lane at(const operand& of, std::uint64_t i) {
   return combined_lane(of.data[of.is_single ? 0 : i]);
 }
 
-enum class weighted { add_scaled, lerp, lerp_by_number, addcmul, addcdiv };
-/// c is lerp's weight, unless that is the scalar.
-template <weighted Kind>
-struct weighted_sum {
+/// Of maximum and minimum.
+template <bool IsMaximum>
+POTL_BODY float extreme(float x, float y) {
+  if (x != x || y != y) return canonical_nan();
+  const bool is_negative = (combined_lane(x).to_bits() >> 31U) != 0;
+  if (x == y) return is_negative == IsMaximum ? y : x;
+  return (x > y) == IsMaximum ? x : y;
+}
+
+template <combination Kind>
+struct combined_elements {
   operand a, b, c;
-  float scalar;
+  float n, m, l;
   float* out;
 
-  POTL_BODY void operator()(std::uint64_t i) const {
-    const combined_lane x = at(a, i), y = at(b, i), s(scalar);
-    combined_lane value;
-    if constexpr (Kind == weighted::add_scaled) {
-      value = fma(s, y, x);
-    } else if constexpr (Kind == weighted::lerp) {
-      value = lerp(x, y, at(c, i));
-    } else if constexpr (Kind == weighted::lerp_by_number) {
-      value = lerp(x, y, s);
-    } else if constexpr (Kind == weighted::addcmul) {
-      value = fma(s * y, at(c, i), x);
-    } else {
-      value = fma(s, y / at(c, i), x);
-    }
-    out[i] = canonical(value).v;
-  }
-};
-
-struct square_roots {
-  const float* x;
-  float* y;
-  POTL_BODY void operator()(std::uint64_t i) const {
-    y[i] = canonical(sqrt(combined_lane(x[i]))).v;
-  }
-};
-
-struct powers {
-  operand x, y;
-  float* out;
-  POTL_BODY void operator()(std::uint64_t i) const {
+  POTL_BODY combined_lane value(std::uint64_t i) const {
     using namespace numeric::elementwise;
-    out[i] = compute<numeric::binary::pow>(at(x, i), at(y, i)).v;
+    using lane = combined_lane;
+    const lane x = at(a, i), first(n), second(m);
+    if constexpr (Kind == combination::square_root) {
+      return sqrt(x);
+    } else if constexpr (Kind == combination::soft_shrink) {
+      const lane low = negative(first), not_above = smaller(first, x);
+      return x - larger(low, not_above);
+    } else if constexpr (Kind == combination::softplus) {
+      return softplus(softplus_scalars<float>{n, m}, x);
+    } else if constexpr (Kind == combination::elu) {
+      return elu(elu_scalars<float>{n, m, l, false}, x);
+    } else {
+      const lane y = at(b, i);
+      if constexpr (Kind == combination::add_scaled) {
+        return fma(first, y, x);
+      } else if constexpr (Kind == combination::lerp) {
+        return numeric::elementwise::lerp(x, y, at(c, i));
+      } else if constexpr (Kind == combination::lerp_by_number) {
+        return numeric::elementwise::lerp(x, y, first);
+      } else if constexpr (Kind == combination::addcmul) {
+        return fma(first * y, at(c, i), x);
+      } else if constexpr (Kind == combination::addcdiv) {
+        return fma(first, y / at(c, i), x);
+      } else if constexpr (Kind == combination::power) {
+        return compute<numeric::binary::pow>(x, y);
+      } else if constexpr (Kind == combination::maximum || Kind == combination::minimum) {
+        return lane(extreme<Kind == combination::maximum>(x.v, y.v));
+      } else if constexpr (Kind == combination::pass_between) {
+        return n < y.v && y.v < m ? x : lane(0.0F);
+      } else if constexpr (Kind == combination::pass_beyond) {
+        return y.v < n || y.v > m ? x : lane(0.0F);
+      } else if constexpr (Kind == combination::softplus_gradient) {
+        return softplus_slope(softplus_scalars<float>{n, m}, x, y);
+      } else {
+        constexpr bool of_result = Kind == combination::elu_gradient_of_result;
+        return elu_slope(elu_scalars<float>{n, m, l, of_result}, x, y);
+      }
+    }
+  }
+  POTL_BODY void operator()(std::uint64_t i) const {
+    out[i] = numeric::elementwise::canonical(value(i)).v;
   }
 };
 
@@ -78,7 +96,102 @@ struct added_rows {
     for (std::int64_t p = starts[target]; p < starts[target + 1]; ++p) {
       sum = sum + combined_lane(rows[static_cast<std::uint64_t>(order[p]) * width + column]);
     }
-    out[i] = canonical(sum).v;
+    out[i] = numeric::elementwise::canonical(sum).v;
+  }
+};
+
+/// Sums, or products, of the first elements along [outer][count][inner]: one after the other.
+template <bool IsProduct>
+struct cumulated {
+  const float* x;
+  float* y;
+  std::uint64_t count, inner;
+
+  POTL_BODY void operator()(std::uint64_t i) const {
+    const std::uint64_t first = i / inner * count * inner + i % inner;
+    combined_lane value(x[first]);
+    for (std::uint64_t k = 0; k < count; ++k) {
+      const std::uint64_t place = first + k * inner;
+      const combined_lane next(x[place]);
+      if (k != 0) value = IsProduct ? value * next : value + next;
+      y[place] = numeric::elementwise::canonical(value).v;
+    }
+  }
+};
+
+/// Along one axis, where the window of an output lies, and its part of the divisor.
+struct pool_axis {
+  const std::int64_t* windows;  ///< begin, end, extent of each output
+  std::int64_t inputs, outputs;
+
+  POTL_BODY std::int64_t begin(std::int64_t output) const { return windows[3 * output]; }
+  POTL_BODY std::int64_t end(std::int64_t output) const { return windows[3 * output + 1]; }
+  POTL_BODY std::int64_t extent(std::int64_t output) const { return windows[3 * output + 2]; }
+  POTL_BODY bool has(std::int64_t output, std::int64_t input) const {
+    return begin(output) <= input && input < end(output);
+  }
+};
+struct pool_axes {
+  pool_axis z, y, x;
+  std::int64_t divisor;  ///< 0: the product of the extents
+
+  POTL_BODY float divided_by(std::int64_t i, std::int64_t j, std::int64_t k) const {
+    return static_cast<float>(divisor != 0 ? divisor : z.extent(i) * y.extent(j) * x.extent(k));
+  }
+};
+
+/// The mean of each window of a plane: numeric::pool().
+struct pooled {
+  pool_axes axes;
+  const float* from;
+  float* to;
+
+  POTL_BODY void operator()(std::uint64_t at) const {
+    const auto& [z, y, x, divisor] = axes;
+    const auto item = static_cast<std::int64_t>(at);
+    const std::int64_t k = item % x.outputs, j = item / x.outputs % y.outputs;
+    const std::int64_t i = item / x.outputs / y.outputs % z.outputs;
+    const std::int64_t plane = item / x.outputs / y.outputs / z.outputs;
+    combined_lane sum(0.0F);
+    bool is_empty = true;
+    for (std::int64_t d = z.begin(i); d < z.end(i); ++d) {
+      for (std::int64_t h = y.begin(j); h < y.end(j); ++h) {
+        const float* const row = from + ((plane * z.inputs + d) * y.inputs + h) * x.inputs;
+        for (std::int64_t w = x.begin(k); w < x.end(k); ++w) {
+          sum = sum + combined_lane(row[w]);
+          is_empty = false;
+        }
+      }
+    }
+    to[at] = is_empty ? 0.0F : (sum / combined_lane(axes.divided_by(i, j, k))).v;
+  }
+};
+
+/// The gradient of an input of a plane: numeric::pool_gradient().
+struct pooled_gradient {
+  pool_axes axes;
+  const float* dy;
+  float* dx;
+
+  POTL_BODY void operator()(std::uint64_t at) const {
+    const auto& [z, y, x, divisor] = axes;
+    const auto item = static_cast<std::int64_t>(at);
+    const std::int64_t w = item % x.inputs, h = item / x.inputs % y.inputs;
+    const std::int64_t d = item / x.inputs / y.inputs % z.inputs;
+    const std::int64_t plane = item / x.inputs / y.inputs / z.inputs;
+    combined_lane sum(0.0F);
+    for (std::int64_t i = 0; i < z.outputs; ++i) {
+      if (!z.has(i, d)) continue;
+      for (std::int64_t j = 0; j < y.outputs; ++j) {
+        if (!y.has(j, h)) continue;
+        const float* const row = dy + ((plane * z.outputs + i) * y.outputs + j) * x.outputs;
+        for (std::int64_t k = 0; k < x.outputs; ++k) {
+          if (!x.has(k, w)) continue;
+          sum = sum + combined_lane(row[k]) / combined_lane(axes.divided_by(i, j, k));
+        }
+      }
+    }
+    dx[at] = sum.v;
   }
 };
 

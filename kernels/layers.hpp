@@ -109,6 +109,21 @@ void moments(const Device& device, const term_layout& l, const float* x, float* 
   device.each(results, all);
 }
 
+/// numeric::variance() of at least one term; `mean` is written, too.
+template <class Device>
+void variance(const Device& device, const numeric::reduction_shape& shape, const float* x,
+              double correction, float* mean, float* result) {
+  const std::uint64_t results = size_of(shape.outer) * size_of(shape.inner);
+  const auto l =
+      term_layout::plain(size_of(shape.outer), size_of(shape.count), size_of(shape.inner));
+  reduce(device, numeric::reduction::mean, shape, x, mean);
+  reduce_terms(device, l, listed_terms<sums::term::deviation>{x, nullptr, mean, nullptr, false},
+               result);
+  const double left = static_cast<double>(l.count) - correction;
+  const float freedom = static_cast<float>(left > 0.0 ? left : 0.0);
+  device.each(results, finished<finish::quotient>{result, freedom, result});
+}
+
 template <class Device>
 void layer_norm(const Device& device, const numeric::layer_norm_forward<float>& w) {
   const std::uint64_t rows = size_of(w.rows), count = size_of(w.count);
@@ -202,7 +217,7 @@ inline term_layout rows_of(const numeric::reduction_shape& shape) {
   return out;
 }
 
-/// softmax or log_softmax.
+/// softmax, log_softmax or logsumexp, which has no element of empty rows.
 template <row_result Kind, class Device>
 void softmax(const Device& device, const numeric::reduction_shape& shape, const float* x,
              float* y) {
@@ -211,8 +226,9 @@ void softmax(const Device& device, const numeric::reduction_shape& shape, const 
   typename Device::template numbers<float> largest(device, l.outer), sum(device, l.outer);
   reduce(device, numeric::reduction::maximum, shape, x, largest.data());
   reduce_terms(device, l, exponentials{x, largest.data()}, sum.data());
-  device.each(l.outer * l.count,
-              softmax_rows<Kind>{x, nullptr, largest.data(), sum.data(), y, narrow(l.count)});
+  const std::uint64_t width = Kind == row_result::logsumexp ? 1 : l.count;
+  device.each(l.outer * width,
+              softmax_rows<Kind>{x, nullptr, largest.data(), sum.data(), y, narrow(width)});
 }
 
 template <row_result Kind, class Device>

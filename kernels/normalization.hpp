@@ -96,8 +96,8 @@ struct normalized_slope {
 };
 
 /// Rows of `count` elements, of which there are the sum and, forwards, the largest. x is dy where
-/// the result is a slope.
-enum class row_result { softmax, log_softmax, softmax_slope, log_softmax_slope };
+/// the result is a slope. logsumexp has one element for each row.
+enum class row_result { softmax, log_softmax, logsumexp, softmax_slope, log_softmax_slope };
 template <row_result Kind>
 struct softmax_rows {
   const float *x, *y, *largest, *sum;
@@ -108,7 +108,12 @@ struct softmax_rows {
     using numeric::unary;
     using numeric::elementwise::compute;
     const std::uint32_t row = static_cast<std::uint32_t>(i) / count;
-    const lane one(x[i]), total(sum[row]);
+    const lane total(sum[row]);
+    if constexpr (Kind == row_result::logsumexp) {
+      out[i] = canonical(exponentials::anchored(largest[row]) + compute<unary::log>(total)).v;
+      return;
+    }
+    const lane one(x[i]);
     lane value;
     if constexpr (Kind == row_result::softmax) {
       value = sums::exp_down(one - exponentials::anchored(largest[row])) / total;
@@ -146,20 +151,22 @@ struct target_losses {
   }
 };
 
-/// dx = -(dy / total) w at the target, else 0, where dy is one number; `total` may be null.
+/// dx = -(dy / total) w at the target, else 0, where dy is one number, or one for each sample;
+/// `total` may be null.
 struct target_slopes {
   const float *dy, *total, *weights;
   const std::int64_t* targets;
   std::int64_t classes, inner, ignore;
   float* dx;
+  bool by_sample;
 
   POTL_BODY void operator()(std::uint64_t i) const {
     const std::int64_t at = static_cast<std::int64_t>(i), across = classes * inner;
     const std::int64_t c = at / inner % classes;
-    const std::int64_t target = targets[at / across * inner + at % inner];
+    const std::int64_t sample = at / across * inner + at % inner, target = targets[sample];
     lane slope(0.0F);
     if (target == c && target != ignore) {
-      slope = lane(*dy);
+      slope = lane(dy[by_sample ? sample : 0]);
       if (total != nullptr) slope = slope / lane(*total);
       slope = negative(slope);
       if (weights != nullptr) slope = slope * lane(weights[c]);

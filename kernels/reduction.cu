@@ -13,11 +13,19 @@ void reduce(numeric::reduction kind, const reduction_shape& shape, const float* 
   reduce(stream_device(stream), kind, shape, x, y);
 }
 
+void variance(const reduction_shape& shape, const float* x, double correction, float* mean,
+              float* result, void* stream) {
+  variance(stream_device(stream), shape, x, correction, mean, result);
+}
+
 void softmax(const reduction_shape& shape, const float* x, float* y, void* stream) {
   softmax<row_result::softmax>(stream_device(stream), shape, x, y);
 }
 void log_softmax(const reduction_shape& shape, const float* x, float* y, void* stream) {
   softmax<row_result::log_softmax>(stream_device(stream), shape, x, y);
+}
+void logsumexp(const reduction_shape& shape, const float* x, float* y, void* stream) {
+  softmax<row_result::logsumexp>(stream_device(stream), shape, x, y);
 }
 void softmax_backward(const reduction_shape& shape, const float* dy, const float* y, float* dx,
                       void* stream) {
@@ -37,10 +45,10 @@ void nll_losses(const reduction_shape& shape, const float* x, const std::int64_t
 }
 void nll_backward(const reduction_shape& shape, const float* dy, const float* total,
                   const std::int64_t* targets, const float* weights, std::int64_t ignore, float* dx,
-                  void* stream) {
+                  bool by_sample, void* stream) {
   stream_device(stream).each(
       size_of(shape.outer) * size_of(shape.count) * size_of(shape.inner),
-      target_slopes{dy, total, weights, targets, shape.count, shape.inner, ignore, dx});
+      target_slopes{dy, total, weights, targets, shape.count, shape.inner, ignore, dx, by_sample});
 }
 
 void layer_norm(const numeric::layer_norm_forward<float>& work, void* stream) {

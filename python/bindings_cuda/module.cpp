@@ -12,6 +12,7 @@
 #include <potl/cuda/digest.hpp>
 #include <potl/cuda/elementwise.hpp>
 #include <potl/cuda/gemm.hpp>
+#include <potl/cuda/pooling.hpp>
 #include <potl/cuda/random.hpp>
 #include <potl/cuda/reduction.hpp>
 #include <potl/cuda/update.hpp>
@@ -52,42 +53,39 @@ class kernels final : public device_kernels {
              std::size_t count, void* stream) const override {
     potl::cuda::apply(function, dy, of, dx, count, stream);
   }
-  void power(operand x, operand y, float* out, std::size_t count, void* stream) const override {
-    potl::cuda::power(x, y, out, count, stream);
-  }
-  void square_root(const float* x, float* y, std::size_t count, void* stream) const override {
-    potl::cuda::square_root(x, y, count, stream);
-  }
-  void add_scaled(operand a, operand b, double alpha, float* out, std::size_t count,
-                  void* stream) const override {
-    potl::cuda::add_scaled(a, b, alpha, out, count, stream);
-  }
-  void lerp(operand a, operand b, operand weight, float* out, std::size_t count,
-            void* stream) const override {
-    potl::cuda::lerp(a, b, weight, out, count, stream);
-  }
-  void lerp(operand a, operand b, double weight, float* out, std::size_t count,
-            void* stream) const override {
-    potl::cuda::lerp(a, b, weight, out, count, stream);
-  }
-  void addcmul(operand a, operand b, operand c, double value, float* out, std::size_t count,
+  void combine(const potl::cuda::combined& of, float* out, std::size_t count,
                void* stream) const override {
-    potl::cuda::addcmul(a, b, c, value, out, count, stream);
-  }
-  void addcdiv(operand a, operand b, operand c, double value, float* out, std::size_t count,
-               void* stream) const override {
-    potl::cuda::addcdiv(a, b, c, value, out, count, stream);
+    potl::cuda::combine(of, out, count, stream);
   }
 
   void reduce(potl::numeric::reduction kind, const shape& of, const float* x, float* y,
               void* stream) const override {
     potl::cuda::reduce(kind, of, x, y, stream);
   }
+  void variance(const shape& of, const float* x, double correction, float* mean, float* result,
+                void* stream) const override {
+    potl::cuda::variance(of, x, correction, mean, result, stream);
+  }
+  void cumulate(bool is_product, const shape& of, const float* x, float* y,
+                void* stream) const override {
+    potl::cuda::cumulate(is_product, of, x, y, stream);
+  }
+  void pool(const potl::cuda::pool_windows& of, const float* x, float* y,
+            void* stream) const override {
+    potl::cuda::pool(of, x, y, stream);
+  }
+  void pool_gradient(const potl::cuda::pool_windows& of, const float* dy, float* dx,
+                     void* stream) const override {
+    potl::cuda::pool_gradient(of, dy, dx, stream);
+  }
   void softmax(const shape& of, const float* x, float* y, void* stream) const override {
     potl::cuda::softmax(of, x, y, stream);
   }
   void log_softmax(const shape& of, const float* x, float* y, void* stream) const override {
     potl::cuda::log_softmax(of, x, y, stream);
+  }
+  void logsumexp(const shape& of, const float* x, float* y, void* stream) const override {
+    potl::cuda::logsumexp(of, x, y, stream);
   }
   void softmax_backward(const shape& of, const float* dy, const float* y, float* dx,
                         void* stream) const override {
@@ -104,8 +102,8 @@ class kernels final : public device_kernels {
   }
   void nll_backward(const shape& of, const float* dy, const float* total,
                     const std::int64_t* targets, const float* weights, std::int64_t ignore,
-                    float* dx, void* stream) const override {
-    potl::cuda::nll_backward(of, dy, total, targets, weights, ignore, dx, stream);
+                    float* dx, bool by_sample, void* stream) const override {
+    potl::cuda::nll_backward(of, dy, total, targets, weights, ignore, dx, by_sample, stream);
   }
   void norm(const potl::numeric::layer_norm_forward<float>& work, void* stream) const override {
     potl::cuda::layer_norm(work, stream);

@@ -159,7 +159,7 @@ TEST_CASE("simulated losses have the CPU's bits", "[kernels]") {
         wanted_slopes[(i / width * 11 + c) * width + i % width] = value;
       }
       device.each(slopes.size(), cuda::target_slopes{&dy, &total, w, targets.data(), 11, inner,
-                                                     ignore, slopes.data()});
+                                                     ignore, slopes.data(), false});
       CHECK(same_bits(slopes, wanted_slopes));
     }
   }

@@ -1,14 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weighted sums of tensors and square roots on a CUDA device, with the bits of numeric/combine.hpp
-// and numeric/detail/ieee.hpp.
+// Functions of one to three tensors and numbers on a CUDA device, with the bits of
+// numeric/combine.hpp, numeric/elementwise.hpp (pow) and numeric/detail/ieee.hpp.
 //
-// Claims: add_scaled, lerp, addcmul and addcdiv of numeric/combine.hpp, from the same source.
-// Cost: every element is read and written once. Cannot: double.
+// Claims: the same templates as on the CPU, or the same list of IEEE operations. Cost: every
+// element is read and written once. Cannot: double; remainders.
 #pragma once
 
 #include <cstddef>
 
 namespace potl::cuda {
+
+/// What is computed of a, b, c and numbers[0 to 2] (n, m, l), which are rounded to float32.
+enum class combination {
+  add_scaled,      ///< fma(n, b, a)
+  lerp,            ///< fma(c, b - a, a), or fma(c - 1, b - a, b) from c = 1/2 on
+  lerp_by_number,  ///< the same with n instead of c
+  addcmul,         ///< fma(n b, c, a)
+  addcdiv,         ///< fma(n, b / c, a)
+  power,           ///< a to the power b
+  square_root,     ///< of a
+  maximum,         ///< of a and b; +0 is larger than -0, NaN stays
+  minimum,
+  pass_between,            ///< a where n < b < m, else +0
+  pass_beyond,             ///< a where b < n or b > m, else +0
+  soft_shrink,             ///< a less what is nearest to it in [-n, n]
+  softplus,                ///< of a, with beta n and threshold m
+  softplus_gradient,       ///< of a, its gradient, at b
+  elu,                     ///< of a, with alpha scale n, scale m and input scale l
+  elu_gradient,            ///< of a, its gradient, at b
+  elu_gradient_of_result,  ///< likewise, where b is what elu gave
+};
 
 /// As many elements as the result has, or a single one for all of them; memory of the device.
 struct operand {
@@ -16,20 +37,14 @@ struct operand {
   bool is_single = false;
 };
 
-/// out = fma(alpha, b, a). All are queued on `stream`, a cudaStream_t; `out` may be an operand.
-/// Throw potl::exception (io) for an error of the device.
-void add_scaled(operand a, operand b, double alpha, float* out, std::size_t count, void* stream);
-/// out = fma(w, b - a, a), or fma(w - 1, b - a, b) from w = 1/2 on.
-void lerp(operand a, operand b, operand weight, float* out, std::size_t count, void* stream);
-void lerp(operand a, operand b, double weight, float* out, std::size_t count, void* stream);
-/// out = fma(value b, c, a)
-void addcmul(operand a, operand b, operand c, double value, float* out, std::size_t count,
-             void* stream);
-/// out = fma(value, b / c, a)
-void addcdiv(operand a, operand b, operand c, double value, float* out, std::size_t count,
-             void* stream);
-void square_root(const float* x, float* y, std::size_t count, void* stream);
-/// out = x to the power y.
-void power(operand x, operand y, float* out, std::size_t count, void* stream);
+struct combined {
+  combination kind;
+  operand a, b = {}, c = {};
+  double numbers[3] = {};
+};
+
+/// Computes `count` elements of `out`, which may be an operand; queued on `stream`, a cudaStream_t.
+/// Throws potl::exception (io) for an error of the device.
+void combine(const combined& of, float* out, std::size_t count, void* stream);
 
 }  // namespace potl::cuda

@@ -23,9 +23,15 @@ namespace potl::cuda {
 void reduce(numeric::reduction kind, const numeric::reduction_shape& shape, const float* x,
             float* y, void* stream);
 
+/// numeric::variance(), and the mean; shape.count is at least 1.
+void variance(const numeric::reduction_shape& shape, const float* x, double correction, float* mean,
+              float* result, void* stream);
+
 /// y may be x, and dx may be dy.
 void softmax(const numeric::reduction_shape& shape, const float* x, float* y, void* stream);
 void log_softmax(const numeric::reduction_shape& shape, const float* x, float* y, void* stream);
+/// A number for each row, of which none is empty.
+void logsumexp(const numeric::reduction_shape& shape, const float* x, float* y, void* stream);
 void softmax_backward(const numeric::reduction_shape& shape, const float* dy, const float* y,
                       float* dx, void* stream);
 void log_softmax_backward(const numeric::reduction_shape& shape, const float* dy, const float* y,
@@ -36,10 +42,11 @@ void nll_losses(const numeric::reduction_shape& shape, const float* x, const std
                 const float* weights, std::int64_t ignore, float* losses, float* sample_weights,
                 void* stream);
 /// dx = -(dy / total) weights[target] at the target of a sample, 0 elsewhere. dy is one number for
-/// all samples, `total` what the mean was divided by, or null; both are on the device.
+/// all samples, or one for each; `total` is what the mean was divided by, or null; both are on the
+/// device.
 void nll_backward(const numeric::reduction_shape& shape, const float* dy, const float* total,
                   const std::int64_t* targets, const float* weights, std::int64_t ignore, float* dx,
-                  void* stream);
+                  bool by_sample, void* stream);
 
 /// The work of numeric/detail/normalization.hpp, in memory of the device.
 void layer_norm(const numeric::layer_norm_forward<float>& work, void* stream);

@@ -27,46 +27,71 @@ using at::Scalar;
 using at::Tensor;
 
 Tensor softplus(destination to, const Tensor& x, const Scalar& beta, const Scalar& threshold) {
-  return elements("softplus", {x}, to, [&](const auto& in, auto out) {
-    numeric::softplus(in[0], beta.toDouble(), threshold.toDouble(), out, executor());
-  });
+  return elements(
+      "softplus", {x}, to,
+      [&](const auto& in, auto out) {
+        numeric::softplus(in[0], beta.toDouble(), threshold.toDouble(), out, executor());
+      },
+      combined_there{cuda::combination::softplus, {beta.toDouble(), threshold.toDouble()}});
 }
 Tensor softplus_backward(const Tensor& dy, const Tensor& x, const Scalar& beta,
                          const Scalar& threshold) {
-  return elements("softplus_backward", {dy.expand_as(x), x}, nullptr,
-                  [&](const auto& in, auto out) {
-                    numeric::softplus_gradient(in[0], in[1], beta.toDouble(), threshold.toDouble(),
-                                               out, executor());
-                  });
+  return elements(
+      "softplus_backward", {dy.expand_as(x), x}, nullptr,
+      [&](const auto& in, auto out) {
+        numeric::softplus_gradient(in[0], in[1], beta.toDouble(), threshold.toDouble(), out,
+                                   executor());
+      },
+      combined_there{cuda::combination::softplus_gradient,
+                     {beta.toDouble(), threshold.toDouble()}});
 }
 
+combined_there elu_there(cuda::combination kind, const numeric::elu_options& of) {
+  return {kind, {of.alpha * of.scale, of.scale, of.input_scale}};
+}
 Tensor elu(destination to, const Tensor& x, const Scalar& alpha, const Scalar& scale,
            const Scalar& input_scale) {
   const numeric::elu_options options = {alpha.toDouble(), scale.toDouble(), input_scale.toDouble()};
-  return elements("elu", {x}, to,
-                  [&](const auto& in, auto out) { numeric::elu(options, in[0], out, executor()); });
+  return elements(
+      "elu", {x}, to,
+      [&](const auto& in, auto out) { numeric::elu(options, in[0], out, executor()); },
+      elu_there(cuda::combination::elu, options));
 }
 Tensor elu_backward(const Tensor& dy, const Scalar& alpha, const Scalar& scale,
                     const Scalar& input_scale, bool of_result, const Tensor& operand) {
   const numeric::elu_options options = {alpha.toDouble(), scale.toDouble(), input_scale.toDouble()};
-  return elements("elu_backward", {dy.expand_as(operand), operand}, nullptr,
-                  [&](const auto& in, auto out) {
-                    numeric::elu_gradient(options, of_result, in[0], in[1], out, executor());
-                  });
+  const auto kind =
+      of_result ? cuda::combination::elu_gradient_of_result : cuda::combination::elu_gradient;
+  return elements(
+      "elu_backward", {dy.expand_as(operand), operand}, nullptr,
+      [&](const auto& in, auto out) {
+        numeric::elu_gradient(options, of_result, in[0], in[1], out, executor());
+      },
+      elu_there(kind, options));
 }
 
 // torch keeps a buffer between the two passes; nothing is in it here.
 std::tuple<Tensor, Tensor> log_sigmoid(const Tensor& x) {
-  const Tensor y = elements("log_sigmoid", {x}, nullptr, [](const auto& in, auto out) {
-    numeric::apply(numeric::unary::log_sigmoid, in[0], out, executor());
-  });
-  return {y, make({0}, x.scalar_type())};
+  const Tensor y = elements(
+      "log_sigmoid", {x}, nullptr,
+      [](const auto& in, auto out) {
+        numeric::apply(numeric::unary::log_sigmoid, in[0], out, executor());
+      },
+      [](const device_call& there, const auto& in, float* out, std::size_t count) {
+        there->apply(numeric::unary::log_sigmoid, in[0].data, out, count, there.stream());
+      });
+  return {y, make_beside(x, {0}, x.scalar_type())};
 }
 Tensor log_sigmoid_backward(const Tensor& dy, const Tensor& x, const Tensor&) {
-  return elements("log_sigmoid_backward", {dy.expand_as(x), x}, nullptr,
-                  [](const auto& in, auto out) {
-                    numeric::apply(numeric::gradient::log_sigmoid, in[0], in[1], out, executor());
-                  });
+  return elements(
+      "log_sigmoid_backward", {dy.expand_as(x), x}, nullptr,
+      [](const auto& in, auto out) {
+        numeric::apply(numeric::gradient::log_sigmoid, in[0], in[1], out, executor());
+      },
+      [](const device_call& there, const auto& in, float* out, std::size_t count) {
+        there->apply(numeric::gradient::log_sigmoid, in[0].data, in[1].data, out, count,
+                     there.stream());
+      });
 }
 
 /// Both halves along a dimension.
@@ -103,23 +128,32 @@ void require_shrinkable(const char* name, const Tensor& x, double lambda) {
 }
 Tensor softshrink(destination to, const Tensor& x, const Scalar& lambda) {
   require_shrinkable("softshrink", x, lambda.toDouble());
-  return elements("softshrink", {x}, to, [&](const auto& in, auto out) {
-    numeric::soft_shrink(in[0], lambda.toDouble(), out, executor());
-  });
+  return elements(
+      "softshrink", {x}, to,
+      [&](const auto& in, auto out) {
+        numeric::soft_shrink(in[0], lambda.toDouble(), out, executor());
+      },
+      combined_there{cuda::combination::soft_shrink, {lambda.toDouble()}});
 }
 /// Of hardshrink and softshrink; the bound is a number of the operands' type.
 Tensor shrink_backward(const Tensor& dy, const Tensor& x, const Scalar& lambda) {
   require_shrinkable("shrink_backward", x, 0);
   const double high = at::scalar_tensor(lambda, x.scalar_type()).item().toDouble();
-  return elements("shrink_backward", {dy, x}, nullptr, [&](const auto& in, auto out) {
-    numeric::pass_beyond(in[0], in[1], {-high, high}, out, executor());
-  });
+  return elements(
+      "shrink_backward", {dy, x}, nullptr,
+      [&](const auto& in, auto out) {
+        numeric::pass_beyond(in[0], in[1], {-high, high}, out, executor());
+      },
+      combined_there{cuda::combination::pass_beyond, {-high, high}});
 }
 Tensor hardtanh_backward(const Tensor& dy, const Tensor& x, const Scalar& low, const Scalar& high) {
   require_shrinkable("hardtanh_backward", x, 0);
-  return elements("hardtanh_backward", {dy, x}, nullptr, [&](const auto& in, auto out) {
-    numeric::pass_between(in[0], in[1], {low.toDouble(), high.toDouble()}, out, executor());
-  });
+  return elements(
+      "hardtanh_backward", {dy, x}, nullptr,
+      [&](const auto& in, auto out) {
+        numeric::pass_between(in[0], in[1], {low.toDouble(), high.toDouble()}, out, executor());
+      },
+      combined_there{cuda::combination::pass_between, {low.toDouble(), high.toDouble()}});
 }
 
 /// min(max(x + 3, 0), 6)

@@ -155,7 +155,8 @@ attention_result forward_there(const attention_operands& of) {
 /// Adds a product to sums of which the first rows have begun.
 void add_to(const at::Tensor& sums, std::int64_t& begun, const at::Tensor& product) {
   const std::int64_t rows = product.size(1);
-  if (begun > 0) sums.narrow(1, 0, begun).add_(product.narrow(1, 0, begun));
+  const std::int64_t both = std::min(begun, rows);
+  if (both > 0) sums.narrow(1, 0, both).add_(product.narrow(1, 0, both));
   if (rows > begun) {
     sums.narrow(1, begun, rows - begun).copy_(product.narrow(1, begun, rows - begun));
     begun = rows;

@@ -14,6 +14,7 @@
 
 #include <potl/core/detail/rng.hpp>
 #include <potl/cuda/combine.hpp>
+#include <potl/cuda/pooling.hpp>
 #include <potl/cuda/update.hpp>
 #include <potl/numeric/combine.hpp>
 #include <potl/numeric/convolution.hpp>
@@ -33,7 +34,6 @@ class device_kernels {
   device_kernels& operator=(const device_kernels&) = delete;
   virtual ~device_kernels() = default;
 
-  using operand = cuda::operand;
   using shape = numeric::reduction_shape;
   template <class Element>
   using matrix = numeric::matrix<Element>;
@@ -51,23 +51,21 @@ class device_kernels {
                      void* stream) const = 0;
   virtual void apply(numeric::gradient function, const float* dy, const float* of, float* dx,
                      std::size_t count, void* stream) const = 0;
-  virtual void power(operand x, operand y, float* out, std::size_t count, void* stream) const = 0;
-  virtual void square_root(const float* x, float* y, std::size_t count, void* stream) const = 0;
-  virtual void add_scaled(operand a, operand b, double alpha, float* out, std::size_t count,
-                          void* stream) const = 0;
-  virtual void lerp(operand a, operand b, operand weight, float* out, std::size_t count,
-                    void* stream) const = 0;
-  virtual void lerp(operand a, operand b, double weight, float* out, std::size_t count,
-                    void* stream) const = 0;
-  virtual void addcmul(operand a, operand b, operand c, double value, float* out, std::size_t count,
-                       void* stream) const = 0;
-  virtual void addcdiv(operand a, operand b, operand c, double value, float* out, std::size_t count,
+  virtual void combine(const cuda::combined& of, float* out, std::size_t count,
                        void* stream) const = 0;
 
   virtual void reduce(numeric::reduction kind, const shape& of, const float* x, float* y,
                       void* stream) const = 0;
+  virtual void variance(const shape& of, const float* x, double correction, float* mean,
+                        float* result, void* stream) const = 0;
+  virtual void cumulate(bool is_product, const shape& of, const float* x, float* y,
+                        void* stream) const = 0;
+  virtual void pool(const cuda::pool_windows& of, const float* x, float* y, void* stream) const = 0;
+  virtual void pool_gradient(const cuda::pool_windows& of, const float* dy, float* dx,
+                             void* stream) const = 0;
   virtual void softmax(const shape& of, const float* x, float* y, void* stream) const = 0;
   virtual void log_softmax(const shape& of, const float* x, float* y, void* stream) const = 0;
+  virtual void logsumexp(const shape& of, const float* x, float* y, void* stream) const = 0;
   virtual void softmax_backward(const shape& of, const float* dy, const float* y, float* dx,
                                 void* stream) const = 0;
   virtual void log_softmax_backward(const shape& of, const float* dy, const float* y, float* dx,
@@ -77,7 +75,7 @@ class device_kernels {
                           float* sample_weights, void* stream) const = 0;
   virtual void nll_backward(const shape& of, const float* dy, const float* total,
                             const std::int64_t* targets, const float* weights, std::int64_t ignore,
-                            float* dx, void* stream) const = 0;
+                            float* dx, bool by_sample, void* stream) const = 0;
   virtual void norm(const numeric::layer_norm_forward<float>& work, void* stream) const = 0;
   virtual void norm(const numeric::layer_norm_backward<float>& work, void* stream) const = 0;
   virtual void norm(const numeric::batch_norm_forward<float>& work, void* stream) const = 0;

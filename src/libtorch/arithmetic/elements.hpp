@@ -27,6 +27,21 @@ struct aligned_operands {
 aligned_operands align(operator_name name, c10::ArrayRef<at::Tensor> operands,
                        const at::Tensor* in_place);
 
+/// The form of `elements` for a device that combines its operands by one formula.
+struct combined_there {
+  cuda::combination kind;
+  double numbers[3] = {};
+
+  template <std::size_t Count>
+  void operator()(const device_call& there, const std::array<cuda::operand, Count>& in, float* out,
+                  std::size_t count) const {
+    cuda::combined of{kind, in[0], {}, {}, {numbers[0], numbers[1], numbers[2]}};
+    if constexpr (Count > 1) of.b = in[1];
+    if constexpr (Count > 2) of.c = in[2];
+    there->combine(of, out, count, there.stream());
+  }
+};
+
 /// What is to be returned: the result rounded to its type, or `in_place` with it.
 at::Tensor finish(const aligned_operands& call, const at::Tensor* in_place);
 

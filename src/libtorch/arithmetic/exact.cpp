@@ -22,6 +22,7 @@
 #include <ATen/ops/clamp_ops.h>
 #include <ATen/ops/conj_physical_ops.h>
 #include <ATen/ops/div_ops.h>
+#include <ATen/ops/index_copy_ops.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/reciprocal_ops.h>
 #include <ATen/ops/scatter_ops.h>
@@ -175,6 +176,13 @@ void register_copies(registrar& r) {
 }
 
 /// On a device the order of several values for one place is a matter of chance.
+void require_distinct(const at::Tensor& places) {
+  if (places.device().is_cpu() || places.numel() < 2) return;
+  const at::Tensor sorted = std::get<0>(at::sort(places));
+  if (!sorted.slice(0, 1).eq(sorted.slice(0, 0, -1)).any().item<bool>()) return;
+  refuse("scatter of several values for one place on " + places.device().str(),
+         "leave one for each, or move the tensors to the CPU");
+}
 void require_one_value_each(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {
   if (self.device().is_cpu() || index.numel() < 2 || index.dim() == 0) return;
   dim = c10::maybe_wrap_dim(dim, self.dim());
@@ -186,10 +194,7 @@ void require_one_value_each(const at::Tensor& self, std::int64_t dim, const at::
         axis == dim ? index : at::arange(index.size(axis), index.options()).view(along);
     place = place * self.size(axis) + at;
   }
-  const at::Tensor sorted = std::get<0>(at::sort(place.reshape(-1)));
-  if (!sorted.slice(0, 1).eq(sorted.slice(0, 0, -1)).any().item<bool>()) return;
-  refuse("scatter of several values for one place on " + self.device().str(),
-         "leave one for each, or move the tensors to the CPU");
+  require_distinct(place.reshape(-1));
 }
 at::Tensor scatter(keys_t keys, const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
                    const at::Tensor& source) {
@@ -200,6 +205,16 @@ at::Tensor& scatter_in(keys_t keys, at::Tensor& self, std::int64_t dim, const at
                        const at::Tensor& source) {
   require_one_value_each(self, dim, index);
   return at::_ops::scatter__src::redispatch(keys & below, self, dim, index, source);
+}
+at::Tensor index_copy(keys_t keys, const at::Tensor& self, std::int64_t dim,
+                      const at::Tensor& index, const at::Tensor& source) {
+  require_distinct(index.reshape(-1));
+  return at::_ops::index_copy::redispatch(keys & below, self, dim, index, source);
+}
+at::Tensor& index_copy_in(keys_t keys, at::Tensor& self, std::int64_t dim, const at::Tensor& index,
+                          const at::Tensor& source) {
+  require_distinct(index.reshape(-1));
+  return at::_ops::index_copy_::redispatch(keys & below, self, dim, index, source);
 }
 
 void register_indexing(registrar& r) {
@@ -214,7 +229,9 @@ void register_indexing(registrar& r) {
            "scatter_.value"},
           "scatters without adding; of several values for one place the last stays");
   const char* last = "scatters without adding; of several values for one place the last stays";
-  r.exact_on_cpu({"index_copy", "index_copy_", "index_copy.out", "scatter.src_out"}, last);
+  r.exact_on_cpu({"index_copy.out", "scatter.src_out"}, last);
+  r.stock<index_copy>("index_copy", last);
+  r.stock<index_copy_in>("index_copy_", last);
   r.stock<scatter>("scatter.src", last);
   r.stock<scatter_in>("scatter_.src", last);
 }

@@ -68,8 +68,9 @@ constexpr hint hints[] = {
     {"i0", function},
     {"sinc", "write it as torch.sin(x) / x, with torch.where for x = 0"},
     {"_scaled_dot_product_",
-     "outside of potl.deterministic's patches call "
-     "_scaled_dot_product_flash_attention_for_cpu, on any device"},
+     "call it as torch.nn.functional.scaled_dot_product_attention, which a block of Python "
+     "composes "
+     "on a GPU as on the CPU"},
     {"_cdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
     {"_euclidean_dist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
     {"_pdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},

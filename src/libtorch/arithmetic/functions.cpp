@@ -67,9 +67,7 @@ Tensor root(destination to, const Tensor& x) {
   return elements(
       "sqrt", {x}, to,
       [](const auto& in, auto out) { numeric::square_root(in[0], out, executor()); },
-      [](const device_call& there, const auto& in, float* out, std::size_t count) {
-        there->square_root(in[0].data, out, count, there.stream());
-      });
+      combined_there{cuda::combination::square_root});
 }
 
 unary gelu_of(std::string_view approximate) {
@@ -127,9 +125,7 @@ Tensor binary_to(destination to, binary function, const Tensor& x, const Tensor&
     return elements(
         to_string(function), {x, y}, to,
         [&](const auto& in, auto out) { numeric::apply(function, in[0], in[1], out, executor()); },
-        [](const device_call& there, const auto& in, float* out, std::size_t count) {
-          there->power(in[0], in[1], out, count, there.stream());
-        });
+        combined_there{cuda::combination::power});
   }
   return elements(to_string(function), {x, y}, to, [&](const auto& in, auto out) {
     numeric::apply(function, in[0], in[1], out, executor());

@@ -234,11 +234,8 @@ at::Tensor nll_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
   const at::Tensor dx = make_beside(x, x.sizes(), type);
   TORCH_CHECK(dy.numel() == (reduction == none ? target.numel() : 1), name.text,
               ": the target has shape ", target.sizes(), ", the gradient ", dy.sizes());
-  if (is_on_device(x) && reduction == none) {
-    refuse("nll_loss_backward of each sample's loss on " + x.device().str(),
-           "use the mean or the sum of the losses, or move them to the CPU");
-  }
-  const at::Tensor slopes = row_major(name, reduction == none ? dy.neg() : dy, type);
+  const bool is_negated = reduction == none && !is_on_device(x);
+  const at::Tensor slopes = row_major(name, is_negated ? dy.neg() : dy, type);
   const at::Tensor divisor = reduction == mean ? row_major(name, total_weight, type) : at::Tensor();
   TORCH_CHECK(reduction != mean || divisor.numel() == 1, name.text, ": the total weight has shape ",
               total_weight.sizes());
@@ -249,7 +246,7 @@ at::Tensor nll_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
                         divisor.defined() ? divisor.const_data_ptr<float>() : nullptr,
                         all.targets.const_data_ptr<std::int64_t>(),
                         weights.defined() ? weights.const_data_ptr<float>() : nullptr, ignore,
-                        dx.mutable_data_ptr<float>(), there.stream());
+                        dx.mutable_data_ptr<float>(), reduction == none, there.stream());
     return rounded_to(dx, x.scalar_type());
   }
   with_real(type, [&](auto zero) {

@@ -3,9 +3,13 @@
 #include <array>
 #include <tuple>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/_weight_norm_differentiable_backward.h>
+#include <ATen/ops/addcmul.h>
 #include <ATen/ops/clone.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/norm_except_dim.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -130,17 +134,72 @@ three layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, c10::IntArr
   return {as_type_of(dx, x), as_type_of(dweight, weight), as_type_of(dbias, bias)};
 }
 
+/// A value for each channel of what is [batch, channels, places].
+at::Tensor by_channel(const at::Tensor& values) { return values.view({1, -1, 1}); }
+
+// On a device a group norm is a layer norm of each group without weights, and what comes before or
+// behind it element by element; the operations are the CPU's.
+three group_norm_there(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift,
+                       std::int64_t batch, std::int64_t channels, std::int64_t size,
+                       std::int64_t groups, double epsilon) {
+  const at::Tensor mean = make_beside(x, {batch, groups}, at::kFloat);
+  const at::Tensor reciprocal = at::empty_like(mean);
+  at::Tensor y = at::empty_like(x);
+  run(x, numeric::layer_norm_forward<float>{batch * groups, channels / groups * size, epsilon,
+                                            read<float>(x), nullptr, nullptr, write<float>(y),
+                                            write<float>(mean), write<float>(reciprocal)});
+  const at::Tensor h = y.view({batch, channels, size});
+  if (scale.defined() && shift.defined()) {
+    y = at::addcmul(by_channel(shift).expand_as(h), h, by_channel(scale).expand_as(h));
+  } else if (scale.defined()) {
+    y = h * by_channel(scale);
+  } else if (shift.defined()) {
+    y = h + by_channel(shift);
+  }
+  return {y.view(x.sizes()), mean, reciprocal};
+}
+three group_norm_backward_there(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& mean,
+                                const at::Tensor& reciprocal, const at::Tensor& scale,
+                                std::int64_t batch, std::int64_t channels, std::int64_t size,
+                                std::int64_t groups, mask wanted) {
+  const std::int64_t rows = batch * groups, count = channels / groups * size;
+  at::Tensor dx, dweight, dbias;
+  const auto sum = [&](const at::Tensor& terms) {
+    return terms.view({batch, channels, size}).sum({0, 2});
+  };
+  if (wanted[1]) {
+    const at::Tensor h =
+        (x.view({rows, count}) - mean.view({rows, 1})) * reciprocal.view({rows, 1});
+    dweight = sum(dy.view({rows, count}) * h);
+  }
+  if (wanted[2]) dbias = sum(dy);
+  if (wanted[0]) {
+    const at::Tensor slope =
+        scale.defined() ? dy.view({batch, channels, size}) * by_channel(scale) : dy;
+    dx = at::empty_like(x);
+    run(x, numeric::layer_norm_backward<float>{rows, count, read<float>(slope), read<float>(x),
+                                               read<float>(mean), read<float>(reciprocal), nullptr,
+                                               write<float>(dx), nullptr, nullptr});
+  }
+  return {dx, dweight, dbias};
+}
+
 three group_norm(const at::Tensor& x, const optional_tensor& weight, const optional_tensor& bias,
                  std::int64_t batch, std::int64_t channels, std::int64_t size, std::int64_t groups,
                  double epsilon) {
-  const char* name = "native_group_norm";
-  TORCH_CHECK(groups > 0 && channels % groups == 0, name, ": ", channels,
+  constexpr operator_name name = on_devices("native_group_norm");
+  TORCH_CHECK(groups > 0 && channels % groups == 0, name.text, ": ", channels,
               " channels are not a multiple of ", groups, " groups");
-  TORCH_CHECK(x.numel() == batch * channels * size, name, ": the input has shape ", x.sizes());
+  TORCH_CHECK(x.numel() == batch * channels * size, name.text, ": the input has shape ", x.sizes());
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const at::Tensor from = row_major(name, x, type);
   const at::Tensor scale = given(name, weight, type, channels);
   const at::Tensor shift = given(name, bias, type, channels);
+  if (is_on_device(x)) {
+    auto [out, centre, factor] =
+        group_norm_there(from, scale, shift, batch, channels, size, groups, epsilon);
+    return {rounded_to(out, x.scalar_type()).contiguous(x.suggest_memory_format()), centre, factor};
+  }
   const at::Tensor y = make(x.sizes(), type);
   const at::Tensor mean = make({batch, groups}, type);
   const at::Tensor reciprocal = make({batch, groups}, type);
@@ -159,8 +218,8 @@ three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
                           const at::Tensor& reciprocal, const optional_tensor& weight,
                           std::int64_t batch, std::int64_t channels, std::int64_t size,
                           std::int64_t groups, mask wanted) {
-  const char* name = "native_group_norm_backward";
-  TORCH_CHECK(x.numel() == batch * channels * size && dy.numel() == x.numel(), name,
+  constexpr operator_name name = on_devices("native_group_norm_backward");
+  TORCH_CHECK(x.numel() == batch * channels * size && dy.numel() == x.numel(), name.text,
               ": the input has shape ", x.sizes(), ", its gradient ", dy.sizes());
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const at::Tensor gradient = row_major(name, dy, type);
@@ -168,6 +227,11 @@ three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
   const at::Tensor centre = row_major(name, mean, type);
   const at::Tensor factor = row_major(name, reciprocal, type);
   const at::Tensor scale = given(name, weight, type, channels);
+  if (is_on_device(x)) {
+    auto [of_x, of_weight, of_bias] = group_norm_backward_there(
+        gradient, from, centre, factor, scale, batch, channels, size, groups, wanted);
+    return {as_type_of(of_x, x), as_type_of(of_weight, weight), as_type_of(of_bias, weight)};
+  }
   const at::Tensor dx = make_if(wanted[0], x, x.sizes(), type);
   const at::Tensor dweight = make_if(wanted[1], x, {channels}, type);
   const at::Tensor dbias = make_if(wanted[2], x, {channels}, type);
@@ -254,20 +318,25 @@ three batch_norm_backward(const at::Tensor& dy, const at::Tensor& x, const optio
   const at::Tensor centre = given(name, training ? saved_mean : running_mean, type, channels);
   at::Tensor factor = given(name, training ? saved_reciprocal : running_variance, type, channels);
   TORCH_CHECK(centre.defined() && factor.defined(), name.text, ": the statistics are missing");
-  if (!training && is_on_device(x)) {
-    refuse("native_batch_norm_backward out of training on " + x.device().str(),
-           "train, or move the tensors to the CPU");
-  }
   if (!training) factor = (factor + epsilon).sqrt().reciprocal();
-  const at::Tensor dx = make_if(wanted[0], x, x.sizes(), type);
+  at::Tensor dx = make_if(wanted[0], x, x.sizes(), type);
   const at::Tensor dweight = make_if(wanted[1], x, {channels}, type);
   const at::Tensor dbias = make_if(wanted[2], x, {channels}, type);
+  // Out of training the gradient of x is one product for each element.
+  const bool apart = !training && is_on_device(x);
+  if (apart && dx.defined()) {
+    std::vector<std::int64_t> column(static_cast<std::size_t>(x.dim()), 1);
+    column[1] = channels;
+    const at::Tensor slope = scale.defined() ? factor * scale : factor;
+    at::mul_out(dx, gradient, slope.view(column));
+  }
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     run(x, numeric::batch_norm_backward<Real>{
-               x.size(0), channels, product(x.sizes(), 2, x.dim()), training, read<Real>(gradient),
-               read<Real>(from), read<Real>(centre), read<Real>(factor), read<Real>(scale),
-               write<Real>(dx), write<Real>(dweight), write<Real>(dbias)});
+               x.size(0), channels, product(x.sizes(), 2, x.dim()), training || apart,
+               read<Real>(gradient), read<Real>(from), read<Real>(centre), read<Real>(factor),
+               read<Real>(scale), apart ? nullptr : write<Real>(dx), write<Real>(dweight),
+               write<Real>(dbias)});
   });
   const at::Tensor out = as_type_of(dx, x);
   return {out.defined() ? out.contiguous(x.suggest_memory_format()) : out,

@@ -5,6 +5,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <potl/numeric/detail/accumulation.hpp>
@@ -89,11 +90,38 @@ sizes output_sizes(const at::Tensor& input, std::int64_t dims, const average_poo
   return out;
 }
 
+/// A pool on the device of x: the windows are sent there.
+template <class Call>
+void pool_there(const average_pool& of, const at::Tensor& x, const Call& call) {
+  cuda::pool_windows windows;
+  windows.planes = of.planes;
+  windows.divisor = of.divisor.value_or(0);
+  std::vector<std::int64_t> all;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    windows.inputs[axis] = of.input[axis];
+    windows.outputs[axis] = static_cast<std::int64_t>(of.windows[axis].size());
+    for (const pool_window& one : of.windows[axis]) {
+      TORCH_CHECK(one.begin >= 0 && one.end <= of.input[axis], "a window lies outside its input");
+      all.insert(all.end(), {one.begin, one.end, one.extent});
+    }
+  }
+  const at::Tensor sent = at::tensor(all, at::TensorOptions(at::kLong)).to(x.device());
+  windows.windows = sent.const_data_ptr<std::int64_t>();
+  const device_call there(x);
+  call(there, windows);
+}
+
 at::Tensor run(const char* name, const at::Tensor& input, std::int64_t dims,
                const average_pool& of) {
   const c10::ScalarType type = compute_type(name, input.scalar_type());
-  const at::Tensor x = row_major(name, input, type);
-  const at::Tensor y = make(output_sizes(input, dims, of), type);
+  const at::Tensor x = row_major(on_devices(name), input, type);
+  const at::Tensor y = make_beside(input, output_sizes(input, dims, of), type);
+  if (is_on_device(input)) {
+    pool_there(of, x, [&](const device_call& there, const cuda::pool_windows& windows) {
+      there->pool(windows, x.const_data_ptr<float>(), y.mutable_data_ptr<float>(), there.stream());
+    });
+    return rounded_to(y, input.scalar_type()).contiguous(input.suggest_memory_format());
+  }
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     numeric::pool(of, x.const_data_ptr<Real>(), y.mutable_data_ptr<Real>(), executor());
@@ -106,8 +134,15 @@ at::Tensor run_gradient(const char* name, const at::Tensor& gradient, const at::
   TORCH_CHECK(gradient.sizes() == c10::IntArrayRef(output_sizes(input, dims, of)), name,
               ": the gradient has shape ", gradient.sizes());
   const c10::ScalarType type = compute_type(name, gradient.scalar_type());
-  const at::Tensor dy = row_major(name, gradient, type);
-  const at::Tensor dx = make(input.sizes(), type);
+  const at::Tensor dy = row_major(on_devices(name), gradient, type);
+  const at::Tensor dx = make_beside(input, input.sizes(), type);
+  if (is_on_device(input)) {
+    pool_there(of, dy, [&](const device_call& there, const cuda::pool_windows& windows) {
+      there->pool_gradient(windows, dy.const_data_ptr<float>(), dx.mutable_data_ptr<float>(),
+                           there.stream());
+    });
+    return rounded_to(dx, gradient.scalar_type()).contiguous(input.suggest_memory_format());
+  }
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     numeric::pool_gradient(of, dy.const_data_ptr<Real>(), dx.mutable_data_ptr<Real>(), executor());
@@ -201,9 +236,10 @@ at::Tensor fractional_max_pool_backward(const at::Tensor& gradient, const at::Te
 void register_pooling(registrar& r) {
   r.exact({"max_pool2d_with_indices", "max_pool2d_with_indices.out", "max_pool3d_with_indices",
            "max_pool3d_with_indices.out", "adaptive_max_pool2d", "adaptive_max_pool2d.out",
-           "adaptive_max_pool3d", "adaptive_max_pool3d.out", "max_unpool2d", "max_unpool2d.out",
-           "max_unpool3d", "max_unpool3d.out"},
+           "adaptive_max_pool3d", "adaptive_max_pool3d.out"},
           "selects");
+  r.exact_on_cpu({"max_unpool2d", "max_unpool2d.out", "max_unpool3d", "max_unpool3d.out"},
+                 "selects");
   r.refused({"fractional_max_pool2d", "fractional_max_pool2d.output", "fractional_max_pool3d",
              "fractional_max_pool3d.output"},
             "use max_pool2d or adaptive_max_pool2d");

@@ -108,6 +108,18 @@ Tensor reduced(reduction kind, const arranged& in, c10::ScalarType wide) {
 Tensor reduce_to(const char* name, reduction kind, const Tensor& x, optional_dims dims,
                  bool keepdim, c10::ScalarType type) {
   const c10::ScalarType wide = compute_type(name, type);
+  if (is_on_device(x)) {
+    // Those that are others of changed signs.
+    const auto of = [&](reduction other, const Tensor& changed) {
+      return reduce_to(name, other, changed, dims, keepdim, type);
+    };
+    if (kind == reduction::minimum) {
+      const Tensor least = of(reduction::maximum, x.neg()).neg();
+      return at::where(least.isnan(), Scalar(std::numeric_limits<double>::quiet_NaN()), least);
+    }
+    if (kind == reduction::sum_of_magnitudes) return of(reduction::sum, x.abs());
+    if (kind == reduction::largest_magnitude) return of(reduction::maximum, x.abs());
+  }
   const operator_name anywhere{name, is_anywhere(kind)};
   return rounded_to(reduced(kind, arrange(anywhere, x, dims, keepdim, wide), wide), type);
 }
@@ -172,10 +184,19 @@ std::tuple<Tensor, Tensor> moments(const char* name, const Tensor& x, optional_d
                                    bool with_mean) {
   const c10::ScalarType wide = compute_type(name, x.scalar_type());
   TORCH_CHECK(!is_integral(x), name, "(): expected a floating point tensor");
-  const arranged in = arrange(name, x, dims, keepdim, wide);
-  const Tensor mean = with_mean ? make(in.sizes, wide) : Tensor();
-  Tensor spread = make(in.sizes, wide);
+  const arranged in = arrange(on_devices(name), x, dims, keepdim, wide);
+  const Tensor mean = with_mean || is_on_device(x) ? make_beside(x, in.sizes, wide) : Tensor();
+  Tensor spread = make_beside(x, in.sizes, wide);
   const double freedom = correction ? correction->toDouble() : 1.0;
+  if (is_on_device(x)) {
+    const device_call there(x);
+    there->variance(in.shape, in.values.const_data_ptr<float>(), freedom,
+                    mean.mutable_data_ptr<float>(), spread.mutable_data_ptr<float>(),
+                    there.stream());
+    if (root) spread.sqrt_();
+    return {rounded_to(spread, x.scalar_type()),
+            with_mean ? rounded_to(mean, x.scalar_type()) : Tensor()};
+  }
   with_real(wide, [&](auto zero) {
     using Real = decltype(zero);
     numeric::variance(in.shape, in.values.const_data_ptr<Real>(), freedom,
@@ -199,17 +220,23 @@ std::tuple<Tensor, Tensor> variance_mean(const Tensor& x, optional_dims dims,
 }
 
 template <class Cumulate>
-Tensor cumulative(const char* name, const Tensor& x, std::int64_t dim, optional_type dtype,
-                  const Cumulate& cumulate) {
+Tensor cumulative(const char* name, bool is_product, const Tensor& x, std::int64_t dim,
+                  optional_type dtype, const Cumulate& cumulate) {
   const c10::ScalarType type = dtype.value_or(x.scalar_type());
   const c10::ScalarType wide = compute_type(name, type);
   if (x.dim() == 0) return x.to(type, /*non_blocking=*/false, /*copy=*/true);
   const std::int64_t axis = at::maybe_wrap_dim(dim, x.dim());
-  const Tensor from = row_major(name, x, wide);
-  const Tensor y = make(x.sizes(), wide);
+  const Tensor from = row_major(on_devices(name), x, wide);
+  const Tensor y = make_beside(x, x.sizes(), wide);
   const reduction_shape shape = {
       c10::multiply_integers(x.sizes().slice(0, static_cast<std::size_t>(axis))), x.size(axis),
       c10::multiply_integers(x.sizes().slice(static_cast<std::size_t>(axis) + 1))};
+  if (is_on_device(x)) {
+    const device_call there(x);
+    there->cumulate(is_product, shape, from.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
+                    there.stream());
+    return rounded_to(y, type);
+  }
   with_real(wide, [&](auto zero) {
     using Real = decltype(zero);
     cumulate(shape, from.const_data_ptr<Real>(), y.mutable_data_ptr<Real>());
@@ -217,12 +244,12 @@ Tensor cumulative(const char* name, const Tensor& x, std::int64_t dim, optional_
   return rounded_to(y, type);
 }
 Tensor cumsum(const Tensor& x, std::int64_t dim, optional_type dtype) {
-  return cumulative("cumsum", x, dim, dtype, [](const auto& shape, auto from, auto to) {
+  return cumulative("cumsum", false, x, dim, dtype, [](const auto& shape, auto from, auto to) {
     numeric::cumulative_sum(shape, from, to, executor());
   });
 }
 Tensor cumprod(const Tensor& x, std::int64_t dim, optional_type dtype) {
-  return cumulative("cumprod", x, dim, dtype, [](const auto& shape, auto from, auto to) {
+  return cumulative("cumprod", true, x, dim, dtype, [](const auto& shape, auto from, auto to) {
     numeric::cumulative_product(shape, from, to, executor());
   });
 }

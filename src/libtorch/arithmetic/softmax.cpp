@@ -115,8 +115,15 @@ at::Tensor logsumexp(const at::Tensor& x, c10::IntArrayRef dims, bool keepdim) {
     if (!gone) kept.push_back(x.size(dim));
     with_ones.push_back(gone ? 1 : x.size(dim));
   }
-  const at::Tensor from = row_major(name, x.permute(order), type);
-  const at::Tensor y = make(keepdim ? with_ones : kept, type);
+  const at::Tensor from = row_major(on_devices(name), x.permute(order), type);
+  const at::Tensor y = make_beside(x, keepdim ? with_ones : kept, type);
+  if (is_on_device(x)) {
+    TORCH_CHECK(terms > 0 || y.numel() == 0, name, ": there is nothing to add");
+    const device_call there(x);
+    there->logsumexp({y.numel(), terms, 1}, from.const_data_ptr<float>(),
+                     y.mutable_data_ptr<float>(), there.stream());
+    return rounded_to(y, result_type(x));
+  }
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     numeric::logsumexp({y.numel(), terms, 1}, from.const_data_ptr<Real>(),

@@ -23,9 +23,7 @@ Tensor scaled(destination to, const char* name, const Tensor& a, const Tensor& b
   return elements(
       name, {a, b}, to,
       [&](const auto& in, auto out) { numeric::add_scaled(in[0], in[1], alpha, out, executor()); },
-      [&](const device_call& there, const auto& in, float* out, std::size_t count) {
-        there->add_scaled(in[0], in[1], alpha, out, count, there.stream());
-      });
+      combined_there{cuda::combination::add_scaled, {alpha}});
 }
 
 bool is_plain(const Tensor& a, const Tensor& b, const Scalar& alpha) {
@@ -81,9 +79,7 @@ Tensor lerp(destination to, const Tensor& a, const Tensor& b, const Tensor& weig
   return elements(
       "lerp", {a, b, weight}, to,
       [&](const auto& in, auto out) { numeric::lerp(in[0], in[1], in[2], out, executor()); },
-      [](const device_call& there, const auto& in, float* out, std::size_t count) {
-        there->lerp(in[0], in[1], in[2], out, count, there.stream());
-      });
+      combined_there{cuda::combination::lerp});
 }
 Tensor lerp_scalar(destination to, const Tensor& a, const Tensor& b, const Scalar& weight) {
   return elements(
@@ -93,9 +89,7 @@ Tensor lerp_scalar(destination to, const Tensor& a, const Tensor& b, const Scala
         const real one = static_cast<real>(weight.toDouble());
         numeric::lerp(in[0], in[1], std::span<const real>(&one, 1), out, executor());
       },
-      [&](const device_call& there, const auto& in, float* out, std::size_t count) {
-        there->lerp(in[0], in[1], weight.toDouble(), out, count, there.stream());
-      });
+      combined_there{cuda::combination::lerp_by_number, {weight.toDouble()}});
 }
 
 Tensor addcmul(destination to, const Tensor& a, const Tensor& b, const Tensor& c,
@@ -105,9 +99,7 @@ Tensor addcmul(destination to, const Tensor& a, const Tensor& b, const Tensor& c
       [&](const auto& in, auto out) {
         numeric::addcmul(in[0], in[1], in[2], value.toDouble(), out, executor());
       },
-      [&](const device_call& there, const auto& in, float* out, std::size_t count) {
-        there->addcmul(in[0], in[1], in[2], value.toDouble(), out, count, there.stream());
-      });
+      combined_there{cuda::combination::addcmul, {value.toDouble()}});
 }
 Tensor addcdiv(destination to, const Tensor& a, const Tensor& b, const Tensor& c,
                const Scalar& value) {
@@ -116,9 +108,7 @@ Tensor addcdiv(destination to, const Tensor& a, const Tensor& b, const Tensor& c
       [&](const auto& in, auto out) {
         numeric::addcdiv(in[0], in[1], in[2], value.toDouble(), out, executor());
       },
-      [&](const device_call& there, const auto& in, float* out, std::size_t count) {
-        there->addcdiv(in[0], in[1], in[2], value.toDouble(), out, count, there.stream());
-      });
+      combined_there{cuda::combination::addcdiv, {value.toDouble()}});
 }
 
 }  // namespace
