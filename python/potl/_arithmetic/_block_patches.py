@@ -164,7 +164,8 @@ def _attention(stock: Callable[..., Any]) -> Callable[..., Any]:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Any:
-        if query.device.type == "cpu" or not _is_on():
+        device = query.device.type
+        if device == "cpu" or not _is_on() or not module().knows_device(device):
             return stock(
                 query,
                 key,

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 import torch
 
 from potl._arithmetic import _noise
+from potl._arithmetic._library import module
 
 
 def test_repeats_take_turns_at_other_arithmetics_and_other_threads() -> None:
@@ -22,6 +25,19 @@ def test_where_no_other_arithmetic_runs_the_number_of_threads_is_another() -> No
             assert way.arithmetic is None
             assert way.threads is not None
             assert 1 <= way.threads != torch.get_num_threads()
+
+
+def test_repeats_on_a_gpu_compute_in_the_arithmetic_that_it_has() -> None:
+    pytest.importorskip("potl._torch", reason="potl was built without torch")
+    known = module().knows_device("cuda")
+    try:
+        module().use_device("cuda", importlib.import_module("potl._simulated").kernels())
+        assert {_noise.make(index, device="cuda").arithmetic for index in range(8)} == {"ord32"}
+        module().use_device("cuda", None)
+        assert {_noise.make(index, device="cuda").arithmetic for index in range(8)} == {None}
+    finally:
+        if known:
+            module().use_device("cuda", importlib.import_module("potl._cuda").kernels())
 
 
 def test_the_usual_number_of_threads_comes_back_after_a_failure_too() -> None:
