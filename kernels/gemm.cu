@@ -17,18 +17,19 @@ std::int64_t tiles_of(const products& p) {
 }
 
 template <class Tile>
-void run_in(const products& p, void* stream) {
+void run_whole(const products& p, void* stream) {
+  stream_device(stream).run(static_cast<std::uint64_t>(tiles_of<Tile>(p)),
+                            ordered_products<Tile, false>{p, {}});
+}
+
+void run_in_chunks(const products& p, void* stream) {
+  using part = ordered_products<large_tile, true>;
   const stream_device device(stream);
-  const std::int64_t tiles = tiles_of<Tile>(p);
-  if (tiles >= enough_blocks || chunks_of(p.a.columns) == 1) {
-    device.run(static_cast<std::uint64_t>(tiles), ordered_products<Tile, false>{p, {}});
-    return;
-  }
-  in_chunks(device, p.batch.count, p.c.rows, p.c.columns, p.a.columns,
-            ordered_products<Tile, true>{p, {}}, [&](const chunk_sums& sums, std::int64_t chunks) {
-              device.run(static_cast<std::uint64_t>(tiles * chunks),
-                         ordered_products<Tile, true>{p, sums});
-            });
+  in_chunks(
+      device, p.batch.count, p.c.rows, p.c.columns, p.a.columns, part{p, {}},
+      [&](const chunk_sums& sums, std::int64_t chunks) {
+        device.run(static_cast<std::uint64_t>(tiles_of<large_tile>(p) * chunks), part{p, sums});
+      });
 }
 
 }  // namespace
@@ -43,10 +44,12 @@ void gemm(numeric::arithmetic mode, const numeric::gemm_batch& batch, matrix<con
   }
   const products p{batch, a, b, c};
   if (batch.count == 0 || c.rows <= 0 || c.columns <= 0) return;
-  if (tiles_of<large_tile>(p) * chunks_of(a.columns) < enough_blocks) {
-    run_in<small_tile>(p, stream);
+  if (tiles_of<large_tile>(p) >= enough_blocks) {
+    run_whole<large_tile>(p, stream);
+  } else if (chunks_of(a.columns) == 1) {
+    run_whole<small_tile>(p, stream);
   } else {
-    run_in<large_tile>(p, stream);
+    run_in_chunks(p, stream);
   }
 }
 

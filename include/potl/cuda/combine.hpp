@@ -37,6 +37,7 @@ struct operand {
   bool is_single = false;
 };
 
+/// Which combination, and of what; operands and numbers that it does not take are left out.
 struct combined {
   combination kind;
   operand a, b = {}, c = {};

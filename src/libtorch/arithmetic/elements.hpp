@@ -48,9 +48,10 @@ at::Tensor finish(const aligned_operands& call, const at::Tensor* in_place);
 /// Whether `out` can be written in place of a result for `x`, of its sizes and type.
 bool can_write_to(const at::Tensor& x, const at::Tensor& out);
 
-/// body(operands, out) with an array of spans and a span, of float or double; for an operator that
-/// has a form for other devices, there(call, operands, out, count) computes on those.
 struct no_device_form {};
+
+/// body(operands, out) with an array of spans and a span, of float or double; for an operator that
+/// has a form for other devices, form(call, operands, out, count) computes on those.
 template <std::size_t Count, class Body, class Form = no_device_form>
 at::Tensor elements(const char* name, const at::Tensor (&operands)[Count],
                     const at::Tensor* in_place, const Body& body, const Form& form = {}) {

@@ -177,14 +177,14 @@ void register_copies(registrar& r) {
 
 /// On a device the order of several values for one place is a matter of chance.
 void require_distinct(const at::Tensor& places) {
-  if (places.device().is_cpu() || places.numel() < 2) return;
+  if (!is_elsewhere(places) || places.numel() < 2) return;
   const at::Tensor sorted = std::get<0>(at::sort(places));
   if (!sorted.slice(0, 1).eq(sorted.slice(0, 0, -1)).any().item<bool>()) return;
   refuse("scatter of several values for one place on " + places.device().str(),
          "leave one for each, or move the tensors to the CPU");
 }
 void require_one_value_each(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {
-  if (self.device().is_cpu() || index.numel() < 2 || index.dim() == 0) return;
+  if (!is_elsewhere(index) || index.numel() < 2 || index.dim() == 0) return;
   dim = c10::maybe_wrap_dim(dim, self.dim());
   at::Tensor place = at::zeros({1}, index.options());
   for (std::int64_t axis = 0; axis < index.dim(); ++axis) {
@@ -294,7 +294,7 @@ void register_comparisons(registrar& r) {
 
 /// Whether y is a number of the CPU beside a tensor of a device.
 bool is_number_beside(const at::Tensor& x, const at::Tensor& y) {
-  return y.dim() == 0 && y.device().is_cpu() && !x.device().is_cpu();
+  return y.dim() == 0 && y.device().is_cpu() && is_elsewhere(x);
 }
 at::Tensor div_there(keys_t keys, const at::Tensor& x, const at::Tensor& y) {
   const std::array both{x, y};
@@ -330,7 +330,7 @@ at::Tensor& div_out(keys_t keys, const at::Tensor& x, const at::Tensor& y, at::T
 
 using optional_scalar = std::optional<at::Scalar>;
 
-bool is_clamped_there(const at::Tensor& x) { return !x.device().is_cpu() && !is_integral(x); }
+bool is_clamped_there(const at::Tensor& x) { return is_elsewhere(x) && !is_integral(x); }
 at::Tensor clamp_there(const at::Tensor& x, const optional_scalar& low,
                        const optional_scalar& high) {
   TORCH_CHECK(low || high, "torch.clamp: At least one of 'min' or 'max' must not be None");

@@ -7,6 +7,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "mode.hpp"
+#include "operand.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
@@ -68,9 +69,9 @@ constexpr hint hints[] = {
     {"i0", function},
     {"sinc", "write it as torch.sin(x) / x, with torch.where for x = 0"},
     {"_scaled_dot_product_",
-     "call it as torch.nn.functional.scaled_dot_product_attention, which a block of Python "
-     "composes "
-     "on a GPU as on the CPU"},
+     "call torch.nn.functional.scaled_dot_product_attention in Python, where a block composes it "
+     "on "
+     "a GPU as on the CPU"},
     {"_cdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
     {"_euclidean_dist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
     {"_pdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
@@ -108,14 +109,14 @@ void integers_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet k
   if (!exact_values(*stack, handle.schema().returns().size())) refuse_operator(handle);
 }
 
-bool is_elsewhere(const c10::IValue& value) {
+bool has_elsewhere(const c10::IValue& value) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
-    return tensor.defined() && !tensor.device().is_cpu() && !tensor.device().is_meta();
+    return tensor.defined() && is_elsewhere(tensor);
   }
   if (!value.isTensorList() && !value.isOptionalTensorList()) return false;
   for (const c10::IValue& element : value.toListRef()) {
-    if (is_elsewhere(element)) return true;
+    if (has_elsewhere(element)) return true;
   }
   return false;
 }
@@ -124,7 +125,7 @@ void cpu_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                    ::torch::jit::Stack* stack) {
   const std::size_t count = handle.schema().arguments().size();
   for (std::size_t i = stack->size() - count; !lets_through && i < stack->size(); ++i) {
-    if (!is_elsewhere((*stack)[i])) continue;
+    if (!has_elsewhere((*stack)[i])) continue;
     refuse("the operator " + handle.schema().name() + " is not reproducible on a GPU",
            "move its operands to the CPU");
   }

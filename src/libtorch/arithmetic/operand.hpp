@@ -47,6 +47,11 @@ void require_plain(operator_name name, const at::Tensor& operand);
 /// On a device, refuses types other than float32 to compute in.
 void require_float(operator_name name, const at::Tensor& operand, c10::ScalarType type);
 
+/// Whether a tensor has memory that the CPU does not see.
+inline bool is_elsewhere(const at::Tensor& tensor) {
+  return !tensor.device().is_cpu() && !tensor.device().is_meta();
+}
+
 /// Whether a kernel has integers alone to work on: then it calls the stock kernel.
 inline bool is_integral(const at::Tensor& operand) {
   return c10::isIntegralType(operand.scalar_type(), /*includeBool=*/true);

@@ -85,7 +85,7 @@ void sgd_one(const numeric::sgd_options& options, const Tensor& parameter, const
   buffer.write_back();
 }
 
-/// The tensors of one step on a device: `launch` takes what `add` has made of each.
+/// The tensors of one step on a device, each in the layout of its parameter.
 template <class Item>
 class step_there {
  public:
