@@ -23,7 +23,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 MAX_BYTES = 25 * 1024
-SKIPPED = {".git", ".venv", "build", "dist", "runs", "__pycache__", "corpus"}
+SKIPPED = {".git", ".venv", "build", "dist", "runs", "__pycache__", "corpus", "gpu-pack"}
 CPP = {".cpp", ".hpp", ".cu", ".cuh"}
 SOURCES = CPP | {".py", ".pyi", ".cmake", ".in", ".sh", ".toml"}
 TEXTS = SOURCES | {".md", ".json", ".txt", ".html", ".css", ".js", ".yml"}
