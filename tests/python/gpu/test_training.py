@@ -79,6 +79,18 @@ def test_an_honest_run_is_accepted_there_and_rejected_nowhere(name: str, tmp_pat
     assert elsewhere.verdict != "rejected", elsewhere.sentence
 
 
+@pytest.mark.parametrize("name", BUILDS)
+def test_a_run_in_exact_arithmetic_is_accepted_on_a_cpu_too(name: str, tmp_path: Path) -> None:
+    build = BUILDS[name]
+    scene = Scene(
+        tmp_path, functools.partial(on, DEVICE, build), checkpoint_every=4, arithmetic="ord32"
+    )
+    honest = scene.honest
+    for device in (DEVICE, "cpu"):
+        report = scene.verify(honest, task=functools.partial(on, device, build))
+        assert report.verdict == "accepted", report.sentence
+
+
 # torch's optimizers for CUDA take no buffers of another type than the parameters.
 IMPOSSIBLE = ("moments in bfloat16",) if DEVICE == "cuda" else ()
 
