@@ -11,6 +11,7 @@
 #include <ATen/ops/log.h>
 #include <ATen/ops/log1p.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
 #include <potl/core/error.hpp>
 #include <potl/numeric/detail/softmax.hpp>
