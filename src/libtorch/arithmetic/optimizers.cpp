@@ -186,15 +186,20 @@ void adam_there(const char* name, numeric::adam_options options, TensorList para
   // One message from the device instead of one for each.
   const Tensor counts =
       at::stack(steps).to(at::TensorOptions(c10::ScalarType::Double).device(at::kCPU));
+  TORCH_CHECK_VALUE(counts.numel() == static_cast<std::int64_t>(parameters.size()), name,
+                    ": each parameter needs one step count");
   const double* const count = counts.const_data_ptr<double>();
   for (std::size_t first = 0, last = 0; first < parameters.size(); first = last) {
     step_there<cuda::adam_tensor> step(name, parameters);
-    for (last = first; last < parameters.size() && count[last] == count[first]; ++last) {
+    last = first;
+    // One at least: a count of a loaded state may be NaN, which equals not even itself.
+    do {
       step.items.push_back({step.beside(last, parameters[last]), step.beside(last, gradients[last]),
                             step.beside(last, means[last]), step.beside(last, squares[last]),
                             largest.empty() ? nullptr : step.beside(last, largest[last]),
                             step.count(last)});
-    }
+      ++last;
+    } while (last < parameters.size() && count[last] == count[first]);
     options.step = count[first];
     const device_call there(parameters[0]);
     there->adam(options, step.items, there.stream());

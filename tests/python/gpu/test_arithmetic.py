@@ -285,3 +285,39 @@ EXACT: dict[str, Callable[[Tensor], Tensor]] = {
 def test_stock_kernels_on_hostile_values_have_the_bits_of_the_cpu(name: str) -> None:
     here, there = both(lambda device: [EXACT[name](hostile().to(device))])
     assert there is not None and same(here[0], there[0])
+
+
+def adamw(counts: list[Tensor], device: str) -> list[Tensor]:
+    """The parameters after a step whose counts are as a loaded state gave them."""
+
+    def values(seed: int) -> list[Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        return [torch.rand(5, generator=generator).to(device) for _ in counts]
+
+    parameters = values(0)
+    torch.ops.aten._fused_adamw_(
+        parameters,
+        *(values(1), values(2), values(3), []),
+        [one.to(device) for one in counts],
+        lr=0.1,
+        beta1=0.9,
+        beta2=0.99,
+        weight_decay=0.1,
+        eps=1e-8,
+        amsgrad=False,
+        maximize=False,
+    )
+    return parameters
+
+
+def test_a_step_count_that_is_no_number_ends_as_on_the_cpu() -> None:
+    counts = [torch.tensor(one) for one in (1.0, float("nan"), float("nan"), 2.0, 2.0)]
+    here, there = both(functools.partial(adamw, counts))
+    assert there is not None
+    assert all(map(same, here, there))
+
+
+def test_a_step_count_without_a_value_is_refused() -> None:
+    simulated(True)
+    with potl.deterministic(), pytest.raises(ValueError, match="one step count"):
+        adamw([torch.empty(0)], DEVICE)
