@@ -152,7 +152,7 @@ struct target_losses {
 };
 
 /// dx = -(dy / total) w at the target, else 0, where dy is one number, or one for each sample;
-/// `total` may be null.
+/// `total` may be null. All of a sample whose target is no class: NaN, as its loss.
 struct target_slopes {
   const float *dy, *total, *weights;
   const std::int64_t* targets;
@@ -165,7 +165,9 @@ struct target_slopes {
     const std::int64_t c = at / inner % classes;
     const std::int64_t sample = at / across * inner + at % inner, target = targets[sample];
     lane slope(0.0F);
-    if (target == c && target != ignore) {
+    if (target != ignore && (target < 0 || target >= classes)) {
+      slope = lane(canonical_nan());
+    } else if (target != ignore && target == c) {
       slope = lane(dy[by_sample ? sample : 0]);
       if (total != nullptr) slope = slope / lane(*total);
       slope = negative(slope);

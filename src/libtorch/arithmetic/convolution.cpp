@@ -138,10 +138,9 @@ void check_options(const geometry_options& options, const Tensor& weight, const 
 
 void check(const Tensor& input, const Tensor& weight, const geometry_options& options,
            const Tensor* bias = nullptr) {
+  require_one_device("convolution", input, weight);
   require_plain(on_devices("convolution"), input);
   require_plain(on_devices("convolution"), weight);
-  TORCH_CHECK(input.device() == weight.device(), "convolution: input is on ", input.device(),
-              ", and weights are on ", weight.device());
   const std::int64_t dimensions = weight.dim() - 2;
   TORCH_CHECK(dimensions >= 1 && dimensions <= 3 && input.dim() == weight.dim(),
               "convolution: expected 3 to 5 dimensions, got sizes ", input.sizes(), " and ",
@@ -284,6 +283,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
     IntArrayRef output_padding, std::int64_t groups, std::array<bool, 3> wanted) {
   const geometry_options options = {stride, padding, dilation, transposed, output_padding, groups};
   check(input, weight, options);
+  require_one_device("convolution_backward", input, grad);
   const c10::ScalarType type = input.scalar_type();
   const c10::ScalarType wide = compute_type("convolution_backward", type);
   const Tensor dy = row_major(on_devices("convolution_backward"), grad, wide);

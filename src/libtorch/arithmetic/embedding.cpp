@@ -65,6 +65,7 @@ at::Tensor embedding_dense_backward(const at::Tensor& gradient, const at::Tensor
                                     std::int64_t count, std::int64_t padding,
                                     bool scale_by_frequency) {
   const char* name = "embedding_dense_backward";
+  require_one_device(name, gradient, indices);
   at::Tensor index = row_major(on_devices(name), indices, at::kLong).reshape(-1);
   at::Tensor rows = gradient.reshape({index.numel(), gradient.size(-1)});
   if (const at::Tensor kept = without(index, padding); kept.defined()) {

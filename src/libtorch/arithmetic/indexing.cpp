@@ -107,6 +107,7 @@ void add_rows(const char* name, accumulation op, const at::Tensor& self, std::in
   TORCH_CHECK(from.sizes() == c10::IntArrayRef(expected), name, "(): source has shape ",
               from.sizes(), ", expected ", c10::IntArrayRef(expected));
   const operator_name known{name, op == accumulation::add};
+  require_one_device(known, self, index, source);
   const at::Tensor where = checked(known, index, target.size(dim), /*wrap=*/false);
   const in_place result(known, target);
   accumulate_rows(op, shape_of(target, dim, where.numel()), where,
@@ -151,6 +152,7 @@ void add_elements(const char* name, accumulation op, const at::Tensor& self, std
     if (axis != dim) target = target.narrow(axis, 0, size);
   }
   const operator_name known{name, op == accumulation::add};
+  require_one_device(known, self, index, source);
   const at::Tensor where = checked(known, places, target.size(dim), /*wrap=*/false);
   const in_place result(known, target);
   accumulate_elements(op, shape_of(target, dim, where.size(dim)), where,
@@ -275,6 +277,7 @@ at::Tensor& index_put_impl_(keys_t keys, at::Tensor& self,
                     "Index put requires the source and destination dtypes match, got ",
                     self.scalar_type(), " for the destination and ", source.scalar_type(),
                     " for the source.");
+  require_one_device(on_devices("index_put"), self, source);
   const std::int64_t covered = covered_dims(indices);
   TORCH_CHECK_INDEX(covered <= self.dim(), "too many indices for tensor of dimension ", self.dim());
   const std::int64_t rows = product(self.sizes(), 0, covered);
@@ -324,6 +327,7 @@ at::Tensor& put_(keys_t keys, at::Tensor& self, const at::Tensor& index, const a
               "put_(): source and index must have as many elements, and source the type of self");
   if (index.numel() == 0) return self;
   constexpr operator_name name = on_devices("put_");
+  require_one_device(name, self, index, source);
   const at::Tensor where = checked(name, index, self.numel(), /*wrap=*/true).reshape(-1);
   if (!accumulate) {
     const at::Tensor work = self.contiguous();

@@ -133,6 +133,7 @@ struct samples {
                 x.sizes(), ", the target ", target.sizes());
     TORCH_CHECK(target.scalar_type() == at::kLong || target.scalar_type() == at::kByte, name.text,
                 ": expected a target of type int64 or uint8");
+    require_one_device(name, x, target);
     targets = row_major(name, target, at::kLong);
   }
   /// How many have a weight.
@@ -185,6 +186,7 @@ std::tuple<at::Tensor, at::Tensor> nll(const at::Tensor& x, const at::Tensor& ta
   constexpr operator_name name = on_devices("nll_loss");
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const samples all(name, x, target);
+  require_one_device(name, x, weight);
   const at::Tensor from = row_major(name, x, type);
   const at::Tensor weights = class_weights(name, weight, all.shape.count, type);
   if (is_on_device(x)) {
@@ -232,6 +234,7 @@ at::Tensor nll_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
   constexpr operator_name name = on_devices("nll_loss_backward");
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const samples all(name, x, target);
+  require_one_device(name, x, dy, weight, total_weight);
   const at::Tensor dx = make_beside(x, x.sizes(), type);
   TORCH_CHECK(dy.numel() == (reduction == none ? target.numel() : 1), name.text,
               ": the target has shape ", target.sizes(), ", the gradient ", dy.sizes());

@@ -87,6 +87,7 @@ std::int64_t normalized_dims(const at::Tensor& x, c10::IntArrayRef shape) {
 three layer_norm(const at::Tensor& x, c10::IntArrayRef shape, const optional_tensor& weight,
                  const optional_tensor& bias, double epsilon) {
   constexpr operator_name name = on_devices("native_layer_norm");
+  require_one_device(name, x, weight, bias);
   const std::int64_t lead = normalized_dims(x, shape);
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const std::int64_t rows = product(x.sizes(), 0, lead);
@@ -112,6 +113,7 @@ three layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, c10::IntArr
                           const at::Tensor& mean, const at::Tensor& reciprocal,
                           const optional_tensor& weight, const optional_tensor& bias, mask wanted) {
   constexpr operator_name name = on_devices("native_layer_norm_backward");
+  require_one_device(name, x, dy, mean, reciprocal, weight);
   const std::int64_t lead = normalized_dims(x, shape);
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const std::int64_t rows = product(x.sizes(), 0, lead);
@@ -188,6 +190,7 @@ three group_norm(const at::Tensor& x, const optional_tensor& weight, const optio
                  std::int64_t batch, std::int64_t channels, std::int64_t size, std::int64_t groups,
                  double epsilon) {
   constexpr operator_name name = on_devices("native_group_norm");
+  require_one_device(name, x, weight, bias);
   TORCH_CHECK(groups > 0 && channels % groups == 0, name.text, ": ", channels,
               " channels are not a multiple of ", groups, " groups");
   TORCH_CHECK(x.numel() == batch * channels * size, name.text, ": the input has shape ", x.sizes());
@@ -219,6 +222,7 @@ three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
                           std::int64_t batch, std::int64_t channels, std::int64_t size,
                           std::int64_t groups, mask wanted) {
   constexpr operator_name name = on_devices("native_group_norm_backward");
+  require_one_device(name, x, dy, mean, reciprocal, weight);
   TORCH_CHECK(x.numel() == batch * channels * size && dy.numel() == x.numel(), name.text,
               ": the input has shape ", x.sizes(), ", its gradient ", dy.sizes());
   const c10::ScalarType type = compute_type(name, x.scalar_type());
@@ -251,6 +255,7 @@ three batch_norm(const at::Tensor& x, const optional_tensor& weight, const optio
                  const optional_tensor& running_mean, const optional_tensor& running_variance,
                  bool training, double momentum, double epsilon) {
   constexpr operator_name name = on_devices("native_batch_norm");
+  require_one_device(name, x, weight, bias, running_mean, running_variance);
   TORCH_CHECK(x.dim() >= 2, name.text, ": the input needs at least 2 dimensions");
   const std::int64_t channels = x.size(1);
   const c10::ScalarType type = compute_type(name, x.scalar_type());
@@ -310,6 +315,8 @@ three batch_norm_backward(const at::Tensor& dy, const at::Tensor& x, const optio
                           const optional_tensor& saved_reciprocal, bool training, double epsilon,
                           mask wanted) {
   constexpr operator_name name = on_devices("native_batch_norm_backward");
+  require_one_device(name, x, dy, weight, running_mean, running_variance, saved_mean,
+                     saved_reciprocal);
   const std::int64_t channels = x.size(1);
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const at::Tensor gradient = row_major(name, dy, type);

@@ -51,6 +51,12 @@ void require_plain(operator_name name, const at::Tensor& operand) {
   }
 }
 
+void require_beside(operator_name name, const at::Tensor& first, const at::Tensor& other) {
+  TORCH_CHECK(!other.defined() || other.device() == first.device(), name.text,
+              ": expected operands on one device, got ", first.device(), " and ", other.device(),
+              ": move all to one with .to(device)");
+}
+
 void require_float(operator_name name, const at::Tensor& operand, c10::ScalarType type) {
   if (type == c10::ScalarType::Double && is_on_device(operand)) {
     refuse(std::string(name.text) + " of float64 on " + operand.device().str(),

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include <ATen/core/Tensor.h>
 
@@ -44,6 +45,20 @@ c10::ScalarType result_type(const at::Tensor& operand);
 /// Refuses devices for which the operator has no form, and layouts that are not plain strided
 /// memory.
 void require_plain(operator_name name, const at::Tensor& operand);
+/// Throws where operands are on several devices: kernels get addresses, which do not say of what
+/// memory. An operand may be an optional tensor; undefined ones are on any.
+void require_beside(operator_name name, const at::Tensor& first, const at::Tensor& other);
+template <class... Others>
+void require_one_device(operator_name name, const at::Tensor& first, const Others&... others) {
+  const auto check = [&](const auto& other) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(other)>, at::Tensor>) {
+      require_beside(name, first, other);
+    } else if (other.has_value()) {
+      require_beside(name, first, *other);
+    }
+  };
+  (check(others), ...);
+}
 /// On a device, refuses types other than float32 to compute in.
 void require_float(operator_name name, const at::Tensor& operand, c10::ScalarType type);
 

@@ -94,8 +94,7 @@ class step_there {
   /// `own` in the layout of parameter i; written back by finish().
   float* beside(std::size_t i, const Tensor& own) {
     check_parameter(name_, parameters_[i]);
-    TORCH_CHECK(parameters_[i].device() == parameters_[0].device(), name_,
-                ": the parameters are on several devices");
+    require_one_device(name_, parameters_[0], parameters_[i], own);
     kept_.emplace_back(parameters_[i], own);
     return kept_.back().template span<float>().data();
   }

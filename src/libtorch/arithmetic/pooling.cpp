@@ -133,6 +133,7 @@ at::Tensor run_gradient(const char* name, const at::Tensor& gradient, const at::
                         std::int64_t dims, const average_pool& of) {
   TORCH_CHECK(gradient.sizes() == c10::IntArrayRef(output_sizes(input, dims, of)), name,
               ": the gradient has shape ", gradient.sizes());
+  require_one_device(name, gradient, input);
   const c10::ScalarType type = compute_type(name, gradient.scalar_type());
   const at::Tensor dy = row_major(on_devices(name), gradient, type);
   const at::Tensor dx = make_beside(input, input.sizes(), type);
@@ -188,6 +189,7 @@ at::Tensor maximum_gradient(const at::Tensor& gradient, const at::Tensor& input,
   const char* name = "max_pool_backward";
   TORCH_CHECK(gradient.sizes() == indices.sizes() && gradient.dim() == input.dim(), name,
               ": gradient and indices must have the shape of the output");
+  require_one_device(name, gradient, input, indices);
   const c10::ScalarType type = compute_type(name, gradient.scalar_type());
   const at::Tensor dy = row_major(on_devices(name), gradient, type);
   const at::Tensor where = row_major(on_devices(name), indices, at::kLong);

@@ -26,10 +26,9 @@ numeric::matrix<Real> result_of(const at::Tensor& tensor) {
 }
 
 void require_operands(const char* name, const at::Tensor& a, const at::Tensor& b) {
+  require_one_device(name, a, b);
   require_plain(on_devices(name), a);
   require_plain(on_devices(name), b);
-  TORCH_CHECK(a.device() == b.device(), name, ": expected operands on one device, got ", a.device(),
-              " and ", b.device());
 }
 
 void multiply(const char* name, numeric::arithmetic mode, const at::Tensor& a, const at::Tensor& b,

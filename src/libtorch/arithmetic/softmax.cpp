@@ -58,6 +58,7 @@ at::Tensor backward(const at::Tensor& dy, const at::Tensor& y, std::int64_t dim,
                     c10::ScalarType input_type) {
   constexpr operator_name name =
       on_devices(Kind == kind::softmax ? "_softmax_backward_data" : "_log_softmax_backward_data");
+  require_one_device(name, y, dy);
   TORCH_CHECK(dy.sizes() == y.sizes(), name.text, ": the gradient has shape ", dy.sizes(),
               ", the output ", y.sizes());
   const c10::ScalarType type = compute_type(name, dy.scalar_type());

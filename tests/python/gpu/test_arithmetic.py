@@ -265,6 +265,9 @@ EXACT: dict[str, Callable[[Tensor], Tensor]] = {
     "relu6": lambda x: x.clamp(0, 6),
     "clamp_min": lambda x: x.clamp_min(-0.0),
     "clamp_max": lambda x: x.clamp_max(0.0),
+    "clamp_crossed": lambda x: x.clamp(1.0, -1.0),
+    "clamp_by_nan": lambda x: x.clamp(float("nan"), 1.0),
+    "clamp_by_tensors": lambda x: x.clamp(x.flip(0), x.roll(7)),
     "div": lambda x: x / 3.0,
     "div_": lambda x: x.clone().div_(0.7),
     "div_integers": lambda x: x.nan_to_num(0, 0, 0).clamp(-9, 9).long() / 3,
@@ -285,6 +288,68 @@ EXACT: dict[str, Callable[[Tensor], Tensor]] = {
 def test_stock_kernels_on_hostile_values_have_the_bits_of_the_cpu(name: str) -> None:
     here, there = both(lambda device: [EXACT[name](hostile().to(device))])
     assert there is not None and same(here[0], there[0])
+
+
+def test_a_class_that_does_not_exist_makes_the_loss_and_its_gradient_nan_there() -> None:
+    simulated(True)
+    x = torch.zeros(3, 4, device=DEVICE, requires_grad=True)
+    target = torch.tensor([1, 4, -2], device=DEVICE)
+    with potl.deterministic():
+        loss = torch.nn.functional.nll_loss(x, target, ignore_index=-2)
+        loss.backward()
+    assert loss.isnan() and x.grad is not None
+    assert x.grad.isnan().all(1).tolist() == [False, True, False]
+
+
+def elsewhere(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.ones(sizes, dtype=dtype, device="cpu" if GPU else "meta")
+
+
+def here(*sizes: int) -> Tensor:
+    return torch.ones(sizes, device=DEVICE)
+
+
+F, aten = torch.nn.functional, torch.ops.aten
+ON_TWO_DEVICES: dict[str, Callable[[], object]] = {
+    "product": lambda: here(2, 3) @ elsewhere(3, 2),
+    "convolution": lambda: F.conv2d(here(1, 1, 5, 5), elsewhere(1, 1, 3, 3)),
+    "convolution_backward": lambda: aten.convolution_backward(
+        elsewhere(1, 1, 3, 3),
+        *(here(1, 1, 5, 5), here(1, 1, 3, 3)),
+        *(None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3),
+    ),
+    "loss": lambda: F.nll_loss(here(4, 3), elsewhere(4, dtype=torch.int64)),
+    "weights_of_classes": lambda: F.nll_loss(here(4, 3), here(4).long(), elsewhere(3)),
+    "layer_norm": lambda: F.layer_norm(here(4, 3), (3,), elsewhere(3)),
+    "group_norm": lambda: F.group_norm(here(4, 3), 1, here(3), elsewhere(3)),
+    "batch_norm": lambda: F.batch_norm(here(4, 3), here(3), elsewhere(3), training=True),
+    "embedding": lambda: aten.embedding_dense_backward(
+        here(4, 3), elsewhere(4, dtype=torch.int64), 5, -1, False
+    ),
+    "softmax": lambda: aten._softmax_backward_data(here(4), elsewhere(4), 0, torch.float32),
+    "average_pooling": lambda: aten.avg_pool2d_backward(
+        here(1, 1, 2, 2), elsewhere(1, 1, 4, 4), [2, 2], [2, 2], [0, 0], False, True, None
+    ),
+    "index_add": lambda: here(4, 3).index_add(0, elsewhere(4, dtype=torch.int64), here(4, 3)),
+    "step": lambda: aten._fused_sgd_(
+        [here(3)],
+        *([elsewhere(3)], []),
+        weight_decay=0,
+        momentum=0,
+        lr=0.1,
+        dampening=0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ON_TWO_DEVICES)
+def test_operands_on_two_devices_are_refused(name: str) -> None:
+    simulated(True)
+    with potl.deterministic(), pytest.raises(RuntimeError, match="on one device, got"):
+        ON_TWO_DEVICES[name]()
 
 
 def adamw(counts: list[Tensor], device: str) -> list[Tensor]:
