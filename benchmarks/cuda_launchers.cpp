@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// potl's kernels for CUDA by C names, so that cuda.py times them in torch's process, on torch's
+// potl's kernels for CUDA by C names, so that gpu.py times them in torch's process, on torch's
 // memory and stream. 0: queued; 1: refused.
 #include <cstddef>
 #include <cstdint>

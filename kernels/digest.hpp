@@ -109,54 +109,77 @@ POTL_BODY hash_words node_of(const hash_words& left, const hash_words& right) {
   });
 }
 
+/// All chunks of all tensors, and the bodies' block: few threads, because there are hardly more
+/// chunks than a device has places for warps. They share nothing.
+struct hashed_tensors {
+  static constexpr unsigned threads = 64;
+  template <class Block>
+  struct memory {};
+
+  const hashed_tensor* all;
+  std::uint64_t count, chunks;
+};
+
 /// leaves[i] of every chunk i.
-template <class Block>
-POTL_BODY void hash_leaves(Block& block, const hashed_tensor* tensors, std::uint64_t count,
-                           std::uint64_t chunks, hash_words* leaves) {
-  block.each([&](unsigned thread) {
-    const std::uint64_t chunk = block.index() * Block::threads + thread;
-    if (chunk >= chunks) return;
-    const hashed_tensor tensor = tensors[owner_of(tensors, count, chunk)];
-    const std::uint64_t start = (chunk - tensor.first) * content_chunk_bytes;
-    const std::uint64_t left = tensor.bytes - start;
-    leaves[chunk] =
-        leaf_of(tensor.data + start, left < content_chunk_bytes ? left : content_chunk_bytes);
-  });
-}
+struct leaf_hashes : hashed_tensors {
+  hash_words* leaves;
+
+  template <class Block>
+  POTL_BODY void operator()(Block& block, hashed_tensors::memory<Block>&) const {
+    block.each([&](unsigned thread) {
+      const std::uint64_t chunk = block.index() * Block::threads + thread;
+      if (chunk >= chunks) return;
+      const hashed_tensor tensor = all[owner_of(all, count, chunk)];
+      const std::uint64_t start = (chunk - tensor.first) * content_chunk_bytes;
+      const std::uint64_t left = tensor.bytes - start;
+      leaves[chunk] =
+          leaf_of(tensor.data + start, left < content_chunk_bytes ? left : content_chunk_bytes);
+    });
+  }
+};
 
 /// One level up in every tensor's tree, `level` levels above the leaves: node i of a tensor stands
 /// at `first` + i in both.
-template <class Block>
-POTL_BODY void hash_nodes(Block& block, const hashed_tensor* tensors, std::uint64_t count,
-                          std::uint64_t chunks, unsigned level, const hash_words* below,
-                          hash_words* above) {
-  block.each([&](unsigned thread) {
-    const std::uint64_t place = block.index() * Block::threads + thread;
-    if (place >= chunks) return;
-    const hashed_tensor tensor = tensors[owner_of(tensors, count, place)];
-    const std::uint64_t leaves = (tensor.bytes + content_chunk_bytes - 1) / content_chunk_bytes;
-    const std::uint64_t nodes = ((leaves - 1) >> level) + 1;
-    const std::uint64_t left = 2 * (place - tensor.first);
-    if (left >= nodes) return;
-    const hash_words* from = below + tensor.first + left;
-    above[place] = left + 1 < nodes ? node_of(from[0], from[1]) : from[0];
-  });
-}
+struct node_hashes : hashed_tensors {
+  unsigned level;
+  const hash_words* below;
+  hash_words* above;
+
+  template <class Block>
+  POTL_BODY void operator()(Block& block, hashed_tensors::memory<Block>&) const {
+    block.each([&](unsigned thread) {
+      const std::uint64_t place = block.index() * Block::threads + thread;
+      if (place >= chunks) return;
+      const hashed_tensor tensor = all[owner_of(all, count, place)];
+      const std::uint64_t leaves = (tensor.bytes + content_chunk_bytes - 1) / content_chunk_bytes;
+      const std::uint64_t nodes = ((leaves - 1) >> level) + 1;
+      const std::uint64_t left = 2 * (place - tensor.first);
+      if (left >= nodes) return;
+      const hash_words* from = below + tensor.first + left;
+      above[place] = left + 1 < nodes ? node_of(from[0], from[1]) : from[0];
+    });
+  }
+};
 
 /// The root of every tensor; `empty` where there are no bytes.
-template <class Block>
-POTL_BODY void write_roots(Block& block, const hashed_tensor* tensors, std::uint64_t count,
-                           const hash_words* nodes, const hash_words& empty, digest* roots) {
-  block.each([&](unsigned thread) {
-    const std::uint64_t place = block.index() * Block::threads + thread;
-    if (place >= count) return;
-    const hashed_tensor tensor = tensors[place];
-    const hash_words root = tensor.bytes == 0 ? empty : nodes[tensor.first];
-    auto* out = reinterpret_cast<std::uint8_t*>(roots + place);
-    for (unsigned i = 0; i < digest::size; ++i) {
-      out[i] = static_cast<std::uint8_t>(root.at[i / 4] >> (24 - 8 * (i % 4)));
-    }
-  });
-}
+struct root_digests : hashed_tensors {
+  const hash_words* nodes;
+  hash_words empty;
+  digest* roots;
+
+  template <class Block>
+  POTL_BODY void operator()(Block& block, hashed_tensors::memory<Block>&) const {
+    block.each([&](unsigned thread) {
+      const std::uint64_t place = block.index() * Block::threads + thread;
+      if (place >= count) return;
+      const hashed_tensor tensor = all[place];
+      const hash_words root = tensor.bytes == 0 ? empty : nodes[tensor.first];
+      auto* out = reinterpret_cast<std::uint8_t*>(roots + place);
+      for (unsigned i = 0; i < digest::size; ++i) {
+        out[i] = static_cast<std::uint8_t>(root.at[i / 4] >> (24 - 8 * (i % 4)));
+      }
+    });
+  }
+};
 
 }  // namespace potl::cuda

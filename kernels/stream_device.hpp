@@ -62,6 +62,12 @@ class stream_device {
     require(cudaGetLastError());
   }
 
+  /// Copies numbers of the host, which may change afterwards.
+  template <class T>
+  void send(const T* from, std::uint64_t count, T* to) const {
+    require(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyHostToDevice, stream_));
+  }
+
   /// Memory for this many numbers until what is queued meanwhile has run.
   template <class T>
   class numbers {

@@ -33,6 +33,7 @@ struct tensor_argument {
   std::shared_ptr<kept_tensor> kept = nullptr;
   std::optional<std::uint64_t> version = std::nullopt;
   bool written = false;
+  bool elsewhere = false;
 
   // Kept from the second time on that torch has counted no write; never after one.
   void not_trained(std::uint64_t now) {
@@ -57,19 +58,18 @@ struct alias_value {
 
 tensor_argument make_tensor(const std::string& type_name, std::vector<std::uint64_t> shape,
                             std::string memory_format, std::uintptr_t data, std::uint64_t nbytes,
-                            py::object owner) {
+                            py::object owner, bool elsewhere) {
   const std::optional<dtype> type = dtype_from_torch_name(type_name);
   if (!type) throw py::type_error("tensors of dtype " + type_name + " are not supported");
   const result<std::uint64_t> size = tensor_bytes(*type, shape);
   if (!size || *size != nbytes) {
     throw exception(error{errc::usage, "a tensor's bytes do not fit its dtype and shape", ""});
   }
-  return {*type,
-          std::move(shape),
-          std::move(memory_format),
-          bytes_view(reinterpret_cast<const std::uint8_t*>(data), nbytes),
-          std::move(owner),
-          nullptr};
+  tensor_argument out{*type, std::move(shape), std::move(memory_format),
+                      bytes_view(reinterpret_cast<const std::uint8_t*>(data), nbytes),
+                      std::move(owner)};
+  out.elsewhere = elsewhere;
+  return out;
 }
 
 // Turns Python objects into a tree whose tensors still lie in the caller's memory.
@@ -121,6 +121,7 @@ class tree_reader {
     copy.dims = tensor.dims;
     copy.bytes = tensor.bytes;
     copy.kept = tensor.kept;
+    copy.elsewhere = tensor.elsewhere;
     out.content = std::move(copy);
   }
 
@@ -253,6 +254,21 @@ state adopt_tree(py::handle tree, py::object owner) {
   return adopt(std::move(root), kept).value();
 }
 
+digest digest_of_tree(py::handle tree, const py::object& roots) {
+  auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
+  state_value root = tree_reader(tensor_type).read(tree);
+  const auto roots_of = [&](std::span<const bytes_view> there) {
+    const py::gil_scoped_acquire held;
+    py::list places;
+    for (const bytes_view one : there) {
+      places.append(py::make_tuple(reinterpret_cast<std::uintptr_t>(one.data()), one.size()));
+    }
+    return to_digests(roots(places));
+  };
+  const py::gil_scoped_release released;
+  return digest_of(std::move(root), roots_of).value();
+}
+
 bool would_equal_tree(const state& before, py::handle tree) {
   auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
   state_value root = tree_reader(tensor_type).read(tree);
@@ -289,7 +305,8 @@ py::tuple shape_of(const state_tensor& tensor) {
 void bind_tensors(py::module_& module) {
   py::class_<tensor_argument>(module, "Tensor", py::module_local())
       .def(py::init(&make_tensor), py::arg("dtype"), py::arg("shape"), py::arg("memory_format"),
-           py::arg("data"), py::arg("nbytes"), py::arg("owner"))
+           py::arg("data"), py::arg("nbytes"), py::arg("owner"), py::kw_only(),
+           py::arg("elsewhere") = false)
       .def("not_trained", &tensor_argument::not_trained, py::arg("version"));
   py::class_<tensor_view>(module, "TensorView", py::module_local())
       .def_property_readonly("dtype",
@@ -322,6 +339,12 @@ void bind_state(py::module_& module) {
   py::class_<state>(module, "State", py::module_local())
       .def_static("capture", &capture_tree, py::arg("tree"), py::kw_only(), py::arg("whole") = true)
       .def_static("adopt", &adopt_tree, py::arg("tree"), py::arg("owner"))
+      .def_static(
+          "digest_of",
+          [](py::handle tree, const py::object& roots) {
+            return to_bytes(digest_of_tree(tree, roots));
+          },
+          py::arg("tree"), py::arg("roots"))
       .def("would_equal", &would_equal_tree, py::arg("tree"))
       .def_static(
           "load",

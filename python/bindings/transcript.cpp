@@ -114,7 +114,7 @@ void bind_job(py::module_& module) {
           py::arg("step"));
 }
 
-void append_step(recorder& self, const state& after, std::uint64_t step, std::uint64_t epoch,
+void append_step(recorder& self, const py::object& after, std::uint64_t step, std::uint64_t epoch,
                  const std::vector<std::int64_t>& sample_ids, double loss,
                  const std::vector<double>& rates, std::uint64_t random_draws, std::uint32_t flags,
                  std::uint64_t duration_ns, bool checkpoint, const py::object& rounding_log) {
@@ -123,8 +123,14 @@ void append_step(recorder& self, const state& after, std::uint64_t step, std::ui
   const step_entry entry{
       step,         epoch, sample_ids,  loss,       rates,
       random_draws, flags, duration_ns, checkpoint, rounding ? rounding->bytes() : bytes_view{}};
-  py::gil_scoped_release released;
-  require(self.log.append_step(after, entry));
+  if (py::isinstance<state>(after)) {
+    const auto& whole = py::cast<const state&>(after);
+    const py::gil_scoped_release released;
+    return require(self.log.append_step(whole, entry));
+  }
+  const digest known = to_digest(after);
+  const py::gil_scoped_release released;
+  require(self.log.append_step(known, entry));
 }
 
 void bind_recorder(py::module_& module) {

@@ -28,6 +28,11 @@ using potl::numeric::arithmetic;
 
 class kernels final : public device_kernels {
  public:
+  void content_roots(std::span<const potl::cuda::device_bytes> tensors, potl::digest* roots,
+                     void* stream) const override {
+    potl::cuda::content_roots(tensors, roots, stream);
+  }
+
   void gemm(const potl::numeric::gemm_batch& batch, matrix<const float> a, matrix<const float> b,
             matrix<float> c, void* stream) const override {
     potl::cuda::gemm(arithmetic::ord32, batch, a, b, c, stream);

@@ -6,7 +6,10 @@
 #include <span>
 #include <vector>
 
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/python_variable.h>
+
+#include "libtorch/arithmetic/device.hpp"
 
 namespace potl_torch {
 namespace {
@@ -120,6 +123,26 @@ potl::digest content_root(PyObject* tensor, const potl::content_runner& run) {
   return potl::content_root(
       plain.nbytes(),
       [&](std::uint64_t offset, std::span<std::uint8_t> out) { all.read(offset, out); }, run);
+}
+
+std::vector<potl::digest> content_roots_there(
+    const std::string& device, const std::vector<std::pair<std::uintptr_t, std::size_t>>& places) {
+  std::vector<potl::cuda::device_bytes> tensors;
+  for (const auto& [address, size] : places) {
+    tensors.push_back({reinterpret_cast<const void*>(address), size});  // NOLINT: Python's number
+  }
+  const auto count = static_cast<std::int64_t>(places.size());
+  const at::Tensor roots = at::empty({count, static_cast<std::int64_t>(potl::digest::size)},
+                                     at::TensorOptions(at::kByte).device(c10::Device(device)));
+  {
+    const potl::libtorch::dispatch::device_call there(roots);
+    there->content_roots(tensors, static_cast<potl::digest*>(roots.mutable_data_ptr()),
+                         there.stream());
+  }
+  std::vector<potl::digest> out(places.size());
+  const at::Tensor here = roots.cpu();
+  if (!out.empty()) std::memcpy(out.data(), here.const_data_ptr(), here.nbytes());
+  return out;
 }
 
 }  // namespace potl_torch

@@ -127,19 +127,37 @@ void use_device(const std::string& device, const py::object& kernels) {
   dispatch::use_device(c10::Device(device).type(), all);
 }
 
+/// Whatever watches the operators of this thread has nothing to see here.
+class unseen {
+  c10::impl::ExcludeDispatchKeyGuard guard_{c10::DispatchKeySet(
+      {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, dispatch::key})};
+};
+
 /// The content root of a tensor's elements, hashed by torch's threads.
 py::bytes content_root(const py::object& tensor) {
   potl::digest root;
   {
     const py::gil_scoped_release released;
-    // Whatever watches the operators of this thread has nothing to see here.
-    const c10::impl::ExcludeDispatchKeyGuard unseen(c10::DispatchKeySet(
-        {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, dispatch::key}));
+    const unseen by_others;
     root = potl_torch::content_root(tensor.ptr(), [](std::size_t tasks, const auto& body) {
       dispatch::executor().run(tasks, body);
     });
   }
   return potl::python::to_bytes(root);
+}
+
+/// Those of memory of a device, hashed there.
+py::list content_roots_there(const std::string& device,
+                             const std::vector<std::pair<std::uintptr_t, std::size_t>>& places) {
+  std::vector<potl::digest> roots;
+  {
+    const py::gil_scoped_release released;
+    const unseen by_others;
+    roots = potl_torch::content_roots_there(device, places);
+  }
+  py::list out;
+  for (const potl::digest& root : roots) out.append(potl::python::to_bytes(root));
+  return out;
 }
 
 }  // namespace
@@ -185,4 +203,5 @@ PYBIND11_MODULE(_torch, module) {
   module.def("exact_cos", &potl::numeric::exact_cos);
   module.def("places_of", &places_of);
   module.def("content_root", &content_root, py::arg("tensor"));
+  module.def("content_roots_there", &content_roots_there, py::arg("device"), py::arg("places"));
 }

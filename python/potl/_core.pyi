@@ -5,7 +5,7 @@ Sections: errors and rules; crypto and randomness; parsing; state and recording;
 report.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias  # Any: a caller's buffers, and trees of states
 
 from ._core_arithmetic import (
@@ -229,7 +229,11 @@ class Tensor:
         data: int,
         nbytes: int,
         owner: object,
-    ) -> None: ...
+        *,
+        elsewhere: bool = False,
+    ) -> None:
+        """`elsewhere`: `data` is an address in a device's memory, for `State.digest_of` alone."""
+
     def not_trained(self, version: int) -> None:
         """Says that training should not write this tensor, and torch's count of writes. While the
         count stays, a capture compares a part with the copy of an earlier one instead of copying.
@@ -273,6 +277,14 @@ class State:
     def adopt(tree: object, owner: object) -> State:
         """The same without a copy: a state over the memory of `tree`'s tensors, which `owner` keeps
         and nobody writes any more.
+        """
+
+    @staticmethod
+    def digest_of(tree: object, roots: Callable[[list[tuple[int, int]]], Iterable[bytes]]) -> bytes:
+        """The digest that a capture of `tree` would have, whose tensors may be elsewhere.
+
+        `roots` is asked once, for the address and number of bytes of each of those, and returns
+        their content roots. Copies nothing.
         """
 
     def would_equal(self, tree: object) -> bool:
@@ -379,7 +391,7 @@ class Recorder:
     def append_initial(self, state: State) -> None: ...
     def append_step(
         self,
-        state: State,
+        state: State | bytes,
         *,
         step: int,
         epoch: int,
@@ -392,7 +404,9 @@ class Recorder:
         checkpoint: bool,
         rounding_log: Buffer | None = None,
     ) -> None:
-        """`rounding_log`: its canonical bytes (log64)."""
+        """`state`: its digest suffices where the step is no checkpoint. `rounding_log`: its
+        canonical bytes (log64).
+        """
 
     def acknowledged(self) -> int: ...
     def flush(self) -> None:

@@ -41,6 +41,9 @@ def content_root(tensor: Tensor) -> bytes:
     torch's threads; releases the GIL.
     """
 
+def content_roots_there(device: str, places: list[tuple[int, int]]) -> list[bytes]:
+    """Content roots of memory of a device that has kernels, hashed there: addresses and sizes."""
+
 def install_rounding(session: RoundingSession | None) -> RoundingSession | None:
     """The session that products of this thread feed in log64; returns the one before. The class is
     this module's own, with no `multiply`.

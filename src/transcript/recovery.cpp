@@ -164,7 +164,7 @@ result<writer::resumed> writer::resume(const writer_options& options, const job&
   content->base = from->base ? std::optional(from->base->without_bytes()) : std::nullopt;
   if (status started = content->start(std::move(position), std::move(*lock)); !started)
     return started.why();
-  if (status queued = content->enqueue(mark, std::nullopt, false); !queued) return queued.why();
+  if (status queued = content->enqueue(mark, {}, false); !queued) return queued.why();
   if (status flushed = content->flush(); !flushed) return flushed.why();
   return resumed{writer(std::move(content)), from->step, std::move(*from->at)};
 }

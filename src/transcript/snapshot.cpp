@@ -7,6 +7,7 @@
 #include <new>
 #include <vector>
 
+#include <potl/crypto/detail/tensor_digest.hpp>
 #include <potl/transcript/detail/kept_tensor.hpp>
 
 #include "transcript/state_encoding.hpp"
@@ -131,6 +132,23 @@ result<state> adopt(state_value tree, std::shared_ptr<const void> owner) {
   state_index index(tree_source::captured);
   if (const status ok = index.walk(tree); !ok) return ok.why();
   return state::make(std::move(tree), std::move(owner));
+}
+
+result<digest> digest_of(state_value tree, const root_source& roots_of) {
+  state_index index(tree_source::placed);
+  if (const status ok = index.walk(tree); !ok) return ok.why();
+  std::vector<bytes_view> there;
+  for (const state_tensor* tensor : index.tensors()) {
+    if (tensor->elsewhere) there.push_back(tensor->bytes);
+  }
+  const std::vector<digest> known = there.empty() ? std::vector<digest>() : roots_of(there);
+  if (known.size() != there.size()) return error{errc::internal, "state: one root per tensor", ""};
+  std::vector<digest> all;
+  auto next = known.begin();
+  for (const state_tensor* tensor : index.tensors()) {
+    all.push_back(tensor->elsewhere ? *next++ : content_root(tensor->bytes));
+  }
+  return digest_of_encoding(encode_tree(tree, all));
 }
 
 result<bool> would_equal(state_value tree, const state& before) {

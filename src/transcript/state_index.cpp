@@ -93,7 +93,7 @@ status state_index::visit_items(state_list& items, std::size_t depth) {
 }
 
 status state_index::visit_map(state_map& map, std::size_t depth) {
-  if (source_ == tree_source::captured && !std::is_sorted(map.begin(), map.end(), key_less)) {
+  if (is_alive() && !std::is_sorted(map.begin(), map.end(), key_less)) {
     std::sort(map.begin(), map.end(), key_less);
   }
   const std::size_t length = path_.size();
@@ -127,6 +127,9 @@ status state_index::visit_tensor(state_value& value) {
     return refused(errc::malformed, "a tensor with " + std::to_string(tensor.bytes.size()) +
                                         " bytes instead of " + std::to_string(*size));
   }
+  if (tensor.elsewhere && source_ != tree_source::placed) {
+    return refused(errc::usage, "a tensor that is not in the CPU's memory");
+  }
   if (path_ == tree_name || path_ == "__metadata__") {
     return refused(errc::malformed, "a reserved name");
   }
@@ -134,7 +137,7 @@ status state_index::visit_tensor(state_value& value) {
   if (path_.size() > max_state_path || path_bytes_ > max_path_bytes) {
     return refused(errc::limit, "names that are too long");
   }
-  if (source_ == tree_source::captured && !tensor.bytes.empty()) {
+  if (is_alive() && !tensor.bytes.empty()) {
     auto& seen = by_address_[tensor.bytes.data()];
     for (const state_tensor* other : seen) {
       if (!same_tensor(*other, tensor)) continue;

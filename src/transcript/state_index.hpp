@@ -19,6 +19,7 @@ inline constexpr std::string_view tree_name = "potl.state";
 
 enum class tree_source {
   captured,  ///< sort maps, turn tensors that share memory into aliases
+  placed,    ///< as captured, and tensors may be elsewhere
   stored,    ///< refuse what is not canonical
   unnamed,   ///< as stored, from a decoded tree whose tensors have no bytes yet
 };
@@ -38,6 +39,9 @@ class state_index {
   status visit_items(state_list& items, std::size_t depth);
   status visit_map(state_map& map, std::size_t depth);
   status visit_tensor(state_value& value);
+  bool is_alive() const {
+    return source_ == tree_source::captured || source_ == tree_source::placed;
+  }
   error refused(errc code, const std::string& why) const;
 
   tree_source source_;

@@ -91,10 +91,18 @@ status writer::append_initial(state before) {
 }
 
 status writer::append_step(state after, const step_entry& entry) {
+  return body_->append_step(std::move(after), entry);
+}
+
+status writer::append_step(const digest& after, const step_entry& entry) {
+  if (entry.checkpoint) return usage("a checkpoint needs the state itself", "");
+  return body_->append_step(after, entry);
+}
+
+status writer::body::append_step(recorded_state after, const step_entry& entry) {
   // The first error is what the trainer must hear, whatever it does next.
-  if (status failed = body_->failure(); !failed) return failed;
-  log_position& position = body_->position;
-  if (body_->ended) return usage("the recording has ended", "");
+  if (status before = failure(); !before) return before;
+  if (ended) return usage("the recording has ended", "");
   if (!position.has_initial) return usage("the initial state comes first", "append_initial");
   if (entry.step != position.step + 1) {
     return usage("step " + std::to_string(entry.step) + " does not follow step " +
@@ -111,7 +119,7 @@ status writer::append_step(state after, const step_entry& entry) {
                                  static_cast<std::uint32_t>(step_flag::non_finite);
   if ((entry.flags & ~of_the_caller) != 0) return usage("unknown step flags", "");
   step_record out;
-  out.job_id = body_->job_id;
+  out.job_id = job_id;
   out.step = entry.step;
   out.epoch = entry.epoch;
   out.sample_ids = digest_of_ids(entry.sample_ids);
@@ -124,8 +132,8 @@ status writer::append_step(state after, const step_entry& entry) {
   out.duration_ns = entry.duration_ns;
   position.resumed = false;
   position.step = entry.step;
-  return body_->enqueue(std::move(out), std::move(after), entry.checkpoint,
-                        {entry.rounding_log.begin(), entry.rounding_log.end()});
+  return enqueue(std::move(out), std::move(after), entry.checkpoint,
+                 {entry.rounding_log.begin(), entry.rounding_log.end()});
 }
 
 std::uint64_t writer::acknowledged() const {
@@ -150,7 +158,7 @@ status writer::close() {
   const result<digest> telemetry = telemetry_digest(body_->options.directory);
   if (!telemetry) return telemetry.why();
   if (status queued = body_->enqueue(
-          close_record{body_->job_id, body_->position.step, {}, *telemetry}, std::nullopt, false);
+          close_record{body_->job_id, body_->position.step, {}, *telemetry}, {}, false);
       !queued) {
     return queued;
   }

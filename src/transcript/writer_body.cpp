@@ -69,11 +69,11 @@ void writer::body::wake_all() {
   to_sync.notify_all();
 }
 
-status writer::body::enqueue(record what, std::optional<state> after, bool checkpoint,
+status writer::body::enqueue(record what, recorded_state after, bool checkpoint,
                              std::vector<std::uint8_t> rounding_log) {
   std::unique_lock lock(mutex);
   if (status reported = report(lock); !reported) return reported;
-  const bool holds_state = after.has_value();
+  const bool holds_state = std::holds_alternative<state>(after);
   const bool first = queue.empty() && !appending;
   queue.push_back({std::move(what), std::move(after), checkpoint, std::move(rounding_log)});
   ++enqueued;
@@ -140,12 +140,13 @@ void writer::body::append_loop() {
 void writer::body::append_next(std::unique_lock<std::mutex>& lock) {
   std::optional<item> next(std::move(queue.front()));
   queue.pop_front();
-  const bool holds_state = next->after.has_value();
+  const auto* held = std::get_if<state>(&next->after);
+  const bool holds_state = held != nullptr;
   const auto* one_step = std::get_if<step_record>(&next->what);
   const std::uint64_t step = one_step != nullptr ? one_step->step : appended_step;
   const bool soon = next->checkpoint || one_step == nullptr;
   appending = true;
-  in_hand = next->after;
+  if (held != nullptr) in_hand = *held;
   lock.unlock();
   std::optional<error> why;
   digest leaf;
@@ -178,8 +179,10 @@ status writer::body::append(item& next, digest& leaf) {
   auto* one_step = std::get_if<step_record>(&next.what);
   if (one_step != nullptr) step = one_step->step;
   if (status kept = keep_rounding_log(next); !kept) return kept;
-  if (next.after) {
-    const digest& whole = next.after->state_digest(options.hash_threads);
+  if (!std::holds_alternative<std::monostate>(next.after)) {
+    const auto* held = std::get_if<state>(&next.after);
+    const digest whole =
+        held != nullptr ? held->state_digest(options.hash_threads) : std::get<digest>(next.after);
     {
       // Nobody can help any more, and what is in hand is memory.
       const std::lock_guard lock(mutex);
@@ -191,7 +194,7 @@ status writer::body::append(item& next, digest& leaf) {
     if (next.checkpoint) {
       if (status stored = store(next, step); !stored) return stored;
     }
-    next.after.reset();
+    next.after = {};
   }
   if (auto* close = std::get_if<close_record>(&next.what)) close->state = position.state;
   frame.clear();
@@ -215,11 +218,12 @@ status writer::body::store(const item& next, std::uint64_t step) {
   // A recovery that starts from the checkpoint needs the logs that led to it.
   if (status synced_logs = rounding->sync_data(); !synced_logs) return synced_logs;
   const std::string path = options.directory + "/" + checkpoint_entry(step, position.branch);
-  if (status saved = save_checkpoint(path, *next.after, base ? &*base : nullptr); !saved) {
+  const state& after = std::get<state>(next.after);
+  if (status saved = save_checkpoint(path, after, base ? &*base : nullptr); !saved) {
     return saved;
   }
   if (std::holds_alternative<initial_record>(next.what)) {
-    base = checkpoint_base::to_write(*next.after);
+    base = checkpoint_base::to_write(after);
   }
   return unit{};
 }

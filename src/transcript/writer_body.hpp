@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include <potl/core/file.hpp>
@@ -37,6 +38,9 @@ struct log_position {
   bool resumed = false;      ///< the next step is the first after a resume
 };
 
+/// What a record says of the state after it: nothing, its digest, or the state to hash.
+using recorded_state = std::variant<std::monostate, digest, state>;
+
 struct writer::body {
   body(const writer_options& options, const job& agreed, const signing_key& key);
   ~body();
@@ -45,8 +49,9 @@ struct writer::body {
   status start(log_position position, file_handle lock);
   /// Appends and counts `what` as the next leaf. `after` fills in its digest; with `checkpoint`, it
   /// is stored first; so is a step's rounding log, if it has one.
-  status enqueue(record what, std::optional<state> after, bool checkpoint,
+  status enqueue(record what, recorded_state after, bool checkpoint,
                  std::vector<std::uint8_t> rounding_log = {});
+  status append_step(recorded_state after, const step_entry& entry);
   status flush();
   /// Waits for the queue, then ends both threads.
   status stop();
@@ -68,7 +73,7 @@ struct writer::body {
  private:
   struct item {
     record what;
-    std::optional<state> after;
+    recorded_state after;
     bool checkpoint = false;
     std::vector<std::uint8_t> rounding_log;
   };

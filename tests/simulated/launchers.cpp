@@ -3,6 +3,7 @@
 // NOLINTBEGIN(bugprone-suspicious-include)
 #include "kernels/combine.cu"
 #include "kernels/convolution.cu"
+#include "kernels/digest.cu"
 #include "kernels/elementwise.cu"
 #include "kernels/gemm.cu"
 #include "kernels/reduction.cu"

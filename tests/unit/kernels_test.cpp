@@ -13,9 +13,11 @@
 #include "gemm_cases.hpp"
 #include "gemm_definition.hpp"
 #include "simulated_block.hpp"
+#include "simulated_device.hpp"
 
 using namespace potl;
 using potl::test::simulated_block;
+using potl::test::simulated_device;
 
 namespace {
 
@@ -95,7 +97,7 @@ TEST_CASE("simulated batched products lie where they should", "[kernels]") {
 /// The content roots that a device would compute.
 std::vector<digest> roots(const std::vector<std::vector<std::uint8_t>>& tensors, std::size_t shift,
                           std::uint64_t order) {
-  using block = simulated_block<32>;
+  const simulated_device device(order);
   std::vector<cuda::hashed_tensor> table;
   std::uint64_t chunks = 0, most = 0;
   for (const auto& one : tensors) {
@@ -103,19 +105,12 @@ std::vector<digest> roots(const std::vector<std::vector<std::uint8_t>>& tensors,
     chunks += content_chunks(one.size() - shift);
     most = std::max(most, content_chunks(one.size() - shift));
   }
+  const auto blocks = [](std::uint64_t work) { return work / cuda::hashed_tensors::threads + 1; };
   std::vector<cuda::hash_words> now(chunks), next(chunks);
-  const auto each_block = [&](const auto& body) {
-    for (std::uint64_t i = 0; i * block::threads < chunks; ++i) {
-      block one(i, order);
-      body(one);
-    }
-  };
-  each_block(
-      [&](block& one) { cuda::hash_leaves(one, table.data(), table.size(), chunks, now.data()); });
+  const cuda::hashed_tensors all{table.data(), table.size(), chunks};
+  device.run(blocks(chunks), cuda::leaf_hashes{all, now.data()});
   for (unsigned level = 0; (most - 1) >> level != 0; ++level) {
-    each_block([&](block& one) {
-      cuda::hash_nodes(one, table.data(), table.size(), chunks, level, now.data(), next.data());
-    });
+    device.run(blocks(chunks), cuda::node_hashes{all, level, now.data(), next.data()});
     std::swap(now, next);
   }
   std::vector<digest> out(table.size());
@@ -123,10 +118,7 @@ std::vector<digest> roots(const std::vector<std::vector<std::uint8_t>>& tensors,
   for (std::size_t i = 0; i < digest::size; ++i) {
     empty.at[i / 4] = empty.at[i / 4] << 8 | empty_root().bytes[i];
   }
-  for (std::uint64_t i = 0; i * block::threads < table.size(); ++i) {
-    block one(i, order);
-    cuda::write_roots(one, table.data(), table.size(), now.data(), empty, out.data());
-  }
+  device.run(blocks(table.size()), cuda::root_digests{all, now.data(), empty, out.data()});
   return out;
 }
 

@@ -105,6 +105,7 @@ struct deviation {
   std::function<float(std::uint64_t step)> salt;
   std::uint64_t resume_after = 0;
   std::uint64_t last_step = 0;
+  bool by_digest = false;  // states that are not stored
   std::uint8_t key = 1;
 };
 
@@ -123,7 +124,10 @@ inline void record_steps(writer& log, const job& agreed, std::uint64_t first, st
     entry.checkpoint = agreed.is_checkpoint(step);
     if (how.entry) how.entry(entry);
     const float salt = how.salt ? how.salt(step) : 0.0F;
-    log.append_step(state_after(step, memory, salt), entry).value();
+    const state after = state_after(step, memory, salt);
+    const bool by_digest = how.by_digest && !entry.checkpoint;
+    (by_digest ? log.append_step(after.state_digest(), entry) : log.append_step(after, entry))
+        .value();
   }
 }
 

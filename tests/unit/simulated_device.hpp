@@ -2,6 +2,7 @@
 // What stream_device is on a GPU, by simulated blocks, which run in another order each time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -32,6 +33,11 @@ class simulated_device {
       const auto memory = std::make_unique<typename Body::template memory<block>>();
       body(one, *memory);
     });
+  }
+
+  template <class T>
+  void send(const T* from, std::uint64_t count, T* to) const {
+    std::copy(from, from + count, to);
   }
 
   template <class T>

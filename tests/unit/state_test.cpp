@@ -2,6 +2,8 @@
 #include <bit>
 #include <cstring>
 
+#include <potl/crypto/detail/tensor_digest.hpp>
+
 #include "run_fixture.hpp"
 #include "transcript/state_encoding.hpp"
 
@@ -244,5 +246,48 @@ TEST_CASE("steady capturing uses the same memory again", "[state]") {
     const state one = capture({tensor_of(values)}, memory).value();
     if (step == 0) first = memory.total_bytes();
     CHECK(memory.total_bytes() == first);
+  }
+}
+
+TEST_CASE("a digest can be had of tensors that the CPU does not read", "[state]") {
+  const std::vector<float> here{1, 2, 3};
+  const std::vector<float> there(5000, 2.5F), other(4097, -1.0F);
+  const auto placed = [](const std::vector<float>& values) {
+    state_tensor out = tensor_of(values);
+    out.elsewhere = true;
+    return out;
+  };
+  const state_value tree = map_of({{name("z"), {placed(there)}},
+                                   {name("a"), {placed(there)}},
+                                   {name("b"), {tensor_of(here)}},
+                                   {name("c"), {placed(other)}}});
+  std::vector<bytes_view> asked;
+  const auto roots_of = [&](std::span<const bytes_view> places) {
+    std::vector<digest> roots;
+    for (const bytes_view one : places) {
+      asked.push_back(one);
+      roots.push_back(content_root(one));
+    }
+    return roots;
+  };
+  const digest found = potl::transcript::digest_of(tree, roots_of).value();
+  CHECK(found == digest_of(map_of({{name("z"), {tensor_of(there)}},
+                                   {name("a"), {tensor_of(there)}},
+                                   {name("b"), {tensor_of(here)}},
+                                   {name("c"), {tensor_of(other)}}})));
+  REQUIRE(asked.size() == 2);  // "z" is an alias of "a"
+  CHECK(asked[0].data() == reinterpret_cast<const std::uint8_t*>(there.data()));
+
+  SECTION("a root that is missing is no digest") {
+    const auto none = [](std::span<const bytes_view>) { return std::vector<digest>(); };
+    CHECK(potl::transcript::digest_of(tree, none).why().code == errc::internal);
+  }
+  SECTION("nothing else takes them") {
+    snapshot_memory memory;
+    CHECK(capture(tree, memory).why().code == errc::usage);
+    CHECK(adopt(tree, nullptr).why().code == errc::usage);
+    const state one = capture(map_of({}), memory).value();
+    CHECK(would_equal(tree, one).why().code == errc::usage);
+    CHECK(state::make(tree, nullptr).why().code == errc::usage);
   }
 }

@@ -67,6 +67,24 @@ TEST_CASE("a resumed run ends in the state of one that was not interrupted", "[w
   CHECK(parse_run_note(first)->final_state == parse_run_note(second)->final_state);
 }
 
+TEST_CASE("a step that is no checkpoint can be recorded by its digest", "[writer]") {
+  workplace here, there;
+  const std::string expected = record_run(there.path, there.agreed);
+  writer log = here.start();
+  deviation how;
+  how.by_digest = true;
+  record_steps(log, here.agreed, 1, here.agreed.steps, here.memory, how);
+  step_entry entry;
+  entry.step = here.agreed.steps + 1;
+  entry.checkpoint = true;
+  CHECK(log.append_step(digest{}, entry).why().code == errc::usage);
+  log.close().value();
+  const std::string commitment = commit_run(here.path, here.key).value();
+  CHECK(rejecting_rules(open_run(here.path, here.agreed, commitment).value()).empty());
+  CHECK(bytes_of(here.path + "/transcript.log") == bytes_of(there.path + "/transcript.log"));
+  CHECK(commitment == expected);
+}
+
 TEST_CASE("both branches of a resumed run keep their checkpoints", "[writer]") {
   workplace here;
   {

@@ -7,7 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include <potl/core/result.hpp>
 #include <potl/transcript/state.hpp>
@@ -40,6 +43,13 @@ result<state> capture(state_value tree, snapshot_memory& memory, bool whole = tr
 /// What a capture of `tree` would be, over the memory in which its tensors lie: nothing is copied.
 /// Nobody may write there any more. `owner` keeps it.
 result<state> adopt(state_value tree, std::shared_ptr<const void> owner);
+
+/// Content roots of memory that the CPU does not read, in the order given.
+using root_source = std::function<std::vector<digest>(std::span<const bytes_view>)>;
+
+/// The digest that a capture of `tree` would have. `roots_of` is asked once for the tensors that
+/// are elsewhere; the others are hashed here. Nothing is copied.
+result<digest> digest_of(state_value tree, const root_source& roots_of);
 
 /// Whether a capture of `tree` would have the digest of `before`. Nothing is copied or hashed.
 result<bool> would_equal(state_value tree, const state& before);

@@ -43,6 +43,8 @@ struct state_tensor {
   std::string
       path;  ///< e.g. "model/parameters/0.weight"; key in the checkpoint file; set by state::make
   std::shared_ptr<kept_tensor> kept;  ///< in a captured state: where `bytes` lie and their root is
+  /// `bytes` are the memory of a device, which the CPU does not read: only digest_of takes these.
+  bool elsewhere = false;
 };
 
 struct state_value;

@@ -79,6 +79,8 @@ class writer {
   status append_initial(state before);
   /// usage unless steps come one after the other.
   status append_step(state after, const step_entry& entry);
+  /// For a step that is no checkpoint, where its state is known by its digest alone.
+  status append_step(const digest& after, const step_entry& entry);
 
   /// The last step that is durable.
   std::uint64_t acknowledged() const;

@@ -279,6 +279,9 @@ class _Repeater(Prover):
         if self.work is not None:
             self.work.see(step, state)
 
+    def _sees_states(self) -> bool:
+        return self.work is not None
+
     @property
     def next_step(self) -> int:
         """The step that is repeated next."""

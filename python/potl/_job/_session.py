@@ -138,6 +138,17 @@ class Session:
         """
         return self._state.capture(keep=keep, whole=whole)
 
+    def digest_there(self) -> bytes | None:
+        """The digest that `capture` would have, hashed by the device that holds the state.
+
+        Nothing is copied from the device. None where the CPU has the state, or a megabyte of it,
+        or the device has no kernels of potl's.
+
+        Raises:
+            NotReplayable: Something cannot be part of a state; its path is named.
+        """
+        return self._state.digest_there()
+
     def tree(self, *, keep: bool = False) -> Tree:
         """The training state, described but not copied."""
         return self._state.tree(keep=keep)

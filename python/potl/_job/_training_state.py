@@ -4,17 +4,26 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
+from types import ModuleType
 
 from .. import _core
+from .._arithmetic import _library
 from .._base import _repeated
-from .._base._errors import MismatchError, NotReplayable, Problem
+from .._base._errors import MismatchError, NotReplayable, Problem, UnsupportedError
 from .._task._capture import TreeBuilder
 from .._task._restore import restore_task
 from .._task._schedule import Schedule, end_epoch_metric
 from .._task._task import Task
 from .._task._trees import Varying, first_difference, fixed_part
 from .._task._values import Tree
+
+# Types of devices that hash the tensors of a state where they are.
+HASHING = frozenset({"cuda"})
+
+# What else is in a state is hashed while the trainer waits: counters and the like.
+_MOST_BESIDE = 1 << 20
 
 
 class TrainingState:
@@ -46,10 +55,13 @@ class TrainingState:
 
     def tree(self, *, keep: bool = False) -> Tree:
         """The state, described but not copied."""
+        return self._builder.tree(self._counters(), keep=keep)
+
+    def _counters(self) -> dict[str, int | float]:
         counters: dict[str, int | float] = {"step": self.step, "epoch": self.epoch}
         if end_epoch_metric(self._task):
             counters["epoch_loss"] = self.epoch_loss
-        return self._builder.tree(counters, keep=keep)
+        return counters
 
     def capture(self, *, keep: bool = False, whole: bool = True) -> _core.State:
         """A copy of the state: `Session.capture`."""
@@ -57,6 +69,35 @@ class TrainingState:
         if self._fixed is not None:
             self._require_flags(tree)
         return _core.State.capture(tree, whole=whole)
+
+    def digest_there(self) -> bytes | None:
+        """The digest of the state, hashed by its device: `Session.digest_there`."""
+        library = self._hashing_library
+        if library is None:
+            return None
+        tree = self._builder.tree(self._counters(), there=HASHING)
+        if self._fixed is not None:
+            self._require_flags(tree)
+        places = self._builder.places
+        beside = sum(size for place, size in places.items() if place.type not in HASHING)
+        devices = [str(place) for place in places if place.type in HASHING]
+        if beside > _MOST_BESIDE or len(devices) != 1:
+            return None
+        return _core.State.digest_of(
+            tree, functools.partial(library.content_roots_there, devices[0])
+        )
+
+    @functools.cached_property
+    def _hashing_library(self) -> ModuleType | None:
+        """`potl._torch`, if it has kernels that hash what the model's device holds."""
+        parameter = next(self._task.model.parameters(), None)
+        if parameter is None or parameter.device.type not in HASHING:
+            return None
+        try:
+            library = _library.module()
+        except UnsupportedError:
+            return None
+        return library if library.knows_device(parameter.device.type) else None
 
     def restore(self, state: _core.State) -> None:
         """Makes the task hold `state`: `Session.restore`."""

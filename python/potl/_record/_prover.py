@@ -171,10 +171,14 @@ class Prover:
                 epoch = job.epoch_of(number)
                 # A state that is stored, or the last one, has been compared byte by byte.
                 whole = job.is_checkpoint(number) or number == last
-                state = session.capture(keep=True, whole=whole)
-                self._see(number, state)
+                after: _core.State | bytes | None = None
+                if not whole and not self._sees_states():
+                    after = session.digest_there()
+                if after is None:
+                    after = session.capture(keep=True, whole=whole)
+                    self._see(number, after)
                 recorder.append_step(
-                    state,
+                    after,
                     step=number,
                     epoch=epoch,
                     sample_ids=ids,
@@ -209,6 +213,10 @@ class Prover:
 
     def _see(self, step: int, state: _core.State) -> None:
         """Each state in turn, before it is recorded."""
+
+    def _sees_states(self) -> bool:
+        """Whether `_see` needs all of them, and not only those that are stored."""
+        return False
 
     def _rounding(self) -> _rounded_steps.Logging:
         return _rounded_steps.Trainer()

@@ -28,30 +28,51 @@ _LEAST_KEPT = 1 << 16
 _SIMPLE = frozenset((bool, float, str, type(None)))
 
 
+# id -> tensor, address, shape, stride, description. Holding the tensor keeps its id from being
+# reused.
+_Descriptions = dict[int, tuple[torch.Tensor, int, Any, Any, Any]]
+
+
 class TreeBuilder:
-    """Describes the state of one task, again and again."""
+    """Describes the state of one task, again and again.
+
+    Attributes:
+        places: How many bytes of the last tree are on each device, where they were not copied from
+            it.
+    """
 
     def __init__(self, task: Task) -> None:
+        self.places: dict[torch.device, int] = {}
         self._task = task
-        # id -> tensor, address, shape, stride, description. Holding the tensor keeps its id from
-        # being reused.
-        self._known: dict[int, tuple[torch.Tensor, int, Any, Any, Any]] = {}
-        self._used: dict[int, tuple[torch.Tensor, int, Any, Any, Any]] = {}
+        self._there: frozenset[str] = frozenset()
+        self._known_by_devices: dict[frozenset[str], _Descriptions] = {}
+        self._known: _Descriptions = {}
+        self._used: _Descriptions = {}
         self._copies: dict[Any, Any] = {}
 
-    def tree(self, counters: dict[str, int | float], *, keep: bool = False) -> Tree:
+    def tree(
+        self,
+        counters: dict[str, int | float],
+        *,
+        keep: bool = False,
+        there: frozenset[str] = frozenset(),
+    ) -> Tree:
         """The whole state. Valid until the next call or the next change of the task.
 
         Args:
             counters: Goes into the state.
             keep: For recording: large tensors of the model that need no gradient, and that torch
                 counts no write to, are copied and hashed once.
+            there: Types of devices whose tensors stay where they are: such a tree has a digest, and
+                cannot be captured.
 
         Raises:
             NotReplayable: Something in the task has no place in a state; its path is named.
         """
         task = self._task
         self._copies.clear()
+        self._there = there
+        self._known = self._known_by_devices.get(there, {})
         self._used = {}
         tree: Tree = {
             "model": self._module(task.model, "model", keep),
@@ -73,8 +94,15 @@ class TreeBuilder:
             },
             "counters": dict(counters),
         }
-        self._known = self._used
+        self._known_by_devices[there] = self._used
+        if there:
+            self._count()
         return tree
+
+    def _count(self) -> None:
+        self.places = {}
+        for tensor, *_ in self._used.values():
+            self.places[tensor.device] = self.places.get(tensor.device, 0) + tensor.nbytes
 
     def _average(self) -> Any:
         ema = self._task.ema
@@ -209,14 +237,17 @@ class TreeBuilder:
         plain = tensor.detach()
         shape = tuple(plain.shape)
         layout = memory_format(plain)
+        elsewhere = plain.device.type in self._there
         in_place = (
-            plain.device.type == "cpu"
+            (elsewhere or plain.device.type == "cpu")
             and plain.is_contiguous()
             and not plain.is_conj()
             and not plain.is_neg()
         )
         if in_place:
-            described = _core.Tensor(dtype, shape, layout, plain.data_ptr(), plain.nbytes, plain)
+            described = _core.Tensor(
+                *(dtype, shape, layout, plain.data_ptr(), plain.nbytes, plain), elsewhere=elsewhere
+            )
             self._used[id(tensor)] = (
                 tensor,
                 tensor.data_ptr(),
@@ -228,8 +259,11 @@ class TreeBuilder:
         # The same memory seen the same way is one tensor (tied weights), so it must be one copy.
         key = (plain.device, plain.data_ptr(), plain.dtype, shape, plain.stride(), plain.is_conj())
         if key not in self._copies:
-            copy = plain.resolve_conj().resolve_neg().cpu().contiguous()
-            described = _core.Tensor(dtype, shape, layout, copy.data_ptr(), copy.nbytes, copy)
+            copy = plain.resolve_conj().resolve_neg()
+            copy = (copy if elsewhere else copy.cpu()).contiguous()
+            described = _core.Tensor(
+                *(dtype, shape, layout, copy.data_ptr(), copy.nbytes, copy), elsewhere=elsewhere
+            )
             self._copies[key] = described
         return self._copies[key]
 

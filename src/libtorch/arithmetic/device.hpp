@@ -13,7 +13,9 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <potl/core/detail/rng.hpp>
+#include <potl/core/digest.hpp>
 #include <potl/cuda/combine.hpp>
+#include <potl/cuda/digest.hpp>
 #include <potl/cuda/pooling.hpp>
 #include <potl/cuda/update.hpp>
 #include <potl/numeric/combine.hpp>
@@ -37,6 +39,9 @@ class device_kernels {
   using shape = numeric::reduction_shape;
   template <class Element>
   using matrix = numeric::matrix<Element>;
+
+  virtual void content_roots(std::span<const cuda::device_bytes> tensors, digest* roots,
+                             void* stream) const = 0;
 
   virtual void gemm(const numeric::gemm_batch& batch, matrix<const float> a, matrix<const float> b,
                     matrix<float> c, void* stream) const = 0;

@@ -89,7 +89,7 @@ def test_a_softmax_slope_is_rounded_at_each_operation() -> None:
     assert "FFMA" not in found
 
 
-@pytest.mark.parametrize("kernel", ["leaves_of", "nodes_of", "roots_of"])
+@pytest.mark.parametrize("kernel", ["leaf_hashes", "node_hashes", "root_digests"])
 def test_a_digest_computes_with_whole_numbers(kernel: str) -> None:
     found = operations("states", kernel, "sm_90a")
     assert not [

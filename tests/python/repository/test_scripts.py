@@ -2,6 +2,7 @@
 """What the Makefile's scripts decide: shards of the long tests, and the benchmarks' table."""
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -179,3 +180,15 @@ def test_what_a_compilation_costs_is_counted_by_target(tmp_path: Path) -> None:
     target, _, seconds = bench.record_of(lines[0], "fuzz", tmp_path)
     assert target == "fuzz.potl"
     assert 0 <= seconds < 1
+
+
+def test_a_benchmark_beside_others_can_import_what_they_all_import() -> None:
+    """A file there is found before a package of its name: a cuda.py kept torch from loading."""
+    found = subprocess.run(
+        [sys.executable, "-c", "import measuring, torch, sklearn"],
+        cwd=ROOT / "benchmarks",
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert found.returncode == 0, found.stderr

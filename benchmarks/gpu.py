@@ -5,18 +5,22 @@ digest: the content roots of 300 MB that are on the device, against copying them
 gemm.ord32: a product of square matrices against cuBLAS in float32 without TF32.
 conv.ord32: convolutions of a ResNet-50 and their gradients against cuDNN, likewise.
 train_step.ord32: a step in potl.deterministic against a stock step, likewise.
+record.overhead: a recorded step, whose whole state is hashed, against the same step in a loop.
 
 `make bench-gpu` builds what this loads, and runs it.
 
-    python benchmarks/cuda.py build/gpu/libpotl_cuda_launchers.so
+    python benchmarks/gpu.py build/gpu/libpotl_cuda_launchers.so
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
+import itertools
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from statistics import geometric_mean
 from typing import Any
@@ -40,6 +44,7 @@ ORD32_AT_LEAST = {2048: 0.85, 4096: 0.85, 8192: 0.85}
 DIGEST_AT_LEAST = 0.05
 CONV_AT_LEAST = 0.7
 STEP_AT_MOST = 1.3
+RECORD_AT_MOST, RECORD_STEPS, RECORD_ROUNDS = 1.03, 4, 3
 # Of a ResNet-50 on images of 224 x 224: inputs, outputs, size of the image, kernel, stride.
 CONVOLUTIONS = (
     *((3, 64, 224, 7, 2), (64, 64, 56, 1, 1), (64, 64, 56, 3, 1), (64, 256, 56, 1, 1)),
@@ -214,6 +219,67 @@ def train_step(_: ctypes.CDLL) -> Iterator[dict[str, Any]]:
         model.cpu()
 
 
+def texts(epochs: int) -> potl.Task:
+    """A GPT on 64 texts of 1,024 tokens, eight at a time."""
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(50257, (64, 1025), generator=generator)
+    model = GPT().cuda()
+    return potl.Task(
+        model=model,
+        optimizer=torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True),
+        dataset=torch.utils.data.TensorDataset(tokens[:, :-1], tokens[:, 1:]),
+        loss=zoo.next_character,
+        batch_size=8,
+        epochs=epochs,
+    )
+
+
+def plain_steps(task: potl.Task) -> Iterator[float]:
+    """The loop that a user would write."""
+    (optimizer,) = task.optimizers
+    loader = torch.utils.data.DataLoader(task.dataset, batch_size=task.batch_size, shuffle=True)
+    while True:
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = zoo.next_character(task.model(x.cuda()), y.cuda())
+            loss.backward()
+            optimizer.step()
+            yield loss.item()
+
+
+def record(_: ctypes.CDLL) -> Iterator[dict[str, Any]]:
+    """Blocks of steps in turn; no checkpoint is among them."""
+    build = functools.partial(texts, 1 + RECORD_STEPS * (RECORD_ROUNDS + 1) // 8)
+    plain = plain_steps(build())
+    with tempfile.TemporaryDirectory() as folder:
+        job = potl.Job.create(build, seed=7, checkpoint_every=100, arithmetic="stock")
+        with potl.Prover(build, folder + "/run", job=job) as prover:
+            recorded = prover.steps()
+
+            def ours() -> None:
+                for _ in itertools.islice(recorded, RECORD_STEPS):
+                    pass
+                prover.flush()
+
+            def theirs() -> None:
+                for _ in itertools.islice(plain, RECORD_STEPS):
+                    pass
+
+            found = measuring.paired(
+                lambda: measuring.timed(ours),
+                lambda: measuring.timed(theirs),
+                rounds=RECORD_ROUNDS,
+            )
+    yield measuring.result(
+        "cuda.record.overhead.gpt124m",
+        found.seconds / RECORD_STEPS * 1e3,
+        "ms for a step whose state is hashed",
+        f"a loop over a DataLoader, {found.baseline_seconds / RECORD_STEPS * 1e3:.3g} ms",
+        found,
+        at_most=RECORD_AT_MOST,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("library")
@@ -222,7 +288,7 @@ def main() -> None:
     torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
     print(torch.cuda.get_device_name())
     results: list[dict[str, Any]] = []
-    for group in (digest, gemm, convolution, train_step):
+    for group in (digest, gemm, convolution, train_step, record):
         for found in group(library):
             print(json.dumps(found), flush=True)
             results.append(found)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A state is hashed by the device that holds it, and is recorded as if the CPU had.
+
+Where there is no CUDA device, simulated blocks hash tensors of the CPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pure_format as pure
+import pytest
+import tasks
+import torch
+from torch import nn
+
+import potl
+from potl import Session, Task, _core
+from potl._arithmetic import _library
+from potl._job import _training_state
+
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
+
+Build = Callable[[], Task]
+
+
+@pytest.fixture(autouse=True)
+def _hashing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    library = _library.module()
+    if not GPU:
+        library.use_device("cpu", importlib.import_module("potl._simulated").kernels())
+        monkeypatch.setattr(_training_state, "HASHING", frozenset({"cpu"}))
+    yield
+    if not GPU:
+        library.use_device("cpu", None)
+
+
+def on_device(build: Build) -> Build:
+    def made() -> Task:
+        task = build()
+        task.model.to(DEVICE)
+        return task
+
+    return made
+
+
+def mixed() -> Task:
+    """Tensors of several types and layouts, one of them without elements."""
+    task = tasks.channels_last()
+    model = task.model
+    model.register_buffer("empty", torch.empty(0, 3))
+    model.register_buffer("narrow", torch.arange(5).bfloat16())
+    model.register_buffer("turned", torch.arange(12.0).view(3, 4).t())
+    model.register_buffer("imaginary", torch.arange(6.0).to(torch.complex64).conj())
+    model.register_buffer("large", torch.arange(40_000))
+    return task
+
+
+BUILDS = [tasks.plain, tasks.adam, tasks.tied, tasks.frozen, tasks.batch_norm, mixed]
+
+
+@pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.__name__)
+def test_a_device_finds_the_digest_of_a_capture(build: Build) -> None:
+    with Session.open(on_device(build), seed=5) as session, session.active():
+        for step, _, batch in session.batches(1, 3):
+            session.run_step(step, batch)
+            assert session.digest_there() == session.capture(keep=True).digest()
+            assert session.digest_there() == session.capture().digest()
+
+
+def test_a_state_that_the_cpu_holds_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_training_state, "HASHING", frozenset({"cuda"}))
+    with Session.open(tasks.plain, seed=5) as session:
+        assert session.digest_there() is None
+
+
+@pytest.mark.skipif(not GPU, reason="no CUDA device, or a torch without CUDA")
+def test_a_state_of_which_the_cpu_holds_much_is_left_to_it() -> None:
+    class Halved(nn.Linear):
+        """Its extra state stays on the CPU."""
+
+        def get_extra_state(self) -> torch.Tensor:
+            return torch.zeros(1 << 20)
+
+        def set_extra_state(self, state: torch.Tensor) -> None: ...
+
+    def build() -> Task:
+        return Task(**tasks.options(model=Halved(16, 4).to("cuda")))
+
+    with Session.open(build, seed=5) as session:
+        assert session.digest_there() is None
+
+
+def states(run: potl.Run) -> list[bytes]:
+    """After each step, as the log has them."""
+    return [one.state for one in pure.Run.read(run.path).records if isinstance(one, pure.Step)]
+
+
+def test_a_run_is_recorded_as_if_the_cpu_had_hashed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = on_device(tasks.adam)
+    job = potl.Job.create(build, seed=7, checkpoint_every=4)
+    captured: list[int] = []
+    whole = Session.capture
+
+    def counted(session: Session, **options: bool) -> _core.State:
+        captured.append(session.step)
+        return whole(session, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "capture", counted)
+        run = potl.record(build, tmp_path / "there", job=job)
+    # What is stored, and nothing else, was copied.
+    steps = job.core.steps
+    assert [at for at in range(steps + 1) if at in captured] == [*range(0, steps, 4), steps]
+
+    monkeypatch.setattr(_training_state, "HASHING", frozenset())
+    assert states(run) == states(potl.record(build, tmp_path / "here", job=job))
+    report = potl.verify(run, job=job, task=build, commitment=run.commit(), ledger=False)
+    assert report.verdict == "accepted", report.sentence
+
+
+def test_a_recording_goes_on_from_what_was_stored(tmp_path: Path) -> None:
+    build = on_device(tasks.batch_norm)
+    job = potl.Job.create(build, seed=7, checkpoint_every=4)
+    with potl.Prover(build, tmp_path / "run", job=job) as prover:
+        for step in prover.steps():
+            if step.number == 6:
+                break
+    run = potl.record(build, tmp_path / "run", job=job)
+    assert states(run)[-1] == states(potl.record(build, tmp_path / "whole", job=job))[-1]
+
+
+def test_a_repetition_that_is_proved_sees_every_state(tmp_path: Path) -> None:
+    build = on_device(tasks.plain)
+    job = potl.Job.create(build, seed=7, checkpoint_every=4)
+    run = potl.record(build, tmp_path / "run", job=job)
+    audit = potl.audit(run, job=job, task=build, log=tmp_path / "log", nonce=bytes(range(32)))
+    assert audit.agrees, audit.reason
