@@ -25,12 +25,13 @@ int attempt(const Work& work) noexcept {
 
 extern "C" {
 
-/// C = A B, all of n rows and columns, row-major.
-int potl_gemm_ord32(const float* a, const float* b, float* c, std::int64_t n, void* stream) {
+/// C = A B in a mode, all of n rows and columns, row-major.
+int potl_gemm(const char* mode, const float* a, const float* b, float* c, std::int64_t n,
+              void* stream) {
   return attempt([&] {
     using namespace potl::numeric;
-    potl::cuda::gemm(arithmetic::ord32, {1, 0, 0, 0}, row_major(a, n, n), row_major(b, n, n),
-                     row_major(c, n, n), stream);
+    potl::cuda::gemm(arithmetic_from(mode).value(), {1, 0, 0, 0}, row_major(a, n, n),
+                     row_major(b, n, n), row_major(c, n, n), stream);
   });
 }
 

@@ -4,8 +4,9 @@
 // (tests/unit/simulated_block.hpp), which reports races. So every body runs where there is no GPU.
 //
 // A body works in phases: block.each(f) calls f(thread) for each thread of the block, and ends with
-// a barrier. What a thread keeps from phase to phase is a Block::own<T>, what threads share is a
-// Block::shared<T, Count> that the kernel declares.
+// a barrier; block.open(f) does not, and belongs to the phase that the next one ends. What a thread
+// keeps from phase to phase is a Block::own<T>, what threads share is a Block::shared<T, Count>
+// that the kernel declares.
 #pragma once
 
 #include <bit>
@@ -27,6 +28,13 @@ namespace potl::cuda {
 template <class T, unsigned Count>
 struct alignas(sizeof(T) * Count) pack {
   T at[Count];
+};
+
+/// What a thread holds of a product of bytes: of A 16 of them, of B 8, and 4 sums.
+struct byte_product {
+  const std::uint32_t (&a)[4];
+  const std::uint32_t (&b)[2];
+  std::int32_t (&sums)[4];
 };
 
 #if defined(__CUDACC__)
@@ -60,6 +68,33 @@ class device_block {
     __syncthreads();
   }
 
+  template <class Phase>
+  __device__ __forceinline__ void open(Phase&& phase) {
+    phase(threadIdx.x);
+  }
+
+  /// sums += a b for each warp, exactly: 16 rows and 8 columns of 32 bytes, in the layout of PTX's
+  /// mma.m16n8k32. `pick` says of what a thread keeps which registers hold its part (byte_product).
+  template <bool SignedA, bool SignedB, class T, class Pick>
+  __device__ __forceinline__ void multiply_bytes(own<T>& state, const Pick& pick) {
+    const byte_product p = pick(state.of(threadIdx.x));
+#define POTL_MULTIPLY_BYTES(A, B)                                            \
+  asm("mma.sync.aligned.m16n8k32.row.col.s32." A "." B                       \
+      ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+      : "+r"(p.sums[0]), "+r"(p.sums[1]), "+r"(p.sums[2]), "+r"(p.sums[3])   \
+      : "r"(p.a[0]), "r"(p.a[1]), "r"(p.a[2]), "r"(p.a[3]), "r"(p.b[0]), "r"(p.b[1]))
+    if constexpr (SignedA && SignedB) {
+      POTL_MULTIPLY_BYTES("s8", "s8");
+    } else if constexpr (SignedA) {
+      POTL_MULTIPLY_BYTES("s8", "u8");
+    } else if constexpr (SignedB) {
+      POTL_MULTIPLY_BYTES("u8", "s8");
+    } else {
+      POTL_MULTIPLY_BYTES("u8", "u8");
+    }
+#undef POTL_MULTIPLY_BYTES
+  }
+
   /// Neighbours from a multiple of their number on.
   template <unsigned Width, class T, unsigned Count>
   __device__ __forceinline__ static pack<T, Width> read(const shared<T, Count>& from,
@@ -81,6 +116,13 @@ class device_block {
     // Not a barrier for other accesses to memory: nobody reads the place before the wait.
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from),
                  "r"(is_there ? 4 : 0));
+  }
+  /// The same for 16 bytes, which lie at a multiple of 16 on both sides.
+  template <unsigned Count>
+  __device__ __forceinline__ static void copy_four(shared<std::uint32_t, Count>& to, unsigned place,
+                                                   const std::uint32_t* from, unsigned) {
+    const auto at = static_cast<unsigned>(__cvta_generic_to_shared(to.at + place));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from));
   }
   /// What the thread has begun to copy since the last time is one group.
   __device__ __forceinline__ static void end_group(unsigned) {
@@ -126,6 +168,23 @@ POTL_BODY std::uint32_t swapped(std::uint32_t word) {
   return __byte_perm(word, 0, 0x0123);
 #else
   return __builtin_bswap32(word);
+#endif
+}
+
+/// `to` is `value` at least. Any number of threads at once: the order does not show.
+POTL_BODY void raise(std::uint32_t& to, std::uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  atomicMax(&to, value);
+#else
+  if (to < value) to = value;
+#endif
+}
+/// Adds modulo 2^64, likewise.
+POTL_BODY void add_together(std::uint64_t& to, std::uint64_t value) {
+#if defined(__CUDA_ARCH__)
+  atomicAdd(reinterpret_cast<unsigned long long*>(&to), value);
+#else
+  to += value;
 #endif
 }
 

@@ -16,6 +16,7 @@
 
 #include "chunks.hpp"
 #include "convolution.hpp"
+#include "integer_layers.hpp"
 
 namespace potl::cuda {
 
@@ -119,12 +120,32 @@ void multiply_in(const Device& device, const gathered_products<Tile, A, Split>& 
   }
 }
 
+/// C of the products of all groups.
+struct gather_targets {
+  gather_target c;
+  std::int64_t step;
+  POTL_BODY gather_target of(std::int64_t group) const {
+    gather_target out = c;
+    out.data += group * step;
+    return out;
+  }
+};
+
+inline stored_lines lines_of(const numeric::matrix<const float>& a, std::int64_t,
+                             std::int64_t step) {
+  return {a, step};
+}
+inline gathered_lines lines_of(const gathered& a, std::int64_t depth, std::int64_t step) {
+  return {a, depth, step};
+}
+
 /// A convolution's product; `a` of the lists is not looked at where A is a matrix. With Split,
-/// chunks are computed apart.
+/// chunks are computed apart. bits: as multiply_integers() takes them, or 0.
 template <bool Split, class Device, class A>
-void multiply_gathered(const Device& device, gather_lists lists, const convolution_parts& p,
-                       const axes& inside, A a, std::int64_t a_step, const float* b,
-                       std::int64_t b_step, bool b_along_k, float* c, std::int64_t c_step) {
+void multiply_gathered(const Device& device, int bits, gather_lists lists,
+                       const convolution_parts& p, const axes& inside, A a, std::int64_t a_step,
+                       const float* b, std::int64_t b_step, bool b_along_k, float* c,
+                       std::int64_t c_step) {
   std::int64_t points = 0;
   for (point_list& one : lists.of) {
     one.begin = points;
@@ -142,23 +163,23 @@ void multiply_gathered(const Device& device, gather_lists lists, const convoluti
     a.depth = list(gather_lists::a_depth);
     a.line_count = of[gather_lists::a_lines].size();
   }
+  const gathered right{b,
+                       list(gather_lists::b_lines),
+                       list(gather_lists::b_depth),
+                       of[gather_lists::b_lines].size(),
+                       {small(inside[0]), small(inside[1]), small(inside[2])},
+                       b_along_k};
+  const gather_target target{c, list(gather_lists::c_rows), list(gather_lists::c_columns),
+                             of[gather_lists::c_rows].size(), of[gather_lists::c_columns].size()};
+  const std::int64_t depth = of[gather_lists::b_depth].size();
+  if (bits != 0) {
+    return multiply_integers(device, bits, lines_of(a, depth, a_step),
+                             lines_of(right, depth, b_step), gather_targets{target, c_step},
+                             p.g.groups, false, false);
+  }
   const auto in_tiles = [&]<class Tile>(Tile) {
-    return gathered_products<Tile, A, Split>{
-        a,
-        {b,
-         list(gather_lists::b_lines),
-         list(gather_lists::b_depth),
-         of[gather_lists::b_lines].size(),
-         {small(inside[0]), small(inside[1]), small(inside[2])},
-         b_along_k},
-        {c, list(gather_lists::c_rows), list(gather_lists::c_columns),
-         of[gather_lists::c_rows].size(), of[gather_lists::c_columns].size()},
-        of[gather_lists::b_depth].size(),
-        a_step,
-        b_step,
-        c_step,
-        p.g.groups,
-        {}};
+    return gathered_products<Tile, A, Split>{a,      right,  target,     depth, a_step,
+                                             b_step, c_step, p.g.groups, {}};
   };
   const auto large = in_tiles(large_tile());
   const std::int64_t chunks = Split ? chunks_of(large.depth) : 1;
@@ -178,30 +199,31 @@ inline gathered gathered_from(const float* data, bool along_k) {
 inline point_list no_list() { return line_of(0, 0); }
 
 template <class Device>
-void convolve(const Device& device, const numeric::convolution& geometry, const float* x,
+void convolve(const Device& device, int bits, const numeric::convolution& geometry, const float* x,
               const float* w, float* y) {
   const convolution_parts p(geometry);
   const std::int64_t depth = p.inner * p.taps;
   const gather_lists lists{
       {no_list(), no_list(), p.windows(), p.window(), line_of(p.outer, p.outputs), p.results()}};
-  multiply_gathered<false>(device, lists, p, geometry.input, numeric::row_major(w, p.outer, depth),
-                           p.outer * depth, x, p.inner * p.inputs, false, y, p.outer * p.outputs);
+  multiply_gathered<false>(device, bits, lists, p, geometry.input,
+                           numeric::row_major(w, p.outer, depth), p.outer * depth, x,
+                           p.inner * p.inputs, false, y, p.outer * p.outputs);
 }
 
 template <class Device>
-void convolve_weight_gradient(const Device& device, const numeric::convolution& geometry,
+void convolve_weight_gradient(const Device& device, int bits, const numeric::convolution& geometry,
                               const float* x, const float* dy, float* dw) {
   const convolution_parts p(geometry);
   const std::int64_t weights = p.inner * p.taps;
   const gather_lists lists{{line_of(p.outer, p.outputs), p.results(), p.window(), p.windows(),
                             line_of(p.outer, weights), line_of(weights, 1)}};
   // Few weights have many places to add over.
-  multiply_gathered<true>(device, lists, p, geometry.input, gathered_from(dy, true),
+  multiply_gathered<true>(device, bits, lists, p, geometry.input, gathered_from(dy, true),
                           p.outer * p.outputs, x, p.inner * p.inputs, true, dw, p.outer * weights);
 }
 
 template <class Device>
-void convolve_input_gradient(const Device& device, const numeric::convolution& geometry,
+void convolve_input_gradient(const Device& device, int bits, const numeric::convolution& geometry,
                              const float* dy, const float* w, float* dx) {
   const convolution_parts p(geometry);
   const numeric::convolution& g = geometry;
@@ -226,7 +248,7 @@ void convolve_input_gradient(const Device& device, const numeric::convolution& g
          line_of(p.inner, p.inputs),
          grid_in(g.input, g.batch, g.in_channels * p.inputs, positions, remainder, g.stride,
                  false)}};
-    multiply_gathered<false>(device, lists, p, p.out, gathered_from(w, false),
+    multiply_gathered<false>(device, bits, lists, p, p.out, gathered_from(w, false),
                              p.outer * p.inner * p.taps, dy, p.outer * p.outputs, false, dx,
                              p.inner * p.inputs);
   }

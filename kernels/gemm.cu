@@ -4,6 +4,8 @@
 #include <potl/core/error.hpp>
 
 #include "chunks.hpp"
+#include "integer_layers.hpp"
+#include "modes.hpp"
 #include "stream_device.hpp"
 
 namespace potl::cuda {
@@ -36,14 +38,13 @@ void run_in_chunks(const products& p, void* stream) {
 
 void gemm(numeric::arithmetic mode, const numeric::gemm_batch& batch, matrix<const float> a,
           matrix<const float> b, matrix<float> c, void* stream) {
-  if (mode != numeric::arithmetic::ord32) {
-    throw exception({errc::usage, "this arithmetic has no CUDA form", "use ord32"});
-  }
+  const int bits = integer_bits(mode);
   if (a.rows != c.rows || b.columns != c.columns || a.columns != b.rows || batch.count < 0) {
     throw exception({errc::usage, "the shapes of a product do not fit", ""});
   }
   const products p{batch, a, b, c};
   if (batch.count == 0 || c.rows <= 0 || c.columns <= 0) return;
+  if (bits != 0) return multiply_integers(stream_device(stream), bits, p);
   if (tiles_of<large_tile>(p) >= enough_blocks) {
     run_whole<large_tile>(p, stream);
   } else if (chunks_of(a.columns) == 1) {

@@ -40,6 +40,16 @@ __global__ void __launch_bounds__(Body::threads, resident_blocks<Body>())
   body(here, memory);
 }
 
+/// The same with more memory than a block has by itself.
+template <class Body>
+__global__ void __launch_bounds__(Body::threads, resident_blocks<Body>())
+    run_large_blocks(const Body body) {
+  using block = device_block<Body::threads>;
+  extern __shared__ __align__(16) unsigned char raw_memory[];
+  block here;
+  body(here, *reinterpret_cast<typename Body::template memory<block>*>(raw_memory));
+}
+
 class stream_device {
  public:
   explicit stream_device(void* stream) : stream_(as_stream(stream)) {}
@@ -58,7 +68,15 @@ class stream_device {
   template <class Body>
   void run(std::uint64_t blocks, const Body& body) const {
     if (blocks == 0) return;
-    run_blocks<<<grid_of(blocks), Body::threads, 0, stream_>>>(body);
+    constexpr std::size_t bytes =
+        sizeof(typename Body::template memory<device_block<Body::threads>>);
+    if constexpr (bytes <= 48 * 1024) {
+      run_blocks<<<grid_of(blocks), Body::threads, 0, stream_>>>(body);
+    } else {
+      require(cudaFuncSetAttribute(run_large_blocks<Body>,
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+      run_large_blocks<<<grid_of(blocks), Body::threads, bytes, stream_>>>(body);
+    }
     require(cudaGetLastError());
   }
 

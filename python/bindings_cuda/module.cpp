@@ -33,21 +33,23 @@ class kernels final : public device_kernels {
     potl::cuda::content_roots(tensors, roots, stream);
   }
 
-  void gemm(const potl::numeric::gemm_batch& batch, matrix<const float> a, matrix<const float> b,
-            matrix<float> c, void* stream) const override {
-    potl::cuda::gemm(arithmetic::ord32, batch, a, b, c, stream);
+  void gemm(arithmetic mode, const potl::numeric::gemm_batch& batch, matrix<const float> a,
+            matrix<const float> b, matrix<float> c, void* stream) const override {
+    potl::cuda::gemm(mode, batch, a, b, c, stream);
   }
-  void convolve(const potl::numeric::convolution& geometry, const float* x, const float* w,
-                float* y, void* stream) const override {
-    potl::cuda::convolve(arithmetic::ord32, geometry, x, w, y, stream);
+  void convolve(arithmetic mode, const potl::numeric::convolution& geometry, const float* x,
+                const float* w, float* y, void* stream) const override {
+    potl::cuda::convolve(mode, geometry, x, w, y, stream);
   }
-  void convolve_input_gradient(const potl::numeric::convolution& geometry, const float* dy,
-                               const float* w, float* dx, void* stream) const override {
-    potl::cuda::convolve_input_gradient(arithmetic::ord32, geometry, dy, w, dx, stream);
+  void convolve_input_gradient(arithmetic mode, const potl::numeric::convolution& geometry,
+                               const float* dy, const float* w, float* dx,
+                               void* stream) const override {
+    potl::cuda::convolve_input_gradient(mode, geometry, dy, w, dx, stream);
   }
-  void convolve_weight_gradient(const potl::numeric::convolution& geometry, const float* x,
-                                const float* dy, float* dw, void* stream) const override {
-    potl::cuda::convolve_weight_gradient(arithmetic::ord32, geometry, x, dy, dw, stream);
+  void convolve_weight_gradient(arithmetic mode, const potl::numeric::convolution& geometry,
+                                const float* x, const float* dy, float* dw,
+                                void* stream) const override {
+    potl::cuda::convolve_weight_gradient(mode, geometry, x, dy, dw, stream);
   }
 
   void apply(potl::numeric::unary function, const float* x, float* y, std::size_t count,

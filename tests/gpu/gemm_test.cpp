@@ -20,14 +20,13 @@ numeric::matrix<Element> at(Element* data, const numeric::matrix<Element>& like,
 }
 
 /// How many elements differ from the CPU's, in C and in the memory around it.
-std::size_t differences(gemm_cases::one_case<float>& one) {
+std::size_t differences(arithmetic mode, gemm_cases::one_case<float>& one) {
   const test::device_memory<float> a(one.a.memory), b(one.b.memory), c(one.c.memory);
-  cuda::gemm(arithmetic::ord32, {1, 0, 0, 0}, at(a.data(), one.a.view(), one.a.memory.data()),
+  cuda::gemm(mode, {1, 0, 0, 0}, at(a.data(), one.a.view(), one.a.memory.data()),
              at(b.data(), one.b.view(), one.b.memory.data()),
              at(c.data(), one.c.view(), one.c.memory.data()), nullptr);
   const std::vector<float> found = c.read();
-  numeric::gemm(arithmetic::ord32, one.a.view(), one.b.view(), one.c.view(),
-                numeric::inline_executor());
+  numeric::gemm(mode, one.a.view(), one.b.view(), one.c.view(), numeric::inline_executor());
   std::size_t out = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
     out += std::bit_cast<std::uint32_t>(found[i]) != std::bit_cast<std::uint32_t>(one.c.memory[i]);
@@ -35,27 +34,32 @@ std::size_t differences(gemm_cases::one_case<float>& one) {
   return out;
 }
 
-TEST_CASE("a product in ord32 has the CPU's bits on a device", "[gpu][small]") {
+TEST_CASE("a product has the CPU's bits on a device", "[gpu][small]") {
+  const arithmetic mode = GENERATE(arithmetic::ord32, arithmetic::xint24, arithmetic::xint16);
   for (std::uint64_t number = 0; number < 600; ++number) {
     auto one = gemm_cases::draw<float>(number);
-    INFO("case " << number);
-    REQUIRE(differences(one) == 0);
+    INFO("case " << number << " in " << to_string(mode));
+    REQUIRE(differences(mode, one) == 0);
   }
 }
 
 TEST_CASE("large and batched products have the CPU's bits on a device", "[gpu]") {
+  const arithmetic mode = GENERATE(arithmetic::ord32, arithmetic::xint24, arithmetic::xint16);
+  const std::int64_t depth = GENERATE(2100, 20000);
   const auto pool = numeric::make_thread_pool(8);
   gemm_cases::source from(1);
-  constexpr std::int64_t count = 3, rows = 517, columns = 1030, depth = 2100;
-  std::vector<float> a(count * rows * depth), b(depth * columns), c(count * rows * columns);
+  const std::int64_t count = depth > 10000 ? 1 : 3, rows = 517, columns = 1030;
+  const auto size = [](std::int64_t elements) { return static_cast<std::size_t>(elements); };
+  std::vector<float> a(size(count * rows * depth)), b(size(depth * columns));
+  std::vector<float> c(size(count * rows * columns));
   for (float& x : a) x = static_cast<float>(2 * from.unit() - 1);
   for (float& x : b) x = static_cast<float>(2 * from.unit() - 1);
   const numeric::gemm_batch batch{count, rows * depth, 0, rows * columns};
   const test::device_memory<float> a_there(a), b_there(b), c_there(c);
-  cuda::gemm(arithmetic::ord32, batch, numeric::row_major<const float>(a_there.data(), rows, depth),
+  cuda::gemm(mode, batch, numeric::row_major<const float>(a_there.data(), rows, depth),
              numeric::row_major<const float>(b_there.data(), depth, columns),
              numeric::row_major(c_there.data(), rows, columns), nullptr);
-  numeric::gemm(arithmetic::ord32, batch, numeric::row_major<const float>(a.data(), rows, depth),
+  numeric::gemm(mode, batch, numeric::row_major<const float>(a.data(), rows, depth),
                 numeric::row_major<const float>(b.data(), depth, columns),
                 numeric::row_major(c.data(), rows, columns), *pool);
   REQUIRE(c_there.read() == c);

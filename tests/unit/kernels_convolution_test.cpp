@@ -10,6 +10,7 @@
 #include "convolution_inputs.hpp"
 #include "convolution_reference.hpp"
 #include "convolutions.hpp"
+#include "modes.hpp"
 #include "simulated_device.hpp"
 
 using namespace potl;
@@ -18,20 +19,19 @@ using numeric::arithmetic;
 
 namespace {
 
-void check(const numeric::convolution& g, inputs kind, std::uint64_t number) {
+void check(arithmetic mode, const numeric::convolution& g, inputs kind, std::uint64_t number) {
   std::mt19937 generator(static_cast<unsigned>(number));
   const convolutions::operands from(g, kind, generator);
   const test::simulated_device device(number);
-  INFO(convolutions::text(g));
+  const int bits = cuda::integer_bits(mode);
+  INFO(convolutions::text(g) << " in " << to_string(mode));
   std::vector<float> y(from.dy.size(), 7), dx(from.x.size(), 7), dw(from.w.size(), 7);
-  cuda::convolve(device, g, from.x.data(), from.w.data(), y.data());
-  CHECK(convolutions::same_bits(y, reference::forward(arithmetic::ord32, g, from.x, from.w)));
-  cuda::convolve_input_gradient(device, g, from.dy.data(), from.w.data(), dx.data());
-  CHECK(convolutions::same_bits(dx,
-                                reference::input_gradient(arithmetic::ord32, g, from.dy, from.w)));
-  cuda::convolve_weight_gradient(device, g, from.x.data(), from.dy.data(), dw.data());
-  CHECK(convolutions::same_bits(dw,
-                                reference::weight_gradient(arithmetic::ord32, g, from.x, from.dy)));
+  cuda::convolve(device, bits, g, from.x.data(), from.w.data(), y.data());
+  CHECK(convolutions::same_bits(y, reference::forward(mode, g, from.x, from.w)));
+  cuda::convolve_input_gradient(device, bits, g, from.dy.data(), from.w.data(), dx.data());
+  CHECK(convolutions::same_bits(dx, reference::input_gradient(mode, g, from.dy, from.w)));
+  cuda::convolve_weight_gradient(device, bits, g, from.x.data(), from.dy.data(), dw.data());
+  CHECK(convolutions::same_bits(dw, reference::weight_gradient(mode, g, from.x, from.dy)));
 }
 
 TEST_CASE("simulated convolutions and their gradients have the defined bits", "[kernels]") {
@@ -40,7 +40,22 @@ TEST_CASE("simulated convolutions and their gradients have the defined bits", "[
   std::mt19937 generator(7);
   for (std::uint64_t number = 0; number < cases; ++number) {
     const auto g = convolutions::random_geometry(generator, 60'000);
-    check(g, static_cast<inputs>(number % 3), number);
+    check(arithmetic::ord32, g, static_cast<inputs>(number % 3), number);
+  }
+}
+
+TEST_CASE("simulated convolutions in integers have the defined bits", "[kernels]") {
+  const char* full = std::getenv("POTL_FULL");
+  const std::uint64_t cases = full != nullptr && *full == '1' ? 300 : 12;
+  std::mt19937 generator(8);
+  for (std::uint64_t number = 0; number < cases; ++number) {
+    const auto g = convolutions::random_geometry(generator, 30'000);
+    const arithmetic mode = number % 2 == 0 ? arithmetic::xint24 : arithmetic::xint16;
+    check(mode, g, static_cast<inputs>(number / 2 % 3), number);
+  }
+  using convolutions::square;
+  for (const auto& g : {square(2, 3, 4, 30, 3, 1), square(2, 6, 6, 9, 3, 2, 6)}) {
+    check(arithmetic::xint24, g, inputs::hostile, 1);
   }
 }
 
@@ -52,13 +67,13 @@ TEST_CASE("simulated convolutions of networks have the defined bits", "[kernels]
   for (const auto& g :
        {square(2, 64, 3, 6, 3, 1), square(3, 3, 70, 16, 3, 1), square(1, 3, 8, 18, 7, 2),
         square(2, 16, 24, 8, 1, 2), square(2, 6, 6, 9, 3, 2, 6), square(1, 4, 4, 9, 1, 3, 2)}) {
-    check(g, inputs::hostile, ++number);
+    check(arithmetic::ord32, g, inputs::hostile, ++number);
   }
 }
 
 TEST_CASE("a convolution beyond 32 bits is refused before anything is computed", "[kernels]") {
   const auto g = convolutions::square(1 << 20, 64, 64, 64, 3, 1);
-  CHECK_THROWS_AS(cuda::convolve(test::simulated_device(1), g, nullptr, nullptr, nullptr),
+  CHECK_THROWS_AS(cuda::convolve(test::simulated_device(1), 0, g, nullptr, nullptr, nullptr),
                   exception);
 }
 

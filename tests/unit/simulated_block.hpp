@@ -110,8 +110,51 @@ class simulated_block {
 
   template <class Phase>
   void each(Phase&& phase) {
-    ++simulated_phase;
+    open(phase);
+    is_at_barrier_ = true;
+  }
+  template <class Phase>
+  void open(Phase&& phase) {
+    if (is_at_barrier_) ++simulated_phase;
+    is_at_barrier_ = false;
     for (const unsigned thread : turns_) phase(thread);
+  }
+
+  /// As PTX's mma.m16n8k32 has it: thread 4 g + t of a warp holds of A rows g and g + 8, of B
+  /// column g, of both bytes 4 t to 4 t + 3 and 16 more of that on, and of the sums columns 2 t and
+  /// 2 t + 1.
+  template <bool SignedA, bool SignedB, class T, class Pick>
+  void multiply_bytes(own<T>& state, const Pick& pick) {
+    static_assert(Threads % 32 == 0);
+    const auto byte = [](bool is_signed, std::uint32_t word, unsigned at) -> std::int32_t {
+      const auto raw = static_cast<std::uint8_t>(word >> (8 * at));
+      return is_signed ? static_cast<std::int8_t>(raw) : raw;
+    };
+    for (unsigned warp = 0; warp < Threads; warp += 32) {
+      std::int32_t a[16][32], b[32][8];
+      for (unsigned lane = 0; lane < 32; ++lane) {
+        const cuda::byte_product mine = pick(state.of(warp + lane));
+        const unsigned g = lane / 4, t = lane % 4;
+        for (unsigned i = 0; i < 4; ++i) {
+          for (unsigned part = 0; part < 2; ++part) {
+            const unsigned k = part * 16 + 4 * t + i;
+            a[g][k] = byte(SignedA, mine.a[2 * part], i);
+            a[g + 8][k] = byte(SignedA, mine.a[2 * part + 1], i);
+            b[k][g] = byte(SignedB, mine.b[part], i);
+          }
+        }
+      }
+      for (unsigned lane = 0; lane < 32; ++lane) {
+        const cuda::byte_product mine = pick(state.of(warp + lane));
+        for (unsigned i = 0; i < 4; ++i) {
+          const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+          std::int64_t sum = mine.sums[i];
+          for (unsigned k = 0; k < 32; ++k) sum += a[row][k] * b[k][column];
+          if (sum != static_cast<std::int32_t>(sum)) throw std::logic_error("a sum overflows");
+          mine.sums[i] = static_cast<std::int32_t>(sum);
+        }
+      }
+    }
   }
 
   template <unsigned Width, class T, unsigned Count>
@@ -131,6 +174,14 @@ class simulated_block {
                    unsigned thread) {
     to.begin_copy(place, is_there ? *from : 0.0F, thread);
   }
+  template <unsigned Count>
+  static void copy_four(shared<std::uint32_t, Count>& to, unsigned place, const std::uint32_t* from,
+                        unsigned thread) {
+    if (place % 4 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0) {
+      throw std::logic_error("a copy is not aligned");
+    }
+    for (unsigned i = 0; i < 4; ++i) to.begin_copy(place + i, from[i], thread);
+  }
   static void end_group(unsigned thread) { simulated_copies.at(thread).emplace_back(); }
   template <unsigned Later>
   static void wait(unsigned thread) {
@@ -143,6 +194,7 @@ class simulated_block {
 
  private:
   std::uint64_t index_;
+  bool is_at_barrier_ = true;
   std::vector<unsigned> turns_;
 };
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions and their gradients on a CUDA device, with the bits of numeric/convolution.hpp.
 //
-// Claims: the functions of the same names in ord32 (docs/reference/convolution.md), for every
-// geometry.
+// Claims: the functions of the same names in ord32, xint24 and xint16
+// (docs/reference/convolution.md), for every geometry.
 // Cost: that of a product of matrices, whose operands are looked up; 16 bytes of the stream's
 // memory pool for each position of an image and each weight of a channel. Few channels per group,
-// depthwise above all, leave most of a tile idle. Graphs may hold the work.
+// depthwise above all, leave most of a tile idle. The integer modes store the bytes of each window,
+// of as many groups at a time as fit into 1 GiB. Graphs may hold the work.
 // Cannot: the other modes; operands of more than 2^31 elements. These are potl::exception (usage).
 #pragma once
 

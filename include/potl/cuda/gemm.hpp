@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products on a CUDA device, with the bits of numeric/gemm.hpp.
 //
-// Claims: C = A B in ord32 (docs/reference/gemm.md), the same bits as on the CPU for every shape
-// and every stride; the tests run the kernel's body on the CPU, and on a device where there is one.
+// Claims: C = A B in ord32, xint24 and xint16 (docs/reference/gemm.md), the same bits as on the CPU
+// for every shape and every stride; the tests run the kernels' bodies on the CPU, and on a device
+// where there is one.
 // Cannot: the other modes: potl::exception (usage).
-// Cost: no memory of its own; C is read and written once for every 512 k.
+// Cost: ord32 has no memory of its own; C is read and written once for every 512 k. The integer
+// modes take 3 (or 2) bytes of the stream's memory pool for each element of A and B, and where the
+// depth exceeds 16,384, or a product has few tiles, 16 for each of C.
 #pragma once
 
 #include <potl/numeric/gemm.hpp>

@@ -10,7 +10,6 @@
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
 #include <ATen/ops/all.h>
-#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -52,8 +51,9 @@ constexpr std::int64_t block_queries = 128;  // of numeric/detail/attention.hpp
 /// keys, and one block of its queries, for all batches and groups at once.
 class attention_there {
  public:
-  explicit attention_there(const attention_operands& of)
-      : batch_(of.query.size(0)),
+  attention_there(const attention_operands& of, numeric::arithmetic mode)
+      : mode_(mode),
+        batch_(of.query.size(0)),
         groups_(of.keys.size(1)),
         sharing_(of.query.size(1) / of.keys.size(1)),
         causal_(of.is_causal),
@@ -100,10 +100,14 @@ class attention_there {
     return x.reshape({batch_ * groups_, x.size(2), x.size(3)});
   }
 
+  at::Tensor product(const at::Tensor& a, const at::Tensor& b) const {
+    return product_in("scaled_dot_product_attention", mode_, a, b);
+  }
+
   /// The probabilities of a block. Places that are left out count as -inf: they add +0 behind the
   /// others.
   at::Tensor of(std::int64_t head, std::int64_t block) const {
-    at::Tensor s = at::bmm(query(head, block), keys(block).transpose(1, 2)).mul_(scale_);
+    at::Tensor s = product(query(head, block), keys(block).transpose(1, 2)).mul_(scale_);
     if (mask_.defined()) {
       const at::Tensor part =
           block_of(mask_, head, block).narrow(2, 0, seen(block)).reshape(s.sizes());
@@ -126,20 +130,21 @@ class attention_there {
  private:
   static constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
+  numeric::arithmetic mode_;
   std::int64_t batch_, groups_, sharing_;
   bool causal_;
   double scale_;
   at::Tensor query_, keys_, values_, mask_;
 };
 
-attention_result forward_there(const attention_operands& of) {
-  const attention_there work(of);
+attention_result forward_there(const attention_operands& of, numeric::arithmetic mode) {
+  const attention_there work(of, mode);
   const at::Tensor output = at::empty(
       {of.query.size(0), of.query.size(2), of.query.size(1), of.value.size(3)}, of.query.options());
   const at::Tensor heads = work.grouped(output.transpose(1, 2));
   for (std::int64_t head = 0; head < work.sharing(); ++head) {
     for (std::int64_t block = 0; block < work.blocks(); ++block) {
-      const at::Tensor y = at::bmm(work.of(head, block), work.values(block));
+      const at::Tensor y = work.product(work.of(head, block), work.values(block));
       const auto place = [&](const at::Tensor& all) {
         return all.select(2, head).narrow(2, work.first(block), work.rows(block));
       };
@@ -163,8 +168,9 @@ void add_to(const at::Tensor& sums, std::int64_t& begun, const at::Tensor& produ
   }
 }
 
-attention_gradients backward_there(const attention_operands& of, const at::Tensor& gradient) {
-  const attention_there work(of);
+attention_gradients backward_there(const attention_operands& of, numeric::arithmetic mode,
+                                   const at::Tensor& gradient) {
+  const attention_there work(of, mode);
   const at::Tensor dy = work.grouped(gradient);
   const at::Tensor dq = at::empty(
       {of.query.size(0), of.query.size(2), of.query.size(1), of.query.size(3)}, of.query.options());
@@ -176,13 +182,13 @@ attention_gradients backward_there(const attention_operands& of, const at::Tenso
     for (std::int64_t block = 0; block < work.blocks(); ++block) {
       const at::Tensor p = work.of(head, block);
       const at::Tensor slope = work.block_of(dy, head, block);
-      add_to(dv, begun_values, at::bmm(p.transpose(1, 2), slope));
-      const at::Tensor dp = at::bmm(slope, work.values(block).transpose(1, 2));
+      add_to(dv, begun_values, work.product(p.transpose(1, 2), slope));
+      const at::Tensor dp = work.product(slope, work.values(block).transpose(1, 2));
       const at::Tensor ds =
           at::_softmax_backward_data(dp, p, -1, dp.scalar_type()).mul_(work.scale());
       const at::Tensor to = queries.select(2, head).narrow(2, work.first(block), work.rows(block));
-      to.copy_(at::bmm(ds, work.keys(block)).view_as(to));
-      add_to(dk, begun_keys, at::bmm(ds.transpose(1, 2), work.query(head, block)));
+      to.copy_(work.product(ds, work.keys(block)).view_as(to));
+      add_to(dk, begun_keys, work.product(ds.transpose(1, 2), work.query(head, block)));
     }
   }
   return {dq.transpose(1, 2), dk.view(of.keys.sizes()), dv.view(of.value.sizes())};
@@ -200,7 +206,7 @@ numeric::arithmetic product_mode_of(const attention_operands& of) {
 /// Operands that a device computes with.
 attention_operands widened_there(const attention_operands& of) {
   const char* name = "scaled_dot_product_attention";
-  require_ordered(name, product_mode_of(of), of.query);
+  require_known(name, product_mode_of(of), of.query);
   require_float(name, of.query, compute_type(name, of.query.scalar_type()));
   return {of.query.to(at::kFloat),
           of.keys.to(at::kFloat),
@@ -272,7 +278,7 @@ attention_result attention(const at::Tensor& query, const at::Tensor& keys, cons
   require_shapes(query, keys, value);
   const attention_operands of{query, keys, value, mask, is_causal, scale};
   if (is_on_device(query)) {
-    const attention_result wide = forward_there(widened_there(of));
+    const attention_result wide = forward_there(widened_there(of), product_mode_of(of));
     return {rounded_to(wide.output, query.scalar_type()), wide.logsumexp};
   }
   if (is_logged(of)) {
@@ -315,7 +321,8 @@ attention_gradients flash_backward(const at::Tensor& gradient, const at::Tensor&
               "scaled_dot_product_attention: the gradient has shape ", gradient.sizes());
   const attention_operands of{query, keys, value, value_or_undefined(mask), is_causal, scale};
   if (is_on_device(query)) {
-    const auto [dq, dk, dv] = backward_there(widened_there(of), gradient.to(at::kFloat));
+    const auto [dq, dk, dv] =
+        backward_there(widened_there(of), product_mode_of(of), gradient.to(at::kFloat));
     const c10::ScalarType type = query.scalar_type();
     return {rounded_to(dq, type), rounded_to(dk, type), rounded_to(dv, type)};
   }

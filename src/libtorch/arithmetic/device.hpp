@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for tensors that are not on the CPU, in ord32 and float32. Operators know them by this
-// table: the code for a device is a module of its own, which is loaded where there is such a device
-// (python/bindings_cuda), and in tests is simulated.
+// Kernels for tensors that are not on the CPU, in float32: products in ord32, xint24 and xint16.
+// Operators know them by this table: the code for a device is a module of its own, which is loaded
+// where there is such a device (python/bindings_cuda), and in tests is simulated.
 #pragma once
 
 #include <cstddef>
@@ -43,13 +43,16 @@ class device_kernels {
   virtual void content_roots(std::span<const cuda::device_bytes> tensors, digest* roots,
                              void* stream) const = 0;
 
-  virtual void gemm(const numeric::gemm_batch& batch, matrix<const float> a, matrix<const float> b,
-                    matrix<float> c, void* stream) const = 0;
-  virtual void convolve(const numeric::convolution& geometry, const float* x, const float* w,
-                        float* y, void* stream) const = 0;
-  virtual void convolve_input_gradient(const numeric::convolution& geometry, const float* dy,
+  virtual void gemm(numeric::arithmetic mode, const numeric::gemm_batch& batch,
+                    matrix<const float> a, matrix<const float> b, matrix<float> c,
+                    void* stream) const = 0;
+  virtual void convolve(numeric::arithmetic mode, const numeric::convolution& geometry,
+                        const float* x, const float* w, float* y, void* stream) const = 0;
+  virtual void convolve_input_gradient(numeric::arithmetic mode,
+                                       const numeric::convolution& geometry, const float* dy,
                                        const float* w, float* dx, void* stream) const = 0;
-  virtual void convolve_weight_gradient(const numeric::convolution& geometry, const float* x,
+  virtual void convolve_weight_gradient(numeric::arithmetic mode,
+                                        const numeric::convolution& geometry, const float* x,
                                         const float* dy, float* dw, void* stream) const = 0;
 
   virtual void apply(numeric::unary function, const float* x, float* y, std::size_t count,

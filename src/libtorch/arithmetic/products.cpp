@@ -39,9 +39,9 @@ void multiply(const char* name, numeric::arithmetic mode, const at::Tensor& a, c
   numeric::gemm_batch batch = {1, 0, 0, 0};
   if (a.dim() == 3) batch = {a.size(0), a.stride(0), b.stride(0), c.stride(0)};
   if (is_on_device(a)) {
-    require_ordered(name, mode, a);
+    require_known(name, mode, a);
     const device_call there(a);
-    return there->gemm(batch, left, right, result, there.stream());
+    return there->gemm(mode, batch, left, right, result, there.stream());
   }
   if (mode == numeric::arithmetic::log64) {
     const auto ties =
@@ -97,12 +97,13 @@ bool can_write_to(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ou
 
 }  // namespace
 
-void require_ordered(const char* name, numeric::arithmetic mode, const at::Tensor& on) {
-  if (mode == numeric::arithmetic::ord32) return;
-  refuse(std::string(name) + " in " + to_string(mode) + " on " + on.device().str(),
-         mode == numeric::arithmetic::xint16 && product_mode(at::kFloat) != mode
-             ? "bfloat16 is multiplied on the CPU alone: use float32 there"
-             : "other devices compute products in ord32: use that, or move the tensors to the CPU");
+void require_known(const char* name, numeric::arithmetic mode, const at::Tensor& on) {
+  using numeric::arithmetic;
+  if (mode == arithmetic::ord32 || mode == arithmetic::xint24 || mode == arithmetic::xint16) return;
+  refuse(
+      std::string(name) + " in " + to_string(mode) + " on " + on.device().str(),
+      "other devices compute products in ord32, xint24 and xint16: use one of these, or move the "
+      "tensors to the CPU");
 }
 
 numeric::arithmetic product_mode(c10::ScalarType type) {
@@ -120,6 +121,14 @@ at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor&
   } else {
     multiply_wide(name, a, b, c);
   }
+  return c;
+}
+
+at::Tensor product_in(const char* name, numeric::arithmetic mode, const at::Tensor& a,
+                      const at::Tensor& b) {
+  require_operands(name, a, b);
+  const at::Tensor c = make_beside(a, sizes_of(a, b), at::kFloat);
+  multiply(name, mode, a, b, c);
   return c;
 }
 

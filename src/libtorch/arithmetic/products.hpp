@@ -16,8 +16,8 @@ namespace potl::libtorch::dispatch {
 /// The arithmetic of dot products of operands of this type.
 numeric::arithmetic product_mode(c10::ScalarType type);
 
-/// Other devices have products in ord32 alone.
-void require_ordered(const char* name, numeric::arithmetic mode, const at::Tensor& on);
+/// Refuses modes in which other devices have no products.
+void require_known(const char* name, numeric::arithmetic mode, const at::Tensor& on);
 
 /// A B of real tensors of one floating type: [m, k] times [k, n], or [b, m, k] times [b, k, n].
 at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b);
@@ -26,6 +26,10 @@ at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b);
 /// sizes and of A's type, float32 or float64, that shares no memory with the operands.
 bool product_into(const char* name, const at::Tensor& a, const at::Tensor& b,
                   const at::Tensor& out);
+
+/// The same of float32 tensors in a mode of the caller's.
+at::Tensor product_in(const char* name, numeric::arithmetic mode, const at::Tensor& a,
+                      const at::Tensor& b);
 
 /// A B before it is rounded to the operands' type: float32 for bfloat16 and float16.
 at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor& b);

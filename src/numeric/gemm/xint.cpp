@@ -9,12 +9,11 @@
 #include "numeric/gemm/digits.hpp"
 #include "numeric/gemm/modes.hpp"
 #include "numeric/gemm/pieces.hpp"
+#include "numeric/gemm/scaled_back.hpp"
 #include "numeric/gemm/share_lines.hpp"
 
 namespace potl::numeric::detail {
 namespace {
-
-__extension__ using wide = __int128;
 
 /// So many products of 24-bit integers fit into an int64: 2^17 * 2^46.
 constexpr std::int64_t most_terms = std::int64_t{1} << 17;
@@ -39,22 +38,6 @@ scales scales_of(const kernels_integer& body, const lines& l, int bits, const ex
     out.down.push_back(finite ? std::ldexp(1.0, -scale) : std::numeric_limits<double>::quiet_NaN());
   }
   return out;
-}
-
-// sum * factor with one rounding; |sum| < 2^126, the factor a power of two or NaN.
-float scaled_back(wide sum, double factor) noexcept {
-  if (factor != factor) return std::numeric_limits<float>::quiet_NaN();
-  const bool negative = sum < 0;
-  wide size = negative ? -sum : sum;
-  bool rest = false;
-  while (size >= (wide{1} << 53)) {  // to odd: the second rounding then sees the same
-    rest = rest || (size & 1) != 0;
-    size >>= 1;
-    factor *= 2;
-  }
-  const auto odd = static_cast<std::int64_t>(size) | (rest ? 1 : 0);
-  const double value = static_cast<double>(odd) * factor;
-  return static_cast<float>(negative ? -value : value) + 0.0F;
 }
 
 struct to_scaled {

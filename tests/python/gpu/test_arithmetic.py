@@ -21,6 +21,7 @@ import potl
 from potl import NotReproducible, Session, Task
 from potl._arithmetic._library import module
 
+F, aten = torch.nn.functional, torch.ops.aten
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 
@@ -43,13 +44,15 @@ def _afterwards() -> Iterator[None]:
     simulated(False)
 
 
-def both(compute: Callable[[str], list[Tensor]]) -> tuple[list[Tensor], list[Tensor] | None]:
+def both(
+    compute: Callable[[str], list[Tensor]], mode: str = "ord32"
+) -> tuple[list[Tensor], list[Tensor] | None]:
     """What is computed on the CPU, and on the device; None if that refuses."""
-    with potl.deterministic():
+    with potl.deterministic(mode):
         here = compute("cpu")
     simulated(True)
     try:
-        with potl.deterministic():
+        with potl.deterministic(mode):
             there = [one.cpu() for one in compute(DEVICE)]
     except NotReproducible:
         return here, None
@@ -97,20 +100,30 @@ def test_an_operator_has_the_bits_of_the_cpu(name: str) -> None:
     assert there is None or all(map(same, here, there))
 
 
-def attention(heads: int, causal: bool, masked: bool, device: str) -> list[Tensor]:
+def attention(
+    heads: int, causal: bool, masked: bool, device: str, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
     """Queries of three blocks; keys of fewer heads are shared."""
     generator = torch.Generator().manual_seed(1)
 
     def drawn(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator).to(device).requires_grad_()
+        return torch.randn(shape, generator=generator).to(device, dtype).requires_grad_()
 
     q, k, v = drawn(2, 4, 270, 8), drawn(2, heads, 270, 8), drawn(2, heads, 270, 8)
     mask = torch.rand(270, 270, generator=generator).to(device) > 0.3 if masked else None
     y = torch.nn.functional.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=heads != 4
     )
-    y.backward(torch.randn(y.shape, generator=generator).to(device))
+    y.backward(torch.randn(y.shape, generator=generator).to(device, dtype))
     return [y.detach(), *(one.grad for one in (q, k, v) if one.grad is not None)]
+
+
+@pytest.mark.parametrize("mode", ["xint24", "xint16"])
+@pytest.mark.parametrize("name", many_operators.FUNCTIONS)
+def test_an_operator_in_integers_has_the_bits_of_the_cpu(name: str, mode: str) -> None:
+    here, there = both(functools.partial(of_function, name), mode)
+    assert (there is None) == (name in REFUSED)
+    assert there is None or all(map(same, here, there))
 
 
 @pytest.mark.parametrize("heads", [4, 2])
@@ -121,6 +134,37 @@ def test_attention_in_several_blocks_has_the_bits_of_the_cpu(
     here, there = both(functools.partial(attention, heads, causal, masked))
     assert there is not None and len(here) == 4
     assert all(map(same, here, there))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("mode", "dtype"),
+    [("xint24", torch.float32), ("xint16", torch.float16), ("ord32", torch.bfloat16)],
+)
+def test_attention_in_integers_has_the_bits_of_the_cpu(
+    mode: str, dtype: torch.dtype, causal: bool
+) -> None:
+    here, there = both(functools.partial(attention, 2, causal, not causal, dtype=dtype), mode)
+    assert there is not None and len(here) == 4
+    assert all(map(same, here, there))
+
+
+def narrow(device: str) -> list[Tensor]:
+    """Products and a convolution of bfloat16: xint16 in every mode."""
+    generator = torch.Generator().manual_seed(1)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator).to(device, torch.bfloat16).requires_grad_()
+
+    x, w, image, kernel = drawn(70, 90), drawn(90, 33), drawn(2, 3, 9, 9), drawn(4, 3, 3, 3)
+    y, z = x @ w, F.conv2d(image, kernel, padding=1)
+    (y.sum() + z.sum()).backward()
+    return [y.detach(), z.detach(), *(one.grad for one in (x, w, image, kernel))]
+
+
+def test_products_of_bfloat16_have_the_bits_of_the_cpu() -> None:
+    here, there = both(narrow)
+    assert there is not None and all(map(same, here, there))
 
 
 # name -> steps: on simulated blocks few, and small models.
@@ -151,13 +195,14 @@ def states(name: str, device: str, arithmetic: str) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("arithmetic", ["ord32", "xint24"])
 @pytest.mark.parametrize("name", TRAININGS)
-def test_a_training_has_the_states_of_the_cpu_at_every_step(name: str) -> None:
+def test_a_training_has_the_states_of_the_cpu_at_every_step(name: str, arithmetic: str) -> None:
     if name == "vit":
         pytest.importorskip("transformers", reason="the model is one of transformers'")
-    here = states(name, "cpu", "ord32")
+    here = states(name, "cpu", arithmetic)
     simulated(True)
-    assert states(name, DEVICE, "ord32") == here
+    assert states(name, DEVICE, arithmetic) == here
 
 
 @pytest.mark.skipif(not GPU, reason="no CUDA device, or a torch without CUDA")
@@ -168,13 +213,11 @@ def test_a_stock_training_has_other_states_there() -> None:
 def test_a_device_refuses_what_it_has_no_form_for() -> None:
     simulated(True)
     x = torch.ones(2, 2, device=DEVICE)
-    with potl.deterministic("xint24"), pytest.raises(NotReproducible, match="in xint24 on"):
+    with potl.deterministic("cr32"), pytest.raises(NotReproducible, match="in cr32 on"):
         x @ x
     with potl.deterministic():
         with pytest.raises(NotReproducible, match="of float64 on"):
             x.double() @ x.double()
-        with pytest.raises(NotReproducible, match="bfloat16 is multiplied on the CPU alone"):
-            x.bfloat16() @ x.bfloat16()
         with pytest.raises(NotReproducible, match="no form for this device"):
             torch.fmod(x, x)
 
@@ -309,7 +352,6 @@ def here(*sizes: int) -> Tensor:
     return torch.ones(sizes, device=DEVICE)
 
 
-F, aten = torch.nn.functional, torch.ops.aten
 ON_TWO_DEVICES: dict[str, Callable[[], object]] = {
     "product": lambda: here(2, 3) @ elsewhere(3, 2),
     "convolution": lambda: F.conv2d(here(1, 1, 5, 5), elsewhere(1, 1, 3, 3)),

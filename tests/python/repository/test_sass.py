@@ -81,6 +81,19 @@ def test_a_convolution_multiplies_as_a_product_does(
     assert not {"FMUL", "FFMA2", "FADD2", "FMUL2", "HMMA"} & found.keys()
 
 
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100"])
+@pytest.mark.parametrize(("digits", "pairs"), [(3, 9), (2, 4)])
+@pytest.mark.parametrize("targets", ["14stored_targets", "14gather_targets"])
+def test_a_product_of_integers_multiplies_bytes_with_tensor_cores(
+    targets: str, digits: int, pairs: int, architecture: str
+) -> None:
+    kernel = f"run_large_blocksINS0_16integer_productsILj{digits}ENS0_{targets}E"
+    found = operations("products", kernel, architecture)
+    # Eight tiles of a warp for each pair of bytes.
+    assert found["IMMA"] == 8 * pairs
+    assert not {"HMMA", "DMMA", "FFMA"} & found.keys()
+
+
 def test_a_softmax_slope_is_rounded_at_each_operation() -> None:
     # y (dy - sum): one sum, one product, and nothing fused.
     kernel = "softmax_rowsILNS0_10row_resultE3E"

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products in xint24 and xint16 from floats to floats, on any device (layers.hpp). Private.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "chunks.hpp"
+#include "integers.hpp"
+
+namespace potl::cuda {
+
+/// Bytes that the operands of several products take at a time, as integers.
+constexpr std::int64_t most_plane_bytes = std::int64_t{1} << 30;
+/// k of a chunk at least, where chunks are there to keep a device busy.
+constexpr std::int64_t least_integer_chunk = 512;
+
+template <class T>
+constexpr T filled_up(T count, T to) {
+  return (count + to - 1) / to * to;
+}
+
+/// An item: a zero.
+template <class T>
+struct cleared {
+  T* data;
+  POTL_BODY void operator()(std::uint64_t i) const { data[i] = T{}; }
+};
+
+/// C of products in memory with strides.
+struct stored_targets {
+  numeric::matrix<float> c;
+  std::int64_t step;
+  POTL_BODY gemm_target of(std::int64_t product) const {
+    gemm_target out{c};
+    out.c.data += product * step;
+    return out;
+  }
+};
+
+/// Memory for an operand's integers, and how they get there.
+template <unsigned Digits, class Device>
+class integer_operand {
+  using form = integer_form<Digits>;
+
+ public:
+  /// `fill`: by how many lines a block goes through them.
+  template <class Lines>
+  integer_operand(const Device& device, const Lines& from, std::int64_t first,
+                  std::int64_t products, bool is_shared, std::int64_t fill)
+      : lines_(filled_up(from.count(), fill)),
+        pitch_(filled_up<std::int64_t>(from.depth(), form::depth) / 4),
+        count_(is_shared ? 1 : products),
+        words_(device, static_cast<std::uint64_t>(count_ * lines_ * Digits * pitch_)),
+        largest_(device, static_cast<std::uint64_t>(count_ * lines_)),
+        planes_{words_.data(), largest_.data(), lines_, pitch_, is_shared} {
+    device.each(static_cast<std::uint64_t>(count_ * lines_),
+                cleared<std::uint32_t>{planes_.largest});
+    const largest_of_lines<Lines> largest{from, first, planes_};
+    device.run(static_cast<std::uint64_t>(count_ * largest.groups() * largest.parts()), largest);
+    const bytes_of_lines<Digits, Lines> bytes{from, first, planes_};
+    device.run(static_cast<std::uint64_t>(count_ * (lines_ / bytes.lines) * bytes.parts()), bytes);
+  }
+  const byte_planes& planes() const { return planes_; }
+
+ private:
+  std::int64_t lines_, pitch_, count_;
+  typename Device::template numbers<std::uint32_t> words_, largest_;
+  byte_planes planes_;
+};
+
+/// The k of a chunk: all of them, unless more blocks are wanted or their sums do not fit.
+inline std::int64_t integer_chunk(std::int64_t depth, std::int64_t tiles, std::int64_t most) {
+  const std::int64_t wanted = (enough_blocks + tiles - 1) / tiles;
+  const std::int64_t share = std::max(least_integer_chunk, (depth + wanted - 1) / wanted);
+  return filled_up<std::int64_t>(std::min(share, most), 32);
+}
+
+/// C of `products` products of lines of A and lines of B. An operand that is shared is the same in
+/// all of them.
+template <unsigned Digits, class Device, class A, class B, class Targets>
+void multiply_integers(const Device& device, const A& a, const B& b, const Targets& targets,
+                       std::int64_t products, bool a_is_shared, bool b_is_shared) {
+  using form = integer_form<Digits>;
+  const std::int64_t rows = a.count(), columns = b.count(), depth = a.depth();
+  if (products <= 0 || rows <= 0 || columns <= 0) return;
+  const auto bytes = [&](std::int64_t lines) {
+    return filled_up<std::int64_t>(lines, form::columns) * Digits *
+           filled_up<std::int64_t>(depth, form::depth);
+  };
+  const std::int64_t each = (a_is_shared ? 0 : bytes(rows)) + (b_is_shared ? 0 : bytes(columns));
+  const std::int64_t at_once =
+      std::clamp<std::int64_t>(most_plane_bytes / std::max<std::int64_t>(each, 1), 1, products);
+  for (std::int64_t first = 0; first < products; first += at_once) {
+    const std::int64_t count = std::min(at_once, products - first);
+    const integer_operand<Digits, Device> left(device, a, first, count, a_is_shared, form::rows);
+    const integer_operand<Digits, Device> right(device, b, first, count, b_is_shared,
+                                                form::columns);
+    integer_products<Digits, Targets> work{
+        targets, first, left.planes(),           right.planes(), rows, columns,
+        0,       1,     {nullptr, rows, columns}};
+    work.chunk = integer_chunk(depth, work.tiles() * count, form::chunk);
+    work.chunks = std::max<std::int64_t>((depth + work.chunk - 1) / work.chunk, 1);
+    const auto blocks = static_cast<std::uint64_t>(work.tiles() * count * work.chunks);
+    if (work.chunks == 1) {
+      device.run(blocks, work);
+      continue;
+    }
+    const auto size = static_cast<std::uint64_t>(count * rows * columns);
+    typename Device::template numbers<split_sum> sums(device, size);
+    work.sums.data = sums.data();
+    device.each(size, cleared<split_sum>{sums.data()});
+    device.run(blocks, work);
+    device.each(size, rounded_integers<Digits, Targets>{targets, first, left.planes(),
+                                                        right.planes(), work.sums});
+  }
+}
+
+/// bits: 24 or 16.
+template <class Device, class A, class B, class Targets>
+void multiply_integers(const Device& device, int bits, const A& a, const B& b,
+                       const Targets& targets, std::int64_t products, bool a_is_shared,
+                       bool b_is_shared) {
+  bits == 24 ? multiply_integers<3>(device, a, b, targets, products, a_is_shared, b_is_shared)
+             : multiply_integers<2>(device, a, b, targets, products, a_is_shared, b_is_shared);
+}
+
+/// Products in memory with strides.
+template <class Device>
+void multiply_integers(const Device& device, int bits, const products& p) {
+  multiply_integers(device, bits, stored_lines{p.a, p.batch.a_stride},
+                    stored_lines{columns_of(p.b), p.batch.b_stride},
+                    stored_targets{p.c, p.batch.c_stride}, p.batch.count, p.batch.a_stride == 0,
+                    p.batch.b_stride == 0);
+}
+
+}  // namespace potl::cuda
