@@ -30,8 +30,14 @@ int potl_gemm(const char* mode, const float* a, const float* b, float* c, std::i
               void* stream) {
   return attempt([&] {
     using namespace potl::numeric;
-    potl::cuda::gemm(arithmetic_from(mode).value(), {1, 0, 0, 0}, row_major(a, n, n),
-                     row_major(b, n, n), row_major(c, n, n), stream);
+    const arithmetic known = arithmetic_from(mode).value();
+    const auto left = row_major(a, n, n), right = row_major(b, n, n);
+    if (known == arithmetic::log64) {
+      potl::cuda::gemm_log64({1, 0, 0, 0}, left, right, row_major(c, n, n), max_rounding_bits,
+                             stream);
+    } else {
+      potl::cuda::gemm(known, {1, 0, 0, 0}, left, right, row_major(c, n, n), stream);
+    }
   });
 }
 

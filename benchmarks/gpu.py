@@ -2,7 +2,7 @@
 """potl's kernels for CUDA against what torch would use instead, in one process, on one stream.
 
 digest: the content roots of 300 MB that are on the device, against copying them there.
-gemm: a product of square matrices against cuBLAS, in float32 without TF32 or in bfloat16.
+gemm: a product of square matrices against cuBLAS, in float32 without TF32, bfloat16 or float64.
 conv.ord32: convolutions of a ResNet-50 and their gradients against cuDNN, likewise.
 train_step: a step in potl.deterministic against a stock step, likewise.
 record.overhead: a recorded step, whose whole state is hashed, against the same step in a loop.
@@ -39,12 +39,16 @@ import zoo
 
 ROUNDS = 15
 BYTES, TENSORS = 300_000_000, 150
-# mode -> size -> what is asked for. xint16 is for bfloat16.
+# mode -> size -> what is asked for.
 PRODUCTS = {
     "ord32": {2048: 0.85, 4096: 0.85, 8192: 0.85},
     "xint24": {2048: 0.7, 4096: 2.0, 8192: 2.5, 16384: 3.0},
     "xint16": {4096: 0.5, 8192: 0.5},
+    "cr32": {4096: 0.85, 8192: 0.85},
+    "log64": {4096: 0.85, 8192: 0.85},
 }
+# What a user would multiply in instead; others: float32.
+STOCK = {"xint16": torch.bfloat16, "cr32": torch.float64, "log64": torch.float64}
 DIGEST_AT_LEAST = 0.05
 CONV_AT_LEAST = 0.7
 STEP_AT_MOST = {"ord32": 1.3, "xint24": 1.0}
@@ -115,7 +119,7 @@ def gemm(library: ctypes.CDLL) -> Iterator[dict[str, Any]]:
 
 def product(library: ctypes.CDLL, mode: str, n: int, at_least: float) -> dict[str, Any]:
     """One of them, in a mode."""
-    dtype = torch.bfloat16 if mode == "xint16" else torch.float32
+    dtype = STOCK.get(mode, torch.float32)
     a, b = (torch.randn(n, n, device="cuda").to(dtype) for _ in range(2))
     wide_a, wide_b, ours = a.float(), b.float(), torch.empty(n, n, device="cuda")
     theirs = torch.empty(n, n, device="cuda", dtype=dtype)

@@ -14,10 +14,12 @@
 
 #if defined(__CUDACC__)
 #define POTL_BODY __host__ __device__ __forceinline__
+#define POTL_SELDOM __host__ __device__ __noinline__
 #define POTL_UNROLL _Pragma("unroll")
 #define POTL_ROLLED _Pragma("unroll 1")
 #else
 #define POTL_BODY inline
+#define POTL_SELDOM inline
 #define POTL_UNROLL
 #define POTL_ROLLED
 #endif
@@ -35,6 +37,12 @@ struct byte_product {
   const std::uint32_t (&a)[4];
   const std::uint32_t (&b)[2];
   std::int32_t (&sums)[4];
+};
+
+/// Of a product of doubles: one of A, one of B, and 2 sums.
+struct double_product {
+  const double &a, &b;
+  double (&sums)[2];
 };
 
 #if defined(__CUDACC__)
@@ -93,6 +101,16 @@ class device_block {
       POTL_MULTIPLY_BYTES("u8", "u8");
     }
 #undef POTL_MULTIPLY_BYTES
+  }
+
+  /// The same for 8 rows and 8 columns of 4 doubles, in the layout of mma.m8n8k4, each product
+  /// added with one rounding at most.
+  template <class T, class Pick>
+  __device__ __forceinline__ void multiply_doubles(own<T>& state, const Pick& pick) {
+    const double_product p = pick(state.of(threadIdx.x));
+    asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+        : "+d"(p.sums[0]), "+d"(p.sums[1])
+        : "d"(p.a), "d"(p.b));
   }
 
   /// Neighbours from a multiple of their number on.
@@ -179,12 +197,14 @@ POTL_BODY void raise(std::uint32_t& to, std::uint32_t value) {
   if (to < value) to = value;
 #endif
 }
-/// Adds modulo 2^64, likewise.
-POTL_BODY void add_together(std::uint64_t& to, std::uint64_t value) {
+/// Adds modulo 2^64, likewise; what was there before.
+POTL_BODY std::uint64_t add_together(std::uint64_t& to, std::uint64_t value) {
 #if defined(__CUDA_ARCH__)
-  atomicAdd(reinterpret_cast<unsigned long long*>(&to), value);
+  return atomicAdd(reinterpret_cast<unsigned long long*>(&to), value);
 #else
+  const std::uint64_t before = to;
   to += value;
+  return before;
 #endif
 }
 

@@ -16,7 +16,8 @@
 
 #include "chunks.hpp"
 #include "convolution.hpp"
-#include "integer_layers.hpp"
+#include "double_layers.hpp"
+#include "modes.hpp"
 
 namespace potl::cuda {
 
@@ -129,6 +130,10 @@ struct gather_targets {
     out.data += group * step;
     return out;
   }
+  /// Of the element in the result.
+  POTL_BODY std::uint64_t index(std::int64_t group, std::int64_t row, std::int64_t column) const {
+    return static_cast<std::uint64_t>(group * step + c.rows[row].place + c.columns[column].place);
+  }
 };
 
 inline stored_lines lines_of(const numeric::matrix<const float>& a, std::int64_t,
@@ -140,9 +145,9 @@ inline gathered_lines lines_of(const gathered& a, std::int64_t depth, std::int64
 }
 
 /// A convolution's product; `a` of the lists is not looked at where A is a matrix. With Split,
-/// chunks are computed apart. bits: as multiply_integers() takes them, or 0.
+/// chunks are computed apart in ord32.
 template <bool Split, class Device, class A>
-void multiply_gathered(const Device& device, int bits, gather_lists lists,
+void multiply_gathered(const Device& device, const product_form& form, gather_lists lists,
                        const convolution_parts& p, const axes& inside, A a, std::int64_t a_step,
                        const float* b, std::int64_t b_step, bool b_along_k, float* c,
                        std::int64_t c_step) {
@@ -172,11 +177,15 @@ void multiply_gathered(const Device& device, int bits, gather_lists lists,
   const gather_target target{c, list(gather_lists::c_rows), list(gather_lists::c_columns),
                              of[gather_lists::c_rows].size(), of[gather_lists::c_columns].size()};
   const std::int64_t depth = of[gather_lists::b_depth].size();
-  if (bits != 0) {
-    return multiply_integers(device, bits, lines_of(a, depth, a_step),
-                             lines_of(right, depth, b_step), gather_targets{target, c_step},
-                             p.g.groups, false, false);
+  const auto left = lines_of(a, depth, a_step);
+  const auto other = lines_of(right, depth, b_step);
+  const gather_targets targets{target, c_step};
+  if (form.integer_bits() != 0) {
+    return multiply_integers(device, form.integer_bits(), left, other, targets, p.g.groups, false,
+                             false);
   }
+  if (form.is_rounded())
+    return multiply_rounded(device, form.bits, left, other, targets, p.g.groups, form.ties);
   const auto in_tiles = [&]<class Tile>(Tile) {
     return gathered_products<Tile, A, Split>{a,      right,  target,     depth, a_step,
                                              b_step, c_step, p.g.groups, {}};
@@ -199,32 +208,34 @@ inline gathered gathered_from(const float* data, bool along_k) {
 inline point_list no_list() { return line_of(0, 0); }
 
 template <class Device>
-void convolve(const Device& device, int bits, const numeric::convolution& geometry, const float* x,
-              const float* w, float* y) {
+void convolve(const Device& device, const product_form& form, const numeric::convolution& geometry,
+              const float* x, const float* w, float* y) {
   const convolution_parts p(geometry);
   const std::int64_t depth = p.inner * p.taps;
   const gather_lists lists{
       {no_list(), no_list(), p.windows(), p.window(), line_of(p.outer, p.outputs), p.results()}};
-  multiply_gathered<false>(device, bits, lists, p, geometry.input,
+  multiply_gathered<false>(device, form, lists, p, geometry.input,
                            numeric::row_major(w, p.outer, depth), p.outer * depth, x,
                            p.inner * p.inputs, false, y, p.outer * p.outputs);
 }
 
 template <class Device>
-void convolve_weight_gradient(const Device& device, int bits, const numeric::convolution& geometry,
-                              const float* x, const float* dy, float* dw) {
+void convolve_weight_gradient(const Device& device, const product_form& form,
+                              const numeric::convolution& geometry, const float* x, const float* dy,
+                              float* dw) {
   const convolution_parts p(geometry);
   const std::int64_t weights = p.inner * p.taps;
   const gather_lists lists{{line_of(p.outer, p.outputs), p.results(), p.window(), p.windows(),
                             line_of(p.outer, weights), line_of(weights, 1)}};
   // Few weights have many places to add over.
-  multiply_gathered<true>(device, bits, lists, p, geometry.input, gathered_from(dy, true),
+  multiply_gathered<true>(device, form, lists, p, geometry.input, gathered_from(dy, true),
                           p.outer * p.outputs, x, p.inner * p.inputs, true, dw, p.outer * weights);
 }
 
 template <class Device>
-void convolve_input_gradient(const Device& device, int bits, const numeric::convolution& geometry,
-                             const float* dy, const float* w, float* dx) {
+void convolve_input_gradient(const Device& device, const product_form& form,
+                             const numeric::convolution& geometry, const float* dy, const float* w,
+                             float* dx) {
   const convolution_parts p(geometry);
   const numeric::convolution& g = geometry;
   for (std::int64_t part = 0; part < product_of(g.stride); ++part) {
@@ -248,7 +259,7 @@ void convolve_input_gradient(const Device& device, int bits, const numeric::conv
          line_of(p.inner, p.inputs),
          grid_in(g.input, g.batch, g.in_channels * p.inputs, positions, remainder, g.stride,
                  false)}};
-    multiply_gathered<false>(device, bits, lists, p, p.out, gathered_from(w, false),
+    multiply_gathered<false>(device, form, lists, p, p.out, gathered_from(w, false),
                              p.outer * p.inner * p.taps, dy, p.outer * p.outputs, false, dx,
                              p.inner * p.inputs);
   }

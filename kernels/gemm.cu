@@ -4,7 +4,7 @@
 #include <potl/core/error.hpp>
 
 #include "chunks.hpp"
-#include "integer_layers.hpp"
+#include "double_layers.hpp"
 #include "modes.hpp"
 #include "stream_device.hpp"
 
@@ -34,24 +34,39 @@ void run_in_chunks(const products& p, void* stream) {
       });
 }
 
-}  // namespace
-
-void gemm(numeric::arithmetic mode, const numeric::gemm_batch& batch, matrix<const float> a,
-          matrix<const float> b, matrix<float> c, void* stream) {
-  const int bits = integer_bits(mode);
+void multiply(const product_form& form, const numeric::gemm_batch& batch, matrix<const float> a,
+              matrix<const float> b, matrix<float> c, void* stream) {
   if (a.rows != c.rows || b.columns != c.columns || a.columns != b.rows || batch.count < 0) {
     throw exception({errc::usage, "the shapes of a product do not fit", ""});
   }
   const products p{batch, a, b, c};
   if (batch.count == 0 || c.rows <= 0 || c.columns <= 0) return;
-  if (bits != 0) return multiply_integers(stream_device(stream), bits, p);
-  if (tiles_of<large_tile>(p) >= enough_blocks) {
+  if (form.integer_bits() != 0) {
+    multiply_integers(stream_device(stream), form.integer_bits(), p);
+  } else if (form.is_rounded()) {
+    multiply_rounded(stream_device(stream), form.bits, p, form.ties);
+  } else if (tiles_of<large_tile>(p) >= enough_blocks) {
     run_whole<large_tile>(p, stream);
   } else if (chunks_of(a.columns) == 1) {
     run_whole<small_tile>(p, stream);
   } else {
     run_in_chunks(p, stream);
   }
+}
+
+}  // namespace
+
+void gemm(numeric::arithmetic mode, const numeric::gemm_batch& batch, matrix<const float> a,
+          matrix<const float> b, matrix<float> c, void* stream) {
+  multiply(plain_form(mode), batch, a, b, c, stream);
+}
+
+std::vector<numeric::near_tie> gemm_log64(const numeric::gemm_batch& batch, matrix<const float> a,
+                                          matrix<const float> b, matrix<float> c, int bits,
+                                          void* stream) {
+  std::vector<numeric::near_tie> ties;
+  multiply(logged_form(bits, ties), batch, a, b, c, stream);
+  return ties;
 }
 
 }  // namespace potl::cuda

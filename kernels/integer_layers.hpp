@@ -36,6 +36,10 @@ struct stored_targets {
     out.c.data += product * step;
     return out;
   }
+  /// As gemm_log64() counts them.
+  POTL_BODY std::uint64_t index(std::int64_t product, std::int64_t row, std::int64_t column) const {
+    return static_cast<std::uint64_t>((product * c.rows + row) * c.columns + column);
+  }
 };
 
 /// Memory for an operand's integers, and how they get there.

@@ -42,6 +42,12 @@ struct stored_lines {
   POTL_BODY float at(std::int64_t product, std::int64_t line, std::int64_t k) const {
     return lines.data[product * step + line * lines.row_stride + k * lines.column_stride];
   }
+  template <class Tile, unsigned Lines>
+  POTL_BODY gemm_route<Tile, Lines> route(std::int64_t product, std::int64_t first) const {
+    numeric::matrix<const float> of = lines;
+    of.data += product * step;
+    return gemm_route<Tile, Lines>(of, first);
+  }
 };
 
 /// Those of an operand that is gathered.
@@ -55,6 +61,12 @@ struct gathered_lines {
   POTL_BODY float at(std::int64_t product, std::int64_t line, std::int64_t k) const {
     const gather_point a = from.lines[line], b = from.depth[k];
     return from.is_inside(a, b) ? from.data[product * step + a.place + b.place] : 0.0F;
+  }
+  template <class Tile, unsigned Lines>
+  POTL_BODY gather_route<Tile, Lines> route(std::int64_t product, std::int64_t first) const {
+    gathered of = from;
+    of.data += product * step;
+    return gather_route<Tile, Lines>(of, first);
   }
 };
 

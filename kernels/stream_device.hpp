@@ -86,6 +86,13 @@ class stream_device {
     require(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyHostToDevice, stream_));
   }
 
+  /// Copies numbers to the host, and waits for all that is queued.
+  template <class T>
+  void receive(const T* from, std::uint64_t count, T* to) const {
+    require(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToHost, stream_));
+    require(cudaStreamSynchronize(stream_));
+  }
+
   /// Memory for this many numbers until what is queued meanwhile has run.
   template <class T>
   class numbers {

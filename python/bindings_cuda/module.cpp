@@ -52,6 +52,26 @@ class kernels final : public device_kernels {
     potl::cuda::convolve_weight_gradient(mode, geometry, x, dy, dw, stream);
   }
 
+  near_ties gemm_log64(const potl::numeric::gemm_batch& batch, matrix<const float> a,
+                       matrix<const float> b, matrix<float> c, int bits,
+                       void* stream) const override {
+    return potl::cuda::gemm_log64(batch, a, b, c, bits, stream);
+  }
+  near_ties convolve_log64(const potl::numeric::convolution& geometry, const float* x,
+                           const float* w, float* y, int bits, void* stream) const override {
+    return potl::cuda::convolve_log64(geometry, x, w, y, bits, stream);
+  }
+  near_ties convolve_input_gradient_log64(const potl::numeric::convolution& geometry,
+                                          const float* dy, const float* w, float* dx, int bits,
+                                          void* stream) const override {
+    return potl::cuda::convolve_input_gradient_log64(geometry, dy, w, dx, bits, stream);
+  }
+  near_ties convolve_weight_gradient_log64(const potl::numeric::convolution& geometry,
+                                           const float* x, const float* dy, float* dw, int bits,
+                                           void* stream) const override {
+    return potl::cuda::convolve_weight_gradient_log64(geometry, x, dy, dw, bits, stream);
+  }
+
   void apply(potl::numeric::unary function, const float* x, float* y, std::size_t count,
              void* stream) const override {
     potl::cuda::apply(function, x, y, count, stream);

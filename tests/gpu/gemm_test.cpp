@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include <potl/core/error.hpp>
 #include <potl/cuda/gemm.hpp>
 
@@ -35,7 +37,8 @@ std::size_t differences(arithmetic mode, gemm_cases::one_case<float>& one) {
 }
 
 TEST_CASE("a product has the CPU's bits on a device", "[gpu][small]") {
-  const arithmetic mode = GENERATE(arithmetic::ord32, arithmetic::xint24, arithmetic::xint16);
+  const arithmetic mode =
+      GENERATE(arithmetic::ord32, arithmetic::xint24, arithmetic::xint16, arithmetic::cr32);
   for (std::uint64_t number = 0; number < 600; ++number) {
     auto one = gemm_cases::draw<float>(number);
     INFO("case " << number << " in " << to_string(mode));
@@ -44,7 +47,8 @@ TEST_CASE("a product has the CPU's bits on a device", "[gpu][small]") {
 }
 
 TEST_CASE("large and batched products have the CPU's bits on a device", "[gpu]") {
-  const arithmetic mode = GENERATE(arithmetic::ord32, arithmetic::xint24, arithmetic::xint16);
+  const arithmetic mode =
+      GENERATE(arithmetic::ord32, arithmetic::xint24, arithmetic::xint16, arithmetic::cr32);
   const std::int64_t depth = GENERATE(2100, 20000);
   const auto pool = numeric::make_thread_pool(8);
   gemm_cases::source from(1);
@@ -65,12 +69,44 @@ TEST_CASE("large and batched products have the CPU's bits on a device", "[gpu]")
   REQUIRE(c_there.read() == c);
 }
 
+TEST_CASE("a product in log64 has the CPU's bits away from ties, and its ties", "[gpu]") {
+  const int bits = GENERATE(32, 26);
+  const auto pool = numeric::make_thread_pool(8);
+  gemm_cases::source from(2);
+  constexpr std::int64_t rows = 300, columns = 700, depth = 3000;
+  std::vector<float> a(rows * depth), b(depth * columns), c(rows * columns);
+  for (float& x : a) x = static_cast<float>(2 * from.unit() - 1);
+  for (float& x : b) x = static_cast<float>(2 * from.unit() - 1);
+  const test::device_memory<float> a_there(a), b_there(b), c_there(c);
+  const auto found =
+      cuda::gemm_log64({1, 0, 0, 0}, numeric::row_major<const float>(a_there.data(), rows, depth),
+                       numeric::row_major<const float>(b_there.data(), depth, columns),
+                       numeric::row_major(c_there.data(), rows, columns), bits, nullptr);
+  const auto wanted =
+      numeric::gemm_log64(numeric::row_major<const float>(a.data(), rows, depth),
+                          numeric::row_major<const float>(b.data(), depth, columns),
+                          numeric::row_major(c.data(), rows, columns), {bits, 0}, *pool);
+  std::vector<float> there = c_there.read();
+  std::size_t both = 0;
+  for (const auto& one : wanted) {
+    there[one.index] = c[one.index];
+    both += std::any_of(found.begin(), found.end(),
+                        [&](const auto& other) { return other.index == one.index; });
+  }
+  // An element at the end of its window may be near a tie on one side alone.
+  for (const auto& one : found) there[one.index] = c[one.index];
+  CHECK(there == c);
+  CHECK(both + 2 >= wanted.size());
+  CHECK(found.size() <= wanted.size() + 2);
+}
+
 TEST_CASE("what a device cannot multiply is refused", "[gpu][small]") {
   const numeric::matrix<const float> a{nullptr, 2, 3, 3, 1}, b{nullptr, 4, 2, 2, 1};
   const numeric::matrix<float> c{nullptr, 2, 2, 2, 1};
   CHECK_THROWS_AS(cuda::gemm(arithmetic::ord32, {1, 0, 0, 0}, a, b, c, nullptr), exception);
-  CHECK_THROWS_AS(cuda::gemm(arithmetic::cr32, {1, 0, 0, 0}, a, a.transposed(), c, nullptr),
+  CHECK_THROWS_AS(cuda::gemm(arithmetic::log64, {1, 0, 0, 0}, a, a.transposed(), c, nullptr),
                   exception);
+  CHECK_THROWS_AS(cuda::gemm_log64({1, 0, 0, 0}, a, a.transposed(), c, 22, nullptr), exception);
 }
 
 }  // namespace

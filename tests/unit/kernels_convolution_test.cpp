@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions, run by simulated blocks and compared with their definition.
+#include <cmath>
 #include <cstdlib>
 #include <random>
 #include <vector>
@@ -23,14 +24,14 @@ void check(arithmetic mode, const numeric::convolution& g, inputs kind, std::uin
   std::mt19937 generator(static_cast<unsigned>(number));
   const convolutions::operands from(g, kind, generator);
   const test::simulated_device device(number);
-  const int bits = cuda::integer_bits(mode);
+  const cuda::product_form form = cuda::plain_form(mode);
   INFO(convolutions::text(g) << " in " << to_string(mode));
   std::vector<float> y(from.dy.size(), 7), dx(from.x.size(), 7), dw(from.w.size(), 7);
-  cuda::convolve(device, bits, g, from.x.data(), from.w.data(), y.data());
+  cuda::convolve(device, form, g, from.x.data(), from.w.data(), y.data());
   CHECK(convolutions::same_bits(y, reference::forward(mode, g, from.x, from.w)));
-  cuda::convolve_input_gradient(device, bits, g, from.dy.data(), from.w.data(), dx.data());
+  cuda::convolve_input_gradient(device, form, g, from.dy.data(), from.w.data(), dx.data());
   CHECK(convolutions::same_bits(dx, reference::input_gradient(mode, g, from.dy, from.w)));
-  cuda::convolve_weight_gradient(device, bits, g, from.x.data(), from.dy.data(), dw.data());
+  cuda::convolve_weight_gradient(device, form, g, from.x.data(), from.dy.data(), dw.data());
   CHECK(convolutions::same_bits(dw, reference::weight_gradient(mode, g, from.x, from.dy)));
 }
 
@@ -44,19 +45,73 @@ TEST_CASE("simulated convolutions and their gradients have the defined bits", "[
   }
 }
 
-TEST_CASE("simulated convolutions in integers have the defined bits", "[kernels]") {
+TEST_CASE("simulated convolutions in other modes have the defined bits", "[kernels]") {
   const char* full = std::getenv("POTL_FULL");
   const std::uint64_t cases = full != nullptr && *full == '1' ? 300 : 12;
   std::mt19937 generator(8);
   for (std::uint64_t number = 0; number < cases; ++number) {
     const auto g = convolutions::random_geometry(generator, 30'000);
-    const arithmetic mode = number % 2 == 0 ? arithmetic::xint24 : arithmetic::xint16;
-    check(mode, g, static_cast<inputs>(number / 2 % 3), number);
+    for (const arithmetic mode : {arithmetic::xint24, arithmetic::xint16, arithmetic::cr32})
+      check(mode, g, static_cast<inputs>(number % 3), number);
   }
   using convolutions::square;
   for (const auto& g : {square(2, 3, 4, 30, 3, 1), square(2, 6, 6, 9, 3, 2, 6)}) {
     check(arithmetic::xint24, g, inputs::hostile, 1);
   }
+}
+
+TEST_CASE("simulated convolutions in log64 have the CPU's results and near ties", "[kernels]") {
+  std::mt19937 generator(9);
+  std::size_t all = 0;
+  for (std::uint64_t number = 0; number < 12; ++number) {
+    const auto g = convolutions::random_geometry(generator, 20'000);
+    convolutions::operands from(g, inputs::random, generator);
+    // Few values, and some that are small: sums near ties.
+    const auto coarse = [&](std::vector<float>& x) {
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const float value = std::nearbyint(2 * x[i]) * 0.5F;
+        x[i] = i % 3 == 0 ? value * 0x1.000002p-24F : value;
+      }
+    };
+    coarse(from.x), coarse(from.w), coarse(from.dy);
+    const test::simulated_device device(number);
+    const auto& workers = numeric::inline_executor();
+    const auto same = [&](std::size_t size, const auto& here, const auto& there) {
+      std::vector<float> a(size, 7), b(size, 7);
+      std::vector<numeric::near_tie> found;
+      const auto wanted = here(a.data());
+      there(cuda::logged_form(32, found), b.data());
+      cuda::sort_ties(found);
+      INFO(convolutions::text(g));
+      CHECK(convolutions::same_bits(a, b));
+      CHECK(found == wanted);
+      all += found.size();
+    };
+    const float *x = from.x.data(), *w = from.w.data(), *dy = from.dy.data();
+    same(
+        from.dy.size(),
+        [&](float* y) {
+          return numeric::convolve_log64(g, x, w, y, {32, 0}, workers);
+        },
+        [&](const auto& form, float* y) { cuda::convolve(device, form, g, x, w, y); });
+    same(
+        from.x.size(),
+        [&](float* dx) {
+          return numeric::convolve_input_gradient_log64(g, dy, w, dx, {32, 0}, workers);
+        },
+        [&](const auto& form, float* dx) {
+          cuda::convolve_input_gradient(device, form, g, dy, w, dx);
+        });
+    same(
+        from.w.size(),
+        [&](float* dw) {
+          return numeric::convolve_weight_gradient_log64(g, x, dy, dw, {32, 0}, workers);
+        },
+        [&](const auto& form, float* dw) {
+          cuda::convolve_weight_gradient(device, form, g, x, dy, dw);
+        });
+  }
+  CHECK(all > 20);
 }
 
 TEST_CASE("simulated convolutions of networks have the defined bits", "[kernels]") {
@@ -73,7 +128,7 @@ TEST_CASE("simulated convolutions of networks have the defined bits", "[kernels]
 
 TEST_CASE("a convolution beyond 32 bits is refused before anything is computed", "[kernels]") {
   const auto g = convolutions::square(1 << 20, 64, 64, 64, 3, 1);
-  CHECK_THROWS_AS(cuda::convolve(test::simulated_device(1), 0, g, nullptr, nullptr, nullptr),
+  CHECK_THROWS_AS(cuda::convolve(test::simulated_device(1), {}, g, nullptr, nullptr, nullptr),
                   exception);
 }
 

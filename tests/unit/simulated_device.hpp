@@ -41,6 +41,11 @@ class simulated_device {
   }
 
   template <class T>
+  void receive(const T* from, std::uint64_t count, T* to) const {
+    std::copy(from, from + count, to);
+  }
+
+  template <class T>
   class numbers {
    public:
     numbers(const simulated_device&, std::uint64_t count) : values_(count + 1) {

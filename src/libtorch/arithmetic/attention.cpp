@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
@@ -206,7 +207,10 @@ numeric::arithmetic product_mode_of(const attention_operands& of) {
 /// Operands that a device computes with.
 attention_operands widened_there(const attention_operands& of) {
   const char* name = "scaled_dot_product_attention";
-  require_known(name, product_mode_of(of), of.query);
+  if (is_logged(of)) {
+    refuse(std::string(name) + " in log64 on " + of.query.device().str(),
+           "use xint24 or ord32 there, or move the tensors to the CPU");
+  }
   require_float(name, of.query, compute_type(name, of.query.scalar_type()));
   return {of.query.to(at::kFloat),
           of.keys.to(at::kFloat),

@@ -179,9 +179,14 @@ Tensor forward(const operands& how, const Tensor& x, const Tensor& w, IntArrayRe
   const auto* weights = w.const_data_ptr<float>();
   auto* to = y.mutable_data_ptr<float>();
   if (is_on_device(x)) {
-    require_known("convolution", how.mode, x);
     const device_call there(x);
-    there->convolve(how.mode, how.shape, from, weights, to, there.stream());
+    if (how.mode == numeric::arithmetic::log64) {
+      const int bits = rounding_options().bits;
+      feed_there("conv", y,
+                 there->convolve_log64(how.shape, from, weights, to, bits, there.stream()));
+    } else {
+      there->convolve(how.mode, how.shape, from, weights, to, there.stream());
+    }
   } else if (how.mode == numeric::arithmetic::log64) {
     const auto ties =
         numeric::convolve_log64(how.shape, from, weights, to, rounding_options(), executor());
@@ -199,9 +204,15 @@ Tensor input_gradient(const operands& how, const Tensor& dy, const Tensor& w, In
   const auto* weights = w.const_data_ptr<float>();
   auto* to = dx.mutable_data_ptr<float>();
   if (is_on_device(dy)) {
-    require_known("convolution", how.mode, dy);
     const device_call there(dy);
-    there->convolve_input_gradient(how.mode, how.shape, from, weights, to, there.stream());
+    if (how.mode == numeric::arithmetic::log64) {
+      const int bits = rounding_options().bits;
+      feed_there(
+          "conv_input", dx,
+          there->convolve_input_gradient_log64(how.shape, from, weights, to, bits, there.stream()));
+    } else {
+      there->convolve_input_gradient(how.mode, how.shape, from, weights, to, there.stream());
+    }
   } else if (how.mode == numeric::arithmetic::log64) {
     const auto ties = numeric::convolve_input_gradient_log64(how.shape, from, weights, to,
                                                              rounding_options(), executor());
@@ -219,9 +230,15 @@ Tensor weight_gradient(const operands& how, const Tensor& x, const Tensor& dy, I
   const auto* from = dy.const_data_ptr<float>();
   auto* to = dw.mutable_data_ptr<float>();
   if (is_on_device(x)) {
-    require_known("convolution", how.mode, x);
     const device_call there(x);
-    there->convolve_weight_gradient(how.mode, how.shape, inputs, from, to, there.stream());
+    if (how.mode == numeric::arithmetic::log64) {
+      const int bits = rounding_options().bits;
+      feed_there(
+          "conv_weight", dw,
+          there->convolve_weight_gradient_log64(how.shape, inputs, from, to, bits, there.stream()));
+    } else {
+      there->convolve_weight_gradient(how.mode, how.shape, inputs, from, to, there.stream());
+    }
   } else if (how.mode == numeric::arithmetic::log64) {
     const auto ties = numeric::convolve_weight_gradient_log64(how.shape, inputs, from, to,
                                                               rounding_options(), executor());

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for tensors that are not on the CPU, in float32: products in ord32, xint24 and xint16.
-// Operators know them by this table: the code for a device is a module of its own, which is loaded
-// where there is such a device (python/bindings_cuda), and in tests is simulated.
+// Kernels for tensors that are not on the CPU, in float32. Operators know them by this table: the
+// code for a device is a module of its own, which is loaded where there is such a device
+// (python/bindings_cuda), and in tests is simulated.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
@@ -54,6 +55,18 @@ class device_kernels {
   virtual void convolve_weight_gradient(numeric::arithmetic mode,
                                         const numeric::convolution& geometry, const float* x,
                                         const float* dy, float* dw, void* stream) const = 0;
+  using near_ties = std::vector<numeric::near_tie>;
+  virtual near_ties gemm_log64(const numeric::gemm_batch& batch, matrix<const float> a,
+                               matrix<const float> b, matrix<float> c, int bits,
+                               void* stream) const = 0;
+  virtual near_ties convolve_log64(const numeric::convolution& geometry, const float* x,
+                                   const float* w, float* y, int bits, void* stream) const = 0;
+  virtual near_ties convolve_input_gradient_log64(const numeric::convolution& geometry,
+                                                  const float* dy, const float* w, float* dx,
+                                                  int bits, void* stream) const = 0;
+  virtual near_ties convolve_weight_gradient_log64(const numeric::convolution& geometry,
+                                                   const float* x, const float* dy, float* dw,
+                                                   int bits, void* stream) const = 0;
 
   virtual void apply(numeric::unary function, const float* x, float* y, std::size_t count,
                      void* stream) const = 0;

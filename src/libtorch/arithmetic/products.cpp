@@ -39,9 +39,12 @@ void multiply(const char* name, numeric::arithmetic mode, const at::Tensor& a, c
   numeric::gemm_batch batch = {1, 0, 0, 0};
   if (a.dim() == 3) batch = {a.size(0), a.stride(0), b.stride(0), c.stride(0)};
   if (is_on_device(a)) {
-    require_known(name, mode, a);
     const device_call there(a);
-    return there->gemm(mode, batch, left, right, result, there.stream());
+    if (mode != numeric::arithmetic::log64) {
+      return there->gemm(mode, batch, left, right, result, there.stream());
+    }
+    const int bits = rounding_options().bits;
+    return feed_there(name, c, there->gemm_log64(batch, left, right, result, bits, there.stream()));
   }
   if (mode == numeric::arithmetic::log64) {
     const auto ties =
@@ -96,15 +99,6 @@ bool can_write_to(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ou
 }
 
 }  // namespace
-
-void require_known(const char* name, numeric::arithmetic mode, const at::Tensor& on) {
-  using numeric::arithmetic;
-  if (mode == arithmetic::ord32 || mode == arithmetic::xint24 || mode == arithmetic::xint16) return;
-  refuse(
-      std::string(name) + " in " + to_string(mode) + " on " + on.device().str(),
-      "other devices compute products in ord32, xint24 and xint16: use one of these, or move the "
-      "tensors to the CPU");
-}
 
 numeric::arithmetic product_mode(c10::ScalarType type) {
   const numeric::arithmetic chosen = mode();

@@ -16,9 +16,6 @@ namespace potl::libtorch::dispatch {
 /// The arithmetic of dot products of operands of this type.
 numeric::arithmetic product_mode(c10::ScalarType type);
 
-/// Refuses modes in which other devices have no products.
-void require_known(const char* name, numeric::arithmetic mode, const at::Tensor& on);
-
 /// A B of real tensors of one floating type: [m, k] times [k, n], or [b, m, k] times [b, k, n].
 at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b);
 

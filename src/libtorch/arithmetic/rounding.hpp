@@ -29,5 +29,8 @@ numeric::log64_options rounding_options() noexcept;
 /// Hands the near ties of a float32 result to the session, which may change elements of it.
 void feed(std::string_view kind, const at::Tensor& result,
           const std::vector<numeric::near_tie>& ties, const numeric::element_operands& operands);
+/// The same of a result on a device. Refuses an audit, which may change any element.
+void feed_there(std::string_view kind, const at::Tensor& result,
+                const std::vector<numeric::near_tie>& ties);
 
 }  // namespace potl::libtorch::dispatch

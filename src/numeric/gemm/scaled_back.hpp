@@ -10,8 +10,9 @@ namespace potl::numeric::detail {
 
 __extension__ using wide = __int128;
 
-/// sum * factor; |sum| < 2^126, the factor a power of two or NaN.
-constexpr float scaled_back(wide sum, double factor) noexcept {
+/// sum * factor; |sum| < 2^126, the factor a power of two or NaN. Apart, because it is seldom
+/// needed and often named.
+[[gnu::noinline]] constexpr float scaled_back(wide sum, double factor) noexcept {
   if (factor != factor) return std::numeric_limits<float>::quiet_NaN();
   const bool negative = sum < 0;
   wide size = negative ? -sum : sum;

@@ -6,6 +6,7 @@ Where there is no CUDA device, simulated blocks hash tensors of the CPU.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,13 +39,14 @@ def _hashing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         library.use_device("cpu", None)
 
 
-def on_device(build: Build) -> Build:
-    def made() -> Task:
-        task = build()
-        task.model.to(DEVICE)
-        return task
+def placed(device: str, build: Build) -> Task:
+    task = build()
+    task.model.to(device)
+    return task
 
-    return made
+
+def on_device(build: Build) -> Build:
+    return functools.partial(placed, DEVICE, build)
 
 
 def mixed() -> Task:
@@ -141,3 +143,25 @@ def test_a_repetition_that_is_proved_sees_every_state(tmp_path: Path) -> None:
     run = potl.record(build, tmp_path / "run", job=job)
     audit = potl.audit(run, job=job, task=build, log=tmp_path / "log", nonce=bytes(range(32)))
     assert audit.agrees, audit.reason
+
+
+@pytest.mark.parametrize("build", [tasks.plain, tasks.channels_last], ids=["mlp", "convolution"])
+def test_a_run_in_log64_is_audited_on_a_cpu(build: Build, tmp_path: Path) -> None:
+    """The device adds in another order than the CPU, which follows the trainer's log."""
+    here = functools.partial(placed, "cpu", build)
+    job = potl.Job.create(here, seed=7, checkpoint_every=4, arithmetic="log64")
+    run = potl.record(on_device(build), tmp_path / "run", job=job)
+    if not GPU:
+        _library.module().use_device("cpu", None)
+    audit = potl.audit(run, job=job, task=here, log=tmp_path / "log")
+    assert audit.agrees, audit.reason
+    report = potl.verify(run, job=job, task=here, commitment=run.commit(), ledger=False)
+    assert report.verdict == "accepted", report.sentence
+
+
+def test_an_audit_in_log64_on_a_device_is_refused(tmp_path: Path) -> None:
+    build = on_device(tasks.plain)
+    job = potl.Job.create(build, seed=7, checkpoint_every=4, arithmetic="log64")
+    run = potl.record(build, tmp_path / "run", job=job)
+    with pytest.raises(potl.NotReproducible, match="an audit in log64 on"):
+        potl.audit(run, job=job, task=build, log=tmp_path / "log")

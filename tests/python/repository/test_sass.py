@@ -94,6 +94,20 @@ def test_a_product_of_integers_multiplies_bytes_with_tensor_cores(
     assert not {"HMMA", "DMMA", "FFMA"} & found.keys()
 
 
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100"])
+@pytest.mark.parametrize(
+    "operands", ["12stored_linesES3_NS0_14stored", "14gathered_linesES3_NS0_14gather"]
+)
+def test_a_product_of_doubles_is_multiplied_by_tensor_cores(
+    operands: str, architecture: str
+) -> None:
+    kernel = f"run_blocksINS0_16rounded_productsINS0_{operands}_targets"
+    found = operations("products", kernel, architecture)
+    # 4 x 4 tiles of a warp, twice for a slice of eight.
+    assert found["DMMA"] == 32
+    assert not {"HMMA", "IMMA"} & found.keys()
+
+
 def test_a_softmax_slope_is_rounded_at_each_operation() -> None:
     # y (dy - sum): one sum, one product, and nothing fused.
     kernel = "softmax_rowsILNS0_10row_resultE3E"

@@ -11,8 +11,11 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 
+#include <potl/numeric/detail/anywhere.hpp>
 #include <potl/numeric/detail/rounding.hpp>
 
 namespace potl::numeric {
@@ -22,19 +25,21 @@ class exact_sum {
   /// Adds x. Precondition: x is 0, not finite, or a multiple of 2^-480 below 2^300.
   void add(double x) noexcept;
   /// Adds a * b.
-  void add_product(float a, float b) noexcept;
+  POTL_ANYWHERE void add_product(float a, float b) noexcept;
 
   /// -1, 0 or 1; 0 for NaN.
   int sign() const noexcept;
   /// No infinity and no NaN was added.
   bool is_finite() const noexcept { return special_ == 0; }
   /// Rounded once, to the grid of b bits.
-  float round_to(int bits) const noexcept { return numeric::round_to(to_odd(), bits); }
+  POTL_ANYWHERE float round_to(int bits) const noexcept {
+    return numeric::round_to(to_odd(), bits);
+  }
   /// The tie that is nearest to the exact value; its `distance` is rounded.
   tie nearest_tie(int bits) const noexcept { return numeric::nearest_tie(to_odd(), bits); }
   /// Truncated to 53 bits, with the last bit set if anything was cut off (rounding to odd): the
   /// second rounding to at most 51 bits then gives what a single one would.
-  double to_odd() const noexcept;
+  POTL_ANYWHERE double to_odd() const noexcept;
 
   /// Whether |value - centre| <= radius, decided exactly. False for NaN and infinities.
   bool is_within(double centre, double radius) const noexcept;
@@ -42,15 +47,95 @@ class exact_sum {
  private:
   static constexpr int digits = 27;
   static constexpr int lowest = -480;  // exponent of digit 0
+  static constexpr std::uint64_t digit_mask = 0xffffffffU;
 
-  void add_scaled(std::uint64_t significand, int exponent, bool negative) noexcept;
-  void settle() noexcept;
-  exact_sum settled() const noexcept;
+  POTL_ANYWHERE void add_scaled(std::uint64_t significand, int exponent, bool negative) noexcept;
+  POTL_ANYWHERE void settle() noexcept;
+  POTL_ANYWHERE exact_sum settled() const noexcept;
 
   std::array<std::int64_t, digits> digit_{};  // settled: all but the last in [0, 2^32)
   std::uint32_t unsettled_ = 0;
   double special_ = 0;  // 0, or the infinity or NaN that the sum has become
 };
+
+POTL_ANYWHERE inline void exact_sum::add_scaled(std::uint64_t significand, int exponent,
+                                                bool negative) noexcept {
+  const int shift = exponent - lowest;
+  const auto at = static_cast<std::size_t>(shift >> 5);
+  const int within = shift & 31;
+  // 64 bits shifted by at most 31 fill three digits.
+  const std::uint64_t low = significand << within;
+  const std::uint64_t high = within == 0 ? 0 : significand >> (64 - within);
+  const std::int64_t sign = negative ? -1 : 1;
+  digit_[at] += sign * static_cast<std::int64_t>(low & digit_mask);
+  digit_[at + 1] += sign * static_cast<std::int64_t>(low >> 32);
+  digit_[at + 2] += sign * static_cast<std::int64_t>(high);
+  if (++unsettled_ == 1U << 29) settle();
+}
+
+POTL_ANYWHERE inline void exact_sum::add_product(float a, float b) noexcept {
+  const double product = static_cast<double>(a) * static_cast<double>(b);
+  if (product == 0) return;
+  if (!std::isfinite(product)) {
+    special_ += product;
+    return;
+  }
+  const auto word = std::bit_cast<std::uint64_t>(product);
+  add_scaled((word & 0xfffffffffffffULL) | 0x10000000000000ULL,
+             static_cast<int>((word >> 52) & 0x7ff) - 1075, std::signbit(product));
+}
+
+POTL_ANYWHERE inline void exact_sum::settle() noexcept {
+  std::int64_t carry = 0;
+  for (std::size_t i = 0; i + 1 < digits; ++i) {
+    const std::int64_t sum = digit_[i] + carry;
+    carry = sum >> 32;  // arithmetic: rounds towards minus infinity
+    digit_[i] = sum & static_cast<std::int64_t>(digit_mask);
+  }
+  digit_[digits - 1] += carry;
+  unsettled_ = 0;
+}
+
+POTL_ANYWHERE inline exact_sum exact_sum::settled() const noexcept {
+  exact_sum out = *this;
+  out.settle();
+  return out;
+}
+
+POTL_ANYWHERE inline double exact_sum::to_odd() const noexcept {
+  if (special_ != 0) return special_;
+  exact_sum value = settled();
+  const bool negative = value.digit_.back() < 0;
+  if (negative) {
+    for (std::int64_t& digit : value.digit_) digit = -digit;
+    value.settle();
+  }
+  int top = digits - 1;
+  while (top >= 0 && value.digit_[static_cast<std::size_t>(top)] == 0) --top;
+  if (top < 0) return 0;
+  const auto digit = [&](int i) {
+    return i < 0 ? 0 : static_cast<std::uint64_t>(value.digit_[static_cast<std::size_t>(i)]);
+  };
+  // The leading bit and 63 more.
+  const int width = 64 - std::countl_zero(digit(top));
+  std::uint64_t lead = digit(top) << (64 - width);
+  int filled = width;
+  int at = top - 1;
+  bool rest = false;
+  while (filled < 64 && at >= 0) {
+    const int take = 64 - filled - 32;
+    lead |= take >= 0 ? digit(at) << take : digit(at) >> -take;
+    if (take < 0) rest = (digit(at) & ((std::uint64_t{1} << -take) - 1)) != 0;
+    filled += 32;
+    --at;
+  }
+  for (; at >= 0; --at) rest = rest || digit(at) != 0;
+  rest = rest || (lead & 0x7ff) != 0;
+  const std::uint64_t significand = (lead >> 11) | (rest ? 1U : 0U);
+  const int exponent = lowest + 32 * top + width - 53;
+  const double size = std::ldexp(static_cast<double>(significand), exponent);
+  return negative ? -size : size;
+}
 
 /// Two rows of operands, in place.
 struct dot_operands {

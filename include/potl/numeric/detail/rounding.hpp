@@ -34,6 +34,8 @@
 #include <cstdint>
 #include <limits>
 
+#include <potl/numeric/detail/anywhere.hpp>
+
 namespace potl::numeric {
 
 inline constexpr int min_rounding_bits = 23;
@@ -54,14 +56,14 @@ struct near_tie {
 };
 
 /// The distance of adjacent numbers of the grid in the binade of x. Precondition: x finite.
-inline double grid_spacing(double x, int bits) noexcept {
+POTL_ANYWHERE inline double grid_spacing(double x, int bits) noexcept {
   const auto biased = static_cast<int>((std::bit_cast<std::uint64_t>(x) >> 52) & 0x7ff);
   const int exponent = std::clamp(biased - 1023, -126, 127) - (bits - 9);
   return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
 
 /// Rnd_b(x).
-inline float round_to(double x, int bits) noexcept {
+POTL_ANYWHERE inline float round_to(double x, int bits) noexcept {
   if (x != x) return std::numeric_limits<float>::quiet_NaN();
   if (bits == max_rounding_bits) return static_cast<float>(x) + 0.0F;
   const double size = std::fabs(x);
@@ -80,7 +82,7 @@ struct tie {
   double distance = 0;  ///< |x - midpoint|: exact below 2^128, infinite or NaN where x is
 };
 
-inline tie nearest_tie(double x, int bits) noexcept {
+POTL_ANYWHERE inline tie nearest_tie(double x, int bits) noexcept {
   const double size = std::fabs(x);
   double step = grid_spacing(x, bits);
   double low = 0;
@@ -137,7 +139,7 @@ constexpr double combine_norm_lanes(const double (&lane)[norm_lanes]) noexcept {
 }
 
 /// The norm from the combined sum of squares, rounded up.
-inline double norm_of_squares(double squares, std::int64_t terms) noexcept {
+POTL_ANYWHERE inline double norm_of_squares(double squares, std::int64_t terms) noexcept {
   return std::sqrt(squares) * (1 + static_cast<double>(terms + 16) * 0x1p-53);
 }
 
@@ -158,17 +160,19 @@ inline double norm(const float* x, std::int64_t terms, std::int64_t stride = 1) 
   return norm_of_squares(combine_norm_lanes(lane), terms);
 }
 
+/// The exponent of the largest power of two of which x is a multiple; 1024 for 0.
+POTL_ANYWHERE inline int quantum_exponent(float x) noexcept {
+  const auto word = std::bit_cast<std::uint32_t>(x) & 0x7fffffffU;
+  if (word == 0) return 1024;
+  const std::uint32_t biased = word >> 23;
+  const std::uint32_t fraction = (word & 0x7fffffU) | (biased == 0 ? 0U : 0x800000U);
+  return static_cast<int>(biased == 0 ? 1U : biased) - 150 + std::countr_zero(fraction);
+}
+
 /// The largest power of two of which all x are multiples; infinite when all are 0.
 inline double quantum(const float* x, std::int64_t terms, std::int64_t stride = 1) noexcept {
   int least = 1024;
-  for (std::int64_t i = 0; i < terms; ++i) {
-    const auto word = std::bit_cast<std::uint32_t>(x[i * stride]) & 0x7fffffffU;
-    if (word == 0) continue;
-    const std::uint32_t biased = word >> 23;
-    const std::uint32_t fraction = (word & 0x7fffffU) | (biased == 0 ? 0U : 0x800000U);
-    least =
-        std::min(least, static_cast<int>(std::max(biased, 1U)) - 150 + std::countr_zero(fraction));
-  }
+  for (std::int64_t i = 0; i < terms; ++i) least = std::min(least, quantum_exponent(x[i * stride]));
   return least == 1024 ? std::numeric_limits<double>::infinity() : std::ldexp(1.0, least);
 }
 
@@ -186,7 +190,7 @@ enum class tie_class {
   exact,  ///< W reaches a quarter of the grid's step, or is not finite: the exact value is rounded
 };
 
-inline tie_class classify(double x, double window, int bits) noexcept {
+POTL_ANYWHERE inline tie_class classify(double x, double window, int bits) noexcept {
   if (!(std::isfinite(x) && std::isfinite(window))) return tie_class::exact;
   if (!(window > 0)) return tie_class::clear;  // the sum is exact, and ties go to even
   if (nearest_tie(x, bits).distance > window) return tie_class::clear;
