@@ -255,12 +255,12 @@ struct rounded_products {
     }
   }
 
-  POTL_BODY static void end_chunk(thread_state& mine, bool is_first) {
+  POTL_BODY static void end_chunk(thread_state& mine) {
     POTL_UNROLL
     for (unsigned i = 0; i < 32; ++i) {
       double& chain = mine.chain[i / 8][i / 2 % 4][i % 2];
       double& sum = mine.sums[i / 8][i / 2 % 4][i % 2];
-      sum = is_first ? chain : sum + chain;
+      sum = sum + chain;
       chain = 0;
     }
   }
@@ -311,7 +311,7 @@ struct rounded_products {
       multiply(block, shared, stage, 4, owned);
       const std::int64_t next = k + tile::depth;
       block.each([&](unsigned thread) {
-        if (next % chunk == 0 || next >= depth) end_chunk(owned.of(thread), next <= chunk);
+        if (next % chunk == 0 || next >= depth) end_chunk(owned.of(thread));
         Block::template wait<1>(thread);
       });
       stage = stage == tile::stages - 1 ? 0 : stage + 1;

@@ -105,6 +105,27 @@ TEST_CASE("simulated products in log64 log what lies around ties", "[kernels]") 
   CHECK(found.size() < c.size());
 }
 
+TEST_CASE("a simulated sum in double is one of chunks", "[kernels]") {
+  // One chain loses 4,093 terms of 0.75 u and ends 2,970 u below a tie, which is beyond the bound
+  // of 162 u; the exact sum lies 100 u above.
+  constexpr std::int64_t depth = 4096;
+  const auto small = static_cast<float>(std::sqrt(0.75 * 0x1p-53));
+  std::vector<float> a(depth, small), b(depth, small);
+  a[0] = b[0] = 1;
+  a[1] = b[1] = 0x1p-12F;
+  a[2] = -2970 * 0x1p-30F;
+  b[2] = 0x1p-23F;
+  float c = 0;
+  cuda::multiply_rounded(simulated_device(1), 32,
+                         {{1, 0, 0, 0},
+                          numeric::row_major<const float>(a.data(), 1, depth),
+                          numeric::row_major<const float>(b.data(), depth, 1),
+                          numeric::row_major(&c, 1, 1)},
+                         nullptr);
+  CHECK(c == gemm_definition::rounded(a, b, 32));
+  CHECK(c == 0x1.000002p0F);
+}
+
 TEST_CASE("a list without room changes no result", "[kernels]") {
   // All of its sums are near a tie: 1 + 2^-24, and what double cannot hold.
   constexpr std::int64_t rows = 70, depth = 3;
