@@ -25,7 +25,8 @@ def add_to(app: typer.Typer) -> None:
     command(
         app,
         "selftest",
-        examples="  potl selftest\n\n  POTL_ISA=portable potl selftest --json",
+        examples="  potl selftest\n\n  POTL_ISA=portable potl selftest --json\n\n"
+        "  potl selftest --device cuda",
     )(_selftest)
 
 
@@ -50,11 +51,19 @@ def _doctor(
     )
 
 
-def _selftest(*, json: Json = False, debug: Debug = False) -> Result:
+def _selftest(
+    *,
+    device: Annotated[
+        str, typer.Option(help="cpu, or cuda for what a GPU computes.", metavar="DEVICE")
+    ] = "cpu",
+    json: Json = False,
+    debug: Debug = False,
+) -> Result:
     """Run every reproducible operator on fixed inputs and print a digest of each.
 
-    The lines after the processor are the same on every machine. Ends with 0 if they are those of
-    this version and the floating-point environment is IEEE's, else with 3.
+    The lines after the processor are the same on every machine. A GPU refuses some operators, and
+    prints the same for the others. Ends with 0 if the digests are those of this version and the
+    floating-point environment is IEEE's, else with 3.
     """
     from .. import _core
     from .._base._progress import track
@@ -65,17 +74,18 @@ def _selftest(*, json: Json = False, debug: Debug = False) -> Result:
     total = len(PRODUCTS) * len(MODES) + len(OTHERS)
     rows = []
     with track("testing", total, None) as advance:
-        for line in lines():
+        for line in lines(device):
             rows.append(line)
             if advance is not None:
                 advance(len(rows))
     whole = hashlib.sha256("".join(line.digest for line in rows).encode()).hexdigest()
     broken = [item for item in environment if item.state != "ok"]
-    strange = [line for line in rows if not line.as_kept]
+    strange = [line for line in rows if not line.as_kept and not line.refused]
     processor, kernels = _core.processor_name(), _core.active_isa()
     document = {
         "processor": processor,
         "kernels": kernels,
+        "device": device,
         "digest": whole,
         "ok": not broken and not strange,
         "operators": [
@@ -84,6 +94,7 @@ def _selftest(*, json: Json = False, debug: Debug = False) -> Result:
                 "operator": line.operator,
                 "digest": line.digest,
                 "ok": line.as_kept,
+                "refused": line.refused,
             }
             for line in rows
         ],
@@ -93,10 +104,9 @@ def _selftest(*, json: Json = False, debug: Debug = False) -> Result:
     def show(console: Console) -> None:
         console.print(f"processor  {printable(processor)}, kernels {kernels}")
         for line in rows:
-            mark = "" if line.as_kept else "   not this version's digest"
-            console.print(
-                f"{line.mode:7s} {line.operator:22s} {line.digest}{mark}", highlight=False
-            )
+            mark = "" if line.as_kept or line.refused else "   not this version's digest"
+            found = f"refused on {device}" if line.refused else line.digest
+            console.print(f"{line.mode:7s} {line.operator:22s} {found}{mark}", highlight=False)
         for item in environment:
             console.print(f"{item.name}: {item.state} ({item.seen})", highlight=False)
         console.print(f"all        {whole}", highlight=False)

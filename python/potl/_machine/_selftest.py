@@ -20,8 +20,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from .. import _core
+from .._arithmetic import _library
 from .._arithmetic._arithmetic import MODES
 from .._arithmetic._deterministic import deterministic
+from .._base._errors import NotReproducible, UnsupportedError
 from .._task import _random
 
 Tensors = Iterable[torch.Tensor]
@@ -29,9 +31,10 @@ _KEPT = Path(__file__).with_name("_selftest.json")
 
 
 class Inputs:
-    """Tensors that follow from a case's name alone."""
+    """Tensors that follow from a case's name alone, on one device."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, device: str = "cpu") -> None:
+        self.device = device
         self._key = hashlib.sha256(b"potl.selftest.v1\x00" + name.encode()).digest()
         self._drawn = 0
 
@@ -39,13 +42,13 @@ class Inputs:
         """Standard normal float32."""
         out = torch.empty(shape)
         _core.fill_normal(out.view(-1).numpy(), self._next(), 0, 0.0, 1.0)
-        return out.requires_grad_(grad)
+        return out.to(self.device).requires_grad_(grad)
 
     def integers(self, high: int, *shape: int) -> torch.Tensor:
         """int64 in [0, high)."""
         out = torch.empty(shape, dtype=torch.int64)
         _core.fill_integers(out.view(-1).numpy(), self._next(), 0, 0, high)
-        return out
+        return out.to(self.device)
 
     def _next(self) -> bytes:
         self._drawn += 1
@@ -57,8 +60,9 @@ Case = Callable[[Inputs], Tensors]
 
 def backward(out: torch.Tensor, *inputs: torch.Tensor) -> list[torch.Tensor]:
     """A result and the gradients of its inputs, for a cotangent that is not a constant."""
-    weights = torch.arange(out.numel(), dtype=torch.float32).view(out.shape) % 7 - 3
-    return [out.detach(), *torch.autograd.grad(out, inputs, weights)]
+    count = out.numel()
+    weights = torch.arange(-3.0, 4.0).repeat(count // 7 + 1)[:count].view(out.shape)
+    return [out.detach(), *torch.autograd.grad(out, inputs, weights.to(out.device))]
 
 
 def unary(function: Callable[[torch.Tensor], torch.Tensor]) -> Case:
@@ -93,6 +97,7 @@ def module(make: Callable[[], nn.Module], *shape: int) -> Case:
         with torch.no_grad():
             for weight in net.parameters():
                 weight.copy_(draw(*weight.shape, grad=False) * 0.25)
+        net.to(draw.device)
         x = draw(*shape)
         out = net(x)
         out = out[0] if isinstance(out, tuple) else out
@@ -163,7 +168,7 @@ OTHERS: Mapping[str, Case] = {
     "logsumexp": unary(lambda x: torch.logsumexp(x.view(20, 50), 1)),
     "cross_entropy": lambda draw: _cross_entropy(draw),
     "mse_loss": binary(F.mse_loss, (50, 4), (50, 4)),
-    "bce_with_logits": unary(lambda x: F.binary_cross_entropy_with_logits(x, torch.ones(1000))),
+    "bce_with_logits": unary(lambda x: F.binary_cross_entropy_with_logits(x, torch.ones_like(x))),
     "layer_norm": module(lambda: nn.LayerNorm(50), 20, 50),
     "batch_norm": module(lambda: nn.BatchNorm2d(6), 5, 6, 4, 4),
     "group_norm": module(lambda: nn.GroupNorm(2, 6), 5, 6, 4, 4),
@@ -213,7 +218,7 @@ def _scatter_add(draw: Inputs) -> Tensors:
 
 def _seeded(draw: Inputs) -> torch.Tensor:
     _random.seed_torch(draw._next())
-    return torch.ones(999)
+    return torch.ones(999, device=draw.device)
 
 
 @dataclass(frozen=True)
@@ -227,26 +232,46 @@ class Line:
     """The first 16 hexadecimal digits of SHA-256."""
     as_kept: bool
     """Whether it is the digest that this version of potl was released with."""
+    refused: bool = False
+    """Whether the operator has no form for the device; then there is no digest."""
 
 
-def lines() -> Iterator[Line]:
+def lines(device: str = "cpu") -> Iterator[Line]:
     """Runs every case in every mode that it depends on.
+
+    Args:
+        device: "cuda" for what a GPU computes: the digests are the CPU's, or there is none.
 
     Raises:
         NotReproducible: The floating-point environment is broken.
-        UnsupportedError: potl was built without torch.
+        UnsupportedError: potl was built without torch, or has no kernels for the device.
     """
+    if device != "cpu" and not (device == "cuda" and torch.cuda.is_available()):
+        raise UnsupportedError(f"torch has no device {device!r} here", 'use "cpu" or "cuda"')
+    may_refuse = bool(_library.module().knows_device(device))
+    if device != "cpu" and not may_refuse:
+        raise UnsupportedError(
+            f"this potl has no kernels for {device!r}",
+            "docs/reference/cuda.md says how to build it",
+        )
     kept: dict[str, str] = json.loads(_KEPT.read_text()) if _KEPT.exists() else {}
     for mode in MODES:
         for name, case in PRODUCTS.items():
-            yield _line(mode, name, case, kept)
+            yield _line(mode, name, case, kept, device, may_refuse)
     for name, case in OTHERS.items():
-        yield _line("any", name, case, kept)
+        yield _line("any", name, case, kept, device, may_refuse)
 
 
-def _line(mode: str, name: str, case: Case, kept: Mapping[str, str]) -> Line:
-    with _random.scope(), deterministic("ord32" if mode == "any" else mode):
-        tensors = list(case(Inputs(name)))
+def _line(
+    mode: str, name: str, case: Case, kept: Mapping[str, str], device: str, may_refuse: bool
+) -> Line:
+    try:
+        with _random.scope(), deterministic("ord32" if mode == "any" else mode):
+            tensors = [one.cpu() for one in case(Inputs(name, device))]
+    except NotReproducible:
+        if not may_refuse:
+            raise
+        return Line(mode, name, "", as_kept=False, refused=True)
     hasher = hashlib.sha256()
     for tensor in tensors:
         hasher.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
