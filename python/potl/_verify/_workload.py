@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._arithmetic import _rounded_steps
+from .._base._errors import NotReproducible
 
 if TYPE_CHECKING:
     from .._job._session import Session, StepResult
@@ -153,7 +154,9 @@ def describe(error: BaseException) -> str:
 
 def is_own_trouble(error: BaseException) -> bool:
     """Whether an exception speaks of this machine, whatever the recorded state holds."""
-    if isinstance(error, (MemoryError, OSError, TimeoutError, _core.StorageError)):
+    # What an arithmetic refuses is a matter of this machine's devices and of build()'s code.
+    own = (MemoryError, OSError, TimeoutError, _core.StorageError, NotReproducible)
+    if isinstance(error, own):
         return True
     # torch reports memory as RuntimeError on the CPU and as its subclass OutOfMemoryError on a GPU.
     return isinstance(error, RuntimeError) and (

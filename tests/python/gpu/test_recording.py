@@ -165,3 +165,7 @@ def test_an_audit_in_log64_on_a_device_is_refused(tmp_path: Path) -> None:
     run = potl.record(build, tmp_path / "run", job=job)
     with pytest.raises(potl.NotReproducible, match="an audit in log64 on"):
         potl.audit(run, job=job, task=build, log=tmp_path / "log")
+    # What the verifier's own device cannot do accuses nobody.
+    report = potl.verify(run, job=job, task=build, commitment=run.commit(), ledger=False)
+    assert report.verdict == "inconclusive", report.sentence
+    assert "an audit in log64 on" in str(report), report
