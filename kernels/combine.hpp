@@ -13,6 +13,7 @@
 
 #include "block.hpp"
 #include "numeric/elementwise/combinations.hpp"
+#include "numeric/ieee/binary.hpp"
 
 namespace potl::cuda {
 
@@ -22,13 +23,29 @@ POTL_BODY combined_lane at(const operand& of, std::uint64_t i) {
   return combined_lane(of.data[of.is_single ? 0 : i]);
 }
 
-/// Of maximum and minimum.
-template <bool IsMaximum>
-POTL_BODY float extreme(float x, float y) {
-  if (x != x || y != y) return canonical_nan();
-  const bool is_negative = (combined_lane(x).to_bits() >> 31U) != 0;
-  if (x == y) return is_negative == IsMaximum ? y : x;
-  return (x > y) == IsMaximum ? x : y;
+/// x - y trunc(x / y), exact, in whole numbers: the significand of x is divided by that of y, and
+/// the rest of it again for each 40 bits by which x is shifted further than y.
+POTL_BODY float rest_of_quotient(float x, float y) {
+  constexpr std::uint32_t sign = 0x80000000U, infinite = 0x7f800000U, one = 0x00800000U;
+  const std::uint32_t bits = combined_lane(x).to_bits();
+  const std::uint32_t a = bits & ~sign, b = combined_lane(y).to_bits() & ~sign;
+  if (a >= infinite || b > infinite || b == 0) return canonical_nan();
+  if (a < b) return x;
+  // A subnormal number has the exponent of the smallest normal one.
+  const std::uint32_t exponent = b < one ? 1 : b >> 23U;
+  std::uint32_t further = (a < one ? 1 : a >> 23U) - exponent;
+  const std::uint64_t divisor = b < one ? b : b % one + one;
+  std::uint64_t rest = (a < one ? a : a % one + one) % divisor;
+  while (further != 0) {
+    const std::uint32_t step = further < 40 ? further : 40;
+    rest = (rest << step) % divisor;
+    further -= step;
+  }
+  // rest 2^(exponent - 150), which is a number of float32 as it is below y.
+  const auto scale = numeric::elementwise::single<double>::bits(
+      (static_cast<std::uint64_t>(exponent) + 1023 - 150) << 52U);
+  const auto magnitude = static_cast<float>(static_cast<double>(rest) * scale.v);
+  return (bits & sign) != 0 ? -magnitude : magnitude;
 }
 
 template <combination Kind>
@@ -64,8 +81,14 @@ struct combined_elements {
         return fma(first, y / at(c, i), x);
       } else if constexpr (Kind == combination::power) {
         return compute<numeric::binary::pow>(x, y);
-      } else if constexpr (Kind == combination::maximum || Kind == combination::minimum) {
-        return lane(extreme<Kind == combination::maximum>(x.v, y.v));
+      } else if constexpr (Kind == combination::logaddexp) {
+        return compute<numeric::binary::logaddexp>(x, y);
+      } else if constexpr (Kind == combination::xlogy) {
+        return compute<numeric::binary::xlogy>(x, y);
+      } else if constexpr (Kind >= combination::fmod && Kind <= combination::fmin) {
+        constexpr auto function = static_cast<numeric::ieee_binary>(
+            static_cast<int>(Kind) - static_cast<int>(combination::fmod));
+        return lane(numeric::ieee::compute(function, x.v, y.v, rest_of_quotient));
       } else if constexpr (Kind == combination::pass_between) {
         return n < y.v && y.v < m ? x : lane(0.0F);
       } else if constexpr (Kind == combination::pass_beyond) {

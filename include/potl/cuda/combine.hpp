@@ -3,7 +3,7 @@
 // numeric/combine.hpp, numeric/elementwise.hpp (pow) and numeric/detail/ieee.hpp.
 //
 // Claims: the same templates as on the CPU, or the same list of IEEE operations. Cost: every
-// element is read and written once. Cannot: double; remainders.
+// element is read and written once. Cannot: double.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,17 @@ enum class combination {
   addcmul,         ///< fma(n b, c, a)
   addcdiv,         ///< fma(n, b / c, a)
   power,           ///< a to the power b
+  logaddexp,       ///< of a and b
+  xlogy,           ///< a log(b)
   square_root,     ///< of a
-  maximum,         ///< of a and b; +0 is larger than -0, NaN stays
+  fmod,            ///< of a and b, as the next seven: numeric::ieee_binary in its order
+  remainder,
+  floor_divide,
+  trunc_divide,
+  maximum,
   minimum,
+  fmax,
+  fmin,
   pass_between,            ///< a where n < b < m, else +0
   pass_beyond,             ///< a where b < n or b > m, else +0
   soft_shrink,             ///< a less what is nearest to it in [-n, n]

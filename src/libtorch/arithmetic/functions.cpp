@@ -45,16 +45,14 @@ Tensor unary_to(destination to, unary function, const Tensor& x) {
       return out;
     }
   }
-  const auto apply = [&](const auto& in, auto out) {
+  const auto body = [&](const auto& in, auto out) {
     numeric::apply(function, in[0], out, executor());
   };
-  // Its values come one by one from a function of the CPU's.
-  if (function == unary::erfinv) return elements("erfinv", {x}, to, apply);
-  return elements(
-      to_string(function), {x}, to, apply,
-      [&](const device_call& there, const auto& in, float* out, std::size_t count) {
-        there->apply(function, in[0].data, out, count, there.stream());
-      });
+  if (function == unary::erfinv) return elements("erfinv", {x}, to, body);
+  return elements(to_string(function), {x}, to, body,
+                  [&](const device_call& there, const auto& in, float* out, std::size_t count) {
+                    there->apply(function, in[0].data, out, count, there.stream());
+                  });
 }
 
 template <unary Function>
@@ -124,16 +122,20 @@ Tensor gelu_gradient(const Tensor& dy, const Tensor& x, c10::string_view approxi
   const bool tanh = gelu_of(approximate) == unary::gelu_tanh;
   return gradient_of(tanh ? gradient::gelu_tanh : gradient::gelu, dy, x);
 }
-Tensor binary_to(destination to, binary function, const Tensor& x, const Tensor& y) {
-  if (function == binary::pow) {
-    return elements(
-        to_string(function), {x, y}, to,
-        [&](const auto& in, auto out) { numeric::apply(function, in[0], in[1], out, executor()); },
-        combined_there{cuda::combination::power});
+cuda::combination combination_of(binary function) {
+  switch (function) {
+    case binary::pow: return cuda::combination::power;
+    case binary::logaddexp: return cuda::combination::logaddexp;
+    case binary::xlogy: return cuda::combination::xlogy;
   }
-  return elements(to_string(function), {x, y}, to, [&](const auto& in, auto out) {
-    numeric::apply(function, in[0], in[1], out, executor());
-  });
+  TORCH_INTERNAL_ASSERT(false);
+}
+
+Tensor binary_to(destination to, binary function, const Tensor& x, const Tensor& y) {
+  return elements(
+      to_string(function), {x, y}, to,
+      [&](const auto& in, auto out) { numeric::apply(function, in[0], in[1], out, executor()); },
+      combined_there{combination_of(function)});
 }
 
 template <binary Function>

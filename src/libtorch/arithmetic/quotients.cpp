@@ -31,15 +31,13 @@ using optional_text = std::optional<c10::string_view>;
 
 Tensor binary_to(destination to, const char* name, ieee_binary function, const Tensor& x,
                  const Tensor& y) {
-  const auto body = [&](const auto& in, auto out) {
-    numeric::apply(function, in[0], in[1], out, executor());
-  };
-  if (function == ieee_binary::maximum || function == ieee_binary::minimum) {
-    return elements(name, {x, y}, to, body,
-                    combined_there{function == ieee_binary::maximum ? cuda::combination::maximum
-                                                                    : cuda::combination::minimum});
-  }
-  return elements(name, {x, y}, to, body);
+  // A device has them in the same order.
+  const auto there = static_cast<cuda::combination>(static_cast<int>(cuda::combination::fmod) +
+                                                    static_cast<int>(function));
+  return elements(
+      name, {x, y}, to,
+      [&](const auto& in, auto out) { numeric::apply(function, in[0], in[1], out, executor()); },
+      combined_there{there});
 }
 
 template <class Stock, ieee_binary Function>

@@ -3,10 +3,10 @@
 #include <potl/numeric/detail/ieee.hpp>
 
 #include <cmath>
-#include <limits>
 
 #include <potl/core/error.hpp>
 
+#include "binary.hpp"
 #include "numeric/ranges.hpp"
 
 namespace potl::numeric {
@@ -25,53 +25,7 @@ void require(bool fits) {
   if (!fits) throw exception({errc::usage, "operands have different lengths", ""});
 }
 
-template <class Real>
-Real canonical(Real value) {
-  return value != value ? std::numeric_limits<Real>::quiet_NaN() : value;
-}
-
-template <class Real>
-Real floor_quotient(Real x, Real y) {
-  if (y == 0) return canonical(x / y);
-  const Real rest = std::fmod(x, y);
-  Real quotient = (x - rest) / y;
-  if (rest != 0 && (y < 0) != (rest < 0)) quotient -= 1;
-  if (quotient == 0) return std::copysign(Real{0}, x / y);
-  const Real whole = std::floor(quotient);
-  return canonical(quotient - whole > Real{0.5} ? whole + 1 : whole);
-}
-
-template <class Real>
-Real larger(Real x, Real y) {
-  if (x == y) return std::signbit(x) ? y : x;
-  return x > y ? x : y;
-}
-
-template <class Real>
-Real smaller(Real x, Real y) {
-  if (x == y) return std::signbit(x) ? x : y;
-  return x < y ? x : y;
-}
-
-template <class Real>
-Real one(ieee_binary function, Real x, Real y) {
-  const bool none = x != x || y != y;
-  const Real other = x != x ? y : x;  // what fmax and fmin give when one is NaN
-  switch (function) {
-    case ieee_binary::fmod: return canonical(std::fmod(x, y));
-    case ieee_binary::remainder: {
-      const Real rest = std::fmod(x, y);
-      return canonical(rest != 0 && (y < 0) != (rest < 0) ? rest + y : rest);
-    }
-    case ieee_binary::floor_divide: return floor_quotient(x, y);
-    case ieee_binary::trunc_divide: return canonical(std::trunc(x / y));
-    case ieee_binary::maximum: return none ? canonical(x + y) : larger(x, y);
-    case ieee_binary::minimum: return none ? canonical(x + y) : smaller(x, y);
-    case ieee_binary::fmax: return none ? canonical(other) : larger(x, y);
-    case ieee_binary::fmin: return none ? canonical(other) : smaller(x, y);
-  }
-  return x;
-}
+using ieee::canonical;
 
 /// out[i] = body(x[i], y[i])
 template <class Real, class Body>
@@ -88,7 +42,9 @@ void each_of_two(std::span<const Real> x, std::span<const Real> y, std::span<Rea
 template <class Real>
 void apply_to(ieee_binary function, std::span<const Real> x, std::span<const Real> y,
               std::span<Real> out, const executor& workers) {
-  each_of_two(x, y, out, workers, [=](Real a, Real b) { return one(function, a, b); });
+  const auto rest = [](Real a, Real b) { return std::fmod(a, b); };
+  each_of_two(x, y, out, workers,
+              [=](Real a, Real b) { return ieee::compute(function, a, b, rest); });
 }
 
 template <class Real>

@@ -71,7 +71,7 @@ def same(a: Tensor, b: Tensor) -> bool:
 # What has no form for a device yet. Whoever adds one takes it out here.
 REFUSED = {
     *("softmax_d", "sum_d", "cumsum_d"),  # in float64
-    *("prod", "remainder", "fmod", "floordiv", "kl", "embbag"),
+    *("prod", "embbag"),
     *("unfold", "pad_replicate", "interp", "interpb", "imcol"),
 }
 
@@ -221,7 +221,7 @@ def test_a_device_refuses_what_it_has_no_form_for() -> None:
         with pytest.raises(NotReproducible, match="of float64 on"):
             x.double() @ x.double()
         with pytest.raises(NotReproducible, match="no form for this device"):
-            torch.fmod(x, x)
+            torch.erfinv(x)
 
 
 @pytest.mark.skipif(not GPU, reason="no CUDA device, or a torch without CUDA")
@@ -264,6 +264,20 @@ OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "maximum": torch.maximum,
     "minimum": torch.minimum,
     "clamp": lambda x, y: x.clamp(min=y, max=y + 1),
+    "fmax": torch.fmax,
+    "fmin": torch.fmin,
+    "fmod": torch.fmod,
+    "fmod_of_bits": lambda x, y: torch.fmod(hostile().to(x), hostile().to(x).flip(0)),
+    "fmod_of_neighbours": lambda x, y: torch.fmod(hostile().to(x), hostile().to(x) * 0.9),
+    "remainder": torch.remainder,
+    "remainder_of_bits": lambda x, y: torch.remainder(hostile().to(x), hostile().to(x).flip(0)),
+    "remainder_of_number": lambda x, y: torch.remainder(-0.7, y),
+    "floor_divide": torch.floor_divide,
+    "floor_divide_of_bits": lambda x, y: hostile().to(x) // hostile().to(x).roll(1),
+    "trunc_divide": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "logaddexp": torch.logaddexp,
+    "xlogy": torch.xlogy,
+    "xlogy_of_number": lambda x, y: torch.xlogy(0.0, y),
     "pow": torch.pow,
     "sqrt": lambda x, y: x.sqrt(),
     "add_scaled": lambda x, y: torch.add(x, y, alpha=0.3),
