@@ -58,8 +58,11 @@ void reduce_terms(const Device& device, const term_layout& l, const Terms& terms
   if (l.chunks() == 1) return reduce_once(device, l, terms, out);
   typename Device::template numbers<float> parts(device, l.outer * l.chunks() * l.inner);
   reduce_once(device, l, terms, parts.data());
-  constexpr bool is_sum = std::is_same_v<typename Terms::join, sums::adding>;
-  using upper = listed_terms<is_sum ? sums::term::value : sums::term::maximum>;
+  using join = typename Terms::join;
+  constexpr auto again = std::is_same_v<join, sums::adding>        ? sums::term::value
+                         : std::is_same_v<join, sums::multiplying> ? sums::term::factor
+                                                                   : sums::term::maximum;
+  using upper = listed_terms<again>;
   reduce_terms(device, term_layout::plain(l.outer, l.chunks(), l.inner),
                upper{parts.data(), nullptr, nullptr, nullptr, false}, out);
 }
@@ -83,6 +86,9 @@ void reduce(const Device& device, numeric::reduction kind, const numeric::reduct
       reduce_terms(device, l, listed_terms<term::square>{x, nullptr, nullptr, nullptr, false}, y);
       if (kind == reduction::norm) device.each(outer * inner, finished<finish::root>{y, n, y});
       return;
+    case reduction::product:
+      return reduce_terms(device, l,
+                          listed_terms<term::factor>{x, nullptr, nullptr, nullptr, false}, y);
     case reduction::maximum:
       if (l.count == 0 && outer * inner != 0)
         throw exception({errc::usage, "there is no extreme of nothing", ""});

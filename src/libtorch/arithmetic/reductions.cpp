@@ -86,7 +86,8 @@ arranged arrange(operator_name name, const Tensor& x, optional_dims dims, bool k
 /// Those that other devices have, too.
 bool is_anywhere(reduction kind) {
   return kind == reduction::sum || kind == reduction::mean || kind == reduction::norm ||
-         kind == reduction::sum_of_squares || kind == reduction::maximum;
+         kind == reduction::sum_of_squares || kind == reduction::product ||
+         kind == reduction::maximum;
 }
 
 Tensor reduced(reduction kind, const arranged& in, c10::ScalarType wide) {

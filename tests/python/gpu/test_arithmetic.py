@@ -71,7 +71,7 @@ def same(a: Tensor, b: Tensor) -> bool:
 # What has no form for a device yet. Whoever adds one takes it out here.
 REFUSED = {
     *("softmax_d", "sum_d", "cumsum_d"),  # in float64
-    *("prod", "embbag"),
+    "embbag",
     *("unfold", "pad_replicate", "interp", "interpb", "imcol"),
 }
 
@@ -295,6 +295,9 @@ OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "softplus_backward": lambda x, y: torch.ops.aten.softplus_backward(x, y, 2.0, 1.0),
     "cumsum": lambda x, y: x.view(10, 10).cumsum(0),
     "cumprod": lambda x, y: y.view(10, 10).cumprod(1),
+    "prod": lambda x, y: torch.prod(y.view(10, 10), 1),
+    "prod_of_columns": lambda x, y: torch.prod((x + 2).view(10, 10), 0),
+    "prod_of_nothing": lambda x, y: torch.prod(x[:0].view(3, 0), 1),
     "var": lambda x, y: x.view(10, 10).var(1, correction=0),
     "std_of_one": lambda x, y: x.view(100, 1).std(1),
     "amin": lambda x, y: x.view(10, 10).amin(0),
@@ -310,6 +313,27 @@ def test_kernels_on_hostile_values_have_the_bits_of_the_cpu(name: str) -> None:
     assert there is not None
     # What a kernel computes has one NaN.
     assert torch.equal(here[0].view(-1).view(torch.uint8), there[0].view(-1).view(torch.uint8))
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2])
+@pytest.mark.parametrize("sizes", [(2, 9000), (9000, 2)])
+def test_a_product_of_many_has_the_bits_of_the_cpu(sizes: tuple[int, int], zeros: int) -> None:
+    """Several levels of chunks, and torch's compositions of the gradient, by the zeros."""
+    start = 1 + 0.01 * torch.randn(sizes, generator=torch.Generator().manual_seed(0))
+    for i in range(zeros):
+        start[i, 1] = 0
+
+    def compute(device: str) -> list[Tensor]:
+        found = []
+        for dim in (0, 1, None):
+            x = start.to(device).requires_grad_()
+            y = x.prod() if dim is None else x.prod(dim)
+            y.sum().backward()
+            found += [y.detach(), x.grad]
+        return found
+
+    here, there = both(compute)
+    assert there is not None and all(map(same, here, there))
 
 
 def hostile() -> Tensor:
