@@ -4,10 +4,12 @@
 #include <vector>
 
 #include <ATen/ops/_unique.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/nonzero.h>
+#include <ATen/ops/searchsorted.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -25,6 +27,8 @@ namespace potl::libtorch::dispatch {
 namespace {
 
 using numeric::accumulation;
+
+constexpr const char* of_bags = "embedding_bag";
 
 enum bag_mode : std::int64_t { bag_sum = 0, bag_mean = 1, bag_max = 2 };
 
@@ -92,14 +96,35 @@ struct bags {
   at::Tensor size;
 };
 
+/// On a device, which is asked once whether the offsets fit.
+bags bags_there(const at::Tensor& indices, const at::Tensor& offsets, bool has_last_offset,
+                std::int64_t padding) {
+  const std::int64_t count = offsets.numel() - (has_last_offset ? 1 : 0), total = indices.numel();
+  TORCH_CHECK(count >= 0 && (count > 0 || total == 0), "embedding_bag: indices without a bag");
+  if (count == 0) return {at::zeros({0}, offsets.options()), at::zeros({0}, offsets.options())};
+  const at::Tensor last = offsets[-1];
+  const at::Tensor fits = (offsets[0] == 0) & (offsets.diff() >= 0).all() &
+                          (has_last_offset ? last == total : last <= total);
+  TORCH_CHECK(fits.item<bool>(),
+              "embedding_bag: offsets must ascend from 0 up to the number of indices");
+  // The last of the bags that begin here or before: those that begin at one place are empty.
+  const at::Tensor bag =
+      at::searchsorted(offsets.narrow(0, 0, count), at::arange(total, offsets.options()),
+                       /*out_int32=*/false, /*right=*/true) -
+      1;
+  const at::Tensor kept = without(indices, padding);
+  return {bag, at::bincount(kept.defined() ? bag.index_select(0, kept) : bag, {}, count)};
+}
+
 bags bags_of(const at::Tensor& indices, const at::Tensor& offsets, bool has_last_offset,
              std::int64_t padding) {
-  const at::Tensor first = row_major("embedding_bag", offsets, at::kLong);
+  const at::Tensor first = row_major(on_devices(of_bags), offsets, at::kLong);
+  if (is_on_device(first)) return bags_there(indices, first, has_last_offset, padding);
   const std::int64_t count = first.numel() - (has_last_offset ? 1 : 0);
   TORCH_CHECK(count >= 0, "embedding_bag: include_last_offset needs at least one offset");
   const std::int64_t total = indices.numel();
   const auto* start = first.const_data_ptr<std::int64_t>();
-  const at::Tensor index = row_major("embedding_bag", indices, at::kLong);
+  const at::Tensor index = row_major(on_devices(of_bags), indices, at::kLong);
   bags out{make({total}, at::kLong), at::zeros({count}, at::TensorOptions(at::kLong))};
   auto* bag = out.of_index.mutable_data_ptr<std::int64_t>();
   auto* size = out.size.mutable_data_ptr<std::int64_t>();
@@ -133,12 +158,14 @@ bag_result embedding_bag(keys_t keys, const at::Tensor& weight, const at::Tensor
                          const at::Tensor& offsets, bool scale_by_frequency, std::int64_t mode,
                          bool sparse, const std::optional<at::Tensor>& sample_weights,
                          bool has_last_offset, std::int64_t padding) {
+  require_one_device(of_bags, weight, indices, offsets, sample_weights);
   if (mode == bag_max) {  // selects; no arithmetic
+    require_plain("embedding_bag of mode max", weight);
     return at::_ops::_embedding_bag::redispatch(keys & below, weight, indices, offsets,
                                                 scale_by_frequency, mode, sparse, sample_weights,
                                                 has_last_offset, padding);
   }
-  const at::Tensor index = row_major("embedding_bag", indices, at::kLong);
+  const at::Tensor index = row_major(on_devices(of_bags), indices, at::kLong);
   const bags grouped = bags_of(index, offsets, has_last_offset, padding);
   at::Tensor rows = weight.index_select(0, index);
   if (sample_weights.has_value() && sample_weights->defined()) {
@@ -150,11 +177,11 @@ bag_result embedding_bag(keys_t keys, const at::Tensor& weight, const at::Tensor
     rows = rows.index_select(0, kept);
     bag = bag.index_select(0, kept);
   }
-  at::Tensor out = sum_rows("embedding_bag", rows, bag, grouped.size.numel());
+  at::Tensor out = sum_rows(of_bags, rows, bag, grouped.size.numel());
   if (mode == bag_mean) out = out / divisors(grouped.size, out.scalar_type());
   const c10::ScalarType type = indices.scalar_type();
   return {out, grouped.of_index.to(type), grouped.size.to(type),
-          at::zeros({grouped.size.numel()}, at::TensorOptions(type))};
+          at::zeros({grouped.size.numel()}, indices.options())};
 }
 
 bag_result embedding_bag_forward_only(keys_t keys, const at::Tensor& weight,
@@ -163,6 +190,7 @@ bag_result embedding_bag_forward_only(keys_t keys, const at::Tensor& weight,
                                       const std::optional<at::Tensor>& sample_weights,
                                       bool has_last_offset, std::int64_t padding) {
   if (mode == bag_max) {
+    require_plain("embedding_bag of mode max", weight);
     return at::_ops::_embedding_bag_forward_only::redispatch(
         keys & below, weight, indices, offsets, scale_by_frequency, mode, sparse, sample_weights,
         has_last_offset, padding);
@@ -174,7 +202,7 @@ bag_result embedding_bag_forward_only(keys_t keys, const at::Tensor& weight,
 /// Gradient of the maximum: every element of it goes to the row that was chosen for its column.
 at::Tensor maximum_backward(const at::Tensor& gradient, const at::Tensor& bag_sizes,
                             const at::Tensor& chosen, std::int64_t count) {
-  const char* name = "embedding_bag";
+  const char* name = "embedding_bag of mode max";
   const c10::ScalarType type = compute_type(name, gradient.scalar_type());
   const at::Tensor filled = at::nonzero(bag_sizes > 0).reshape(-1);
   const at::Tensor from = row_major(name, gradient.index_select(0, filled), type);
@@ -196,8 +224,9 @@ at::Tensor embedding_bag_dense_backward(const at::Tensor& gradient, const at::Te
                                         const std::optional<at::Tensor>& sample_weights,
                                         std::int64_t padding) {
   if (mode == bag_max) return maximum_backward(gradient, bag_sizes, chosen, count);
-  at::Tensor index = row_major("embedding_bag", indices, at::kLong);
-  at::Tensor bag = row_major("embedding_bag", bag_of_index, at::kLong);
+  require_one_device(of_bags, gradient, indices, bag_of_index, bag_sizes, sample_weights);
+  at::Tensor index = row_major(on_devices(of_bags), indices, at::kLong);
+  at::Tensor bag = row_major(on_devices(of_bags), bag_of_index, at::kLong);
   at::Tensor factors = value_or_undefined(sample_weights);
   if (const at::Tensor kept = without(index, padding); kept.defined()) {
     index = index.index_select(0, kept);
@@ -209,7 +238,7 @@ at::Tensor embedding_bag_dense_backward(const at::Tensor& gradient, const at::Te
   at::Tensor rows = shares.index_select(0, bag);
   if (factors.defined()) rows = rows * factors.unsqueeze(1);
   if (scale_by_frequency) rows = by_frequency(rows, index, count);
-  return sum_rows("embedding_bag", rows, index, count);
+  return sum_rows(of_bags, rows, index, count);
 }
 
 at::Tensor embedding_bag_backward(const at::Tensor& gradient, const at::Tensor& indices,
@@ -218,6 +247,7 @@ at::Tensor embedding_bag_backward(const at::Tensor& gradient, const at::Tensor& 
                                   std::int64_t count, bool scale_by_frequency, std::int64_t mode,
                                   bool sparse, const std::optional<at::Tensor>& sample_weights,
                                   std::int64_t padding) {
+  require_one_device(of_bags, gradient, indices, offsets);
   if (sparse) refuse("the sparse gradient of embedding_bag", "use sparse=False");
   // For some modes torch's forward pass leaves the bags to the backward pass.
   const bool is_last = offsets.numel() == bag_sizes.numel() + 1;
@@ -233,7 +263,8 @@ at::Tensor sample_weights_backward(const at::Tensor& gradient, const at::Tensor&
                                    const at::Tensor& bag_of_index, std::int64_t mode,
                                    std::int64_t padding) {
   TORCH_CHECK(mode == bag_sum, "embedding_bag: per_sample_weights is for mode='sum'");
-  const at::Tensor index = row_major("embedding_bag", indices, at::kLong);
+  require_one_device(of_bags, gradient, weight, indices, offsets, bag_of_index);
+  const at::Tensor index = row_major(on_devices(of_bags), indices, at::kLong);
   const bool is_last = offsets.numel() == gradient.size(0) + 1;
   const at::Tensor bag = bag_of_index.numel() == index.numel()
                              ? bag_of_index

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import many_operators
 import pytest
@@ -71,7 +72,6 @@ def same(a: Tensor, b: Tensor) -> bool:
 # What has no form for a device yet. Whoever adds one takes it out here.
 REFUSED = {
     *("softmax_d", "sum_d", "cumsum_d"),  # in float64
-    "embbag",
     *("unfold", "pad_replicate", "interp", "interpb", "imcol"),
 }
 
@@ -336,6 +336,70 @@ def test_a_product_of_many_has_the_bits_of_the_cpu(sizes: tuple[int, int], zeros
     assert there is not None and all(map(same, here, there))
 
 
+BAGS: dict[str, dict[str, Any]] = {
+    "sum": {"mode": "sum"},
+    "mean": {"mode": "mean"},
+    "padding": {"mode": "mean", "padding_idx": 2},
+    "all_padding": {"mode": "sum", "padding_idx": 0},
+    "last_offset": {"mode": "sum", "include_last_offset": True},
+    "frequency": {"mode": "sum", "scale_grad_by_freq": True},
+    "weights": {"mode": "sum", "per_sample_weights": True},
+    "weights_padding": {"mode": "sum", "per_sample_weights": True, "padding_idx": 2},
+}
+
+
+def bags(indices: Tensor, offsets: Tensor, options: dict[str, Any], device: str) -> list[Tensor]:
+    def drawn(seed: int, *sizes: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randn(sizes, generator=generator).to(device).requires_grad_()
+
+    leaves = [drawn(0, 9, 5)]
+    options = dict(options)
+    if "per_sample_weights" in options:
+        leaves.append(drawn(1, *indices.shape))
+        options["per_sample_weights"] = leaves[1]
+    index, first = indices.to(device), offsets.to(device)
+    y = F.embedding_bag(index, leaves[0], first, **options)
+    y.backward(drawn(2, *y.shape).detach())
+    with torch.no_grad():
+        alone = F.embedding_bag(index, leaves[0], first, **options)
+    return [y.detach(), alone, *(one.grad for one in leaves if one.grad is not None)]
+
+
+@pytest.mark.parametrize("name", BAGS)
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+@pytest.mark.parametrize("offsets", [[0], [0, 0, 3, 3, 7, 20, 20], [0, 2, 20]])
+def test_bags_of_embeddings_have_the_bits_of_the_cpu(
+    name: str, kind: torch.dtype, offsets: list[int]
+) -> None:
+    indices = torch.randint(0, 9, (20,), generator=torch.Generator().manual_seed(4)).to(kind)
+    if name == "all_padding":
+        indices = torch.zeros_like(indices)
+    if name == "last_offset" and offsets[-1] != 20:
+        offsets = [*offsets, 20]
+    first = torch.tensor(offsets, dtype=kind)
+    here, there = both(functools.partial(bags, indices, first, BAGS[name]))
+    assert there is not None and len(here) == len(there) == (4 if "weights" in name else 3)
+    assert all(map(same, here, there))
+    empty = torch.empty(0, dtype=kind)
+    here, there = both(functools.partial(bags, empty, torch.zeros_like(first), BAGS[name]))
+    assert there is not None and all(map(same, here, there))
+
+
+@pytest.mark.parametrize("offsets", [[1, 2], [0, 5, 2], [0, 21]])
+def test_bags_that_do_not_fit_are_refused(offsets: list[int]) -> None:
+    indices = torch.zeros(20, dtype=torch.int64)
+    simulated(True)
+    with potl.deterministic(), pytest.raises(RuntimeError, match="offsets must ascend"):
+        bags(indices, torch.tensor(offsets), BAGS["sum"], DEVICE)
+
+
+def test_the_maximum_of_a_bag_is_refused() -> None:
+    simulated(True)
+    with potl.deterministic(), pytest.raises(NotReproducible, match="embedding_bag of mode max"):
+        bags(torch.zeros(3, dtype=torch.int64), torch.tensor([0]), {"mode": "max"}, DEVICE)
+
+
 def hostile() -> Tensor:
     few = [0.0, -0.0, 1.0, -1.0, 3.0, 0.1, 1e-45, -1e-45, 1.1e-38, 3.4e38, 2.5, 1e-20, float("inf")]
     generator = torch.Generator().manual_seed(0)
@@ -408,6 +472,7 @@ ON_TWO_DEVICES: dict[str, Callable[[], object]] = {
     "embedding": lambda: aten.embedding_dense_backward(
         here(4, 3), elsewhere(4, dtype=torch.int64), 5, -1, False
     ),
+    "embedding_bag": lambda: F.embedding_bag(elsewhere(4, dtype=torch.int64), here(5, 3), here(1)),
     "softmax": lambda: aten._softmax_backward_data(here(4), elsewhere(4), 0, torch.float32),
     "average_pooling": lambda: aten.avg_pool2d_backward(
         here(1, 1, 2, 2), elsewhere(1, 1, 4, 4), [2, 2], [2, 2], [0, 0], False, True, None
