@@ -69,6 +69,11 @@ void pool_gradient(const pool_windows& of, const float* dy, float* dx, void* str
   stream_device(stream).each(items_of(of.planes, of.inputs), pooled_gradient{axes_of(of), dy, dx});
 }
 
+void resample(const resampling& of, const float* x, float* y, void* stream) {
+  stream_device(stream).each(static_cast<std::uint64_t>(of.outer * of.outputs * of.inner),
+                             resampled{of, x, y});
+}
+
 void add_rows(std::int64_t targets, std::int64_t width, const std::int64_t* starts,
               const std::int64_t* order, const float* rows, float* out, void* stream) {
   const auto columns = static_cast<std::uint64_t>(width);

@@ -10,6 +10,7 @@
 
 #include <potl/core/detail/rng.hpp>
 #include <potl/cuda/combine.hpp>
+#include <potl/cuda/resampling.hpp>
 
 #include "block.hpp"
 #include "numeric/elementwise/combinations.hpp"
@@ -215,6 +216,28 @@ struct pooled_gradient {
       }
     }
     dx[at] = sum.v;
+  }
+};
+
+/// The weighted sum over the taps of an output: numeric::resample().
+struct resampled {
+  resampling of;
+  const float* x;
+  float* y;
+
+  POTL_BODY void operator()(std::uint64_t at) const {
+    const auto item = static_cast<std::int64_t>(at);
+    const std::int64_t output = item / of.inner % of.outputs;
+    const std::int64_t outer = item / of.inner / of.outputs;
+    const float* const from = x + outer * of.inputs * of.inner + item % of.inner;
+    combined_lane sum(0.0F);
+    const std::int64_t begin = of.first[output];
+    for (std::int64_t tap = begin; tap < of.first[output + 1]; ++tap) {
+      const combined_lane next =
+          combined_lane(of.weights[tap]) * combined_lane(from[of.positions[tap] * of.inner]);
+      sum = tap == begin ? next : sum + next;
+    }
+    y[at] = numeric::elementwise::canonical(sum).v;
   }
 };
 

@@ -15,6 +15,7 @@
 #include <potl/cuda/pooling.hpp>
 #include <potl/cuda/random.hpp>
 #include <potl/cuda/reduction.hpp>
+#include <potl/cuda/resampling.hpp>
 #include <potl/cuda/update.hpp>
 
 #include "libtorch/arithmetic/device.hpp"
@@ -104,6 +105,10 @@ class kernels final : public device_kernels {
   void pool_gradient(const potl::cuda::pool_windows& of, const float* dy, float* dx,
                      void* stream) const override {
     potl::cuda::pool_gradient(of, dy, dx, stream);
+  }
+  void resample(const potl::cuda::resampling& of, const float* x, float* y,
+                void* stream) const override {
+    potl::cuda::resample(of, x, y, stream);
   }
   void softmax(const shape& of, const float* x, float* y, void* stream) const override {
     potl::cuda::softmax(of, x, y, stream);

@@ -18,6 +18,7 @@
 #include <potl/cuda/combine.hpp>
 #include <potl/cuda/digest.hpp>
 #include <potl/cuda/pooling.hpp>
+#include <potl/cuda/resampling.hpp>
 #include <potl/cuda/update.hpp>
 #include <potl/numeric/combine.hpp>
 #include <potl/numeric/convolution.hpp>
@@ -84,6 +85,8 @@ class device_kernels {
   virtual void pool(const cuda::pool_windows& of, const float* x, float* y, void* stream) const = 0;
   virtual void pool_gradient(const cuda::pool_windows& of, const float* dy, float* dx,
                              void* stream) const = 0;
+  virtual void resample(const cuda::resampling& of, const float* x, float* y,
+                        void* stream) const = 0;
   virtual void softmax(const shape& of, const float* x, float* y, void* stream) const = 0;
   virtual void log_softmax(const shape& of, const float* x, float* y, void* stream) const = 0;
   virtual void logsumexp(const shape& of, const float* x, float* y, void* stream) const = 0;

@@ -3,11 +3,13 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/WrapDimMinimal.h>
 
 #include <potl/numeric/detail/resampling.hpp>
 
+#include "device.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
 
@@ -17,12 +19,28 @@ namespace {
 using numeric::resize;
 using numeric::tap_table;
 
+/// The same on a device, which gets a copy of the table.
+void resample_there(const tap_table& table, std::int64_t outer, std::int64_t inner,
+                    const at::Tensor& x, const at::Tensor& y) {
+  const auto sent = [&](const auto& values, c10::ScalarType type) {
+    return at::tensor(values, at::TensorOptions(type)).to(x.device());
+  };
+  const at::Tensor first = sent(table.first, at::kLong);
+  const at::Tensor positions = sent(table.positions, at::kLong);
+  const at::Tensor weights = sent(table.weights, at::kFloat);
+  const device_call there(x);
+  there->resample(
+      {outer, table.inputs, table.outputs(), inner, first.const_data_ptr<std::int64_t>(),
+       positions.const_data_ptr<std::int64_t>(), weights.const_data_ptr<float>()},
+      x.const_data_ptr<float>(), y.mutable_data_ptr<float>(), there.stream());
+}
+
 /// One dimension after the other, the last one first; gradients the first one first, with the
 /// transposed tables.
 at::Tensor resampled(const char* name, const at::Tensor& input, std::vector<tap_table> tables,
                      bool is_gradient) {
   const c10::ScalarType type = compute_type(name, input.scalar_type());
-  at::Tensor x = row_major(name, input, type);
+  at::Tensor x = row_major(on_devices(name), input, type);
   const auto dims = static_cast<std::int64_t>(tables.size());
   for (std::int64_t step = 0; step < dims; ++step) {
     const std::int64_t axis = is_gradient ? step : dims - 1 - step;
@@ -33,12 +51,18 @@ at::Tensor resampled(const char* name, const at::Tensor& input, std::vector<tap_
                 ", expected ", table.inputs);
     sizes to(x.sizes());
     to[static_cast<std::size_t>(dim)] = table.outputs();
-    const at::Tensor y = make(to, type);
-    with_real(type, [&](auto zero) {
-      using Real = decltype(zero);
-      numeric::resample(table, product(x.sizes(), 0, dim), product(x.sizes(), dim + 1, x.dim()),
-                        x.const_data_ptr<Real>(), y.mutable_data_ptr<Real>(), executor());
-    });
+    const at::Tensor y = make_beside(x, to, type);
+    const std::int64_t outer = product(x.sizes(), 0, dim);
+    const std::int64_t inner = product(x.sizes(), dim + 1, x.dim());
+    if (is_on_device(x)) {
+      resample_there(table, outer, inner, x, y);
+    } else {
+      with_real(type, [&](auto zero) {
+        using Real = decltype(zero);
+        numeric::resample(table, outer, inner, x.const_data_ptr<Real>(), y.mutable_data_ptr<Real>(),
+                          executor());
+      });
+    }
     x = y;
   }
   return rounded_to(x, input.scalar_type()).contiguous(input.suggest_memory_format());
@@ -138,11 +162,11 @@ at::Tensor col2im(const at::Tensor& columns, c10::IntArrayRef output, c10::IntAr
               "fold: the input's shape ", columns.sizes(), " does not fit ", high, " by ", wide,
               " windows of ", places, " elements");
   const std::int64_t channels = x.size(1) / places;
-  const at::Tensor windows =
-      row_major(name, x, type).view({x.size(0), channels, kernel[0], kernel[1], high, wide});
+  const at::Tensor windows = row_major(on_devices(name), x, type)
+                                 .view({x.size(0), channels, kernel[0], kernel[1], high, wide});
   at::Tensor out =
       at::zeros({x.size(0), channels, output[0] + 2 * padding[0], output[1] + 2 * padding[1]},
-                at::TensorOptions(type));
+                windows.options());
   for (std::int64_t i = 0; i < kernel[0]; ++i) {
     for (std::int64_t j = 0; j < kernel[1]; ++j) {
       const std::int64_t top = i * dilation[0];
@@ -164,8 +188,8 @@ at::Tensor unfold_backward(const at::Tensor& gradient, c10::IntArrayRef input_si
   const c10::ScalarType type = compute_type(name, gradient.scalar_type());
   if (input_sizes.empty()) return gradient.reshape({});
   dim = c10::maybe_wrap_dim(dim, static_cast<std::int64_t>(input_sizes.size()));
-  const at::Tensor windows = row_major(name, gradient, type);
-  const at::Tensor out = at::zeros(input_sizes, at::TensorOptions(type));
+  const at::Tensor windows = row_major(on_devices(name), gradient, type);
+  const at::Tensor out = at::zeros(input_sizes, windows.options());
   const std::int64_t count = windows.size(dim);
   for (std::int64_t j = 0; j < size && count > 0; ++j) {
     out.slice(dim, j, j + step * (count - 1) + 1, step).add_(windows.select(-1, j));

@@ -72,7 +72,6 @@ def same(a: Tensor, b: Tensor) -> bool:
 # What has no form for a device yet. Whoever adds one takes it out here.
 REFUSED = {
     *("softmax_d", "sum_d", "cumsum_d"),  # in float64
-    *("unfold", "pad_replicate", "interp", "interpb", "imcol"),
 }
 
 
@@ -398,6 +397,59 @@ def test_the_maximum_of_a_bag_is_refused() -> None:
     simulated(True)
     with potl.deterministic(), pytest.raises(NotReproducible, match="embedding_bag of mode max"):
         bags(torch.zeros(3, dtype=torch.int64), torch.tensor([0]), {"mode": "max"}, DEVICE)
+
+
+RESAMPLED: dict[str, Callable[[Tensor], Tensor]] = {
+    "nearest": lambda x: F.interpolate(x, size=(13, 4)),
+    "nearest_exact": lambda x: F.interpolate(x, scale_factor=(0.6, 2.5), mode="nearest-exact"),
+    "nearest_of_lines": lambda x: F.interpolate(x[:, 0], scale_factor=3),
+    "nearest_of_volumes": lambda x: F.interpolate(x.unsqueeze(2), size=(3, 5, 9)),
+    "linear": lambda x: F.interpolate(x[:, 0], size=20, mode="linear"),
+    "linear_corners": lambda x: F.interpolate(x[0], 5, mode="linear", align_corners=True),
+    "bilinear": lambda x: F.interpolate(x, size=(3, 17), mode="bilinear"),
+    "bilinear_corners": lambda x: F.interpolate(x, (20, 1), mode="bilinear", align_corners=True),
+    "bilinear_scaled": lambda x: F.interpolate(x, scale_factor=(1.7, 0.3), mode="bilinear"),
+    "bilinear_smooth": lambda x: F.interpolate(x, (4, 3), mode="bilinear", antialias=True),
+    "bilinear_last": lambda x: F.interpolate(
+        x.contiguous(memory_format=torch.channels_last), scale_factor=2, mode="bilinear"
+    ),
+    "bilinear_narrow": lambda x: F.interpolate(x.bfloat16(), size=(5, 12), mode="bilinear"),
+    "bicubic": lambda x: F.interpolate(x, size=(4, 15), mode="bicubic"),
+    "bicubic_corners": lambda x: F.interpolate(x, size=(20, 5), mode="bicubic", align_corners=True),
+    "bicubic_smooth": lambda x: F.interpolate(x, size=(4, 15), mode="bicubic", antialias=True),
+    "trilinear": lambda x: F.interpolate(x[None], size=(5, 4, 9), mode="trilinear"),
+    "of_nothing": lambda x: F.interpolate(x[:0], size=(4, 15), mode="bicubic"),
+    "pad_reflect": lambda x: F.pad(x, (3, 2, 1, 4), mode="reflect"),
+    "pad_reflect_lines": lambda x: F.pad(x[:, 0], (6, 0), mode="reflect"),
+    "pad_replicate": lambda x: F.pad(x, (3, -2, -1, 9), mode="replicate"),
+    "pad_replicate_volumes": lambda x: F.pad(x[None], (1, 2, 3, 4, 5, 6), mode="replicate"),
+    "windows": lambda x: F.unfold(x, (3, 2), dilation=2, padding=(2, 1), stride=(1, 2)),
+    "folded": lambda x: F.fold(
+        F.unfold(x, 3, padding=1, stride=2) * 1.1, (9, 7), 3, padding=1, stride=2
+    ),
+    "unfolded": lambda x: x.unfold(2, 4, 1).unfold(3, 3, 2),
+    "unfolded_apart": lambda x: x.unfold(-1, 2, 3),
+}
+
+
+@pytest.mark.parametrize("values", ["numbers", "hostile"])
+@pytest.mark.parametrize("name", RESAMPLED)
+def test_resampling_has_the_bits_of_the_cpu(name: str, values: str) -> None:
+    start = torch.randn(2, 3, 9, 7, generator=torch.Generator().manual_seed(2))
+    if values == "hostile":
+        start = hostile()[: start.numel()].view(start.shape)
+
+    def compute(device: str) -> list[Tensor]:
+        x = start.to(device).requires_grad_()
+        y = RESAMPLED[name](x)
+        generator = torch.Generator().manual_seed(5)
+        y.backward(torch.randn(y.shape, generator=generator).to(y))
+        assert x.grad is not None
+        return [y.detach(), x.grad]
+
+    here, there = both(compute)
+    assert there is not None and all(map(same, here, there))
+    assert here[0].is_contiguous() == there[0].is_contiguous()
 
 
 def hostile() -> Tensor:
