@@ -9,7 +9,8 @@
 - Compiled callables run as eager code.
 - Einstein sums of three and more operands are contracted from left to right, whether there is a
   package for the order or not.
-- Attention is composed on a GPU as it is on the CPU.
+- Attention is composed on a GPU as it is on the CPU, and so are interpolations and borders if
+  torch is to use deterministic algorithms: of a GPU it would make them of other operators.
 - A backward pass runs on the side of the block where its graph was computed.
 
 All but the last are attributes of torch's modules that are replaced while any thread is in a block
@@ -67,6 +68,7 @@ class Patches:
             self.put(dataloader._BaseDataLoaderIter, "__next__", _outside)
             self.put(torch.backends, "opt_einsum", _LeftToRight)
             self.put(torch.nn.functional, "scaled_dot_product_attention", _attention)
+            self.put(torch, "are_deterministic_algorithms_enabled", _outside_alone)
             self.put(threading.Thread, "start", _start)
             self.put(_thread, "start_new_thread", _start_function)
             self.put(concurrent.futures.ThreadPoolExecutor, "submit", _submit)
@@ -204,6 +206,14 @@ def _attention(stock: Callable[..., Any]) -> Callable[..., Any]:
         )[0]
 
     return composed
+
+
+def _outside_alone(is_enabled: Callable[[], bool]) -> Callable[[], bool]:
+    @functools.wraps(is_enabled)
+    def enabled() -> bool:
+        return not _is_on() and is_enabled()
+
+    return enabled
 
 
 def _number(get_value: Callable[[Any], Any]) -> Callable[[Any], Any]:

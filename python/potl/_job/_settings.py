@@ -42,7 +42,7 @@ def settings(device: str) -> dict[str, _core.Json]:
         # Nobody has set it: then it is IEEE's.
         found[f"torch.backends.{name}"] = "ieee" if value == "none" else value
     if device == "cuda":
-        found["torch.use_deterministic_algorithms"] = torch.are_deterministic_algorithms_enabled()
+        found["torch.use_deterministic_algorithms"] = torch.get_deterministic_debug_mode() != 0
         found[_WORKSPACE] = os.environ.get(_WORKSPACE)
     return found
 

@@ -43,6 +43,7 @@ def replaced() -> list[Any]:
         torch.optim.Adafactor.step,
         lr_scheduler.math,
         torch.backends.opt_einsum,
+        torch.are_deterministic_algorithms_enabled,
         _thread.start_new_thread,
     ]
 

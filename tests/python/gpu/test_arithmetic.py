@@ -452,6 +452,29 @@ def test_resampling_has_the_bits_of_the_cpu(name: str, values: str) -> None:
     assert here[0].is_contiguous() == there[0].is_contiguous()
 
 
+@pytest.mark.parametrize("name", ["bilinear", "trilinear", "pad_replicate"])
+def test_compositions_that_torch_calls_deterministic_are_left_out(name: str) -> None:
+    start = torch.randn(2, 3, 9, 7, generator=torch.Generator().manual_seed(2))
+
+    def compute(device: str) -> list[Tensor]:
+        x = start.to(device).requires_grad_()
+        y = RESAMPLED[name](x)
+        y.sum().backward()
+        assert x.grad is not None
+        return [y.detach(), x.grad]
+
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        here, there = both(compute)
+        with potl.deterministic():
+            assert not torch.are_deterministic_algorithms_enabled()
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(before)
+    assert there is not None and all(map(same, here, there))
+
+
 def hostile() -> Tensor:
     few = [0.0, -0.0, 1.0, -1.0, 3.0, 0.1, 1e-45, -1e-45, 1.1e-38, 3.4e38, 2.5, 1e-20, float("inf")]
     generator = torch.Generator().manual_seed(0)
