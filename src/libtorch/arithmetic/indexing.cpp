@@ -197,8 +197,9 @@ template <class Add, class Clear>
 at::Tensor reduced(const char* name, const reduction_rule& rule, const at::Tensor& self,
                    const at::Tensor& source, bool include_self, const Add& add,
                    const Clear& clear) {
-  const c10::ScalarType type = compute_type(name, self.scalar_type());
-  at::Tensor out = row_major(name, self, type);
+  const operator_name known{name, rule.op == accumulation::add};
+  const c10::ScalarType type = compute_type(known, self.scalar_type());
+  at::Tensor out = row_major(known, self, type);
   if (out.is_same(self)) out = self.clone(at::MemoryFormat::Contiguous);
   if (!include_self) clear(out, rule.start);
   const at::Tensor from = source.to(type);

@@ -347,6 +347,38 @@ BAGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_values_in_one_place_have_the_sum_and_the_mean_of_the_cpu(
+    reduce: str, include_self: bool
+) -> None:
+    generator = torch.Generator().manual_seed(8)
+    start, values = (torch.randn(n, 5, generator=generator) for n in (4, 64))
+    places = torch.randint(0, 4, (64, 5), generator=generator)
+
+    def compute(device: str) -> list[Tensor]:
+        x, y = (one.to(device).requires_grad_() for one in (start, values))
+        index = places.to(device)
+        found = x.scatter_reduce(0, index, y, reduce, include_self=include_self)
+        found.square().sum().backward()
+        assert x.grad is not None and y.grad is not None
+        narrow = (x.detach().bfloat16(), 0, index[:, 0], y.detach().bfloat16())
+        rows = torch.index_reduce(*narrow, "mean", include_self=include_self)
+        return [found.detach(), rows, x.grad, y.grad]
+
+    here, there = both(compute)
+    assert there is not None and all(map(same, here, there))
+
+
+def test_products_and_extremes_in_one_place_are_refused() -> None:
+    simulated(True)
+    x, places = torch.ones(2, 2, device=DEVICE), torch.zeros(2, 2, dtype=torch.int64, device=DEVICE)
+    with potl.deterministic():
+        for reduce in ("prod", "amax", "amin"):
+            with pytest.raises(NotReproducible, match="scatter_reduce on"):
+                x.scatter_reduce(0, places, x, reduce)
+
+
 def bags(indices: Tensor, offsets: Tensor, options: dict[str, Any], device: str) -> list[Tensor]:
     def drawn(seed: int, *sizes: int) -> Tensor:
         generator = torch.Generator().manual_seed(seed)
