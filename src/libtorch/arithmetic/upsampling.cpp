@@ -19,7 +19,7 @@ namespace {
 using numeric::resize;
 using numeric::tap_table;
 
-/// The same on a device, which gets a copy of the table.
+/// numeric::resample() on a device, which gets a copy of the table.
 void resample_there(const tap_table& table, std::int64_t outer, std::int64_t inner,
                     const at::Tensor& x, const at::Tensor& y) {
   const auto sent = [&](const auto& values, c10::ScalarType type) {
