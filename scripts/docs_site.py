@@ -94,6 +94,7 @@ HEADERS = {
         "cuda/pooling",
         "cuda/random",
         "cuda/reduction",
+        "cuda/resampling",
         "cuda/update",
     ],
 }
