@@ -9,7 +9,7 @@
 // Assumes: the operands were fixed before the vectors are drawn, and stay secret as in
 // freivalds.hpp. Rates and clip factors come from the verifier (factors recomputed, never taken
 // from the prover).
-// Cost: for each step one pass over its two operands for up to four vectors, and for Adam one for
+// Cost: for each step one pass over its two operands for up to eight vectors, and for Adam one for
 // each sampled column.
 // Cannot detect: operands that were invented: they pass alone, and fall to forward and backward
 // passes that are checked from the agreed data on. Adam: what lies in columns that are not sampled,

@@ -245,8 +245,9 @@ void add_shifted(const shifted& s) {
 
 template <class Lanes>
 constexpr kernels<typename Lanes::element> kernels_of{
-    {by_row<Lanes, 0>, by_row<Lanes, 1>, by_row<Lanes, 2>, by_row<Lanes, 4>},
-    {by_column<Lanes, 0>, by_column<Lanes, 1>, by_column<Lanes, 2>, by_column<Lanes, 4>},
+    {by_row<Lanes, 0>, by_row<Lanes, 1>, by_row<Lanes, 2>, by_row<Lanes, 4>, by_row<Lanes, 8>},
+    {by_column<Lanes, 0>, by_column<Lanes, 1>, by_column<Lanes, 2>, by_column<Lanes, 4>,
+     by_column<Lanes, 8>},
     add_shifted<typename Lanes::wide>};
 
 }  // namespace

@@ -37,10 +37,11 @@ struct shifted {
 
 template <class Real>
 struct kernels {
-  /// For 0, 1, 2 and 4 vectors. Rows are contiguous, `stride` elements apart; results are written.
-  void (*by_row[4])(const part<Real>&);
+  /// For 0, 1, 2, 4 and 8 vectors. Rows are contiguous, `stride` elements apart; results are
+  /// written.
+  void (*by_row[5])(const part<Real>&);
   /// Columns are contiguous, `stride` elements apart; results are written.
-  void (*by_column[4])(const part<Real>&);
+  void (*by_column[5])(const part<Real>&);
   void (*add_shifted)(const shifted&);
 };
 

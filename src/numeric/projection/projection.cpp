@@ -41,19 +41,19 @@ part<Real> rows_of(const matrix<const Real>& m, const projection& what, std::int
 /// All vectors, in groups that the kernels have. Squares and magnitudes come with the first groups.
 template <class Real>
 void in_groups(const part<Real>& asked, int vectors,
-               void (*const (&kernel)[4])(const part<Real>&)) {
+               void (*const (&kernel)[5])(const part<Real>&)) {
   part<Real> p = asked;
   const auto pass = [&](int count) {
     // The kernels do one of the two beside the vectors.
     part<Real> now = p;
     if (now.squares != nullptr) now.magnitudes = nullptr;
-    kernel[count == 4 ? 3 : count](now);
+    kernel[count == 8 ? 4 : count == 4 ? 3 : count](now);
     (now.squares != nullptr ? p.squares : p.magnitudes) = nullptr;
     p.x += count * p.x_step;
     if (p.out != nullptr) p.out += count * p.out_step;
   };
   for (int left = vectors; left > 0;) {
-    const int count = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    const int count = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
     pass(count);
     left -= count;
   }

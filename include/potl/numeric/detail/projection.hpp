@@ -4,7 +4,7 @@
 // Claims: out[p] = M x[p] with float64 sums of exact or once rounded terms; a NaN or an infinity
 // of M or x is in every sum that it belongs to. Products of a sum are added in an order that
 // depends on the instruction set and on the strides of M, so the last bits may too.
-// Cost: one pass over M for up to four vectors. Rows or columns that are contiguous are read where
+// Cost: one pass over M for up to eight vectors. Rows or columns that are contiguous are read where
 // they lie; other layouts are copied, a few rows at a time.
 #pragma once
 
