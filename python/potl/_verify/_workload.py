@@ -35,6 +35,7 @@ class Workload:
         self.session = session
         self._schema = schema
         self._noise = contextlib.ExitStack()
+        self._in_repeat = False
         self._batches: Iterator[tuple[int, list[int], Any]] = iter(())
         self._expected = range(0)
         self._batch: Any = None
@@ -99,12 +100,14 @@ class Workload:
 
     def perturb(self, way: int, threads_only: bool) -> bool:
         self._noise.close()
+        self._in_repeat = way != 0
         if way == 0:
             return False
         return self._noise.enter_context(self.session.perturb(way - 1, threads_only=threads_only))
 
     def roughen(self, seed: int) -> bool:
         self._noise.close()
+        self._in_repeat = True
         return self._noise.enter_context(self.session.roughen(seed))
 
     # ------------------------------------------------------------------ what the prover left
@@ -129,7 +132,10 @@ class Workload:
     # ------------------------------------------------------------------ trouble
 
     def trouble_of(self, error: BaseException) -> tuple[str, str, bool]:
-        return type(error).__qualname__, describe(error), is_own_trouble(error)
+        # What an arithmetic refuses is a matter of this machine's devices and of build()'s code. In a
+        # repeat it is that of an arithmetic which the replayer chose: it goes on with threads alone.
+        refused = isinstance(error, NotReproducible) and not self._in_repeat
+        return type(error).__qualname__, describe(error), refused or is_own_trouble(error)
 
 
 def replayer_of(
@@ -154,9 +160,7 @@ def describe(error: BaseException) -> str:
 
 def is_own_trouble(error: BaseException) -> bool:
     """Whether an exception speaks of this machine, whatever the recorded state holds."""
-    # What an arithmetic refuses is a matter of this machine's devices and of build()'s code.
-    own = (MemoryError, OSError, TimeoutError, _core.StorageError, NotReproducible)
-    if isinstance(error, own):
+    if isinstance(error, (MemoryError, OSError, TimeoutError, _core.StorageError)):
         return True
     # torch reports memory as RuntimeError on the CPU and as its subclass OutOfMemoryError on a GPU.
     return isinstance(error, RuntimeError) and (
