@@ -87,6 +87,9 @@ struct combined_elements {
       } else if constexpr (Kind == combination::xlogy) {
         return compute<numeric::binary::xlogy>(x, y);
       } else if constexpr (Kind >= combination::fmod && Kind <= combination::fmin) {
+        static_assert(static_cast<int>(combination::fmin) - static_cast<int>(combination::fmod) ==
+                          static_cast<int>(numeric::ieee_binary::fmin) &&
+                      numeric::ieee_binary{} == numeric::ieee_binary::fmod);
         constexpr auto function = static_cast<numeric::ieee_binary>(
             static_cast<int>(Kind) - static_cast<int>(combination::fmod));
         return lane(numeric::ieee::compute(function, x.v, y.v, rest_of_quotient));

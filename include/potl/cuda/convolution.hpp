@@ -6,7 +6,7 @@
 // Cost: that of a product of matrices, whose operands are looked up; 16 bytes of the stream's
 // memory pool for each position of an image and each weight of a channel. Few channels per group,
 // depthwise above all, leave most of a tile idle. The integer modes store the bytes of each window,
-// of as many groups at a time as fit into 1 GiB. Graphs may hold the work.
+// of as many groups at a time as fit into 1 GiB. Graphs may hold the work, but not log64's.
 // Cannot: operands of more than 2^31 elements: potl::exception (usage).
 #pragma once
 

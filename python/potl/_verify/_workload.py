@@ -132,8 +132,8 @@ class Workload:
     # ------------------------------------------------------------------ trouble
 
     def trouble_of(self, error: BaseException) -> tuple[str, str, bool]:
-        # What an arithmetic refuses is a matter of this machine's devices and of build()'s code. In a
-        # repeat it is that of an arithmetic which the replayer chose: it goes on with threads alone.
+        # What an arithmetic refuses is a matter of this machine's devices and of build()'s code.
+        # In a repeat the replayer chose the arithmetic: there it goes on with threads alone.
         refused = isinstance(error, NotReproducible) and not self._in_repeat
         return type(error).__qualname__, describe(error), refused or is_own_trouble(error)
 

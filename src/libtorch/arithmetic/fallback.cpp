@@ -69,9 +69,8 @@ constexpr hint hints[] = {
     {"i0", function},
     {"sinc", "write it as torch.sin(x) / x, with torch.where for x = 0"},
     {"_scaled_dot_product_",
-     "call torch.nn.functional.scaled_dot_product_attention in Python, where a block composes it "
-     "on "
-     "a GPU as on the CPU"},
+     "call torch.nn.functional.scaled_dot_product_attention in Python, where a block composes "
+     "it on a GPU as on the CPU"},
     {"_cdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
     {"_euclidean_dist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
     {"_pdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
