@@ -35,11 +35,13 @@ def protocol(seconds: float) -> type[H11Protocol]:
             self._wait()
 
         async def _answered(self, scope: Message, receive: Receive, send: Send) -> None:
+            # This request's: at the end, the client's next one may have come.
+            cycle = self.cycle
             try:
                 await self._inner(scope, receive, send)
             finally:
                 # Closed, it would wait until the client takes what is on its way.
-                if not self.cycle.response_complete:
+                if not cycle.response_complete:
                     self.transport.abort()
 
         def _wait(self) -> None:

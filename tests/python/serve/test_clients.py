@@ -130,6 +130,13 @@ def test_clients_that_stall_block_nobody_and_are_cut(server: Server, url: str) -
     assert status_of(url) == 200
 
 
+def test_a_client_that_asks_again_at_once_is_answered(url: str) -> None:
+    """The next request is there before the server is done with the last one."""
+    ask = b"GET /v1/run HTTP/1.1\r\nHost: x\r\n%s\r\n"
+    answers = raw_request(url, 3 * (ask % b"") + ask % b"Connection: close\r\n")
+    assert answers.count(b"HTTP/1.1 200") == 4
+
+
 def taken(connection: socket.socket) -> bytes:
     """What had been sent when the connection was cut."""
     parts = []

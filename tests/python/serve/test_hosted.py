@@ -244,7 +244,7 @@ def test_another_referee_or_other_parties_are_an_error(case: Case, hosted: Serve
     party = case.party("honest trainer")
     with serving(case, "referee") as (alone,):
         with pytest.raises(potl.StorageError, match="did not come"):
-            auditors(case, potl.Remote(alone.url, timeout=0.5), party=party, patience=0)
+            auditors(case, alone.url, party=party, patience=0)
         assert not list(case.folder.glob(f"lines-{alone.url.rpartition(':')[2]}/*"))
 
 
