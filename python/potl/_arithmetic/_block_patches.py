@@ -7,6 +7,8 @@
 - Data loaders run outside the block.
 - Threads that are started inside do not compute as stock silently: what is not exact is refused.
 - Compiled callables run as eager code.
+- CUDA graphs are refused: operators that one repeats are not looked up again, and numbers that it
+  drew would be drawn again.
 - Einstein sums of three and more operands are contracted from left to right, whether there is a
   package for the order or not.
 - Attention is composed on a GPU as it is on the CPU, and so are interpolations and borders if
@@ -73,6 +75,8 @@ class Patches:
             self.put(_thread, "start_new_thread", _start_function)
             self.put(concurrent.futures.ThreadPoolExecutor, "submit", _submit)
             self.put(torch, "compile", _compile)
+            self.put(torch.cuda.CUDAGraph, "capture_begin", _refuse_graph)
+            self.put(torch.cuda.CUDAGraph, "replay", _refuse_graph)
             self.compiled()
 
     def __exit__(self, *error: object) -> None:
@@ -233,6 +237,19 @@ def _refuse_optimizer(name: str, step: Callable[..., Any]) -> Callable[..., Any]
                 "use torch.optim.AdamW, Adam or SGD",
             )
         return step(*args, **kwargs)
+
+    return refuse
+
+
+def _refuse_graph(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        if _is_on():
+            raise NotReproducible(
+                "a CUDA graph repeats what was captured, whatever the arithmetic is now",
+                "train without torch.cuda.graph and make_graphed_callables, or in stock arithmetic",
+            )
+        return method(*args, **kwargs)
 
     return refuse
 

@@ -45,6 +45,8 @@ def replaced() -> list[Any]:
         torch.backends.opt_einsum,
         torch.are_deterministic_algorithms_enabled,
         _thread.start_new_thread,
+        torch.cuda.CUDAGraph.capture_begin,
+        torch.cuda.CUDAGraph.replay,
     ]
 
 
@@ -300,6 +302,18 @@ def test_compilers_in_other_threads_are_left_alone() -> None:
         thread.join()
     assert torch.equal(got[0], A + 1)
     assert used
+
+
+@pytest.mark.parametrize("method", ["capture_begin", "replay"])
+def test_a_graph_of_cuda_is_refused_inside(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph: Any = torch.cuda.CUDAGraph
+    called: list[object] = []
+    monkeypatch.setattr(graph, method, called.append)
+    with potl.deterministic(), pytest.raises(potl.NotReproducible, match="CUDA graph"):
+        getattr(graph, method)("one")
+    assert called == []
+    getattr(graph, method)("another")
+    assert called == ["another"]
 
 
 # ---------------------------------------------------------------------- contractions
