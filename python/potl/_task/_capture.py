@@ -49,6 +49,7 @@ class TreeBuilder:
         self._known: _Descriptions = {}
         self._used: _Descriptions = {}
         self._copies: dict[Any, Any] = {}
+        self._on_their_way: set[torch.device] = set()
 
     def tree(
         self,
@@ -94,6 +95,8 @@ class TreeBuilder:
             },
             "counters": dict(counters),
         }
+        while self._on_their_way:
+            torch.cuda.current_stream(self._on_their_way.pop()).synchronize()
         self._known_by_devices[there] = self._used
         if there:
             self._count()
@@ -259,13 +262,23 @@ class TreeBuilder:
         # The same memory seen the same way is one tensor (tied weights), so it must be one copy.
         key = (plain.device, plain.data_ptr(), plain.dtype, shape, plain.stride(), plain.is_conj())
         if key not in self._copies:
-            copy = plain.resolve_conj().resolve_neg()
-            copy = (copy if elsewhere else copy.cpu()).contiguous()
+            copy = plain.resolve_conj().resolve_neg().contiguous()
+            if not elsewhere:
+                copy = self._fetch(copy)
             described = _core.Tensor(
                 *(dtype, shape, layout, copy.data_ptr(), copy.nbytes, copy), elsewhere=elsewhere
             )
             self._copies[key] = described
         return self._copies[key]
+
+    def _fetch(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The same on the CPU, once the tree is complete."""
+        if not tensor.is_cuda:
+            return tensor.cpu()
+        # Into pinned memory, which torch uses again, all copies are queued at the bus's speed.
+        fetched = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        self._on_their_way.add(tensor.device)
+        return fetched.copy_(tensor, non_blocking=True)
 
 
 def _not_trained(tensor: torch.Tensor, described: _core.Tensor) -> None:
