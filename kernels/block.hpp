@@ -86,11 +86,11 @@ class device_block {
   template <bool SignedA, bool SignedB, class T, class Pick>
   __device__ __forceinline__ void multiply_bytes(own<T>& state, const Pick& pick) {
     const byte_product p = pick(state.of(threadIdx.x));
-#define POTL_MULTIPLY_BYTES(A, B)                                            \
-  asm("mma.sync.aligned.m16n8k32.row.col.s32." A "." B                       \
-      ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-      : "+r"(p.sums[0]), "+r"(p.sums[1]), "+r"(p.sums[2]), "+r"(p.sums[3])   \
-      : "r"(p.a[0]), "r"(p.a[1]), "r"(p.a[2]), "r"(p.a[3]), "r"(p.b[0]), "r"(p.b[1]))
+#define POTL_MULTIPLY_BYTES(A, B)                                                     \
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." A "." B                       \
+               ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+r"(p.sums[0]), "+r"(p.sums[1]), "+r"(p.sums[2]), "+r"(p.sums[3])   \
+               : "r"(p.a[0]), "r"(p.a[1]), "r"(p.a[2]), "r"(p.a[3]), "r"(p.b[0]), "r"(p.b[1]))
     if constexpr (SignedA && SignedB) {
       POTL_MULTIPLY_BYTES("s8", "s8");
     } else if constexpr (SignedA) {
@@ -108,9 +108,9 @@ class device_block {
   template <class T, class Pick>
   __device__ __forceinline__ void multiply_doubles(own<T>& state, const Pick& pick) {
     const double_product p = pick(state.of(threadIdx.x));
-    asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
-        : "+d"(p.sums[0]), "+d"(p.sums[1])
-        : "d"(p.a), "d"(p.b));
+    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                 : "+d"(p.sums[0]), "+d"(p.sums[1])
+                 : "d"(p.a), "d"(p.b));
   }
 
   /// Neighbours from a multiple of their number on.

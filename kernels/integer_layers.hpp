@@ -48,16 +48,17 @@ class integer_operand {
   using form = integer_form<Digits>;
 
  public:
-  /// `fill`: by how many lines a block goes through them.
   template <class Lines>
   integer_operand(const Device& device, const Lines& from, std::int64_t first,
-                  std::int64_t products, bool is_shared, std::int64_t fill)
-      : lines_(filled_up(from.count(), fill)),
-        pitch_(filled_up<std::int64_t>(from.depth(), form::depth) / 4),
+                  std::int64_t products, bool is_shared, operand_side side)
+      : lines_(filled_up<std::int64_t>(from.count(),
+                                       side == operand_side::left ? form::rows : form::columns)),
+        slices_((from.depth() + form::depth - 1) / form::depth),
         count_(is_shared ? 1 : products),
-        words_(device, static_cast<std::uint64_t>(count_ * lines_ * Digits * pitch_)),
+        words_(device, static_cast<std::uint64_t>(count_ * lines_ / form::rows * slices_ *
+                                                  byte_planes::slice_words<Digits>)),
         largest_(device, static_cast<std::uint64_t>(count_ * lines_)),
-        planes_{words_.data(), largest_.data(), lines_, pitch_, is_shared} {
+        planes_{words_.data(), largest_.data(), lines_, slices_, is_shared, side} {
     device.each(static_cast<std::uint64_t>(count_ * lines_),
                 cleared<std::uint32_t>{planes_.largest});
     const largest_of_lines<Lines> largest{from, first, planes_};
@@ -68,7 +69,7 @@ class integer_operand {
   const byte_planes& planes() const { return planes_; }
 
  private:
-  std::int64_t lines_, pitch_, count_;
+  std::int64_t lines_, slices_, count_;
   typename Device::template numbers<std::uint32_t> words_, largest_;
   byte_planes planes_;
 };
@@ -76,8 +77,10 @@ class integer_operand {
 /// The k of a chunk: all of them, unless more blocks are wanted or their sums do not fit.
 inline std::int64_t integer_chunk(std::int64_t depth, std::int64_t tiles, std::int64_t most) {
   const std::int64_t wanted = (enough_blocks + tiles - 1) / tiles;
-  const std::int64_t share = std::max(least_integer_chunk, (depth + wanted - 1) / wanted);
-  return filled_up<std::int64_t>(std::min(share, most), 32);
+  const std::int64_t share =
+      std::min(most, std::max(least_integer_chunk, (depth + wanted - 1) / wanted));
+  const std::int64_t chunks = std::max<std::int64_t>(1, (depth + share - 1) / share);
+  return filled_up<std::int64_t>(std::max<std::int64_t>(1, (depth + chunks - 1) / chunks), 32);
 }
 
 /// C of `products` products of lines of A and lines of B. An operand that is shared is the same in
@@ -97,9 +100,10 @@ void multiply_integers(const Device& device, const A& a, const B& b, const Targe
       std::clamp<std::int64_t>(most_plane_bytes / std::max<std::int64_t>(each, 1), 1, products);
   for (std::int64_t first = 0; first < products; first += at_once) {
     const std::int64_t count = std::min(at_once, products - first);
-    const integer_operand<Digits, Device> left(device, a, first, count, a_is_shared, form::rows);
+    const integer_operand<Digits, Device> left(device, a, first, count, a_is_shared,
+                                               operand_side::left);
     const integer_operand<Digits, Device> right(device, b, first, count, b_is_shared,
-                                                form::columns);
+                                                operand_side::right);
     integer_products<Digits, Targets> work{
         targets, first, left.planes(),           right.planes(), rows, columns,
         0,       1,     {nullptr, rows, columns}};

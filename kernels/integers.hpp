@@ -70,13 +70,41 @@ struct gathered_lines {
   }
 };
 
-/// An operand as bytes: [product][line][digit][k], four k in a word; lines and k are filled up with
-/// zeros. Where all products share it there is one.
+enum class operand_side : std::uint8_t { left, right };
+
+/// An operand as bytes, four k in a word, in the order in which warps multiply them: [product][64
+/// lines][32 k][16 lines][digit][lane][word]. Lines and k are filled up with zeros. Where all
+/// products share it there is one.
 struct byte_planes {
+  /// Words of a digit of 16 lines and 32 k: four for each lane.
+  static constexpr unsigned fragment = 128;
+
   std::uint32_t* words;
   std::uint32_t* largest;  ///< of each line: the bits of its largest magnitude
-  std::int64_t lines, pitch;
+  std::int64_t lines, slices;
   bool is_shared;
+  operand_side side;
+
+  /// Words of 64 lines and 32 k.
+  template <unsigned Digits>
+  static constexpr unsigned slice_words = 4 * Digits* fragment;
+
+  /// Where 16 lines of a slice begin.
+  template <unsigned Digits>
+  POTL_BODY std::uint32_t* at(std::int64_t line, std::int64_t slice) const {
+    return words + (line / 64 * slices + slice) * slice_words<Digits> +
+           line % 64 / 16 * (Digits * fragment);
+  }
+  /// Whose word a lane has: a line of the 16, and four k of the 32. In the layout of
+  /// mma.m16n8k32, a left operand has lines 8 apart first, a right one is two operands of 8 lines.
+  struct place {
+    unsigned line, four;
+  };
+  POTL_BODY place place_of(unsigned lane, unsigned word) const {
+    const bool is_left = side == operand_side::left;
+    const unsigned low = word % 2, high = word / 2;
+    return {(is_left ? low : high) * 8 + lane / 4, (is_left ? high : low) * 4 + lane % 4};
+  }
 
   POTL_BODY std::int64_t line(std::int64_t product, std::int64_t line) const {
     return (is_shared ? 0 : product) * lines + line;
@@ -179,7 +207,7 @@ struct bytes_of_lines {
   std::int64_t first;  ///< product
   byte_planes to;
 
-  POTL_BODY std::int64_t parts() const { return (to.pitch * 4 + depth - 1) / depth; }
+  POTL_BODY std::int64_t parts() const { return (to.slices * 32 + depth - 1) / depth; }
 
   template <class Block>
   POTL_BODY void operator()(Block& block, bytes_of_lines::memory<Block>& shared) const {
@@ -202,19 +230,24 @@ struct bytes_of_lines {
     });
     block.each([&](unsigned thread) {
       for (unsigned i = thread; i < lines * depth / 4; i += threads) {
-        const unsigned l = i / (depth / 4), word = i % (depth / 4);
-        if (begin / 4 + word >= to.pitch) continue;
+        const unsigned word = i % 4, lane = i / 4 % 32, slice = i / 128 % 4, group = i / 512;
+        if (begin / 32 + slice >= to.slices) continue;
+        const byte_planes::place from_there = to.place_of(lane, word);
+        const unsigned first_of =
+            (group * 16 + from_there.line) * pitch + slice * 32 + from_there.four * 4;
         std::uint32_t digits[Digits] = {};
         POTL_UNROLL
         for (unsigned k = 0; k < 4; ++k) {
           const auto q = static_cast<std::uint32_t>(
-              Block::template read<1>(shared.integers, l * pitch + word * 4 + k, thread).at[0]);
+              Block::template read<1>(shared.integers, first_of + k, thread).at[0]);
           POTL_UNROLL
           for (unsigned d = 0; d < Digits; ++d) digits[d] |= (q >> (8 * d) & 0xffU) << (8 * k);
         }
         std::uint32_t* const out =
-            to.words + to.line(product, line + l) * Digits * to.pitch + begin / 4 + word;
-        for (unsigned d = 0; d < Digits; ++d) out[d * to.pitch] = digits[d];
+            to.template at<Digits>(to.line(product, line) + group * 16, begin / 32 + slice);
+        for (unsigned d = 0; d < Digits; ++d) {
+          out[d * byte_planes::fragment + lane * 4 + word] = digits[d];
+        }
       }
     });
   }
@@ -256,8 +289,9 @@ template <unsigned Digits, class Targets>
 struct integer_products {
   using form = integer_form<Digits>;
   static constexpr unsigned threads = form::threads;
-  static constexpr unsigned stages = 3, pitch = form::depth / 4 + 4;  ///< no two rows in one bank
-  static constexpr unsigned stage_words = Digits * form::lines * pitch;
+  static constexpr unsigned slice_words = byte_planes::slice_words<Digits>;
+  static constexpr unsigned stages = 3;
+  static constexpr unsigned stage_words = 3 * slice_words;  ///< 64 rows and 128 columns
 
   template <class Block>
   struct memory {
@@ -266,7 +300,7 @@ struct integer_products {
 
   /// A warp has 32 x 32 elements: 2 x 4 of the instruction's 16 x 8.
   struct thread_state {
-    std::uint32_t a[2][Digits][4], b[Digits][2];
+    std::uint32_t a[2][Digits][4], b[2][Digits][2];
     std::int32_t sums[form::levels][2][4][4];
   };
 
@@ -289,37 +323,35 @@ struct integer_products {
   POTL_BODY static unsigned row_of(unsigned thread) { return thread / 128 * 32; }
   POTL_BODY static unsigned column_of(unsigned thread) { return thread / 32 % 4 * 32; }
 
-  /// Begins to bring slice number `slice` of a tile's lines.
+  /// Begins to bring a slice of a tile: 64 rows, 64 columns, and 64 more after all slices of those.
   template <class Block>
-  POTL_BODY void bring(memory<Block>& shared, std::int64_t slice, unsigned stage,
-                       const std::uint32_t* a_lines, const std::uint32_t* b_lines,
-                       unsigned thread) const {
-    for (unsigned i = thread; i < Digits * form::lines * 2; i += threads) {
-      const unsigned half = i % 2 * 4, line = i / 2 % form::lines, digit = i / 2 / form::lines;
-      const std::uint32_t* from = line < form::rows
-                                      ? a_lines + (line * Digits + digit) * a.pitch
-                                      : b_lines + ((line - form::rows) * Digits + digit) * b.pitch;
-      Block::copy_four(shared.words,
-                       stage * stage_words + (digit * form::lines + line) * pitch + half,
-                       from + slice * (form::depth / 4) + half, thread);
+  POTL_BODY void bring(memory<Block>& shared, unsigned stage, const std::uint32_t* rows_at,
+                       const std::uint32_t* columns_at, unsigned thread) const {
+    POTL_UNROLL
+    for (unsigned part = 0; part < 3; ++part) {
+      const std::uint32_t* const from =
+          part == 0 ? rows_at : columns_at + (part - 1) * b.slices * slice_words;
+      POTL_UNROLL
+      for (unsigned i = thread * 4; i < slice_words; i += threads * 4) {
+        Block::copy_four(shared.words, stage * stage_words + part * slice_words + i, from + i,
+                         thread);
+      }
     }
   }
 
-  /// Four bytes of a line of the slice.
+  /// A lane's words of a digit of 16 rows, or of 16 columns from 64 on.
   template <class Block>
-  POTL_BODY static std::uint32_t word(const memory<Block>& shared, unsigned stage, unsigned digit,
-                                      unsigned line, unsigned at, unsigned thread) {
-    return Block::template read<1>(shared.words,
-                                   stage * stage_words + (digit * form::lines + line) * pitch + at,
-                                   thread)
-        .at[0];
+  POTL_BODY static auto words_of(const memory<Block>& shared, unsigned stage, unsigned line,
+                                 unsigned digit, unsigned thread) {
+    const unsigned at = (line / 16 * Digits + digit) * byte_planes::fragment + thread % 32 * 4;
+    return Block::template read<4>(shared.words, stage * stage_words + at, thread);
   }
 
   template <unsigned I, unsigned J, unsigned Da, unsigned Db, class Block>
   POTL_BODY static void multiply(Block& block, typename Block::template own<thread_state>& owned) {
     block.template multiply_bytes<Da == Digits - 1, Db == Digits - 1>(
         owned, [](thread_state& mine) -> byte_product {
-          return {mine.a[I][Da], mine.b[Db], mine.sums[Da + Db][I][J]};
+          return {mine.a[I][Da], mine.b[J % 2][Db], mine.sums[Da + Db][I][J]};
         });
   }
   /// All digits of both.
@@ -339,23 +371,24 @@ struct integer_products {
     }
   }
 
-  /// The slice in `stage` times eight columns of each warp's.
+  /// The slice in `stage` times 16 columns of each warp's, from number J * 8 on.
   template <unsigned J, class Block>
   POTL_BODY static void multiply_columns(Block& block, memory<Block>& shared, unsigned stage,
                                          typename Block::template own<thread_state>& owned) {
     block.open([&](unsigned thread) {
       thread_state& mine = owned.of(thread);
-      const unsigned line = form::rows + column_of(thread) + J * 8 + thread % 32 / 4;
       POTL_UNROLL
       for (unsigned d = 0; d < Digits; ++d) {
+        const auto words =
+            words_of(shared, stage, form::rows + column_of(thread) + J * 8, d, thread);
         POTL_UNROLL
-        for (unsigned part = 0; part < 2; ++part) {
-          mine.b[d][part] = word(shared, stage, d, line, part * 4 + thread % 4, thread);
-        }
+        for (unsigned i = 0; i < 4; ++i) mine.b[i / 2][d][i % 2] = words.at[i];
       }
     });
     multiply_digits<0, J>(block, owned);
     multiply_digits<1, J>(block, owned);
+    multiply_digits<0, J + 1>(block, owned);
+    multiply_digits<1, J + 1>(block, owned);
   }
 
   template <class Block>
@@ -365,11 +398,9 @@ struct integer_products {
     for (unsigned i = 0; i < 2; ++i) {
       POTL_UNROLL
       for (unsigned d = 0; d < Digits; ++d) {
+        const auto words = words_of(shared, stage, row_of(thread) + i * 16, d, thread);
         POTL_UNROLL
-        for (unsigned part = 0; part < 4; ++part) {
-          const unsigned line = row_of(thread) + i * 16 + thread % 32 / 4 + part % 2 * 8;
-          mine.a[i][d][part] = word(shared, stage, d, line, part / 2 * 4 + thread % 4, thread);
-        }
+        for (unsigned part = 0; part < 4; ++part) mine.a[i][d][part] = words.at[part];
       }
     }
   }
@@ -417,39 +448,41 @@ struct integer_products {
     const std::int64_t product = index / chunks / tiles();
     const std::int64_t row = tile / tiles_across() * form::rows;
     const std::int64_t column = tile % tiles_across() * form::columns;
-    const std::uint32_t* const a_lines = a.words + a.line(product, row) * Digits * a.pitch;
-    const std::uint32_t* const b_lines = b.words + b.line(product, column) * Digits * b.pitch;
     const std::int64_t first_slice = part * (chunk / form::depth);
-    const std::int64_t all = a.pitch * 4 / form::depth, left = all - first_slice;
+    // Those of the slice that is brought next.
+    const std::uint32_t* rows_at = a.template at<Digits>(a.line(product, row), first_slice);
+    const std::uint32_t* columns_at = b.template at<Digits>(b.line(product, column), first_slice);
+    const std::int64_t left = a.slices - first_slice;
     const std::int64_t slices = left < chunk / form::depth ? left : chunk / form::depth;
     typename Block::template own<thread_state> owned;
-    const auto begin_slice = [&](std::int64_t slice, unsigned stage, unsigned thread) {
-      if (slice < slices) bring(shared, first_slice + slice, stage, a_lines, b_lines, thread);
-      Block::end_group(thread);
-    };
     block.each([&](unsigned thread) {
       thread_state& mine = owned.of(thread);
       POTL_UNROLL
       for (unsigned i = 0; i < form::levels * 32; ++i) {
         mine.sums[i / 32][i / 16 % 2][i / 4 % 4][i % 4] = 0;
       }
-      begin_slice(0, 0, thread);
-      begin_slice(1, 1, thread);
-      Block::template wait<1>(thread);
     });
+    const auto bring_next = [&](std::int64_t slice, unsigned stage) {
+      block.open([&](unsigned thread) {
+        if (slice < slices) bring(shared, stage, rows_at, columns_at, thread);
+        Block::end_group(thread);
+      });
+      rows_at += slice_words;
+      columns_at += slice_words;
+    };
+    const auto wait = [&] { block.each([](unsigned thread) { Block::template wait<1>(thread); }); };
+    bring_next(0, 0);
+    bring_next(1, 1);
+    wait();
     unsigned stage = 0;
     POTL_ROLLED
     for (std::int64_t slice = 0; slice < slices; ++slice) {
-      block.open([&](unsigned thread) {
-        // Into the memory of the slice before, which all threads have left.
-        begin_slice(slice + 2, stage == 0 ? 2 : stage - 1, thread);
-        load_rows(owned.of(thread), shared, stage, thread);
-      });
+      // Into the memory of the slice before, which all threads have left.
+      bring_next(slice + 2, stage == 0 ? 2 : stage - 1);
+      block.open([&](unsigned thread) { load_rows(owned.of(thread), shared, stage, thread); });
       multiply_columns<0>(block, shared, stage, owned);
-      multiply_columns<1>(block, shared, stage, owned);
       multiply_columns<2>(block, shared, stage, owned);
-      multiply_columns<3>(block, shared, stage, owned);
-      block.each([&](unsigned thread) { Block::template wait<1>(thread); });
+      wait();
       stage = stage == stages - 1 ? 0 : stage + 1;
     }
     block.each([&](unsigned thread) { put(owned.of(thread), product, row, column, thread); });

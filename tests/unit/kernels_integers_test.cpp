@@ -84,10 +84,9 @@ float in_one_chunk(const std::vector<float>& a, const std::vector<float>& b) {
   const auto depth = static_cast<std::int64_t>(a.size());
   const cuda::stored_lines left{numeric::row_major<const float>(a.data(), 1, depth), 0};
   const cuda::stored_lines right{numeric::row_major<const float>(b.data(), 1, depth), 0};
-  using form = cuda::integer_form<Digits>;
-  const cuda::integer_operand<Digits, simulated_device> rows(device, left, 0, 1, true, form::rows);
-  const cuda::integer_operand<Digits, simulated_device> columns(device, right, 0, 1, true,
-                                                                form::columns);
+  using operand = cuda::integer_operand<Digits, simulated_device>;
+  const operand rows(device, left, 0, 1, true, cuda::operand_side::left);
+  const operand columns(device, right, 0, 1, true, cuda::operand_side::right);
   float c = 0;
   const cuda::stored_targets to{numeric::row_major(&c, 1, 1), 0};
   device.run(1, cuda::integer_products<Digits, cuda::stored_targets>{

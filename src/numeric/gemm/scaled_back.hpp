@@ -29,9 +29,11 @@ __extension__ using wide = __int128;
 
 /// The same of fewer bits.
 constexpr float scaled_back(std::int64_t sum, double factor) noexcept {
-  // Where the result is normal, a power of two changes nothing but its exponent.
+  // Where the result is normal or zero, a power of two changes nothing but its exponent.
   const double once = static_cast<double>(static_cast<float>(sum)) * factor;
-  if (once >= 0x1p-126 || once <= -0x1p-126) return static_cast<float>(once);
+  if (once >= 0x1p-126 || once <= -0x1p-126 || (sum == 0 && once == 0)) {
+    return static_cast<float>(once);
+  }
   return scaled_back(wide{sum}, factor);
 }
 
