@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import potl
+from potl import Session, _core
 from potl._attacks import Forgery, Scene, _tasks as tasks
 from potl._attacks._frames import Frames
 from potl._attacks._pool import dilution, work_without_end
@@ -118,6 +119,29 @@ def test_forgeries_that_would_cost_more_cost_nothing(
     steps.clear()
     assert scene.verify(forgery).verdict == "rejected"
     assert steps == []
+
+
+def test_states_too_large_to_be_read_hide_no_lie_in_exact_arithmetic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, tasks.plain, checkpoint_every=2, samples=2, arithmetic="ord32")
+    capture, padding = Session.capture, bytes(1 << 17)
+
+    def padded(session: Session, **options: bool) -> _core.State:
+        tree = session.tree()
+        tree["state"] = {"padding": padding}
+        return _core.State.capture(tree) if session.step else capture(session, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "capture", padded)
+        run = scene.record("padded")
+    forgery = Forgery(run=run, commitment=scene.commit(run))
+    checks = [potl.Replay(samples=2)]
+    report = scene.verify(forgery, checks=checks, max_checkpoint_bytes=1 << 17)
+    assert report.verdict == "rejected", report.sentence
+    found = {(one.rule, one.result) for one in report.findings}
+    assert ("replay.parameters", "reject") in found
+    assert ("replay.random_segments", "inconclusive") in found  # no other segment has a start
 
 
 def test_a_draw_is_the_same_whatever_lies_in_the_folder(scene: Scene) -> None:
