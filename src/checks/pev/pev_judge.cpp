@@ -34,6 +34,13 @@ double largest_noise(std::span<const loss_measurement> losses) {
   return out;
 }
 
+// A half-precision step whose loss overflows on both sides, and was skipped for that. Replay judges
+// whether the scaler skips it.
+bool overflowed(const transcript::step_record& record, double recomputed) {
+  constexpr auto skipped = static_cast<std::uint32_t>(transcript::step_flag::skipped);
+  return (record.flags & skipped) != 0 && !std::isfinite(record.loss) && !std::isfinite(recomputed);
+}
+
 // The end of the epoch that `step` belongs to, and the mean of its logged losses.
 struct epoch_mean {
   std::uint64_t first = 0, last = 0, count = 0;
@@ -68,6 +75,7 @@ class pev_judge {
       const loss_measurement* one = ready(request.step, name, measured);
       const auto* record = run_.step(request.step);
       if (one == nullptr || record == nullptr) continue;
+      if (overflowed(*record, one->loss)) continue;
       const auto compared = compare_loss(record->loss, one->loss, noise, limits);
       worst_ = std::max(worst_, compared.tolerance > 0 ? compared.difference / compared.tolerance
                                                        : compared.difference);
@@ -149,15 +157,17 @@ class pev_judge {
 
   std::vector<finding> summary(const std::string& reason, std::size_t planned) {
     const bool clean = out_.empty();
-    if (clean && planned > 0) {
+    if (clean && judged_ > 0) {
       finding good = make_finding("pev", "loss.recomputed", outcome::pass, reason);
       good.statistic = worst_;
       good.threshold = 1;
       good.details.emplace_back("mode", options_.mode);
       out_.push_back(std::move(good));
-    } else if (planned == 0) {
+    } else if (clean) {
       out_.push_back(make_finding("pev", "", outcome::inconclusive,
-                                  "there is no checkpoint at which a loss could be recomputed"));
+                                  planned == 0
+                                      ? "there is no checkpoint at which a loss could be recomputed"
+                                      : "the loss overflows at each step that was recomputed"));
     }
     return std::move(out_);
   }
