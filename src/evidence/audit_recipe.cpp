@@ -10,9 +10,6 @@
 namespace potl::transcript {
 namespace {
 
-// A job that the prover wrote may claim any number of samples; a permutation of them costs memory.
-constexpr std::uint64_t max_foreign_samples = std::uint64_t{1} << 22;
-
 std::vector<const step_record*> all_steps(const audit_input& in) {
   std::vector<const step_record*> out;
   out.reserve(in.run.steps.size() + in.run.superseded.size());

@@ -145,6 +145,28 @@ TEST_CASE("a recomputed loss that is not finite rejects, and only while its rule
   REQUIRE(count(one.judge(measured), outcome::reject) == 0);
 }
 
+TEST_CASE("a skipped step whose loss overflows on both sides accuses nobody") {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  scene one;
+  auto losses = one.honest();
+  auto& record = one.run.records.at(losses[0].request.step - 1);
+  record.loss = inf;
+  losses[0].loss = std::nan("");
+  REQUIRE(one.judge(losses)[0].result == outcome::reject);
+  record.flags |= static_cast<std::uint32_t>(transcript::step_flag::skipped);
+  REQUIRE(one.judge(losses)[0].result == outcome::pass);
+  losses[0].loss = 1;  // it did not overflow
+  REQUIRE(one.judge(losses)[0].result == outcome::reject);
+
+  // What was compared at no step is not said to agree.
+  for (loss_measurement& loss : losses) {
+    auto& same = one.run.records.at(loss.request.step - 1);
+    same.flags = record.flags;
+    same.loss = loss.loss = inf;
+  }
+  REQUIRE(one.judge(losses)[0].result == outcome::inconclusive);
+}
+
 TEST_CASE("a withheld checkpoint rejects, and only while its rule is on") {
   const scene one;
   auto measured = one.honest();
@@ -171,6 +193,13 @@ TEST_CASE("the published rule asks for N percent of the data at each epoch's las
   REQUIRE(plan.subsets[1].step == 100);
   REQUIRE(plan.subsets[0].sample_ids.size() == 20);
   REQUIRE(plan.subsets[0].sample_ids != plan.subsets[1].sample_ids);
+}
+
+TEST_CASE("a job that the prover wrote does not say how many samples are drawn") {
+  scene one;
+  one.options.mode = "apex";
+  one.run.view.agreed.data_count = std::uint64_t{1} << 40;
+  REQUIRE(plan_pev(one.run.view, one.options, nonce_of(1)).why().code == errc::limit);
 }
 
 TEST_CASE("the published tolerance is 100 sigma over N percent, ten sigma at ten percent") {

@@ -29,6 +29,9 @@ namespace potl::transcript {
 using file_fetcher =
     std::function<status(const std::string& name, std::uint64_t offset, std::uint64_t size)>;
 
+/// A job that the prover wrote may claim any number of samples: so many are ordered or drawn.
+inline constexpr std::uint64_t max_foreign_samples = std::uint64_t{1} << 22;
+
 /// Where a run lies, and what the verifier holds against it.
 struct evidence_options {
   std::string directory;

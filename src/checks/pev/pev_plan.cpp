@@ -49,11 +49,17 @@ result<pev_plan> plan_apex(const run_view& run, const pev_options& options, cons
   for (const segment& one : segments_of(run)) {
     if (was_recorded(run, one)) ends[run.agreed.epoch_of(one.end)] = one.end;
   }
+  std::uint64_t all = 0;
   for (const auto& [epoch, step] : ends) {
     const std::uint64_t count = run.agreed.data_count;
     const auto seed = challenge_seed(nonce, run.commitment, "pev subset " + std::to_string(epoch));
     const auto wanted = static_cast<std::uint64_t>(
         std::ceil(options.fraction * static_cast<double>(count) * (1 - 1e-12)));
+    all += wanted;
+    if (!run.job_is_own && all > transcript::max_foreign_samples) {
+      return error{errc::limit, "so many samples are drawn for a job of one's own only",
+                   "pass your copy of the job"};
+    }
     const auto drawn = draw_sorted(seed, count, std::min(wanted, count));
     if (!drawn) return drawn.why();
     subset_loss_request request;
