@@ -37,8 +37,7 @@ class TreeBuilder:
     """Describes the state of one task, again and again.
 
     Attributes:
-        places: How many bytes of the last tree are on each device, where they were not copied from
-            it.
+        places: How many bytes of the last tree are on each device.
     """
 
     def __init__(self, task: Task) -> None:
@@ -104,8 +103,9 @@ class TreeBuilder:
 
     def _count(self) -> None:
         self.places = {}
-        for tensor, *_ in self._used.values():
-            self.places[tensor.device] = self.places.get(tensor.device, 0) + tensor.nbytes
+        held = [(tensor.device, tensor.nbytes) for tensor, *_ in self._used.values()]
+        for device, size in held + [(key[0], size) for key, (_, size) in self._copies.items()]:
+            self.places[device] = self.places.get(device, 0) + size
 
     def _average(self) -> Any:
         ema = self._task.ema
@@ -260,7 +260,9 @@ class TreeBuilder:
             )
             return described
         # The same memory seen the same way is one tensor (tied weights), so it must be one copy.
-        key = (plain.device, plain.data_ptr(), plain.dtype, shape, plain.stride(), plain.is_conj())
+        stride = None if plain.is_contiguous() else plain.stride()
+        way = (plain.dtype, shape, stride, plain.is_conj(), plain.is_neg())
+        key = (plain.device, plain.data_ptr(), *way)
         if key not in self._copies:
             copy = plain.resolve_conj().resolve_neg().contiguous()
             if not elsewhere:
@@ -268,8 +270,8 @@ class TreeBuilder:
             described = _core.Tensor(
                 *(dtype, shape, layout, copy.data_ptr(), copy.nbytes, copy), elsewhere=elsewhere
             )
-            self._copies[key] = described
-        return self._copies[key]
+            self._copies[key] = described, copy.nbytes
+        return self._copies[key][0]
 
     def _fetch(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same on the CPU, once the tree is complete."""

@@ -175,14 +175,6 @@ void register_copies(registrar& r) {
   r.exact_real<at::_ops::conj_physical_, at::_ops::conj_physical_out>("copies");
 }
 
-/// On a device the order of several values for one place is a matter of chance.
-void require_distinct(const at::Tensor& places) {
-  if (!is_elsewhere(places) || places.numel() < 2) return;
-  const at::Tensor sorted = std::get<0>(at::sort(places));
-  if (!sorted.slice(0, 1).eq(sorted.slice(0, 0, -1)).any().item<bool>()) return;
-  refuse("scatter of several values for one place on " + places.device().str(),
-         "leave one for each, or move the tensors to the CPU");
-}
 void require_one_value_each(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {
   if (!is_elsewhere(index) || index.numel() < 2 || index.dim() == 0) return;
   dim = c10::maybe_wrap_dim(dim, self.dim());

@@ -304,6 +304,12 @@ at::Tensor& index_put_impl_(keys_t keys, at::Tensor& self,
   sizes full(covered == 0 ? c10::IntArrayRef{} : where.sizes());
   for (std::int64_t axis = covered; axis < self.dim(); ++axis) full.push_back(self.size(axis));
   const at::Tensor values = source.expand(full);
+  if (!accumulate && is_elsewhere(self)) {
+    // torch's own: index_copy_ may come back to this function there.
+    require_distinct(where.reshape(-1));
+    return at::_ops::_index_put_impl_::redispatch(keys & below, self, indices, source, false,
+                                                  unsafe);
+  }
   if (!accumulate) {
     const at::Tensor work = self.contiguous();
     work.view({rows, inner})
@@ -330,6 +336,10 @@ at::Tensor& put_(keys_t keys, at::Tensor& self, const at::Tensor& index, const a
   constexpr operator_name name = on_devices("put_");
   require_one_device(name, self, index, source);
   const at::Tensor where = checked(name, index, self.numel(), /*wrap=*/true).reshape(-1);
+  if (!accumulate && is_elsewhere(self)) {
+    require_distinct(where);
+    return at::_ops::put_::redispatch(keys & below, self, index, source, false);
+  }
   if (!accumulate) {
     const at::Tensor work = self.contiguous();
     work.view(-1).index_copy_(0, where, source.reshape(-1));

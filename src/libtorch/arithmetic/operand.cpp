@@ -99,4 +99,12 @@ at::Tensor& write_out(const at::Tensor& result, at::Tensor& out) {
   return out.copy_(result);
 }
 
+void require_distinct(const at::Tensor& places) {
+  if (!is_elsewhere(places) || places.numel() < 2) return;
+  const at::Tensor sorted = std::get<0>(at::sort(places));
+  if (!sorted.slice(0, 1).eq(sorted.slice(0, 0, -1)).any().item<bool>()) return;
+  refuse("scatter of several values for one place on " + places.device().str(),
+         "leave one for each, or move the tensors to the CPU");
+}
+
 }  // namespace potl::libtorch::dispatch

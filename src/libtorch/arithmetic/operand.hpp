@@ -66,6 +66,9 @@ void require_float(operator_name name, const at::Tensor& operand, c10::ScalarTyp
 inline bool is_elsewhere(const at::Tensor& tensor) {
   return !tensor.device().is_cpu() && !tensor.device().is_meta();
 }
+/// Refuses a place that comes twice on a device, where which value comes last is a matter of
+/// chance.
+void require_distinct(const at::Tensor& places);
 
 /// Whether a kernel has integers alone to work on: then it calls the stock kernel.
 inline bool is_integral(const at::Tensor& operand) {

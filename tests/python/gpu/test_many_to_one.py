@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -214,6 +215,37 @@ def test_compositions_that_torch_calls_deterministic_are_left_out(name: str) -> 
         with potl.deterministic():
             assert not torch.are_deterministic_algorithms_enabled()
         assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(before)
+    assert there is not None and all(map(same, here, there))
+
+
+ASSIGNED: dict[str, Callable[[Tensor, Tensor, Tensor], object]] = {
+    "index": lambda x, at, y: operator.setitem(x, at, y),
+    "mask": lambda x, at, y: operator.setitem(x, x[:, 0] > 0, y[: int((x[:, 0] > 0).sum())]),
+    "index_copy_": lambda x, at, y: x.index_copy_(0, at, y),
+    "put_": lambda x, at, y: x.put_(at, y[:, 0]),
+    "scatter_": lambda x, at, y: x.scatter_(0, at.unsqueeze(1).expand_as(y), y),
+}
+
+
+@pytest.mark.parametrize("is_flagged", [False, True])
+@pytest.mark.parametrize("name", ASSIGNED)
+def test_assignments_end_whatever_torch_makes_of_them(name: str, is_flagged: bool) -> None:
+    """Where torch is to use deterministic algorithms, its kernels call one another."""
+    generator = torch.Generator().manual_seed(3)
+    start, values = (torch.randn(9, 7, generator=generator) for _ in range(2))
+    places = torch.randperm(9, generator=generator)
+
+    def compute(device: str) -> list[Tensor]:
+        x = start.to(device, copy=True)
+        ASSIGNED[name](x, places.to(device), values.to(device))
+        return [x]
+
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(is_flagged)
+    try:
+        here, there = both(compute)
     finally:
         torch.use_deterministic_algorithms(before)
     assert there is not None and all(map(same, here, there))

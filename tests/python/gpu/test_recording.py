@@ -21,6 +21,7 @@ import potl
 from potl import Session, Task, _core
 from potl._arithmetic import _library
 from potl._job import _training_state
+from potl._task._capture import TreeBuilder
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -71,6 +72,14 @@ def test_a_device_finds_the_digest_of_a_capture(build: Build) -> None:
             session.run_step(step, batch)
             assert session.digest_there() == session.capture(keep=True).digest()
             assert session.digest_there() == session.capture().digest()
+
+
+def test_what_lies_on_a_device_is_counted_though_it_is_copied() -> None:
+    task = placed(DEVICE, mixed)
+    builder = TreeBuilder(task)
+    builder.tree({}, there=frozenset({DEVICE}))
+    model = [*task.model.parameters(), *task.model.buffers()]
+    assert builder.places == {torch.device(model[0].device): sum(one.nbytes for one in model)}
 
 
 def test_a_state_that_the_cpu_holds_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
