@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // potl's kernels for CUDA by C names, so that gpu.py times them in torch's process, on torch's
-// memory and stream. 0: queued; 1: refused.
+// tensors and stream. 0: queued; 1: refused.
+#include <cuda_runtime.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include <potl/core/error.hpp>
@@ -24,6 +27,18 @@ int attempt(const Work& work) noexcept {
 }  // namespace
 
 extern "C" {
+
+/// Has the device's pool keep what it has, as a program does that computes more than once.
+int potl_keep_memory() {
+  int device = 0;
+  cudaMemPool_t pool = nullptr;
+  std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+  const bool is_done =
+      cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess &&
+      cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all) == cudaSuccess;
+  return is_done ? 0 : 1;
+}
 
 /// C = A B in a mode, all of n rows and columns, row-major.
 int potl_gemm(const char* mode, const float* a, const float* b, float* c, std::int64_t n,

@@ -299,6 +299,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("library")
     library = ctypes.CDLL(parser.parse_args().library)
+    if library.potl_keep_memory():
+        raise SystemExit("the device has no pool of memory")
     torch.backends.cuda.matmul.fp32_precision = "ieee"
     torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
     print(torch.cuda.get_device_name())

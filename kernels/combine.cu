@@ -16,7 +16,7 @@ namespace potl::cuda {
 namespace {
 
 template <combination Kind>
-void combine_as(const combined& of, float* out, std::size_t count, void* stream) {
+void combine_as(const combined& of, float* out, std::size_t count, queue stream) {
   const auto number = [&](unsigned i) { return static_cast<float>(of.numbers[i]); };
   stream_device(stream).each(
       count, combined_elements<Kind>{of.a, of.b, of.c, number(0), number(1), number(2), out});
@@ -41,7 +41,7 @@ std::uint64_t items_of(std::int64_t planes, const std::int64_t (&sizes)[3]) {
 
 }  // namespace
 
-void combine(const combined& of, float* out, std::size_t count, void* stream) {
+void combine(const combined& of, float* out, std::size_t count, queue stream) {
   constexpr auto all = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array{&combine_as<static_cast<combination>(I)>...};
   }
@@ -50,7 +50,7 @@ void combine(const combined& of, float* out, std::size_t count, void* stream) {
 }
 
 void cumulate(bool is_product, const numeric::reduction_shape& shape, const float* x, float* y,
-              void* stream) {
+              queue stream) {
   const auto count = static_cast<std::uint64_t>(shape.count);
   const auto inner = static_cast<std::uint64_t>(shape.inner);
   const auto items = count == 0 ? 0 : static_cast<std::uint64_t>(shape.outer) * inner;
@@ -62,27 +62,27 @@ void cumulate(bool is_product, const numeric::reduction_shape& shape, const floa
   }
 }
 
-void pool(const pool_windows& of, const float* x, float* y, void* stream) {
+void pool(const pool_windows& of, const float* x, float* y, queue stream) {
   stream_device(stream).each(items_of(of.planes, of.outputs), pooled{axes_of(of), x, y});
 }
-void pool_gradient(const pool_windows& of, const float* dy, float* dx, void* stream) {
+void pool_gradient(const pool_windows& of, const float* dy, float* dx, queue stream) {
   stream_device(stream).each(items_of(of.planes, of.inputs), pooled_gradient{axes_of(of), dy, dx});
 }
 
-void resample(const resampling& of, const float* x, float* y, void* stream) {
+void resample(const resampling& of, const float* x, float* y, queue stream) {
   stream_device(stream).each(static_cast<std::uint64_t>(of.outer * of.outputs * of.inner),
                              resampled{of, x, y});
 }
 
 void add_rows(std::int64_t targets, std::int64_t width, const std::int64_t* starts,
-              const std::int64_t* order, const float* rows, float* out, void* stream) {
+              const std::int64_t* order, const float* rows, float* out, queue stream) {
   const auto columns = static_cast<std::uint64_t>(width);
   stream_device(stream).each(static_cast<std::uint64_t>(targets) * columns,
                              added_rows{columns, starts, order, rows, out});
 }
 
 void fill_bernoulli(float* out, std::size_t count, random_key key, double probability,
-                    void* stream) {
+                    queue stream) {
   if (!(probability >= 0.0 && probability <= 1.0))
     throw exception({errc::usage, "random fill: a probability is in [0, 1]", ""});
   const bool is_certain = probability == 1.0;
@@ -91,7 +91,7 @@ void fill_bernoulli(float* out, std::size_t count, random_key key, double probab
   stream_device(stream).each(count, bernoulli_draws{key, limit, is_certain, out});
 }
 void fill_uniform(float* out, std::size_t count, random_key key, double from, double to,
-                  void* stream) {
+                  queue stream) {
   const auto low = static_cast<float>(from), high = static_cast<float>(to);
   if (!(low <= high && std::isfinite(low) && std::isfinite(high)))
     throw exception({errc::usage, "random fill: uniform needs finite low <= high", ""});

@@ -31,7 +31,7 @@ bool has_device() noexcept {
 }
 #endif
 
-void content_roots(std::span<const device_bytes> tensors, digest* roots, void* stream) {
+void content_roots(std::span<const device_bytes> tensors, digest* roots, queue stream) {
   if (tensors.empty()) return;
   const stream_device device(stream);
   std::vector<hashed_tensor> table;

@@ -33,7 +33,7 @@ constexpr std::size_t functions = static_cast<std::size_t>(unary::mish) + 1;
 constexpr std::size_t gradients = static_cast<std::size_t>(gradient::mish) + 1;
 
 template <class Real>
-void apply_any(unary function, const Real* x, Real* y, std::size_t count, void* stream) {
+void apply_any(unary function, const Real* x, Real* y, std::size_t count, queue stream) {
   constexpr auto all = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array{&launch<static_cast<unary>(I), Real>...};
   }
@@ -43,14 +43,14 @@ void apply_any(unary function, const Real* x, Real* y, std::size_t count, void* 
 
 }  // namespace
 
-void apply(unary function, const float* x, float* y, std::size_t count, void* stream) {
+void apply(unary function, const float* x, float* y, std::size_t count, queue stream) {
   apply_any(function, x, y, count, stream);
 }
-void apply(unary function, const double* x, double* y, std::size_t count, void* stream) {
+void apply(unary function, const double* x, double* y, std::size_t count, queue stream) {
   apply_any(function, x, y, count, stream);
 }
 void apply(gradient function, const float* dy, const float* operand, float* dx, std::size_t count,
-           void* stream) {
+           queue stream) {
   constexpr auto all = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array{&launch<static_cast<gradient>(I)>...};
   }

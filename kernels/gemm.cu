@@ -19,12 +19,12 @@ std::int64_t tiles_of(const products& p) {
 }
 
 template <class Tile>
-void run_whole(const products& p, void* stream) {
+void run_whole(const products& p, queue stream) {
   stream_device(stream).run(static_cast<std::uint64_t>(tiles_of<Tile>(p)),
                             ordered_products<Tile, false>{p, {}});
 }
 
-void run_in_chunks(const products& p, void* stream) {
+void run_in_chunks(const products& p, queue stream) {
   using part = ordered_products<large_tile, true>;
   const stream_device device(stream);
   in_chunks(
@@ -35,7 +35,7 @@ void run_in_chunks(const products& p, void* stream) {
 }
 
 void multiply(const product_form& form, const numeric::gemm_batch& batch, matrix<const float> a,
-              matrix<const float> b, matrix<float> c, void* stream) {
+              matrix<const float> b, matrix<float> c, queue stream) {
   if (a.rows != c.rows || b.columns != c.columns || a.columns != b.rows || batch.count < 0) {
     throw exception({errc::usage, "the shapes of a product do not fit", ""});
   }
@@ -57,13 +57,13 @@ void multiply(const product_form& form, const numeric::gemm_batch& batch, matrix
 }  // namespace
 
 void gemm(numeric::arithmetic mode, const numeric::gemm_batch& batch, matrix<const float> a,
-          matrix<const float> b, matrix<float> c, void* stream) {
+          matrix<const float> b, matrix<float> c, queue stream) {
   multiply(plain_form(mode), batch, a, b, c, stream);
 }
 
 std::vector<numeric::near_tie> gemm_log64(const numeric::gemm_batch& batch, matrix<const float> a,
                                           matrix<const float> b, matrix<float> c, int bits,
-                                          void* stream) {
+                                          queue stream) {
   std::vector<numeric::near_tie> ties;
   multiply(logged_form(bits, ties), batch, a, b, c, stream);
   return ties;

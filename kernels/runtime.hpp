@@ -10,6 +10,7 @@
 #include <string>
 
 #include <potl/core/error.hpp>
+#include <potl/cuda/queue.hpp>
 
 namespace potl::cuda {
 
@@ -22,8 +23,6 @@ inline void require(cudaError_t status) {
   throw exception({errc::io, std::string("CUDA: ") + cudaGetErrorString(status), ""});
 }
 
-inline cudaStream_t as_stream(void* stream) { return static_cast<cudaStream_t>(stream); }
-
 /// So many blocks as a grid.
 inline unsigned grid_of(std::uint64_t blocks) {
   if (blocks > static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max())) {
@@ -35,10 +34,20 @@ inline unsigned grid_of(std::uint64_t blocks) {
 /// Memory of the device that belongs to a stream: what is queued after its end may reuse it.
 class stream_memory {
  public:
-  stream_memory(std::size_t bytes, cudaStream_t stream) : stream_(stream) {
-    require(cudaMallocAsync(&at_, bytes, stream));
+  stream_memory(std::size_t bytes, const queue& on) : on_(on) {
+    if (on_.memory != nullptr) {
+      at_ = on_.memory->take(bytes);
+    } else {
+      require(cudaMallocAsync(&at_, bytes, static_cast<cudaStream_t>(on_.stream)));
+    }
   }
-  ~stream_memory() { cudaFreeAsync(at_, stream_); }
+  ~stream_memory() {
+    if (on_.memory != nullptr) {
+      on_.memory->give_back(at_);
+    } else {
+      cudaFreeAsync(at_, static_cast<cudaStream_t>(on_.stream));
+    }
+  }
   stream_memory(const stream_memory&) = delete;
   stream_memory& operator=(const stream_memory&) = delete;
   template <class T>
@@ -47,8 +56,8 @@ class stream_memory {
   }
 
  private:
+  queue on_;
   void* at_ = nullptr;
-  cudaStream_t stream_;
 };
 
 }  // namespace potl::cuda

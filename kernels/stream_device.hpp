@@ -52,7 +52,8 @@ __global__ void __launch_bounds__(Body::threads, resident_blocks<Body>())
 
 class stream_device {
  public:
-  explicit stream_device(void* stream) : stream_(as_stream(stream)) {}
+  explicit stream_device(const queue& on)
+      : on_(on), stream_(static_cast<cudaStream_t>(on.stream)) {}
 
   /// item(i) for each i below `count`.
   template <class Item>
@@ -98,7 +99,7 @@ class stream_device {
   class numbers {
    public:
     numbers(const stream_device& device, std::uint64_t count)
-        : memory_(std::max<std::uint64_t>(count, 1) * sizeof(T), device.stream_) {}
+        : memory_(std::max<std::uint64_t>(count, 1) * sizeof(T), device.on_) {}
     T* data() const { return memory_.template as<T>(); }
 
    private:
@@ -106,6 +107,7 @@ class stream_device {
   };
 
  private:
+  queue on_;
   cudaStream_t stream_;
 };
 

@@ -34,7 +34,7 @@ void in_launches(std::span<const Tensor> tensors, const Convert& convert, const 
 
 }  // namespace
 
-void sgd(const numeric::sgd_options& options, std::span<const sgd_tensor> tensors, void* stream) {
+void sgd(const numeric::sgd_options& options, std::span<const sgd_tensor> tensors, queue stream) {
   auto scalars = numeric::elementwise::scalars_of<float>(options);
   for (const sgd_tensor& one : tensors) {
     if (scalars.has_momentum && one.momentum == nullptr && one.count != 0)
@@ -51,7 +51,7 @@ void sgd(const numeric::sgd_options& options, std::span<const sgd_tensor> tensor
 }
 
 void adam(const numeric::adam_options& options, std::span<const adam_tensor> tensors,
-          void* stream) {
+          queue stream) {
   const bool amsgrad = !tensors.empty() && tensors.front().largest != nullptr;
   for (const adam_tensor& one : tensors) {
     if ((one.largest != nullptr) != amsgrad)

@@ -137,7 +137,7 @@ std::vector<potl::digest> content_roots_there(
   {
     const potl::libtorch::dispatch::device_call there(roots);
     there->content_roots(tensors, static_cast<potl::digest*>(roots.mutable_data_ptr()),
-                         there.stream());
+                         there.queue());
   }
   std::vector<potl::digest> out(places.size());
   const at::Tensor here = roots.cpu();

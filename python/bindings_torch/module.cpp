@@ -171,6 +171,9 @@ PYBIND11_MODULE(_torch, module) {
     } catch (python_not_reproducible& error) {
       PyErr_SetString(error.python_type(), error.what());
     } catch (const potl::exception& error) {
+      if (error.details().code == potl::errc::io) {  // of a device
+        return PyErr_SetString(PyExc_RuntimeError, error.details().message.c_str());
+      }
       raise(usage_class, error.details().message, error.details().remedy);
     }
   });

@@ -46,6 +46,51 @@ TEST_CASE("a product has the CPU's bits on a device", "[gpu][small]") {
   }
 }
 
+/// Memory of the driver, counted.
+class counted final : public cuda::stream_allocator {
+ public:
+  void* take(std::size_t bytes) const override {
+    void* memory = nullptr;
+    test::require(cudaMalloc(&memory, bytes));
+    ++taken;
+    return memory;
+  }
+  void give_back(void* memory) const noexcept override {
+    if (cudaDeviceSynchronize() == cudaSuccess && cudaFree(memory) == cudaSuccess) ++returned;
+  }
+  mutable int taken = 0, returned = 0;
+};
+
+TEST_CASE("a product uses its queue's memory, and gives it back", "[gpu][small]") {
+  const counted memory;
+  const std::vector<float> ones(64 * 64, 1);
+  const test::device_memory<float> a(ones), b(ones), c(ones);
+  cuda::gemm(arithmetic::xint24, {1, 0, 0, 0}, numeric::row_major<const float>(a.data(), 64, 64),
+             numeric::row_major<const float>(b.data(), 64, 64),
+             numeric::row_major(c.data(), 64, 64), {nullptr, &memory});
+  CHECK(c.read() == std::vector<float>(64 * 64, 64));
+  CHECK(memory.taken > 0);
+  CHECK(memory.returned == memory.taken);
+}
+
+TEST_CASE("sums of the largest integers do not overflow on a device", "[gpu]") {
+  // In one chunk, and in two.
+  const std::int64_t depth = GENERATE(16384, 16385), size = 512;
+  const std::vector<float> all(static_cast<std::size_t>(size * depth), 0x1.fffffep-1F);
+  const test::device_memory<float> a(all), b(all);
+  const test::device_memory<float> c(std::vector<float>(static_cast<std::size_t>(size * size)));
+  cuda::gemm(arithmetic::xint24, {1, 0, 0, 0},
+             numeric::row_major<const float>(a.data(), size, depth),
+             numeric::row_major<const float>(b.data(), depth, size),
+             numeric::row_major(c.data(), size, size), nullptr);
+  float expected = 0;
+  numeric::gemm(arithmetic::xint24, numeric::row_major<const float>(all.data(), 1, depth),
+                numeric::row_major<const float>(all.data(), depth, 1),
+                numeric::row_major(&expected, 1, 1), numeric::inline_executor());
+  const std::vector<float> found = c.read();
+  CHECK(std::count(found.begin(), found.end(), expected) == size * size);
+}
+
 TEST_CASE("large and batched products have the CPU's bits on a device", "[gpu]") {
   const arithmetic mode =
       GENERATE(arithmetic::ord32, arithmetic::xint24, arithmetic::xint16, arithmetic::cr32);

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include <potl/cuda/queue.hpp>
+
 #include "simulated_device.hpp"
 
 namespace potl::cuda {
@@ -12,7 +14,7 @@ namespace potl::cuda {
 /// Blocks run when they are queued, one after the other.
 class stream_device : public test::simulated_device {
  public:
-  explicit stream_device(void*) : simulated_device(0) {}
+  explicit stream_device(const queue&) : simulated_device(0) {}
 };
 
 }  // namespace potl::cuda

@@ -11,17 +11,18 @@
 
 #include <cstdint>
 
+#include <potl/cuda/queue.hpp>
 #include <potl/numeric/reduction.hpp>
 
 namespace potl::cuda {
 
 /// Rows of `width` elements: out[t] += rows[order[p]] for p from starts[t] to starts[t + 1], in
-/// that order, for each of `targets`. All in memory of the device; queued on `stream`, a
-/// cudaStream_t. Throws potl::exception (io) for an error of the device.
+/// that order, for each of `targets`. All in memory of the device; queued on `stream`. Throws
+/// potl::exception (io) for an error of the device.
 void add_rows(std::int64_t targets, std::int64_t width, const std::int64_t* starts,
-              const std::int64_t* order, const float* rows, float* out, void* stream);
+              const std::int64_t* order, const float* rows, float* out, queue stream);
 /// y[k] = x[0] + ... + x[k] along [outer][count][inner], or their product.
 void cumulate(bool is_product, const numeric::reduction_shape& shape, const float* x, float* y,
-              void* stream);
+              queue stream);
 
 }  // namespace potl::cuda

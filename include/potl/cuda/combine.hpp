@@ -8,6 +8,8 @@
 
 #include <cstddef>
 
+#include <potl/cuda/queue.hpp>
+
 namespace potl::cuda {
 
 /// What is computed of a, b, c and numbers[0 to 2] (n, m, l), which are rounded to float32.
@@ -52,8 +54,8 @@ struct combined {
   double numbers[3] = {};
 };
 
-/// Computes `count` elements of `out`, which may be an operand; queued on `stream`, a cudaStream_t.
-/// Throws potl::exception (io) for an error of the device.
-void combine(const combined& of, float* out, std::size_t count, void* stream);
+/// Computes `count` elements of `out`, which may be an operand; queued on `stream`. Throws
+/// potl::exception (io) for an error of the device.
+void combine(const combined& of, float* out, std::size_t count, queue stream);
 
 }  // namespace potl::cuda

@@ -12,28 +12,29 @@
 
 #include <vector>
 
+#include <potl/cuda/queue.hpp>
 #include <potl/numeric/convolution.hpp>
 
 namespace potl::cuda {
 
 /// Operands are memory of the current device that do not overlap with the result. Queued on
-/// `stream`, a cudaStream_t; nullptr is the default stream. Throws potl::exception (usage as above
-/// and for a geometry that is none, io for an error of the device).
+/// `stream`. Throws potl::exception (usage as above and for a geometry that is none, io for an
+/// error of the device).
 void convolve(numeric::arithmetic mode, const numeric::convolution& geometry, const float* x,
-              const float* w, float* y, void* stream);
+              const float* w, float* y, queue stream);
 void convolve_input_gradient(numeric::arithmetic mode, const numeric::convolution& geometry,
-                             const float* dy, const float* w, float* dx, void* stream);
+                             const float* dy, const float* w, float* dx, queue stream);
 void convolve_weight_gradient(numeric::arithmetic mode, const numeric::convolution& geometry,
-                              const float* x, const float* dy, float* dw, void* stream);
+                              const float* x, const float* dy, float* dw, queue stream);
 
 /// In log64, with sums in an order of the device's; they wait for it.
 std::vector<numeric::near_tie> convolve_log64(const numeric::convolution& geometry, const float* x,
-                                              const float* w, float* y, int bits, void* stream);
+                                              const float* w, float* y, int bits, queue stream);
 std::vector<numeric::near_tie> convolve_input_gradient_log64(const numeric::convolution& geometry,
                                                              const float* dy, const float* w,
-                                                             float* dx, int bits, void* stream);
+                                                             float* dx, int bits, queue stream);
 std::vector<numeric::near_tie> convolve_weight_gradient_log64(const numeric::convolution& geometry,
                                                               const float* x, const float* dy,
-                                                              float* dw, int bits, void* stream);
+                                                              float* dw, int bits, queue stream);
 
 }  // namespace potl::cuda

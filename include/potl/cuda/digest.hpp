@@ -9,6 +9,7 @@
 #include <span>
 
 #include <potl/core/digest.hpp>
+#include <potl/cuda/queue.hpp>
 
 namespace potl::cuda {
 
@@ -21,9 +22,9 @@ struct device_bytes {
   std::size_t size = 0;
 };
 
-/// Queues on `stream`, a cudaStream_t, that roots[i] becomes the content root of tensors[i].
-/// `roots` is memory of the device, or of the host that the device can write (pinned). Throws
-/// potl::exception (io) for an error of the device, std::bad_alloc without memory.
-void content_roots(std::span<const device_bytes> tensors, digest* roots, void* stream);
+/// Queues on `stream` that roots[i] becomes the content root of tensors[i]. `roots` is memory of
+/// the device, or of the host that the device can write (pinned). Throws potl::exception (io) for
+/// an error of the device, std::bad_alloc without memory.
+void content_roots(std::span<const device_bytes> tensors, digest* roots, queue stream);
 
 }  // namespace potl::cuda

@@ -10,17 +10,18 @@
 
 #include <cstddef>
 
+#include <potl/cuda/queue.hpp>
 #include <potl/numeric/elementwise.hpp>
 
 namespace potl::cuda {
 
 /// y = function(x) at each of `count` elements; x and y are memory of the current device, and may
-/// be the same. Queued on `stream`, a cudaStream_t; nullptr is the default stream. Throws
-/// potl::exception (usage for a function that is not there, io for an error of the device).
-void apply(numeric::unary function, const float* x, float* y, std::size_t count, void* stream);
-void apply(numeric::unary function, const double* x, double* y, std::size_t count, void* stream);
+/// be the same. Queued on `stream`. Throws potl::exception (usage for a function that is not there,
+/// io for an error of the device).
+void apply(numeric::unary function, const float* x, float* y, std::size_t count, queue stream);
+void apply(numeric::unary function, const double* x, double* y, std::size_t count, queue stream);
 /// dx = dy times the derivative at `operand`; dx may be either.
 void apply(numeric::gradient function, const float* dy, const float* operand, float* dx,
-           std::size_t count, void* stream);
+           std::size_t count, queue stream);
 
 }  // namespace potl::cuda

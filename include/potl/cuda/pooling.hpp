@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include <potl/cuda/queue.hpp>
+
 namespace potl::cuda {
 
 struct pool_windows {
@@ -19,9 +21,9 @@ struct pool_windows {
   std::int64_t divisor = 0;  ///< 0: the product of a window's extents
 };
 
-/// x is [planes][inputs...], y is [planes][outputs...]; queued on `stream`, a cudaStream_t. Throw
-/// potl::exception (io) for an error of the device.
-void pool(const pool_windows& of, const float* x, float* y, void* stream);
-void pool_gradient(const pool_windows& of, const float* dy, float* dx, void* stream);
+/// x is [planes][inputs...], y is [planes][outputs...]; queued on `stream`. Throw potl::exception
+/// (io) for an error of the device.
+void pool(const pool_windows& of, const float* x, float* y, queue stream);
+void pool_gradient(const pool_windows& of, const float* dy, float* dx, queue stream);
 
 }  // namespace potl::cuda

@@ -9,14 +9,15 @@
 #include <cstddef>
 
 #include <potl/core/detail/rng.hpp>
+#include <potl/cuda/queue.hpp>
 
 namespace potl::cuda {
 
-/// Memory of the device, queued on `stream`, a cudaStream_t. Throw potl::exception (usage for
-/// parameters out of range, io for an error of the device).
+/// Memory of the device, queued on `stream`. Throw potl::exception (usage for parameters out of
+/// range, io for an error of the device).
 void fill_bernoulli(float* out, std::size_t count, random_key key, double probability,
-                    void* stream);
+                    queue stream);
 void fill_uniform(float* out, std::size_t count, random_key key, double low, double high,
-                  void* stream);
+                  queue stream);
 
 }  // namespace potl::cuda

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include <potl/cuda/queue.hpp>
+
 namespace potl::cuda {
 
 /// A numeric::tap_table, and the shape that it is for: x is [outer][inputs][inner], y is
@@ -19,7 +21,7 @@ struct resampling {
   const float* weights = nullptr;
 };
 
-/// Queued on `stream`, a cudaStream_t. Throws potl::exception (io) for an error of the device.
-void resample(const resampling& of, const float* x, float* y, void* stream);
+/// Queued on `stream`. Throws potl::exception (io) for an error of the device.
+void resample(const resampling& of, const float* x, float* y, queue stream);
 
 }  // namespace potl::cuda

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <span>
 
+#include <potl/cuda/queue.hpp>
 #include <potl/numeric/combine.hpp>
 
 namespace potl::cuda {
@@ -28,10 +29,9 @@ struct adam_tensor {
   std::size_t count = 0;
 };
 
-/// Queued on `stream`, a cudaStream_t; nullptr is the default stream. The span is not needed
-/// afterwards. Throws potl::exception (usage for a state that is missing, io for an error of the
-/// device).
-void sgd(const numeric::sgd_options& options, std::span<const sgd_tensor> tensors, void* stream);
-void adam(const numeric::adam_options& options, std::span<const adam_tensor> tensors, void* stream);
+/// Queued on `stream`. The span is not needed afterwards. Throws potl::exception (usage for a state
+/// that is missing, io for an error of the device).
+void sgd(const numeric::sgd_options& options, std::span<const sgd_tensor> tensors, queue stream);
+void adam(const numeric::adam_options& options, std::span<const adam_tensor> tensors, queue stream);
 
 }  // namespace potl::cuda

@@ -78,7 +78,7 @@ std::tuple<Tensor, Tensor> log_sigmoid(const Tensor& x) {
         numeric::apply(numeric::unary::log_sigmoid, in[0], out, executor());
       },
       [](const device_call& there, const auto& in, float* out, std::size_t count) {
-        there->apply(numeric::unary::log_sigmoid, in[0].data, out, count, there.stream());
+        there->apply(numeric::unary::log_sigmoid, in[0].data, out, count, there.queue());
       });
   return {y, make_beside(x, {0}, x.scalar_type())};
 }
@@ -90,7 +90,7 @@ Tensor log_sigmoid_backward(const Tensor& dy, const Tensor& x, const Tensor&) {
       },
       [](const device_call& there, const auto& in, float* out, std::size_t count) {
         there->apply(numeric::gradient::log_sigmoid, in[0].data, in[1].data, out, count,
-                     there.stream());
+                     there.queue());
       });
 }
 

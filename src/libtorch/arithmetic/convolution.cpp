@@ -183,9 +183,9 @@ Tensor forward(const operands& how, const Tensor& x, const Tensor& w, IntArrayRe
     if (how.mode == numeric::arithmetic::log64) {
       const int bits = rounding_options().bits;
       feed_there("conv", y,
-                 there->convolve_log64(how.shape, from, weights, to, bits, there.stream()));
+                 there->convolve_log64(how.shape, from, weights, to, bits, there.queue()));
     } else {
-      there->convolve(how.mode, how.shape, from, weights, to, there.stream());
+      there->convolve(how.mode, how.shape, from, weights, to, there.queue());
     }
   } else if (how.mode == numeric::arithmetic::log64) {
     const auto ties =
@@ -209,9 +209,9 @@ Tensor input_gradient(const operands& how, const Tensor& dy, const Tensor& w, In
       const int bits = rounding_options().bits;
       feed_there(
           "conv_input", dx,
-          there->convolve_input_gradient_log64(how.shape, from, weights, to, bits, there.stream()));
+          there->convolve_input_gradient_log64(how.shape, from, weights, to, bits, there.queue()));
     } else {
-      there->convolve_input_gradient(how.mode, how.shape, from, weights, to, there.stream());
+      there->convolve_input_gradient(how.mode, how.shape, from, weights, to, there.queue());
     }
   } else if (how.mode == numeric::arithmetic::log64) {
     const auto ties = numeric::convolve_input_gradient_log64(how.shape, from, weights, to,
@@ -235,9 +235,9 @@ Tensor weight_gradient(const operands& how, const Tensor& x, const Tensor& dy, I
       const int bits = rounding_options().bits;
       feed_there(
           "conv_weight", dw,
-          there->convolve_weight_gradient_log64(how.shape, inputs, from, to, bits, there.stream()));
+          there->convolve_weight_gradient_log64(how.shape, inputs, from, to, bits, there.queue()));
     } else {
-      there->convolve_weight_gradient(how.mode, how.shape, inputs, from, to, there.stream());
+      there->convolve_weight_gradient(how.mode, how.shape, inputs, from, to, there.queue());
     }
   } else if (how.mode == numeric::arithmetic::log64) {
     const auto ties = numeric::convolve_weight_gradient_log64(how.shape, inputs, from, to,

@@ -35,6 +35,7 @@ device_call::device_call(const at::Tensor& on) : kernels_(kernels_of(on.device()
   guard_.reset_device(on.device());
   const c10::impl::VirtualGuardImpl queues(on.device().type());
   stream_ = queues.getStream(on.device()).native_handle();
+  memory_.emplace(c10::GetAllocator(on.device().type()));
 }
 
 }  // namespace potl::libtorch::dispatch

@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <potl/core/detail/rng.hpp>
@@ -18,6 +20,7 @@
 #include <potl/cuda/combine.hpp>
 #include <potl/cuda/digest.hpp>
 #include <potl/cuda/pooling.hpp>
+#include <potl/cuda/queue.hpp>
 #include <potl/cuda/resampling.hpp>
 #include <potl/cuda/update.hpp>
 #include <potl/numeric/combine.hpp>
@@ -29,8 +32,7 @@
 
 namespace potl::libtorch::dispatch {
 
-/// The functions of include/potl/cuda by the same names. Memory is the device's, and `stream` one
-/// of its queues.
+/// The functions of include/potl/cuda by the same names.
 class device_kernels {
  public:
   device_kernels() = default;
@@ -43,79 +45,81 @@ class device_kernels {
   using matrix = numeric::matrix<Element>;
 
   virtual void content_roots(std::span<const cuda::device_bytes> tensors, digest* roots,
-                             void* stream) const = 0;
+                             cuda::queue stream) const = 0;
 
   virtual void gemm(numeric::arithmetic mode, const numeric::gemm_batch& batch,
                     matrix<const float> a, matrix<const float> b, matrix<float> c,
-                    void* stream) const = 0;
+                    cuda::queue stream) const = 0;
   virtual void convolve(numeric::arithmetic mode, const numeric::convolution& geometry,
-                        const float* x, const float* w, float* y, void* stream) const = 0;
+                        const float* x, const float* w, float* y, cuda::queue stream) const = 0;
   virtual void convolve_input_gradient(numeric::arithmetic mode,
                                        const numeric::convolution& geometry, const float* dy,
-                                       const float* w, float* dx, void* stream) const = 0;
+                                       const float* w, float* dx, cuda::queue stream) const = 0;
   virtual void convolve_weight_gradient(numeric::arithmetic mode,
                                         const numeric::convolution& geometry, const float* x,
-                                        const float* dy, float* dw, void* stream) const = 0;
+                                        const float* dy, float* dw, cuda::queue stream) const = 0;
   using near_ties = std::vector<numeric::near_tie>;
   virtual near_ties gemm_log64(const numeric::gemm_batch& batch, matrix<const float> a,
                                matrix<const float> b, matrix<float> c, int bits,
-                               void* stream) const = 0;
+                               cuda::queue stream) const = 0;
   virtual near_ties convolve_log64(const numeric::convolution& geometry, const float* x,
-                                   const float* w, float* y, int bits, void* stream) const = 0;
+                                   const float* w, float* y, int bits,
+                                   cuda::queue stream) const = 0;
   virtual near_ties convolve_input_gradient_log64(const numeric::convolution& geometry,
                                                   const float* dy, const float* w, float* dx,
-                                                  int bits, void* stream) const = 0;
+                                                  int bits, cuda::queue stream) const = 0;
   virtual near_ties convolve_weight_gradient_log64(const numeric::convolution& geometry,
                                                    const float* x, const float* dy, float* dw,
-                                                   int bits, void* stream) const = 0;
+                                                   int bits, cuda::queue stream) const = 0;
 
   virtual void apply(numeric::unary function, const float* x, float* y, std::size_t count,
-                     void* stream) const = 0;
+                     cuda::queue stream) const = 0;
   virtual void apply(numeric::gradient function, const float* dy, const float* of, float* dx,
-                     std::size_t count, void* stream) const = 0;
+                     std::size_t count, cuda::queue stream) const = 0;
   virtual void combine(const cuda::combined& of, float* out, std::size_t count,
-                       void* stream) const = 0;
+                       cuda::queue stream) const = 0;
 
   virtual void reduce(numeric::reduction kind, const shape& of, const float* x, float* y,
-                      void* stream) const = 0;
+                      cuda::queue stream) const = 0;
   virtual void variance(const shape& of, const float* x, double correction, float* mean,
-                        float* result, void* stream) const = 0;
+                        float* result, cuda::queue stream) const = 0;
   virtual void cumulate(bool is_product, const shape& of, const float* x, float* y,
-                        void* stream) const = 0;
-  virtual void pool(const cuda::pool_windows& of, const float* x, float* y, void* stream) const = 0;
+                        cuda::queue stream) const = 0;
+  virtual void pool(const cuda::pool_windows& of, const float* x, float* y,
+                    cuda::queue stream) const = 0;
   virtual void pool_gradient(const cuda::pool_windows& of, const float* dy, float* dx,
-                             void* stream) const = 0;
+                             cuda::queue stream) const = 0;
   virtual void resample(const cuda::resampling& of, const float* x, float* y,
-                        void* stream) const = 0;
-  virtual void softmax(const shape& of, const float* x, float* y, void* stream) const = 0;
-  virtual void log_softmax(const shape& of, const float* x, float* y, void* stream) const = 0;
-  virtual void logsumexp(const shape& of, const float* x, float* y, void* stream) const = 0;
+                        cuda::queue stream) const = 0;
+  virtual void softmax(const shape& of, const float* x, float* y, cuda::queue stream) const = 0;
+  virtual void log_softmax(const shape& of, const float* x, float* y, cuda::queue stream) const = 0;
+  virtual void logsumexp(const shape& of, const float* x, float* y, cuda::queue stream) const = 0;
   virtual void softmax_backward(const shape& of, const float* dy, const float* y, float* dx,
-                                void* stream) const = 0;
+                                cuda::queue stream) const = 0;
   virtual void log_softmax_backward(const shape& of, const float* dy, const float* y, float* dx,
-                                    void* stream) const = 0;
+                                    cuda::queue stream) const = 0;
   virtual void nll_losses(const shape& of, const float* x, const std::int64_t* targets,
                           const float* weights, std::int64_t ignore, float* losses,
-                          float* sample_weights, void* stream) const = 0;
+                          float* sample_weights, cuda::queue stream) const = 0;
   virtual void nll_backward(const shape& of, const float* dy, const float* total,
                             const std::int64_t* targets, const float* weights, std::int64_t ignore,
-                            float* dx, bool by_sample, void* stream) const = 0;
-  virtual void norm(const numeric::layer_norm_forward<float>& work, void* stream) const = 0;
-  virtual void norm(const numeric::layer_norm_backward<float>& work, void* stream) const = 0;
-  virtual void norm(const numeric::batch_norm_forward<float>& work, void* stream) const = 0;
-  virtual void norm(const numeric::batch_norm_backward<float>& work, void* stream) const = 0;
+                            float* dx, bool by_sample, cuda::queue stream) const = 0;
+  virtual void norm(const numeric::layer_norm_forward<float>& work, cuda::queue stream) const = 0;
+  virtual void norm(const numeric::layer_norm_backward<float>& work, cuda::queue stream) const = 0;
+  virtual void norm(const numeric::batch_norm_forward<float>& work, cuda::queue stream) const = 0;
+  virtual void norm(const numeric::batch_norm_backward<float>& work, cuda::queue stream) const = 0;
 
   virtual void add_rows(std::int64_t targets, std::int64_t width, const std::int64_t* starts,
                         const std::int64_t* order, const float* rows, float* out,
-                        void* stream) const = 0;
+                        cuda::queue stream) const = 0;
   virtual void fill_bernoulli(float* out, std::size_t count, random_key key, double probability,
-                              void* stream) const = 0;
+                              cuda::queue stream) const = 0;
   virtual void fill_uniform(float* out, std::size_t count, random_key key, double low, double high,
-                            void* stream) const = 0;
+                            cuda::queue stream) const = 0;
   virtual void sgd(const numeric::sgd_options& options, std::span<const cuda::sgd_tensor> tensors,
-                   void* stream) const = 0;
+                   cuda::queue stream) const = 0;
   virtual void adam(const numeric::adam_options& options,
-                    std::span<const cuda::adam_tensor> tensors, void* stream) const = 0;
+                    std::span<const cuda::adam_tensor> tensors, cuda::queue stream) const = 0;
 };
 
 /// Has tensors of this kind of device computed by these kernels, in all threads, from now on. Tests
@@ -127,17 +131,29 @@ bool is_known(c10::DeviceType type) noexcept;
 /// Whether there are kernels for the device that a tensor is on.
 bool is_on_device(const at::Tensor& tensor) noexcept;
 
+/// torch's memory of the current device, for its current stream.
+class torch_memory final : public cuda::stream_allocator {
+ public:
+  explicit torch_memory(c10::Allocator* of) : of_(of) {}
+  void* take(std::size_t bytes) const override { return of_->raw_allocate(bytes); }
+  void give_back(void* memory) const noexcept override { of_->raw_deallocate(memory); }
+
+ private:
+  c10::Allocator* of_;
+};
+
 /// A call of kernels for the device of a tensor, which is the current one meanwhile.
 class device_call {
  public:
   explicit device_call(const at::Tensor& on);
   const device_kernels* operator->() const noexcept { return kernels_; }
-  void* stream() const noexcept { return stream_; }
+  cuda::queue queue() const noexcept { return {stream_, memory_ ? &*memory_ : nullptr}; }
 
  private:
   const device_kernels* kernels_;
   c10::OptionalDeviceGuard guard_;
   void* stream_ = nullptr;
+  std::optional<torch_memory> memory_;
 };
 
 }  // namespace potl::libtorch::dispatch

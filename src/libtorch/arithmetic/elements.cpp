@@ -103,9 +103,10 @@ aligned_operands align(operator_name name, c10::ArrayRef<at::Tensor> operands,
   call.out = direct ? *in_place : make_like(passing_slot::result, layout);
   auto slot = static_cast<unsigned>(passing_slot::first_operand);
   for (const at::Tensor& operand : operands) {
-    if (operand.numel() == 1) {
-      const bool is_ready =
-          operand.scalar_type() == call.wide && operand.device() == options.device();
+    if (operand.device() != options.device()) {
+      call.operands.push_back(number_there(operand, options));
+    } else if (operand.numel() == 1) {
+      const bool is_ready = operand.scalar_type() == call.wide;
       call.operands.push_back(is_ready ? operand : operand.to(options));
     } else if (operand.scalar_type() == call.wide && operand.sizes() == call.out.sizes() &&
                operand.strides() == call.out.strides()) {

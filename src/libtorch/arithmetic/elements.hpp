@@ -38,7 +38,7 @@ struct combined_there {
     cuda::combined of{kind, in[0], {}, {}, {numbers[0], numbers[1], numbers[2]}};
     if constexpr (Count > 1) of.b = in[1];
     if constexpr (Count > 2) of.c = in[2];
-    there->combine(of, out, count, there.stream());
+    there->combine(of, out, count, there.queue());
   }
 };
 

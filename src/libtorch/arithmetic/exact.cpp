@@ -28,7 +28,6 @@
 #include <ATen/ops/scatter_ops.h>
 #include <ATen/ops/sgn_ops.h>
 #include <ATen/ops/sign_ops.h>
-#include <ATen/ops/sort.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/WrapDimMinimal.h>
@@ -295,8 +294,8 @@ at::Tensor div_there(keys_t keys, const at::Tensor& x, const at::Tensor& y) {
                                    ? c10::typeMetaToScalarType(c10::get_default_dtype())
                                    : common;
   const c10::ScalarType wide = at::toOpMathType(type);
-  return at::_ops::div_Tensor::redispatch(keys & below, x.to(wide), y.to(x.device(), wide))
-      .to(type);
+  const at::Tensor divisor = number_there(y, x.options().dtype(wide));
+  return at::_ops::div_Tensor::redispatch(keys & below, x.to(wide), divisor).to(type);
 }
 at::Tensor div(keys_t keys, const at::Tensor& x, const at::Tensor& y) {
   require_real("div", x.scalar_type());

@@ -51,7 +51,7 @@ Tensor unary_to(destination to, unary function, const Tensor& x) {
   if (function == unary::erfinv) return elements("erfinv", {x}, to, body);
   return elements(to_string(function), {x}, to, body,
                   [&](const device_call& there, const auto& in, float* out, std::size_t count) {
-                    there->apply(function, in[0].data, out, count, there.stream());
+                    there->apply(function, in[0].data, out, count, there.queue());
                   });
 }
 
@@ -86,7 +86,7 @@ Tensor gradient_of(gradient function, const Tensor& dy, const Tensor& operand) {
     return elements(
         to_string(function), {dy.expand_as(operand), operand}, nullptr, [](const auto&, auto) {},
         [&](const device_call& there, const auto& in, float* out, std::size_t count) {
-          there->apply(function, in[0].data, in[1].data, out, count, there.stream());
+          there->apply(function, in[0].data, in[1].data, out, count, there.queue());
         });
   }
   return elements(to_string(function), {dy, operand}, nullptr, [&](const auto& in, auto out) {

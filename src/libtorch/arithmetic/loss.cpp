@@ -171,7 +171,7 @@ std::tuple<at::Tensor, at::Tensor> nll_there(const samples& all, const at::Tenso
                       all.targets.const_data_ptr<std::int64_t>(),
                       weights.defined() ? weights.const_data_ptr<float>() : nullptr, ignore,
                       losses.mutable_data_ptr<float>(),
-                      weights.defined() ? used.mutable_data_ptr<float>() : nullptr, there.stream());
+                      weights.defined() ? used.mutable_data_ptr<float>() : nullptr, there.queue());
   }
   if (reduction == none) return {losses, at::zeros({}, losses.options())};
   const at::Tensor total =
@@ -250,7 +250,7 @@ at::Tensor nll_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
                         divisor.defined() ? divisor.const_data_ptr<float>() : nullptr,
                         all.targets.const_data_ptr<std::int64_t>(),
                         weights.defined() ? weights.const_data_ptr<float>() : nullptr, ignore,
-                        dx.mutable_data_ptr<float>(), reduction == none, there.stream());
+                        dx.mutable_data_ptr<float>(), reduction == none, there.queue());
     return rounded_to(dx, x.scalar_type());
   }
   with_real(type, [&](auto zero) {

@@ -59,7 +59,7 @@ void run(const at::Tensor& x, const Work& work) {
   if constexpr (std::is_same_v<decltype(work.x), const float*>) {
     if (is_on_device(x)) {
       const device_call there(x);
-      return there->norm(work, there.stream());
+      return there->norm(work, there.queue());
     }
   }
   if constexpr (requires { numeric::layer_norm(work, executor()); }) {

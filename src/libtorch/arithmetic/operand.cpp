@@ -6,6 +6,8 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/sort.h>
 
 #include "device.hpp"
 
@@ -97,6 +99,12 @@ at::Tensor& write_out(const at::Tensor& result, at::Tensor& out) {
               out.scalar_type());
   at::native::resize_output(out, result.sizes());
   return out.copy_(result);
+}
+
+at::Tensor number_there(const at::Tensor& number, const at::TensorOptions& options) {
+  // Rounded here: a fill refuses numbers beyond its type.
+  const at::Tensor rounded = number.to(c10::typeMetaToScalarType(options.dtype()));
+  return at::full(number.sizes(), rounded.item(), options);
 }
 
 void require_distinct(const at::Tensor& places) {

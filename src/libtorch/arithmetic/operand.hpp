@@ -66,6 +66,9 @@ void require_float(operator_name name, const at::Tensor& operand, c10::ScalarTyp
 inline bool is_elsewhere(const at::Tensor& tensor) {
   return !tensor.device().is_cpu() && !tensor.device().is_meta();
 }
+/// A number of the CPU as a tensor of a device: filled in there, because a copy would wait for all
+/// that is queued.
+at::Tensor number_there(const at::Tensor& number, const at::TensorOptions& options);
 /// Refuses a place that comes twice on a device, where which value comes last is a matter of
 /// chance.
 void require_distinct(const at::Tensor& places);

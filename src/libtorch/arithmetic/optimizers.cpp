@@ -121,7 +121,7 @@ void sgd_there(const numeric::sgd_options& options, TensorList parameters, Tenso
                           step.count(i)});
   }
   const device_call there(parameters[0]);
-  there->sgd(options, step.items, there.stream());
+  there->sgd(options, step.items, there.queue());
   step.finish();
 }
 
@@ -201,7 +201,7 @@ void adam_there(const char* name, numeric::adam_options options, TensorList para
     } while (last < parameters.size() && count[last] == count[first]);
     options.step = count[first];
     const device_call there(parameters[0]);
-    there->adam(options, step.items, there.stream());
+    there->adam(options, step.items, there.queue());
     step.finish();
   }
 }

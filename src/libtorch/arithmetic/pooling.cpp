@@ -118,7 +118,7 @@ at::Tensor run(const char* name, const at::Tensor& input, std::int64_t dims,
   const at::Tensor y = make_beside(input, output_sizes(input, dims, of), type);
   if (is_on_device(input)) {
     pool_there(of, x, [&](const device_call& there, const cuda::pool_windows& windows) {
-      there->pool(windows, x.const_data_ptr<float>(), y.mutable_data_ptr<float>(), there.stream());
+      there->pool(windows, x.const_data_ptr<float>(), y.mutable_data_ptr<float>(), there.queue());
     });
     return rounded_to(y, input.scalar_type()).contiguous(input.suggest_memory_format());
   }
@@ -140,7 +140,7 @@ at::Tensor run_gradient(const char* name, const at::Tensor& gradient, const at::
   if (is_on_device(input)) {
     pool_there(of, dy, [&](const device_call& there, const cuda::pool_windows& windows) {
       there->pool_gradient(windows, dy.const_data_ptr<float>(), dx.mutable_data_ptr<float>(),
-                           there.stream());
+                           there.queue());
     });
     return rounded_to(dx, gradient.scalar_type()).contiguous(input.suggest_memory_format());
   }

@@ -41,10 +41,10 @@ void multiply(const char* name, numeric::arithmetic mode, const at::Tensor& a, c
   if (is_on_device(a)) {
     const device_call there(a);
     if (mode != numeric::arithmetic::log64) {
-      return there->gemm(mode, batch, left, right, result, there.stream());
+      return there->gemm(mode, batch, left, right, result, there.queue());
     }
     const int bits = rounding_options().bits;
-    return feed_there(name, c, there->gemm_log64(batch, left, right, result, bits, there.stream()));
+    return feed_there(name, c, there->gemm_log64(batch, left, right, result, bits, there.queue()));
   }
   if (mode == numeric::arithmetic::log64) {
     const auto ties =

@@ -91,7 +91,7 @@ Tensor& uniform(Tensor& self, double low, double high, optional_generator genera
   if (can_fill_there(self)) {
     const device_call there(self);
     there->fill_uniform(self.mutable_data_ptr<float>(), static_cast<std::size_t>(self.numel()), key,
-                        low, high, there.stream());
+                        low, high, there.queue());
     return self;
   }
   return filled(self,
@@ -155,7 +155,7 @@ Tensor& bernoulli(Tensor& self, double p, optional_generator generator) {
   if (can_fill_there(self)) {
     const device_call there(self);
     there->fill_bernoulli(self.mutable_data_ptr<float>(), static_cast<std::size_t>(self.numel()),
-                          key, p, there.stream());
+                          key, p, there.queue());
     return self;
   }
   if (!is_on_device(self) && self.is_contiguous() &&

@@ -95,7 +95,7 @@ Tensor reduced(reduction kind, const arranged& in, c10::ScalarType wide) {
   if (is_on_device(in.values)) {
     const device_call there(in.values);
     there->reduce(kind, in.shape, in.values.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
-                  there.stream());
+                  there.queue());
     return y;
   }
   with_real(wide, [&](auto zero) {
@@ -193,7 +193,7 @@ std::tuple<Tensor, Tensor> moments(const char* name, const Tensor& x, optional_d
     const device_call there(x);
     there->variance(in.shape, in.values.const_data_ptr<float>(), freedom,
                     mean.mutable_data_ptr<float>(), spread.mutable_data_ptr<float>(),
-                    there.stream());
+                    there.queue());
     if (root) spread.sqrt_();
     return {rounded_to(spread, x.scalar_type()),
             with_mean ? rounded_to(mean, x.scalar_type()) : Tensor()};
@@ -235,7 +235,7 @@ Tensor cumulative(const char* name, bool is_product, const Tensor& x, std::int64
   if (is_on_device(x)) {
     const device_call there(x);
     there->cumulate(is_product, shape, from.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
-                    there.stream());
+                    there.queue());
     return rounded_to(y, type);
   }
   with_real(wide, [&](auto zero) {

@@ -22,7 +22,7 @@ void add_rows_there(const at::Tensor& index, const at::Tensor& rows, const at::T
   const device_call there(rows);
   there->add_rows(targets, rows.numel() / index.numel(), starts.const_data_ptr<std::int64_t>(),
                   order.contiguous().const_data_ptr<std::int64_t>(), rows.const_data_ptr<float>(),
-                  out.mutable_data_ptr<float>(), there.stream());
+                  out.mutable_data_ptr<float>(), there.queue());
 }
 
 }  // namespace potl::libtorch::dispatch

@@ -39,8 +39,8 @@ at::Tensor forward(const at::Tensor& x, std::int64_t dim, bool half_to_float) {
     const device_call there(x);
     const float* in = from.const_data_ptr<float>();
     float* out = y.mutable_data_ptr<float>();
-    Kind == kind::softmax ? there->softmax(shape, in, out, there.stream())
-                          : there->log_softmax(shape, in, out, there.stream());
+    Kind == kind::softmax ? there->softmax(shape, in, out, there.queue())
+                          : there->log_softmax(shape, in, out, there.queue());
   } else if (x.numel() != 0) {
     with_real(type, [&](auto zero) {
       using Real = decltype(zero);
@@ -77,8 +77,8 @@ at::Tensor backward(const at::Tensor& dy, const at::Tensor& y, std::int64_t dim,
     const float* of_output = gradient.const_data_ptr<float>();
     const float* in = output.const_data_ptr<float>();
     float* out = dx.mutable_data_ptr<float>();
-    Kind == kind::softmax ? there->softmax_backward(shape, of_output, in, out, there.stream())
-                          : there->log_softmax_backward(shape, of_output, in, out, there.stream());
+    Kind == kind::softmax ? there->softmax_backward(shape, of_output, in, out, there.queue())
+                          : there->log_softmax_backward(shape, of_output, in, out, there.queue());
   } else if (y.numel() != 0) {
     with_real(type, [&](auto zero) {
       using Real = decltype(zero);
@@ -122,7 +122,7 @@ at::Tensor logsumexp(const at::Tensor& x, c10::IntArrayRef dims, bool keepdim) {
     TORCH_CHECK(terms > 0 || y.numel() == 0, name, ": there is nothing to add");
     const device_call there(x);
     there->logsumexp({y.numel(), terms, 1}, from.const_data_ptr<float>(),
-                     y.mutable_data_ptr<float>(), there.stream());
+                     y.mutable_data_ptr<float>(), there.queue());
     return rounded_to(y, result_type(x));
   }
   with_real(type, [&](auto zero) {

@@ -35,7 +35,7 @@ bool is_plain(const Tensor& a, const Tensor& b, const Scalar& alpha) {
 Tensor beside(const Tensor& tensor, const Tensor& number) {
   const bool is_number = is_on_device(tensor) && tensor.device() != number.device() &&
                          number.dim() == 0 && !is_integral(tensor);
-  return is_number ? number.to(tensor.options()) : number;
+  return is_number ? number_there(number, tensor.options()) : number;
 }
 
 // A sum without a factor is torch's own in each of its forms: no step is without them.

@@ -32,7 +32,7 @@ void resample_there(const tap_table& table, std::int64_t outer, std::int64_t inn
   there->resample(
       {outer, table.inputs, table.outputs(), inner, first.const_data_ptr<std::int64_t>(),
        positions.const_data_ptr<std::int64_t>(), weights.const_data_ptr<float>()},
-      x.const_data_ptr<float>(), y.mutable_data_ptr<float>(), there.stream());
+      x.const_data_ptr<float>(), y.mutable_data_ptr<float>(), there.queue());
 }
 
 /// One dimension after the other, the last one first; gradients the first one first, with the

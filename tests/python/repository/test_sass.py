@@ -87,7 +87,7 @@ def test_a_convolution_multiplies_as_a_product_does(
 def test_a_product_of_integers_multiplies_bytes_with_tensor_cores(
     targets: str, digits: int, pairs: int, architecture: str
 ) -> None:
-    kernel = f"run_large_blocksINS0_16integer_productsILj{digits}ENS0_{targets}E"
+    kernel = f"blocksINS0_16integer_productsILj{digits}ENS0_{targets}E"
     found = operations("products", kernel, architecture)
     # Eight tiles of a warp for each pair of bytes.
     assert found["IMMA"] == 8 * pairs
