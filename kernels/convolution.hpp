@@ -149,9 +149,7 @@ struct gather_target {
 /// strides, or is gathered too. With Split a block has a chunk of a tile.
 template <class Tile, class A, bool Split>
 struct gathered_products {
-  static constexpr unsigned threads = Tile::threads;
-  /// Addresses take registers.
-  static constexpr unsigned resident = Tile::resident > 4 ? 4 : 1;
+  static constexpr unsigned threads = Tile::threads, resident = Tile::resident;
   template <class Block>
   using memory = gemm_memory<Tile, Block>;
 

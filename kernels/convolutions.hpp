@@ -16,8 +16,7 @@
 
 #include "chunks.hpp"
 #include "convolution.hpp"
-#include "double_layers.hpp"
-#include "modes.hpp"
+#include "product_layers.hpp"
 
 namespace potl::cuda {
 
@@ -207,10 +206,28 @@ inline gathered gathered_from(const float* data, bool along_k) {
 /// A list of which nothing is looked at.
 inline point_list no_list() { return line_of(0, 0); }
 
+/// Whether each image is a product of matrices in memory: every window is one place, and the places
+/// of one image fill most of its tiles.
+inline bool is_product(const convolution_parts& p) {
+  const numeric::convolution& g = p.g;
+  const axes one{1, 1, 1};
+  const std::int64_t in_tiles =
+      (p.outputs + large_tile::columns - 1) / large_tile::columns * large_tile::columns;
+  return g.kernel == one && g.stride == one && g.padding == axes{0, 0, 0} && g.groups == 1 &&
+         p.outputs * 4 >= in_tiles * 3;
+}
+
 template <class Device>
 void convolve(const Device& device, const product_form& form, const numeric::convolution& geometry,
               const float* x, const float* w, float* y) {
   const convolution_parts p(geometry);
+  if (is_product(p)) {
+    return multiply(device, form,
+                    products{{geometry.batch, 0, p.inner * p.inputs, p.outer * p.outputs},
+                             numeric::row_major(w, p.outer, p.inner),
+                             numeric::row_major(x, p.inner, p.inputs),
+                             numeric::row_major(y, p.outer, p.outputs)});
+  }
   const std::int64_t depth = p.inner * p.taps;
   const gather_lists lists{
       {no_list(), no_list(), p.windows(), p.window(), line_of(p.outer, p.outputs), p.results()}};
@@ -238,6 +255,13 @@ void convolve_input_gradient(const Device& device, const product_form& form,
                              float* dx) {
   const convolution_parts p(geometry);
   const numeric::convolution& g = geometry;
+  if (is_product(p)) {
+    return multiply(device, form,
+                    products{{g.batch, 0, p.outer * p.outputs, p.inner * p.inputs},
+                             numeric::row_major(w, p.outer, p.inner).transposed(),
+                             numeric::row_major(dy, p.outer, p.outputs),
+                             numeric::row_major(dx, p.inner, p.inputs)});
+  }
   for (std::int64_t part = 0; part < product_of(g.stride); ++part) {
     const axes remainder{part / (g.stride[1] * g.stride[2]), part / g.stride[2] % g.stride[1],
                          part % g.stride[2]};

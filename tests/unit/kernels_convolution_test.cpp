@@ -63,8 +63,9 @@ TEST_CASE("simulated convolutions in other modes have the defined bits", "[kerne
 TEST_CASE("simulated convolutions in log64 have the CPU's results and near ties", "[kernels]") {
   std::mt19937 generator(9);
   std::size_t all = 0;
-  for (std::uint64_t number = 0; number < 12; ++number) {
-    const auto g = convolutions::random_geometry(generator, 20'000);
+  for (std::uint64_t number = 0; number < 13; ++number) {
+    const auto g = number < 12 ? convolutions::random_geometry(generator, 20'000)
+                               : convolutions::square(2, 9, 7, 10, 1, 1);
     convolutions::operands from(g, inputs::random, generator);
     // Few values, and some that are small: sums near ties.
     const auto coarse = [&](std::vector<float>& x) {
@@ -112,6 +113,19 @@ TEST_CASE("simulated convolutions in log64 have the CPU's results and near ties"
         });
   }
   CHECK(all > 20);
+}
+
+TEST_CASE("simulated convolutions that are products have the defined bits", "[kernels]") {
+  using convolutions::square;
+  std::uint64_t number = 0;
+  // Windows of one place; more than a chunk of 512 each way, and images that are left to gathering.
+  for (const auto& g : {square(3, 5, 7, 10, 1, 1), square(2, 520, 3, 10, 1, 1),
+                        square(2, 3, 530, 11, 1, 1), square(4, 6, 5, 7, 1, 1)}) {
+    for (const arithmetic mode : {arithmetic::ord32, arithmetic::xint24, arithmetic::cr32}) {
+      ++number;
+      check(mode, g, static_cast<inputs>(number % 3), number);
+    }
+  }
 }
 
 TEST_CASE("simulated convolutions of networks have the defined bits", "[kernels]") {

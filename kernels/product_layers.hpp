@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of matrices in all modes, on any device (layers.hpp). Private.
+#pragma once
+
+#include <cstdint>
+
+#include "chunks.hpp"
+#include "double_layers.hpp"
+#include "modes.hpp"
+
+namespace potl::cuda {
+
+template <class Tile>
+std::int64_t tiles_of(const products& p) {
+  return tiles_down<Tile>(p) * tiles_across<Tile>(p) * p.batch.count;
+}
+
+template <class Tile, class Device>
+void run_whole(const Device& device, const products& p) {
+  device.run(static_cast<std::uint64_t>(tiles_of<Tile>(p)), ordered_products<Tile, false>{p, {}});
+}
+
+template <class Device>
+void run_in_chunks(const Device& device, const products& p) {
+  using part = ordered_products<large_tile, true>;
+  in_chunks(
+      device, p.batch.count, p.c.rows, p.c.columns, p.a.columns, part{p, {}},
+      [&](const chunk_sums& sums, std::int64_t chunks) {
+        device.run(static_cast<std::uint64_t>(tiles_of<large_tile>(p) * chunks), part{p, sums});
+      });
+}
+
+/// Products whose shapes fit.
+template <class Device>
+void multiply(const Device& device, const product_form& form, const products& p) {
+  if (p.batch.count == 0 || p.c.rows <= 0 || p.c.columns <= 0) return;
+  if (form.integer_bits() != 0) {
+    multiply_integers(device, form.integer_bits(), p);
+  } else if (form.is_rounded()) {
+    multiply_rounded(device, form.bits, p, form.ties);
+  } else if (tiles_of<large_tile>(p) >= enough_blocks) {
+    run_whole<large_tile>(device, p);
+  } else if (chunks_of(p.a.columns) == 1) {
+    run_whole<small_tile>(device, p);
+  } else {
+    run_in_chunks(device, p);
+  }
+}
+
+}  // namespace potl::cuda
