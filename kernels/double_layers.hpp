@@ -24,7 +24,8 @@ class operand_norms {
         found_{norms_.data(), from.count()} {
     const auto count = static_cast<std::uint64_t>(products * from.count());
     typename Device::template numbers<double> lanes(device, count * numeric::norm_lanes);
-    device.each(count * numeric::norm_lanes, norm_lanes_of<Lines>{from, lanes.data()});
+    device.each(count * numeric::norm_lanes,
+                norm_lanes_of<Lines>{from, products * from.count(), lanes.data()});
     device.each(count, norm_of_lanes{lanes.data(), from.depth(), found_.of});
   }
   const line_norms& found() const { return found_; }

@@ -38,21 +38,42 @@ struct line_norms {
   }
 };
 
-/// An item: lane i % 8 of the squares of a line.
+/// An item: one of the eight lanes of the squares of a line.
 template <class Lines>
 struct norm_lanes_of {
+  static constexpr std::int64_t lane_count = numeric::norm_lanes;
+
   Lines from;
-  double* lanes;  ///< [product][line][lane]
+  std::int64_t lines;  ///< of all products
+  double* lanes;       ///< [product][line][lane]
 
   POTL_BODY void operator()(std::uint64_t i) const {
-    const auto line = static_cast<std::int64_t>(i / numeric::norm_lanes);
+    // Neighbours read neighbours.
+    const auto index = static_cast<std::int64_t>(i);
+    const bool along_k = from.is_along_k();
+    const std::int64_t line = along_k ? index / lane_count : index % lines;
+    const std::int64_t lane = along_k ? index % lane_count : index / lines;
+    const std::int64_t product = line / from.count(), at = line % from.count();
+    // So many are on their way at once.
+    constexpr std::int64_t batch = 8;
     double sum = 0;
-    for (auto k = static_cast<std::int64_t>(i % numeric::norm_lanes); k < from.depth();
-         k += numeric::norm_lanes) {
-      const auto value = static_cast<double>(from.at(line / from.count(), line % from.count(), k));
-      sum = sum + value * value;
+    std::int64_t k = lane;
+    POTL_ROLLED
+    for (; k + (batch - 1) * lane_count < from.depth(); k += batch * lane_count) {
+      float values[batch];
+      POTL_UNROLL
+      for (unsigned j = 0; j < batch; ++j) values[j] = from.at(product, at, k + j * lane_count);
+      POTL_UNROLL
+      for (unsigned j = 0; j < batch; ++j) sum = sum + square(values[j]);
     }
-    lanes[i] = sum;
+    POTL_ROLLED
+    for (; k < from.depth(); k += lane_count) sum = sum + square(from.at(product, at, k));
+    lanes[line * lane_count + lane] = sum;
+  }
+
+ private:
+  POTL_BODY static double square(float x) {
+    return static_cast<double>(x) * static_cast<double>(x);
   }
 };
 

@@ -178,4 +178,22 @@ TEST_CASE("a list without room changes no result", "[kernels]") {
   CHECK(d == c);
 }
 
+TEST_CASE("a norm has the CPU's bits wherever its line lies", "[kernels]") {
+  const std::int64_t depth = GENERATE(0, 1, 7, 8, 9, 63, 64, 65, 500);
+  const bool along_k = GENERATE(false, true);
+  constexpr std::int64_t products = 3, lines = 5;
+  gemm_cases::source from(static_cast<std::uint64_t>(depth));
+  std::vector<float> x;
+  for (std::int64_t i = 0; i < products * lines * depth; ++i)
+    x.push_back(gemm_cases::element(gemm_cases::kind::huge_range, i, from));
+  const std::int64_t line_step = along_k ? depth : 1, k_step = along_k ? 1 : lines;
+  const cuda::stored_lines stored{{x.data(), lines, depth, line_step, k_step}, lines * depth};
+  const cuda::operand_norms<simulated_device> norms(simulated_device(6), stored, products);
+  for (std::int64_t i = 0; i < products * lines; ++i) {
+    const float* const line = x.data() + i / lines * lines * depth + i % lines * line_step;
+    INFO(depth << " terms, line " << i);
+    CHECK(norms.found().at(i / lines, i % lines) == numeric::norm(line, depth, k_step));
+  }
+}
+
 }  // namespace
