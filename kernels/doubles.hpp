@@ -2,20 +2,19 @@
 // The bodies of products in cr32 and log64 (numeric/gemm.hpp). Private: needs block.hpp's macros.
 //
 // Right because a sum in double settles the rounding of nearly all elements: its error is bounded
-// (numeric/detail/rounding.hpp), in any order of as many roundings, and a chunk is a chain here as
-// it is there. Elements whose rounding it does not settle go into a list, and are looked at alone:
-// by an exact sum of their products, or in log64 by what is known of their operands. Norms have
-// the CPU's bits, because each lane of theirs is one thread's chain.
+// (numeric/detail/rounding.hpp) for every order in which no product passes more roundings than in
+// the CPU's chains. Here, too, a chunk adds its products one after the other, in the order that
+// tensor cores and lanes happen to take. Elements whose rounding that does not settle go into a
+// list, and a warp looks at each: by an exact sum of its products, or in log64 by what is known of
+// its operands. Norms have the CPU's bits, because each lane of theirs is one thread's chain.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <utility>
 
-#include <potl/numeric/detail/exact_sum.hpp>
 #include <potl/numeric/detail/rounding.hpp>
 
+#include "doubtful.hpp"
 #include "integers.hpp"
 
 namespace potl::cuda {
@@ -27,15 +26,6 @@ struct double_tile {
 
   POTL_BODY static unsigned row(unsigned thread) { return thread / 64 * 32; }
   POTL_BODY static unsigned column(unsigned thread) { return thread / 32 % 2 * 32; }
-};
-
-/// Norms of lines, [product][line].
-struct line_norms {
-  double* of;
-  std::int64_t lines;
-  POTL_BODY double& at(std::int64_t product, std::int64_t line) const {
-    return of[product * lines + line];
-  }
 };
 
 /// An item: one of the eight lanes of the squares of a line.
@@ -89,116 +79,6 @@ struct norm_of_lanes {
       mine[lane] = lanes[i * numeric::norm_lanes + static_cast<std::uint64_t>(lane)];
     }
     norms[i] = numeric::norm_of_squares(numeric::combine_norm_lanes(mine), terms);
-  }
-};
-
-/// An element whose sum does not settle its rounding.
-struct doubtful_element {
-  std::int64_t product, row, column;
-  double sum;
-};
-
-/// A list that threads write to. `count` goes on where there is no room.
-template <class Item>
-struct shared_list {
-  Item* items;
-  std::uint64_t* count;
-  std::uint64_t room;
-
-  POTL_BODY bool add(const Item& item) const {
-    const std::uint64_t place = add_together(*count, 1);
-    if (place < room) items[place] = item;
-    return place < room;
-  }
-};
-
-/// How elements are rounded. Of cr32 every doubtful element is summed exactly; of log64 those near
-/// a tie are listed, and stay as the sum has them.
-struct double_rounding {
-  int bits;
-  double factor;  ///< of the norms: the window
-  bool logs;
-};
-
-/// What looks at single elements needs.
-template <class A, class B, class Targets>
-struct rounded_elements {
-  A a;
-  B b;
-  Targets targets;
-  line_norms a_norms, b_norms;
-  double_rounding how;
-  shared_list<doubtful_element> doubtful;
-  shared_list<numeric::near_tie> ties;
-
-  POTL_BODY double window(std::int64_t product, std::int64_t row, std::int64_t column) const {
-    return how.factor * a_norms.at(product, row) * b_norms.at(product, column);
-  }
-
-  /// Whether every partial sum is exact: seldom, and then a few terms do not tell.
-  POTL_BODY bool is_exact(const doubtful_element& one) const {
-    const double norm_a = a_norms.at(one.product, one.row);
-    const double norm_b = b_norms.at(one.product, one.column);
-    int least_a = 1024, least_b = 1024;
-    for (std::int64_t k = 0; k < a.depth(); ++k) {
-      const int of_a = numeric::quantum_exponent(a.at(one.product, one.row, k));
-      const int of_b = numeric::quantum_exponent(b.at(one.product, one.column, k));
-      least_a = of_a < least_a ? of_a : least_a;
-      least_b = of_b < least_b ? of_b : least_b;
-      // More terms make the quanta smaller.
-      if (!numeric::sum_is_exact(norm_a, norm_b, quantum(least_a), quantum(least_b))) return false;
-    }
-    return true;
-  }
-
-  POTL_BODY float exact_value(const doubtful_element& one) const {
-    numeric::exact_sum sum;
-    for (std::int64_t k = 0; k < a.depth(); ++k) {
-      sum.add_product(a.at(one.product, one.row, k), b.at(one.product, one.column, k));
-    }
-    return sum.round_to(how.bits);
-  }
-
-  /// numeric::settle() of one element.
-  POTL_SELDOM void settle(const doubtful_element& one) const {
-    float& to = targets.of(one.product).at(one.row, one.column);
-    const double w = window(one.product, one.row, one.column);
-    const auto found =
-        how.logs ? numeric::classify(one.sum, w, how.bits) : numeric::tie_class::exact;
-    to = found == numeric::tie_class::exact ? exact_value(one)
-                                            : numeric::round_to(one.sum, how.bits);
-    if (found == numeric::tie_class::near && !is_exact(one)) {
-      ties.add({targets.index(one.product, one.row, one.column), one.sum, w});
-    }
-  }
-
-  /// A sum that is complete.
-  POTL_BODY void put(const doubtful_element& one) const {
-    const double w = window(one.product, one.row, one.column);
-    const float low = numeric::round_to(one.sum - w, how.bits);
-    const float high = numeric::round_to(one.sum + w, how.bits);
-    const double size = one.sum < 0 ? -one.sum : one.sum;
-    // Infinities and NaN are the same in any order.
-    const bool is_finite = size <= 0x1.fffffffffffffp1023;
-    if (low == high || !is_finite) {
-      targets.of(one.product).at(one.row, one.column) = numeric::round_to(one.sum, how.bits);
-    } else if (!doubtful.add(one)) {
-      settle(one);
-    }
-  }
-
- private:
-  POTL_BODY static double quantum(int exponent) {
-    return exponent == 1024 ? std::numeric_limits<double>::infinity() : std::ldexp(1.0, exponent);
-  }
-};
-
-/// An item: a doubtful element, if there are so many.
-template <class A, class B, class Targets>
-struct settled_elements {
-  rounded_elements<A, B, Targets> all;
-  POTL_BODY void operator()(std::uint64_t i) const {
-    if (i < *all.doubtful.count) all.settle(all.doubtful.items[i]);
   }
 };
 
