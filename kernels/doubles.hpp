@@ -19,7 +19,7 @@
 
 namespace potl::cuda {
 
-/// A block has 64 x 64 elements, each of its four warps 32 x 32: 4 x 4 of mma.m8n8k4.
+/// A block has 64 x 64 elements, each of its four warps 32 x 32: 2 x 4 of mma.m16n8k4.
 struct double_tile {
   static constexpr unsigned rows = 64, columns = 64, depth = 8, stages = 3, threads = 128;
   static constexpr unsigned resident = 2;
@@ -92,11 +92,12 @@ struct rounded_products {
   using a_route = decltype(std::declval<const A&>().template route<tile, tile::rows>(0, 0));
   using b_route = decltype(std::declval<const B&>().template route<tile, tile::columns>(0, 0));
 
+  /// Groups of 16 rows, groups of 8 columns.
   struct thread_state {
     typename a_route::state a;
     typename b_route::state b;
-    double row[4], column[4];
-    double chain[4][4][2], sums[4][4][2];
+    double row[2][2], column[4];
+    double chain[2][4][4], sums[2][4][4];
   };
 
   rounded_elements<A, B, Targets> elements;
@@ -135,7 +136,7 @@ struct rounded_products {
       POTL_UNROLL
       for (unsigned i = 0; i < 4; ++i) {
         const unsigned line = i * 8 + thread % 32 / 4;
-        mine.row[i] = static_cast<double>(
+        mine.row[i / 2][i % 2] = static_cast<double>(
             Block::template read<1>(shared.a.of, at * shared.a.pitch + tile::row(thread) + line,
                                     thread)
                 .at[0]);
@@ -146,7 +147,7 @@ struct rounded_products {
       }
     });
     POTL_UNROLL
-    for (unsigned i = 0; i < 4; ++i) {
+    for (unsigned i = 0; i < 2; ++i) {
       POTL_UNROLL
       for (unsigned j = 0; j < 4; ++j) {
         block.multiply_doubles(owned, [=](thread_state& mine) -> double_product {
@@ -159,8 +160,8 @@ struct rounded_products {
   POTL_BODY static void end_chunk(thread_state& mine) {
     POTL_UNROLL
     for (unsigned i = 0; i < 32; ++i) {
-      double& chain = mine.chain[i / 8][i / 2 % 4][i % 2];
-      double& sum = mine.sums[i / 8][i / 2 % 4][i % 2];
+      double& chain = mine.chain[i / 16][i / 4 % 4][i % 4];
+      double& sum = mine.sums[i / 16][i / 4 % 4][i % 4];
       sum = sum + chain;
       chain = 0;
     }
@@ -170,10 +171,11 @@ struct rounded_products {
                      std::int64_t column, unsigned thread) const {
     POTL_UNROLL
     for (unsigned i = 0; i < 32; ++i) {
-      const std::int64_t r = row + tile::row(thread) + i / 8 * 8 + thread % 32 / 4;
-      const std::int64_t s = column + tile::column(thread) + i / 2 % 4 * 8 + thread % 4 * 2 + i % 2;
+      const std::int64_t r =
+          row + tile::row(thread) + i / 16 * 16 + i % 4 / 2 * 8 + thread % 32 / 4;
+      const std::int64_t s = column + tile::column(thread) + i / 4 % 4 * 8 + thread % 4 * 2 + i % 2;
       if (r < elements.a.count() && s < elements.b.count()) {
-        elements.put({product, r, s, mine.sums[i / 8][i / 2 % 4][i % 2]});
+        elements.put({product, r, s, mine.sums[i / 16][i / 4 % 4][i % 4]});
       }
     }
   }
@@ -192,7 +194,7 @@ struct rounded_products {
       thread_state& mine = owned.of(thread);
       POTL_UNROLL
       for (unsigned i = 0; i < 32; ++i) {
-        mine.chain[i / 8][i / 2 % 4][i % 2] = mine.sums[i / 8][i / 2 % 4][i % 2] = 0;
+        mine.chain[i / 16][i / 4 % 4][i % 4] = mine.sums[i / 16][i / 4 % 4][i % 4] = 0;
       }
       a.begin(mine.a, 0, thread);
       b.begin(mine.b, 0, thread);
