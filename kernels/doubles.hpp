@@ -110,40 +110,72 @@ struct rounded_products {
   }
 
   template <class Block>
-  POTL_BODY static void bring(memory<Block>& shared, const a_route& a, const b_route& b,
-                              thread_state& mine, std::int64_t left, unsigned stage,
-                              unsigned thread) {
-    a.begin_slice(mine.a, left, thread);
-    b.begin_slice(mine.b, left, thread);
-    POTL_UNROLL
-    for (unsigned i = 0; i < a_route::shares::count; ++i)
-      a.fetch(mine.a, i, shared.a, stage, thread);
-    POTL_UNROLL
-    for (unsigned i = 0; i < b_route::shares::count; ++i)
-      b.fetch(mine.b, i, shared.b, stage, thread);
-    a.end_slice(mine.a);
-    b.end_slice(mine.b);
-    Block::end_group(thread);
+  POTL_BODY void operator()(Block& block, memory<Block>& shared) const {
+    typename Block::template own<thread_state> owned;
+    const auto index = static_cast<std::int64_t>(block.index());
+    add_up(block, shared, place_of(index), owned);
+    // Found again, so that it takes no registers meanwhile.
+    const place at = place_of(forgotten(index));
+    block.each([&](unsigned thread) { put(owned.of(thread), at, thread); });
   }
 
-  /// Four k of the slice in `stage`.
+ private:
+  /// Where a tile begins.
+  struct place {
+    std::int64_t product, row, column;
+  };
+  POTL_BODY place place_of(std::int64_t index) const {
+    const std::int64_t at = index % tiles();
+    return {index / tiles(), at / tiles_across() * tile::rows, at % tiles_across() * tile::columns};
+  }
+
+  /// Begins to bring the slice of which `left` k are there, if it is. Whole: all lines and all
+  /// slices are whole; behind the last slice, that one is brought again, and nobody looks at it.
+  template <bool Whole, class Slices>
+  POTL_BODY static void bring(Slices& slices, const a_route& a, const b_route& b,
+                              thread_state& mine, std::int64_t left, unsigned stage,
+                              unsigned thread) {
+    if constexpr (Whole) {
+      POTL_UNROLL
+      for (unsigned i = 0; i < a_route::shares::count; ++i)
+        a.fetch_whole(mine.a, i, slices.a, stage, thread);
+      POTL_UNROLL
+      for (unsigned i = 0; i < b_route::shares::count; ++i)
+        b.fetch_whole(mine.b, i, slices.b, stage, thread);
+    } else {
+      a.begin_slice(mine.a, left, thread);
+      b.begin_slice(mine.b, left, thread);
+      POTL_UNROLL
+      for (unsigned i = 0; i < a_route::shares::count; ++i)
+        a.fetch(mine.a, i, slices.a, stage, thread);
+      POTL_UNROLL
+      for (unsigned i = 0; i < b_route::shares::count; ++i)
+        b.fetch(mine.b, i, slices.b, stage, thread);
+    }
+    if (!Whole || left > tile::depth) {
+      a.end_slice(mine.a);
+      b.end_slice(mine.b);
+    }
+  }
+
+  /// Four k of the slice in `stage`: those of `which` parity, so that the lanes of a warp read
+  /// different banks. The others have their turn.
   template <class Block>
-  POTL_BODY static void multiply(Block& block, const memory<Block>& shared, unsigned stage,
-                                 unsigned k, typename Block::template own<thread_state>& owned) {
+  POTL_BODY static void multiply(Block& block, const gemm_memory<tile, Block>& slices,
+                                 unsigned stage, unsigned which,
+                                 typename Block::template own<thread_state>& owned) {
     block.open([&](unsigned thread) {
       thread_state& mine = owned.of(thread);
-      const unsigned at = stage * tile::depth + k + thread % 4;
+      const unsigned k = stage * tile::depth + thread % 4 * 2 + which;
+      const unsigned line = thread % 32 / 4;
+      const auto value = [&](const auto& of, unsigned at) {
+        return static_cast<double>(
+            Block::template read<1>(of.of, k * of.pitch + at + line, thread).at[0]);
+      };
       POTL_UNROLL
       for (unsigned i = 0; i < 4; ++i) {
-        const unsigned line = i * 8 + thread % 32 / 4;
-        mine.row[i / 2][i % 2] = static_cast<double>(
-            Block::template read<1>(shared.a.of, at * shared.a.pitch + tile::row(thread) + line,
-                                    thread)
-                .at[0]);
-        mine.column[i] = static_cast<double>(
-            Block::template read<1>(shared.b.of, at * shared.b.pitch + tile::column(thread) + line,
-                                    thread)
-                .at[0]);
+        mine.row[i / 2][i % 2] = value(slices.a, tile::row(thread) + i * 8);
+        mine.column[i] = value(slices.b, tile::column(thread) + i * 8);
       }
     });
     POTL_UNROLL
@@ -157,6 +189,12 @@ struct rounded_products {
     }
   }
 
+  POTL_BODY static void begin(thread_state& mine) {
+    POTL_UNROLL
+    for (unsigned i = 0; i < 32; ++i) {
+      mine.chain[i / 16][i / 4 % 4][i % 4] = mine.sums[i / 16][i / 4 % 4][i % 4] = 0;
+    }
+  }
   POTL_BODY static void end_chunk(thread_state& mine) {
     POTL_UNROLL
     for (unsigned i = 0; i < 32; ++i) {
@@ -167,59 +205,68 @@ struct rounded_products {
     }
   }
 
-  POTL_BODY void put(const thread_state& mine, std::int64_t product, std::int64_t row,
-                     std::int64_t column, unsigned thread) const {
-    POTL_UNROLL
-    for (unsigned i = 0; i < 32; ++i) {
-      const std::int64_t r =
-          row + tile::row(thread) + i / 16 * 16 + i % 4 / 2 * 8 + thread % 32 / 4;
-      const std::int64_t s = column + tile::column(thread) + i / 4 % 4 * 8 + thread % 4 * 2 + i % 2;
-      if (r < elements.a.count() && s < elements.b.count()) {
-        elements.put({product, r, s, mine.sums[i / 16][i / 4 % 4][i % 4]});
-      }
-    }
-  }
-
-  template <class Block>
-  POTL_BODY void operator()(Block& block, memory<Block>& shared) const {
-    const auto index = static_cast<std::int64_t>(block.index());
-    const std::int64_t product = index / tiles(), at = index % tiles();
-    const std::int64_t row = at / tiles_across() * tile::rows;
-    const std::int64_t column = at % tiles_across() * tile::columns;
+  template <bool Whole, class Block>
+  POTL_BODY void add_slices(Block& block, gemm_memory<tile, Block>& slices, const a_route& a,
+                            const b_route& b,
+                            typename Block::template own<thread_state>& owned) const {
     const std::int64_t depth = elements.a.depth(), chunk = numeric::log64_chunk(depth);
-    const a_route a = elements.a.template route<tile, tile::rows>(product, row);
-    const b_route b = elements.b.template route<tile, tile::columns>(product, column);
-    typename Block::template own<thread_state> owned;
     block.each([&](unsigned thread) {
       thread_state& mine = owned.of(thread);
-      POTL_UNROLL
-      for (unsigned i = 0; i < 32; ++i) {
-        mine.chain[i / 16][i / 4 % 4][i % 4] = mine.sums[i / 16][i / 4 % 4][i % 4] = 0;
-      }
+      begin(mine);
       a.begin(mine.a, 0, thread);
       b.begin(mine.b, 0, thread);
-      bring(shared, a, b, mine, depth, 0, thread);
-      bring(shared, a, b, mine, depth - tile::depth, 1, thread);
+      for (unsigned stage = 0; stage < 2; ++stage) {
+        bring<Whole>(slices, a, b, mine, depth - stage * tile::depth, stage, thread);
+        Block::end_group(thread);
+      }
       Block::template wait<1>(thread);
     });
     unsigned stage = 0;
     POTL_ROLLED
-    for (std::int64_t k = 0; k < depth; k += tile::depth) {
-      block.open([&](unsigned thread) {
-        // Into the memory of the slice before, which all threads have left.
-        bring(shared, a, b, owned.of(thread), depth - k - 2 * tile::depth,
-              stage == 0 ? 2 : stage - 1, thread);
-      });
-      multiply(block, shared, stage, 0, owned);
-      multiply(block, shared, stage, 4, owned);
-      const std::int64_t next = k + tile::depth;
-      block.each([&](unsigned thread) {
-        if (next % chunk == 0 || next >= depth) end_chunk(owned.of(thread));
-        Block::template wait<1>(thread);
-      });
-      stage = stage == tile::stages - 1 ? 0 : stage + 1;
+    for (std::int64_t left = depth; left > 0; left -= chunk) {
+      const std::int64_t end = left > chunk ? left - chunk : 0;
+      POTL_ROLLED
+      for (std::int64_t from = left; from > end; from -= tile::depth) {
+        block.open([&](unsigned thread) {
+          // Into the memory of the slice before, which all threads have left.
+          bring<Whole>(slices, a, b, owned.of(thread), from - 2 * tile::depth,
+                       stage == 0 ? 2 : stage - 1, thread);
+          Block::end_group(thread);
+        });
+        multiply(block, slices, stage, 0, owned);
+        multiply(block, slices, stage, 1, owned);
+        block.each([&](unsigned thread) { Block::template wait<1>(thread); });
+        stage = stage == tile::stages - 1 ? 0 : stage + 1;
+      }
+      block.open([&](unsigned thread) { end_chunk(owned.of(thread)); });
     }
-    block.each([&](unsigned thread) { put(owned.of(thread), product, row, column, thread); });
+  }
+
+  template <class Block>
+  POTL_BODY void add_up(Block& block, gemm_memory<tile, Block>& slices, const place& at,
+                        typename Block::template own<thread_state>& owned) const {
+    const a_route a = elements.a.template route<tile, tile::rows>(at.product, at.row);
+    const b_route b = elements.b.template route<tile, tile::columns>(at.product, at.column);
+    if constexpr (a_route::can_be_whole && b_route::can_be_whole) {
+      const std::int64_t depth = elements.a.depth();
+      if (a.is_whole() && b.is_whole() && depth % tile::depth == 0 && depth != 0) {
+        return add_slices<true>(block, slices, a, b, owned);
+      }
+    }
+    add_slices<false>(block, slices, a, b, owned);
+  }
+
+  POTL_BODY void put(const thread_state& mine, const place& at, unsigned thread) const {
+    POTL_UNROLL
+    for (unsigned i = 0; i < 32; ++i) {
+      const std::int64_t r =
+          at.row + tile::row(thread) + i / 16 * 16 + i % 4 / 2 * 8 + thread % 32 / 4;
+      const std::int64_t s =
+          at.column + tile::column(thread) + i / 4 % 4 * 8 + thread % 4 * 2 + i % 2;
+      if (r < elements.a.count() && s < elements.b.count()) {
+        elements.put({at.product, r, s, mine.sums[i / 16][i / 4 % 4][i % 4]});
+      }
+    }
   }
 };
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -283,6 +284,38 @@ std::vector<float> product_of(const simulated_device& device, int bits, const st
                          numeric::row_major(c.data(), rows, columns)};
   cuda::multiply_rounded(device, bits, p, ties, room);
   return c;
+}
+
+TEST_CASE("simulated products of whole tiles are rounded correctly", "[kernels]") {
+  const std::int64_t depth = GENERATE(8, 16, 24, 128, 136, 264);
+  const bool is_transposed = GENERATE(false, true);
+  constexpr std::int64_t rows = 64, columns = 128;
+  gemm_cases::source from(static_cast<std::uint64_t>(depth));
+  std::vector<float> a, b, c(rows * columns), wanted(rows * columns);
+  for (std::int64_t i = 0; i < rows * depth; ++i)
+    a.push_back(gemm_cases::element(gemm_cases::kind::cancelling, i, from));
+  for (std::int64_t i = 0; i < columns * depth; ++i)
+    b.push_back(gemm_cases::element(gemm_cases::kind::mountain, i, from));
+  // Nobody reads behind the last slice.
+  const guarded guarded_a(std::span<const float>(a), guarded_end::back);
+  const guarded guarded_b(std::span<const float>(b), guarded_end::back);
+  const auto matrix = [&](const auto& of, std::int64_t high, std::int64_t wide) {
+    return is_transposed ? numeric::matrix<const float>{of.data(), high, wide, 1, high}
+                         : numeric::matrix<const float>{of.data(), high, wide, wide, 1};
+  };
+  const auto left = matrix(guarded_a, rows, depth), right = matrix(guarded_b, depth, columns);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      dot one;
+      for (std::int64_t k = 0; k < depth; ++k) one.add(left(i, k), right(k, j));
+      wanted[static_cast<std::size_t>(i * columns + j)] = one.wanted(32);
+    }
+  }
+  cuda::multiply_rounded(simulated_device(3), 32,
+                         {{1, 0, 0, 0}, left, right, numeric::row_major(c.data(), rows, columns)},
+                         nullptr);
+  INFO("depth " << depth);
+  CHECK(different(c, wanted) == 0);
 }
 
 TEST_CASE("simulated products have infinities and NaN where the definition has them", "[kernels]") {
