@@ -87,8 +87,13 @@ template <class A, class B, class Targets>
 struct rounded_products {
   using tile = double_tile;
   static constexpr unsigned threads = tile::threads, resident = tile::resident;
+  /// Of a row of sums in shared memory: few of a warp's are then in one bank.
+  static constexpr unsigned pitch = tile::columns + 4;
   template <class Block>
-  using memory = gemm_memory<tile, Block>;
+  struct memory {
+    gemm_memory<tile, Block> slices;
+    typename Block::template shared<double, tile::rows * pitch> sums;
+  };
   using a_route = decltype(std::declval<const A&>().template route<tile, tile::rows>(0, 0));
   using b_route = decltype(std::declval<const B&>().template route<tile, tile::columns>(0, 0));
 
@@ -113,10 +118,11 @@ struct rounded_products {
   POTL_BODY void operator()(Block& block, memory<Block>& shared) const {
     typename Block::template own<thread_state> owned;
     const auto index = static_cast<std::int64_t>(block.index());
-    add_up(block, shared, place_of(index), owned);
+    add_up(block, shared.slices, place_of(index), owned);
+    block.each([&](unsigned thread) { show_sums(shared, owned.of(thread), thread); });
     // Found again, so that it takes no registers meanwhile.
     const place at = place_of(forgotten(index));
-    block.each([&](unsigned thread) { put(owned.of(thread), at, thread); });
+    block.each([&](unsigned thread) { put(shared, at, thread); });
   }
 
  private:
@@ -256,15 +262,27 @@ struct rounded_products {
     add_slices<false>(block, slices, a, b, owned);
   }
 
-  POTL_BODY void put(const thread_state& mine, const place& at, unsigned thread) const {
+  template <class Block>
+  POTL_BODY static void show_sums(memory<Block>& shared, const thread_state& mine,
+                                  unsigned thread) {
     POTL_UNROLL
     for (unsigned i = 0; i < 32; ++i) {
-      const std::int64_t r =
-          at.row + tile::row(thread) + i / 16 * 16 + i % 4 / 2 * 8 + thread % 32 / 4;
-      const std::int64_t s =
-          at.column + tile::column(thread) + i / 4 % 4 * 8 + thread % 4 * 2 + i % 2;
-      if (r < elements.a.count() && s < elements.b.count()) {
-        elements.put({at.product, r, s, mine.sums[i / 16][i / 4 % 4][i % 4]});
+      const unsigned row = tile::row(thread) + i / 16 * 16 + i % 4 / 2 * 8 + thread % 32 / 4;
+      const unsigned column = tile::column(thread) + i / 4 % 4 * 8 + thread % 4 * 2 + i % 2;
+      Block::write(shared.sums, row * pitch + column, mine.sums[i / 16][i / 4 % 4][i % 4], thread);
+    }
+  }
+
+  /// Neighbours put neighbours. From shared memory, because an index into registers would have to
+  /// be known beforehand, and so much code for each element fills the instruction cache.
+  template <class Block>
+  POTL_BODY void put(const memory<Block>& shared, const place& at, unsigned thread) const {
+    POTL_ROLLED
+    for (unsigned i = thread; i < tile::rows * tile::columns; i += threads) {
+      const unsigned r = i / tile::columns, s = i % tile::columns;
+      if (at.row + r < elements.a.count() && at.column + s < elements.b.count()) {
+        elements.put({at.product, at.row + r, at.column + s,
+                      Block::template read<1>(shared.sums, r * pitch + s, thread).at[0]});
       }
     }
   }

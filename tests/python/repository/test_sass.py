@@ -118,6 +118,14 @@ def test_a_product_of_doubles_is_multiplied_by_tensor_cores(
         assert found == {"DMMA.8x8x4" if architecture == "sm_100" else "DMMA.884": 32 * loops}
 
 
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100"])
+@pytest.mark.parametrize("operands", ["stored", "gathered"])
+def test_a_product_of_doubles_needs_no_local_memory(operands: str, architecture: str) -> None:
+    kernel = f"run_blocksINS0_16rounded_productsINS0_{DOUBLES[operands]}_targets"
+    found = operations("products", kernel, architecture)
+    assert not {"LDL", "STL"} & found.keys()
+
+
 def test_a_softmax_slope_is_rounded_at_each_operation() -> None:
     # y (dy - sum): one sum, one product, and nothing fused.
     kernel = "softmax_rowsILNS0_10row_resultE3E"
