@@ -39,10 +39,11 @@ struct byte_product {
   std::int32_t (&sums)[4];
 };
 
-/// Of a product of doubles: one of A, one of B, and 2 sums.
+/// Of a product of doubles: 2 of A, one of B, and 4 sums.
 struct double_product {
-  const double &a, &b;
-  double (&sums)[2];
+  const double (&a)[2];
+  const double& b;
+  double (&sums)[4];
 };
 
 #if defined(__CUDACC__)
@@ -103,14 +104,26 @@ class device_block {
 #undef POTL_MULTIPLY_BYTES
   }
 
-  /// The same for 8 rows and 8 columns of 4 doubles, in the layout of mma.m8n8k4, each product
-  /// added with one rounding at most.
+  /// The same for 16 rows and 8 columns of 4 doubles, in the layout of mma.m16n8k4: the four
+  /// products are added with one rounding each at most, in an order that nobody promises. That
+  /// instruction came with sm_90, where two for 8 rows are slower.
   template <class T, class Pick>
   __device__ __forceinline__ void multiply_doubles(own<T>& state, const Pick& pick) {
     const double_product p = pick(state.of(threadIdx.x));
-    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
-                 : "+d"(p.sums[0]), "+d"(p.sums[1])
-                 : "d"(p.a), "d"(p.b));
+#if __CUDA_ARCH__ >= 900
+    asm volatile(
+        "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 "
+        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+d"(p.sums[0]), "+d"(p.sums[1]), "+d"(p.sums[2]), "+d"(p.sums[3])
+        : "d"(p.a[0]), "d"(p.a[1]), "d"(p.b));
+#else
+    POTL_UNROLL
+    for (unsigned half = 0; half < 2; ++half) {
+      asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                   : "+d"(p.sums[2 * half]), "+d"(p.sums[2 * half + 1])
+                   : "d"(p.a[half]), "d"(p.b));
+    }
+#endif
   }
 
   /// Neighbours from a multiple of their number on.

@@ -158,8 +158,9 @@ class simulated_block {
     }
   }
 
-  /// In another order than the CPU's, which is as good. As mma.m8n8k4 has it: thread 4 g + t holds
-  /// row g and k = t of A, k = t and column g of B, and of the sums row g, columns 2 t and 2 t + 1.
+  /// In another order than the CPU's, which is as good. As mma.m16n8k4 has it: thread 4 g + t holds
+  /// rows g and g + 8 and k = t of A, k = t and column g of B, and of the sums rows g and g + 8,
+  /// columns 2 t and 2 t + 1.
   template <class T, class Pick>
   void multiply_doubles(own<T>& state, const Pick& pick) {
     static_assert(Threads % 32 == 0);
@@ -167,10 +168,11 @@ class simulated_block {
       const auto of = [&](unsigned lane) { return pick(state.of(warp + lane)); };
       for (unsigned lane = 0; lane < 32; ++lane) {
         const cuda::double_product mine = of(lane);
-        for (unsigned i = 0; i < 2; ++i) {
-          const unsigned column = lane % 4 * 2 + i;
+        for (unsigned i = 0; i < 4; ++i) {
+          const unsigned column = lane % 4 * 2 + i % 2;
           for (unsigned k = 4; k-- > 0;) {
-            mine.sums[i] = std::fma(of(lane / 4 * 4 + k).a, of(column * 4 + k).b, mine.sums[i]);
+            mine.sums[i] =
+                std::fma(of(lane / 4 * 4 + k).a[i / 2], of(column * 4 + k).b, mine.sums[i]);
           }
         }
       }
