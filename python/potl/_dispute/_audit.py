@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import os
 import stat
 import time
@@ -36,6 +37,8 @@ _PIECE = 1 << 20
 # How often a growing log is looked at.
 _POLL_SECONDS = 0.2
 
+_CHANGED = "the run's log changed while it was read"
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditDifference:
@@ -60,7 +63,8 @@ class Audit:
     Attributes:
         agrees: True: every step of the job has the same bits, and the log is that of the
             commitment, where one was given. False: it differs, or its log is not that of an
-            agreed run. None: the run is not finished, so that nothing is decided beyond `steps`.
+            agreed run. None: the run is not finished, so that nothing is decided beyond `steps`,
+            or its log changed while it was read.
         steps: From the first step on, so many are the same.
         difference: The first one; None where `agrees` is not False because of one.
         reason: A sentence.
@@ -312,6 +316,8 @@ class _Pair:
         self._job = job
         self._run, self._own = run, own
         self._both = _core.Repetition(job)
+        # Of what was heard: a log that is read again has to be this one.
+        self._heard = hashlib.sha256()
         self.rounding_logs: TrainersLogs | None = None
         if job.arithmetic == _rounded_steps.LOG64:
             self.rounding_logs = TrainersLogs(self._both, self._read, own)
@@ -402,15 +408,22 @@ class _Pair:
             evidence = _core.Evidence.open(where, job=self._job, commitment=note, fetch=place.fetch)
             return self._judged(evidence, note)
 
+    def heard(self, run: _core.Evidence) -> bool:
+        """Whether the run's log, as it was read again, is the one that was compared."""
+        return run.log_digest == self._heard.digest()
+
     def _judged(self, evidence: _core.Evidence, note: str | None) -> tuple[bool | None, str]:
         """The same of a finished run that differs in no step."""
         steps = self._job.steps
+        # First: what another log says of the run was repeated by nobody, and rejects nobody.
+        if not self.heard(evidence):
+            return None, _CHANGED
         for finding in evidence.findings():
             if finding.result == "reject":
                 return False, finding.reason
         own = _core.Evidence.open(str(self._own), job=None, commitment=None)
         if evidence.steps()["state"] != own.steps()["state"] or self._other_logs(evidence, own):
-            return None, "the run's log changed while it was read"
+            return None, _CHANGED
         signed = "" if note is None else ", and the commitment is that of its log"
         return True, f"all {steps} steps are the same, bit for bit{signed}"
 
@@ -427,7 +440,10 @@ class _Pair:
             self._hear()
 
     def _hear(self) -> None:
-        self._both.hear(self._read("transcript.log", self._both.position, _PIECE))
+        before = self._both.position
+        more = self._read("transcript.log", before, _PIECE)
+        self._both.hear(more)
+        self._heard.update(more[: self._both.position - before])
 
     def _read(self, name: str, position: int, size: int) -> bytes:
         return _part(self._run / name, position, size)

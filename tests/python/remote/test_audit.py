@@ -7,8 +7,10 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import traced_nets
 from disputed import false_run
 from serving import proxied, served
@@ -122,6 +124,44 @@ def test_a_server_that_goes_away_is_an_error_and_no_answer(
     log.write_bytes(whole)
     with served(run) as where:
         assert potl.audit(where, job=job, task=build, log=tmp_path / "log").agrees is True
+
+
+def test_a_log_that_is_another_one_when_it_is_read_again_does_not_agree(
+    job: potl.Job, honest: Path, url: str, tmp_path: Path
+) -> None:
+    """The committed run has the states of the agreed one, and losses of its own."""
+
+    class Smooth(potl.Task):
+        def step(self, batch: Any) -> torch.Tensor:
+            loss = super().step(batch)
+            return loss + (0.001 - loss).detach()
+
+    def smooth() -> potl.Task:
+        task = build()
+        task.__class__ = Smooth
+        return task
+
+    key = _core.SigningKey.from_pem((honest / "key.pem").read_text())
+    run = potl.record(smooth, tmp_path / "run", job=job, key=key, check_job=False)
+    note = str(run.commit())
+    true, committed = ((one / "transcript.log").read_bytes() for one in (honest, run.path))
+    assert len(true) == len(committed)
+    logs: list[bytes] = []
+
+    def swapped(path: str, raw: bytes) -> Iterator[bytes]:
+        if path == "/v1/log":
+            logs.append(raw)
+            if len(logs) > 1:
+                raw = raw.replace(true, committed)
+        yield raw
+
+    with proxied(url, swapped) as proxy:
+        found = potl.audit(proxy.url, job=job, task=build, log=tmp_path / "served", commitment=note)
+    assert len(logs) == 2
+    assert found.agrees is None and "changed while it was read" in found.reason
+    found = potl.audit(run, job=job, task=build, log=tmp_path / "here", commitment=note)
+    assert found.agrees is False and found.difference is not None
+    assert (found.difference.step, found.difference.field) == (1, "loss")
 
 
 def test_more_than_there_is_room_for_is_refused(job: potl.Job, url: str, tmp_path: Path) -> None:
