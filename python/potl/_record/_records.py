@@ -47,6 +47,10 @@ class Records:
 
     Args:
         file: Descriptor of the log.
+
+    Attributes:
+        bytes: Of the log without the record at its end that is not whole: it may still become so,
+            or be taken back by a resume.
     """
 
     def __init__(self, file: int) -> None:
@@ -56,6 +60,7 @@ class Records:
         self._end = _HEAD
         self._chain = b""  # of the last frame
         self._tree = _core.MerkleTree()
+        self.bytes = _HEAD
         self.branches = [Branch(1, 2, 0, array("Q"))]
 
     def __len__(self) -> int:
@@ -72,6 +77,7 @@ class Records:
             while len(kept) - at >= 4:
                 (size,) = struct.unpack_from("<I", kept, at)
                 if not 34 <= size <= _MAX_RECORD:
+                    self.bytes = os.fstat(self._file).st_size
                     return
                 if len(kept) - at < 4 + size + _CHAIN:
                     break
@@ -80,6 +86,7 @@ class Records:
                 at += 4 + size + _CHAIN
                 self._end += 4 + size + _CHAIN
             kept = kept[at:]
+        self.bytes = self._end
 
     def record(self, index: int) -> bytes:
         """One record. IndexError: there is none."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 1.0
 _PIECE = 8 << 20
+_HEAD, _MAX_RECORD, _CHAIN = 16, 65536, 32
 
 
 class Followed:
@@ -57,21 +59,28 @@ class _Copy(Followed):
         listed = self._source.sizes()
         names = [name for name in listed if _source.rounding_of(name) is not None]
         for name in (*names, _source.LOG):
-            size = listed.get(name, 0)
-            with (self.directory / name).open("ab") as file:
-                while (have := self._sizes.get(name, 0)) < size and not self._ended.is_set():
-                    length = min(size - have, _PIECE)
-                    held = sum(self._sizes.values())
-                    if held + length > self._most:
-                        raise LimitError(
-                            f"the logs of the run have more than {self._most} bytes",
-                            "raise cache_bytes",
-                        )
-                    parts: list[bytes] = []
-                    self._source.read(name, have, length, parts.append)
-                    file.write(b"".join(parts))
-                    file.flush()
-                    self._sizes[name] = have + length
+            self._bring(name, listed.get(name, 0))
+
+    def _bring(self, name: str, size: int) -> None:
+        with (self.directory / name).open("ab") as file:
+            while (have := self._sizes.get(name, 0)) < size and not self._ended.is_set():
+                length = min(size - have, _PIECE)
+                held = sum(self._sizes.values())
+                if held + length > self._most:
+                    raise LimitError(
+                        f"the logs of the run have more than {self._most} bytes",
+                        "raise cache_bytes",
+                    )
+                parts: list[bytes] = []
+                self._source.read(name, have, length, parts.append)
+                more = b"".join(parts)
+                # A trainer that resumes takes back what a crash left of a record.
+                kept = _whole(more, have) if name == _source.LOG else len(more)
+                file.write(more[:kept])
+                file.flush()
+                self._sizes[name] = have + kept
+                if not kept or have + len(more) >= size:
+                    return
 
     def go_on(self) -> None:
         """Brings what comes, until it is ended or nobody answered for too long."""
@@ -120,3 +129,20 @@ def followed(run: AnyRun, *, patience: float) -> Iterator[Followed]:
             copy.end()
             if patience > 0:
                 thread.join()
+
+
+def _whole(more: bytes, at: int) -> int:
+    """How many of the bytes from a place in a log on are whole records. What cannot begin one
+    counts, too: whoever reads the log says what is wrong with it.
+    """
+    end = 0 if at else _HEAD
+    if len(more) < end:
+        return 0
+    while len(more) - end >= 4:
+        (size,) = struct.unpack_from("<I", more, end)
+        if size > _MAX_RECORD:
+            return len(more)
+        if len(more) - end < 4 + size + _CHAIN:
+            break
+        end += 4 + size + _CHAIN
+    return end

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from serving import proxied, served
 import potl
 from potl import _core
 from potl._record._keygen import write_pair
+from potl._remote import _follow
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -61,8 +63,9 @@ def false_url(false: Path) -> Iterator[str]:
 
 
 def test_an_audit_over_http_is_one_from_the_disk(
-    job: potl.Job, honest: Path, url: str, tmp_path: Path
+    job: potl.Job, honest: Path, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(_follow, "_PIECE", 400)  # pieces end within records
     note = (honest / "commitment").read_text()
     with proxied(url) as proxy:
         found = potl.audit(proxy.url, job=job, task=build, log=tmp_path / "log", commitment=note)
@@ -94,6 +97,50 @@ def test_a_run_is_followed_while_it_grows(job: potl.Job, false: Path, tmp_path: 
         )
     assert found.agrees is False and found.difference is not None
     assert found.difference.step == AT
+
+
+def torn_and_resumed(job: potl.Job, folder: Path) -> tuple[Path, bytes]:
+    """A run that a full disk interrupted in the middle of a record, and its log at that time."""
+    with potl.Prover(build, folder / "run", job=job) as prover:
+        for step in prover.steps():
+            if step.number == 3:
+                break
+    log = folder / "run" / "transcript.log"
+    record = b"\x03\x01" + job.core.id + bytes(40)
+    with log.open("ab") as file:
+        file.write((182).to_bytes(4, "little") + record)
+    torn = log.read_bytes()
+    run = potl.record(build, folder / "run", job=job)
+    assert torn[: -len(record) - 4] == log.read_bytes()[: len(torn) - len(record) - 4]
+    assert not log.read_bytes().startswith(torn)
+    return run.path, torn
+
+
+@pytest.mark.parametrize("scheme", ["http", "file"])
+def test_a_run_that_was_torn_and_resumed_is_followed(
+    scheme: str, job: potl.Job, tmp_path: Path
+) -> None:
+    run, torn = torn_and_resumed(job, tmp_path)
+    log = run / "transcript.log"
+    whole = log.read_bytes()
+    log.write_bytes(torn)
+    resumed = threading.Timer(4.0, lambda: log.write_bytes(whole))
+    with served(run) if scheme == "http" else contextlib.nullcontext(f"file://{run}") as where:
+        resumed.start()
+        found = potl.audit(
+            where, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
+        )
+    assert found.agrees is True and found.steps == STEPS, found.reason
+
+
+def test_a_damaged_log_elsewhere_is_an_error(job: potl.Job, honest: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(honest, tmp_path / "run")
+    log = run / "transcript.log"
+    whole = log.read_bytes()
+    for at, change in ((len(whole) // 2, b"?"), (16, (1 << 20).to_bytes(4, "little"))):
+        log.write_bytes(whole[:at] + change + whole[at + len(change) :])
+        with pytest.raises(potl.MalformedError):
+            potl.audit(f"file://{run}", job=job, task=build, log=tmp_path / "log")
 
 
 def test_a_server_that_goes_away_is_an_error_and_no_answer(
