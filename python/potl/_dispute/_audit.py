@@ -154,7 +154,7 @@ def audit(
         nonce=nonce,
         progress=progress,
     )
-    with followed(run, patience=patience if follow else 0.0) as place:
+    with followed(run, job=agreed.core, patience=patience if follow else 0.0) as place:
         return _audited(
             place,
             job=agreed,

@@ -7,8 +7,10 @@ import contextlib
 import shutil
 import threading
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -19,7 +21,8 @@ from serving import proxied, served
 import potl
 from potl import _core
 from potl._record._keygen import write_pair
-from potl._remote import _follow
+from potl._remote import _follow, _remote
+from potl._remote._http import Http
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -214,6 +217,29 @@ def test_a_log_that_is_another_one_when_it_is_read_again_does_not_agree(
 def test_more_than_there_is_room_for_is_refused(job: potl.Job, url: str, tmp_path: Path) -> None:
     with pytest.raises(potl.LimitError, match="cache_bytes"):
         potl.audit(potl.Remote(url, cache_bytes=100), job=job, task=build, log=tmp_path / "log")
+
+
+def test_more_files_than_the_job_can_make_are_not_copied(
+    job: potl.Job, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor fewer at a time, if they have other names each time."""
+    many = {f"rounding/branch-{i}.log": 0 for i in range(20_000)}
+    real, made = Http.sizes, []
+    monkeypatch.setattr(Http, "sizes", lambda http: {**real(http), **many})
+    monkeypatch.setattr(_follow._Copy, "_bring", lambda *what: made.append(what))
+    with pytest.raises(potl.LimitError, match=r"200\d\d files, more than its job allows"):
+        potl.audit(url, job=job, task=build, log=tmp_path / "log")
+    monkeypatch.undo()
+    assert not made
+    most, names = _remote._most_files(job.core), iter(many)
+    source = SimpleNamespace(
+        sizes=lambda: {"transcript.log": 0, **dict.fromkeys(islice(names, 100), 0)}
+    )
+    copy = _follow._Copy(tmp_path, potl.Remote(url), cast(Any, source), job.core, 0.0)
+    with pytest.raises(potl.LimitError, match="more than its job allows"):
+        for _ in range(most):
+            copy.bring()
+    assert len(list((tmp_path / "rounding").iterdir())) < most
 
 
 @pytest.mark.parametrize("swap", [False, True])
