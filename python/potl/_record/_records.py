@@ -16,8 +16,8 @@ from .. import _core
 
 _HEAD, _MAX_RECORD, _CHAIN = 16, 65536, 32
 _STEP, _RESUME = 3, 4
-# Where fields begin: a step's number, a resume's step and number.
-_NUMBER, _RESUME_NUMBER = 34, 50
+# Where fields begin: a step's number and samples, a resume's step and number.
+_NUMBER, _SAMPLES, _RESUME_NUMBER = 34, 50, 50
 _PIECE = 4 << 20
 
 
@@ -109,6 +109,13 @@ class Records:
     def index_of(self, step: int, branch: int) -> int | None:
         """Index of the record of a step."""
         return self.branches[branch].index_of(step) if branch < len(self.branches) else None
+
+    def samples_of(self, step: int) -> bytes | None:
+        """The digest of the samples of a step, as its last record has it."""
+        for branch in reversed(self.branches):
+            if (index := branch.index_of(step)) is not None:
+                return self.record(index)[_SAMPLES : _SAMPLES + 32]
+        return None
 
     def rounding_log(self, step: int, branch: int) -> tuple[int, int] | None:
         """Where a step's rounding log lies in its branch's file: offset and size."""
