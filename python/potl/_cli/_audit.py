@@ -95,7 +95,8 @@ def _audit(
     """Repeat a run in full, and compare every step with its log.
 
     Needs a job in a reproducible arithmetic. Ends with 0 if all steps are the same, with 1 at the
-    first difference, with 3 if the run is not finished. With --check: 0 worked, 1 not, 3 unknown.
+    first difference, with 3 if the run is not finished. With --check: 0 did the work, 1 did
+    not, 3 unknown or not all of it.
     """
     from .._base._errors import UsageError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import os
 import stat
 import time
@@ -36,6 +37,8 @@ _PIECE = 1 << 20
 # How often a growing log is looked at.
 _POLL_SECONDS = 0.2
 
+CHANGED = "the run's log changed while it was read"
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditDifference:
@@ -60,7 +63,8 @@ class Audit:
     Attributes:
         agrees: True: every step of the job has the same bits, and the log is that of the
             commitment, where one was given. False: it differs, or its log is not that of an
-            agreed run. None: the run is not finished, so that nothing is decided beyond `steps`.
+            agreed run. None: the run is not finished, so that nothing is decided beyond `steps`,
+            or its log changed while it was read.
         steps: From the first step on, so many are the same.
         difference: The first one; None where `agrees` is not False because of one.
         reason: A sentence.
@@ -150,7 +154,7 @@ def audit(
         nonce=nonce,
         progress=progress,
     )
-    with followed(run, patience=patience if follow else 0.0) as place:
+    with followed(run, job=agreed.core, patience=patience if follow else 0.0) as place:
         return _audited(
             place,
             job=agreed,
@@ -305,6 +309,24 @@ def _finished(
     return Run(log).commit(key=key)
 
 
+class _Heard:
+    """Which bytes of a log were compared: a log that is read again has to be this one."""
+
+    def __init__(self) -> None:
+        self._records, self._rest = hashlib.sha256(), b""
+
+    def take(self, more: bytes, size: int) -> None:
+        """Whole records of `size` bytes, and what no record ends in yet."""
+        self._records.update(more[:size])
+        self._rest = more[size:]
+
+    def is_all_of(self, run: _core.Evidence) -> bool:
+        """Whether a run's log is what was heard, once there was no more to hear."""
+        whole = self._records.copy()
+        whole.update(self._rest)
+        return run.log_digest == whole.digest()
+
+
 class _Pair:
     """Both logs, as far as they are written."""
 
@@ -312,6 +334,7 @@ class _Pair:
         self._job = job
         self._run, self._own = run, own
         self._both = _core.Repetition(job)
+        self._heard, self._heard_own = _Heard(), _Heard()
         self.rounding_logs: TrainersLogs | None = None
         if job.arithmetic == _rounded_steps.LOG64:
             self.rounding_logs = TrainersLogs(self._both, self._read, own)
@@ -381,6 +404,11 @@ class _Pair:
         return AuditDifference(step=found[0], field=found[1], sentence=found[2])
 
     @property
+    def other_rounding(self) -> int | None:
+        """The first step that was recorded again with another rounding log than was followed."""
+        return self._both.other_rounding
+
+    @property
     def is_open(self) -> bool:
         """Whether nothing is decided by what was heard."""
         return self._both.difference is None and not self._both.is_closed
@@ -390,9 +418,9 @@ class _Pair:
         both, steps = self._both, self._job.steps
         if self._difference is not None:
             return False, self._difference[2]
-        if both.other_rounding is not None:
+        if self.other_rounding is not None:
             return None, (
-                f"step {both.other_rounding} was recorded again with another rounding log than "
+                f"step {self.other_rounding} was recorded again with another rounding log than "
                 "this repetition followed: repeat the run in a new log"
             )
         if both.agreed_steps < steps or not both.is_closed:
@@ -402,15 +430,22 @@ class _Pair:
             evidence = _core.Evidence.open(where, job=self._job, commitment=note, fetch=place.fetch)
             return self._judged(evidence, note)
 
+    def compared(self, run: _core.Evidence, own: _core.Evidence) -> bool:
+        """Whether both logs, as they were read again, are those that were compared."""
+        return self._heard.is_all_of(run) and self._heard_own.is_all_of(own)
+
     def _judged(self, evidence: _core.Evidence, note: str | None) -> tuple[bool | None, str]:
         """The same of a finished run that differs in no step."""
         steps = self._job.steps
+        # First: what another log says of the run was repeated by nobody, and rejects nobody.
+        own = _core.Evidence.open(str(self._own), job=None, commitment=None)
+        if not self.compared(evidence, own):
+            return None, CHANGED
         for finding in evidence.findings():
             if finding.result == "reject":
                 return False, finding.reason
-        own = _core.Evidence.open(str(self._own), job=None, commitment=None)
         if evidence.steps()["state"] != own.steps()["state"] or self._other_logs(evidence, own):
-            return None, "the run's log changed while it was read"
+            return None, CHANGED
         signed = "" if note is None else ", and the commitment is that of its log"
         return True, f"all {steps} steps are the same, bit for bit{signed}"
 
@@ -427,14 +462,19 @@ class _Pair:
             self._hear()
 
     def _hear(self) -> None:
-        self._both.hear(self._read("transcript.log", self._both.position, _PIECE))
+        before = self._both.position
+        more = self._read("transcript.log", before, _PIECE)
+        self._both.hear(more)
+        self._heard.take(more, self._both.position - before)
 
     def _read(self, name: str, position: int, size: int) -> bytes:
         return _part(self._run / name, position, size)
 
     def _hear_own(self) -> None:
-        own = _part(self._own / "transcript.log", self._both.own_position, _PIECE)
-        self._both.hear_own(own)
+        before = self._both.own_position
+        more = _part(self._own / "transcript.log", before, _PIECE)
+        self._both.hear_own(more)
+        self._heard_own.take(more, self._both.own_position - before)
 
 
 def _part(path: Path, position: int, size: int) -> bytes:

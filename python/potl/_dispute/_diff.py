@@ -5,14 +5,18 @@ again, and why, as far as it can be told.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base._errors import MissingError, UsageError
+from .._record._records import Records
 from .._record._trace import OperatorTrace, trace
 from .._remote._remote import AnyRun, Place, opened
+from .._remote._source import LOG
 
 if TYPE_CHECKING:
     from .._task._task import Task
@@ -169,6 +173,7 @@ class _Runs:
             _core.Evidence.open(str(one.directory), job=None, commitment=None, fetch=one.fetch)
             for one in places
         )
+        self._places = places
         # Reads the logs alone, which were brought for the evidence.
         self._facts = [_core.inspect_run(str(one.directory)) for one in places]
         self._columns = (self.a.steps(), self.b.steps())
@@ -196,8 +201,10 @@ class _Runs:
         return None, ()
 
     def same_samples(self, step: int) -> bool:
-        """Whether the jobs give a step the same samples."""
-        return self.a.job.sample_ids(step) == self.b.job.sample_ids(step)
+        """Whether both runs made a step of the same samples."""
+        # By their records: a job says in a line that it has more samples than memory holds.
+        own, other = (_samples(place.directory, step) for place in self._places)
+        return own == other
 
     def causes(self, step: int | None, parts: tuple[str, ...]) -> Iterator[str]:
         """What the logs and jobs explain."""
@@ -261,7 +268,7 @@ class _Runs:
 
 # In the order of a step: what comes first explains the rest.
 _OF_PARTS = {
-    "samples": "the jobs give this step other samples",
+    "samples": "the step was made of other samples",
     "learning rates": "the step was made with other learning rates",
     "random draws": "the step drew another number of random numbers: the code that ran is another",
 }
@@ -368,6 +375,17 @@ def _between(a: StepHere, b: StepHere) -> OperatorDifference | None:
         return OperatorDifference(index + 1, len(mine), longer[index].name, what)
     what = mine[index].difference(theirs[index]) or _ANOTHER_RESULT
     return OperatorDifference(index + 1, len(mine), mine[index].name, what)
+
+
+def _samples(directory: Path, step: int) -> bytes | None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    log = os.open(directory / LOG, flags)
+    try:
+        records = Records(log)
+        records.scan()
+        return records.samples_of(step)
+    finally:
+        os.close(log)
 
 
 def _bits(value: float) -> str:

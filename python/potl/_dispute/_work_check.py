@@ -17,7 +17,7 @@ from .._base._errors import MalformedError, MismatchError, MissingError, UsageEr
 from .._base._progress import Progress, track
 from .._job._agreement import job_of, open_checked
 from .._record._inputs import as_job, as_note, require_file, run_directory
-from ._audit import _Pair, _require_exact
+from ._audit import CHANGED, _Pair, _require_exact
 from ._rounding_logs import OwnLogs
 from ._work import as_nonce, read_signed_codes
 
@@ -35,12 +35,15 @@ class AuditCheck:
     """What came of checking an auditor's codes.
 
     Attributes:
-        worked: True: all codes that were drawn are those of the states. False: one is not, or the
-            log names a state that the step does not end in. None: nothing can be said.
+        worked: True: all steps of the job were repeated, and all codes that were drawn are those
+            of the states. False: one is not, or the log names a state that the step does not end
+            in. None: nothing can be said, or the logs are not alike up to the job's last step.
         reason: A sentence.
         steps: The steps whose codes were compared, ascending.
         population: From so many steps they were drawn: those that both logs have alike, and whose
             state the trainer does not give away.
+        hidden: So many would be drawn from if the run was repeated to its end, and the trainer gave
+            away no other states than the job says.
         covered: The last step that both logs have alike.
         auditor: Identity of the key that signed.
         seconds: Time on the clock.
@@ -50,17 +53,23 @@ class AuditCheck:
     reason: str
     steps: tuple[int, ...]
     population: int
+    hidden: int
     covered: int
     auditor: str
     seconds: float = field(compare=False)
 
     def seen(self, share: float) -> float:
-        """The probability that an auditor who left out this share of the steps would have been
-        seen.
+        """The probability that an auditor who left out this share of the job's `hidden` steps
+        would have been seen. Those that could not be drawn count as left out first.
         """
-        if not self.steps:
+        if not self.steps or not share > 0:
             return 0.0
-        return _core.strength(self.population, len(self.steps), share)
+        left_out = max(1, int(min(share, 1.0) * self.hidden * (1 + 1e-12)))
+        false = left_out - (self.hidden - self.population)
+        if false <= 0:
+            return 0.0
+        # Half a step more: rounded down, it is that number again.
+        return _core.strength(self.population, len(self.steps), (false + 0.5) / self.population)
 
 
 def check_audit(
@@ -118,10 +127,11 @@ def check_audit(
         raise MismatchError("the codes are to be those of the auditor, and this is the trainer")
     note = None if commitment is None else as_note(commitment)
     codes, root = read_signed_codes(target, agreed.core, secret, key, note)
-    covered = pair.agreed_steps
-    if pair.difference is not None:
-        # A step that the trainer recorded twice may differ before the last one that is alike.
-        covered = min(covered, max(0, pair.difference.step - 1))
+    covered, ends = _alike(pair, agreed.core.steps)
+    # What is said of the strength is about these, whatever the logs hold: both belong to others.
+    agreed_hidden = [
+        one for one in range(1, agreed.core.steps + 1) if not agreed.core.is_checkpoint(one)
+    ]
 
     def result(
         worked: bool | None, reason: str, compared: Sequence[int] = (), population: int = 0
@@ -131,29 +141,31 @@ def check_audit(
             reason=reason,
             steps=tuple(compared),
             population=population,
+            hidden=len(agreed_hidden),
             covered=covered,
             auditor=key.key_id,
             seconds=time.monotonic() - began,
         )
 
     if covered == 0:
-        return result(None, "the logs have no step alike: settle that by a dispute")
+        return result(None, ends)
     if len(codes) < covered:
         return result(False, f"the codes end with step {len(codes)}, the log goes on to {covered}")
     evidence = [
-        _core.Evidence.open(str(one), job=None, commitment=None) for one in (directory, target)
+        _core.Evidence.open(str(directory), job=agreed.core, commitment=None),
+        _core.Evidence.open(str(target), job=None, commitment=None),
     ]
+    if not pair.compared(*evidence):
+        return result(None, CHANGED)
     build = _executors.load_task(task) if isinstance(task, str) else task
     given = {row["step"] for row in evidence[0].checkpoints()}
-    hidden = [
-        one
-        for one in range(1, covered + 1)
-        if one not in given and not agreed.core.is_checkpoint(one)
-    ]
+    hidden = [one for one in agreed_hidden if one <= covered and one not in given]
     if not hidden:
         return result(
             None,
-            "the trainer stores the state after every step, so that a code over one takes no work",
+            ends
+            or "the trainer stores the state after every step, so that a code over one takes no "
+            "work",
         )
     count = min(steps, len(hidden))
     places = _core.draw_without_replacement(
@@ -181,12 +193,29 @@ def check_audit(
                 advance(done)
     if not compared:
         return result(None, "no step that was drawn changed the state", compared, len(hidden))
-    return result(
-        True,
-        f"the codes of {len(compared)} steps, drawn from {len(hidden)}, are those of their states",
-        compared,
-        len(hidden),
+    right = (
+        f"the codes of {len(compared)} steps, drawn from {len(hidden)}, are those of their states"
     )
+    if ends:
+        return result(None, f"{ends}; {right}", compared, len(hidden))
+    return result(True, right, compared, len(hidden))
+
+
+def _alike(pair: _Pair, steps: int) -> tuple[int, str]:
+    """The last step up to which both logs are alike, and why that is not the job's last one."""
+    covered, differs, other = pair.agreed_steps, pair.difference, pair.other_rounding
+    if differs is not None:
+        # A step that the trainer recorded twice may differ before the last one that is alike.
+        covered = min(covered, max(0, differs.step - 1))
+    if other is not None:
+        covered = min(covered, max(0, other - 1))
+    if covered == steps:
+        return covered, ""
+    if differs is not None:
+        return covered, f"the logs differ at step {differs.step}: settle that by a dispute"
+    if other is not None:
+        return covered, f"step {other} was recorded again with another rounding log: repeat it"
+    return covered, f"repeated {covered} of {steps} steps"
 
 
 @dataclass(frozen=True, kw_only=True)

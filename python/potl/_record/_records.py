@@ -16,8 +16,8 @@ from .. import _core
 
 _HEAD, _MAX_RECORD, _CHAIN = 16, 65536, 32
 _STEP, _RESUME = 3, 4
-# Where fields begin: a step's number, a resume's step and number.
-_NUMBER, _RESUME_NUMBER = 34, 50
+# Where fields begin: a step's number and samples, a resume's step and number.
+_NUMBER, _SAMPLES, _RESUME_NUMBER = 34, 50, 50
 _PIECE = 4 << 20
 
 
@@ -47,6 +47,10 @@ class Records:
 
     Args:
         file: Descriptor of the log.
+
+    Attributes:
+        bytes: Of the log without the record at its end that is not whole: it may still become so,
+            or be taken back by a resume.
     """
 
     def __init__(self, file: int) -> None:
@@ -56,6 +60,7 @@ class Records:
         self._end = _HEAD
         self._chain = b""  # of the last frame
         self._tree = _core.MerkleTree()
+        self.bytes = _HEAD
         self.branches = [Branch(1, 2, 0, array("Q"))]
 
     def __len__(self) -> int:
@@ -72,6 +77,7 @@ class Records:
             while len(kept) - at >= 4:
                 (size,) = struct.unpack_from("<I", kept, at)
                 if not 34 <= size <= _MAX_RECORD:
+                    self.bytes = os.fstat(self._file).st_size
                     return
                 if len(kept) - at < 4 + size + _CHAIN:
                     break
@@ -80,6 +86,7 @@ class Records:
                 at += 4 + size + _CHAIN
                 self._end += 4 + size + _CHAIN
             kept = kept[at:]
+        self.bytes = self._end
 
     def record(self, index: int) -> bytes:
         """One record. IndexError: there is none."""
@@ -102,6 +109,13 @@ class Records:
     def index_of(self, step: int, branch: int) -> int | None:
         """Index of the record of a step."""
         return self.branches[branch].index_of(step) if branch < len(self.branches) else None
+
+    def samples_of(self, step: int) -> bytes | None:
+        """The digest of the samples of a step, as its last record has it."""
+        for branch in reversed(self.branches):
+            if (index := branch.index_of(step)) is not None:
+                return self.record(index)[_SAMPLES : _SAMPLES + 32]
+        return None
 
     def rounding_log(self, step: int, branch: int) -> tuple[int, int] | None:
         """Where a step's rounding log lies in its branch's file: offset and size."""

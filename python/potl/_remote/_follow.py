@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING
 from .._base._errors import LimitError, PotlError, StorageError
 from . import _source
 from ._mirror import new_root
-from ._remote import AnyRun, Remote, as_remote
+from ._remote import AnyRun, Remote, as_remote, require_few
 
 if TYPE_CHECKING:
+    from .. import _core
     from ._source import Source
 
 _POLL_SECONDS = 1.0
 _PIECE = 8 << 20
+_HEAD, _MAX_RECORD, _CHAIN = 16, 65536, 32
 
 
 class Followed:
@@ -40,8 +43,11 @@ class Followed:
 class _Copy(Followed):
     """Only its own thread talks to the source."""
 
-    def __init__(self, root: Path, remote: Remote, source: Source, patience: float) -> None:
+    def __init__(
+        self, root: Path, remote: Remote, source: Source, job: _core.Job, patience: float
+    ) -> None:
         super().__init__(root, remote)
+        self._from, self._job = remote, job
         self._source, self._most, self._patience = source, remote.cache_bytes, patience
         self._sizes: dict[str, int] = {}
         self._error: PotlError | None = None
@@ -55,23 +61,33 @@ class _Copy(Followed):
     def bring(self) -> None:
         """What is there by now. Rounding logs come before the records that bind them."""
         listed = self._source.sizes()
+        # Those that are here already, too: it may name others each time.
+        require_few(self._from, {*listed, *self._sizes}, self._job)
         names = [name for name in listed if _source.rounding_of(name) is not None]
         for name in (*names, _source.LOG):
-            size = listed.get(name, 0)
-            with (self.directory / name).open("ab") as file:
-                while (have := self._sizes.get(name, 0)) < size and not self._ended.is_set():
-                    length = min(size - have, _PIECE)
-                    held = sum(self._sizes.values())
-                    if held + length > self._most:
-                        raise LimitError(
-                            f"the logs of the run have more than {self._most} bytes",
-                            "raise cache_bytes",
-                        )
-                    parts: list[bytes] = []
-                    self._source.read(name, have, length, parts.append)
-                    file.write(b"".join(parts))
-                    file.flush()
-                    self._sizes[name] = have + length
+            self._bring(name, listed.get(name, 0))
+
+    def _bring(self, name: str, size: int) -> None:
+        self._sizes.setdefault(name, 0)
+        with (self.directory / name).open("ab") as file:
+            while (have := self._sizes[name]) < size and not self._ended.is_set():
+                length = min(size - have, _PIECE)
+                held = sum(self._sizes.values())
+                if held + length > self._most:
+                    raise LimitError(
+                        f"the logs of the run have more than {self._most} bytes",
+                        "raise cache_bytes",
+                    )
+                parts: list[bytes] = []
+                self._source.read(name, have, length, parts.append)
+                more = b"".join(parts)
+                # A trainer that resumes takes back what a crash left of a record.
+                kept = _whole(more, have) if name == _source.LOG else len(more)
+                file.write(more[:kept])
+                file.flush()
+                self._sizes[name] = have + kept
+                if not kept or have + len(more) >= size:
+                    return
 
     def go_on(self) -> None:
         """Brings what comes, until it is ended or nobody answered for too long."""
@@ -93,23 +109,24 @@ class _Copy(Followed):
 
 
 @contextlib.contextmanager
-def followed(run: AnyRun, *, patience: float) -> Iterator[Followed]:
+def followed(run: AnyRun, *, job: _core.Job, patience: float) -> Iterator[Followed]:
     """The logs of a run.
 
     Args:
         run: What a user names.
+        job: The reader's own, which says how many files there can be.
         patience: Seconds that they are followed without an answer; 0: as they are now.
 
     Raises:
         StorageError: Nobody answers.
-        LimitError: They are larger than what may lie here.
+        LimitError: They are larger than what may lie here, or more.
     """
     remote = as_remote(run)
     if remote is None:
         yield Followed(Path(getattr(run, "path", run)))  # type: ignore[arg-type]
         return
     with new_root() as root, contextlib.closing(remote.source()) as source:
-        copy = _Copy(Path(root), remote, source, patience)
+        copy = _Copy(Path(root), remote, source, job, patience)
         copy.bring()
         thread = threading.Thread(target=copy.go_on, daemon=True)
         if patience > 0:
@@ -120,3 +137,20 @@ def followed(run: AnyRun, *, patience: float) -> Iterator[Followed]:
             copy.end()
             if patience > 0:
                 thread.join()
+
+
+def _whole(more: bytes, at: int) -> int:
+    """How many of the bytes from a place in a log on are whole records. What cannot begin one
+    counts, too: whoever reads the log says what is wrong with it.
+    """
+    end = 0 if at else _HEAD
+    if len(more) < end:
+        return 0
+    while len(more) - end >= 4:
+        (size,) = struct.unpack_from("<I", more, end)
+        if size > _MAX_RECORD:
+            return len(more)
+        if len(more) - end < 4 + size + _CHAIN:
+            break
+        end += 4 + size + _CHAIN
+    return end

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -151,14 +151,20 @@ def opened(run: AnyRun, job: _core.Job | None) -> Iterator[Place]:
         return
     with new_root() as root, contextlib.closing(remote.source()) as source:
         sizes = source.sizes()
-        if len(sizes) > _most_files(job):
-            raise LimitError(f"{remote.url} has {len(sizes)} files, more than its job allows", "")
+        require_few(remote, sizes, job)
         mirror = Mirror(source, sizes, root=Path(root), room=remote.cache_bytes)
         yield Place(mirror.directory, mirror.fetch, remote.url, remote)
 
 
+def require_few(remote: Remote, names: Collection[str], job: _core.Job | None) -> None:
+    """LimitError: a run has more files than its job can make. Each costs an entry in the verifier's
+    own file system, whoever lists it.
+    """
+    if len(names) > _most_files(job):
+        raise LimitError(f"{remote.url} has {len(names)} files, more than its job allows", "")
+
+
 def _most_files(job: _core.Job | None) -> int:
-    # Each costs an entry in the verifier's own file system, whoever lists it.
     if job is None:
         return _MOST_FILES
     superseded = job.fields()["limits"]["max_superseded"]

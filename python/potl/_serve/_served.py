@@ -186,12 +186,12 @@ class ServedRun:
                 if (branch := _source.rounding_of(name)) is not None
                 and branch < len(records.branches)
             ]
-            count = len(records)
+            count, log = len(records), records.bytes
         return Listing(
             format="potl-run-v1",
             job=self.job,
             job_bytes=self._size_of(_source.JOB),
-            log=os.fstat(self._log.descriptor).st_size,
+            log=log,
             records=count,
             commitment=self._size_of(_source.COMMITMENT),
             telemetry=self._size_of(_source.TELEMETRY),

@@ -86,7 +86,7 @@ def test_an_auditor_that_worked_is_believed(honest: Path, check: Check, run: Pat
     assert found.worked is True, found.reason
     hidden = [one for one in range(1, STEPS) if one % EVERY]
     assert list(found.steps) == hidden and found.population == len(hidden)
-    assert found.covered == STEPS and found.seen(0.1) == 1.0
+    assert found.covered == STEPS and found.hidden == len(hidden) and found.seen(0.1) == 1.0
     few = check(honest, steps=5)
     assert few.worked is True and len(few.steps) == 5
     assert set(few.steps) <= set(hidden)
@@ -178,45 +178,129 @@ def test_an_auditor_of_a_false_run_that_copied_it_is_seen(
     assert not found.steps
 
 
-def test_a_difference_ends_what_is_checked(job: potl.Job, check: Check, tmp_path: Path) -> None:
-    """An honest auditor of a false run is believed up to where both are alike."""
-    run = tmp_path / "run"
+class Late(potl.Task):
+    """Moves one weight by one ulp after a step."""
 
-    class Late(potl.Task):
-        calls = 0
+    calls = 0
+    at = 21
 
-        def step(self, batch: Any) -> torch.Tensor:
-            loss = super().step(batch)
-            self.calls += 1
-            if self.calls == 21:
-                weight = next(self.model.parameters()).detach().view(-1)
-                weight[0] = torch.nextafter(weight[0], torch.tensor(1.0))
-            return loss
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = super().step(batch)
+        self.calls += 1
+        if self.calls == self.at:
+            weight = next(self.model.parameters()).detach().view(-1)
+            weight[0] = torch.nextafter(weight[0], torch.tensor(1.0))
+        return loss
 
+
+def false_run(at: int, job: potl.Job, path: Path) -> Path:
     def late() -> potl.Task:
         task = build()
-        task.__class__ = Late
+        task.__class__ = type("Late", (Late,), {"at": at})
         return task
 
-    potl.record(late, run, job=job, check_job=False)
+    return potl.record(late, path, job=job, check_job=False).path
+
+
+def test_a_difference_ends_what_is_checked(job: potl.Job, check: Check, tmp_path: Path) -> None:
+    """Whoever stopped there may have invented the difference, to have no more to do."""
+    run = false_run(21, job, tmp_path / "run")
     audit = potl.audit(run, job=job, task=build, log=tmp_path / "log", nonce=NONCE)
     assert audit.difference is not None and audit.difference.step == 21
     found = check(tmp_path / "log", run=run)
-    assert found.worked is True and found.covered == 20 and max(found.steps) == 20
+    assert found.worked is None and found.covered == 20 and max(found.steps) == 20
+    assert "differ at step 21: settle that by a dispute" in found.reason
+    assert "the codes of 18 steps" in found.reason and found.population == 18
+    assert found.seen(0.5) == 0.0 and found.seen(0.8) == 1.0
+    sign(tmp_path / "log", job, [bytes(32)] * 20)
+    assert check(tmp_path / "log", run=run).worked is False
 
 
-def test_a_run_that_is_not_finished_is_checked_as_far_as_it_is(
-    job: potl.Job, check: Check, tmp_path: Path
+def test_a_part_of_the_steps_is_not_the_work(
+    run: Path,
+    job: potl.Job,
+    check: Check,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with potl.Prover(build, tmp_path / "run", job=job) as prover:
+    """An auditor that repeated 10 of 57 steps of a finished run, and copied nothing."""
+    short, log = tmp_path / "short", tmp_path / "log"
+    with potl.Prover(build, short, job=job, key=run / "key.pem") as prover:
         for step in prover.steps():
             if step.number == 10:
                 break
-    run, log = tmp_path / "run", tmp_path / "log"
-    assert potl.audit(run, job=job, task=build, log=log, nonce=NONCE).agrees is None
-    found = check(log, run=run)
-    assert found.worked is True and found.covered == 10
-    assert found.steps == (1, 2, 3, 4, 5, 6, 7, 9, 10)
+    assert potl.audit(short, job=job, task=build, log=log, nonce=NONCE).agrees is None
+    for trainers in (run, short):
+        found = check(log, run=trainers)
+        assert found.worked is None and f"repeated 10 of {STEPS} steps" in found.reason
+        assert found.covered == 10 and found.steps == (1, 2, 3, 4, 5, 6, 7, 9, 10)
+        assert found.population == 9 and found.hidden == 49
+        assert found.seen(0.5) == 0.0
+    job.write(tmp_path / "job.json")
+    given = ["audit", str(run), "--job", str(tmp_path / "job.json"), "--log", str(log), "--check"]
+    assert _cli.run([*given, "--task", "traced_nets:mlp", "--nonce", NONCE.hex()]) == 3
+    assert "undecided: repeated 10 of" in capsys.readouterr().out
+
+
+def test_the_job_says_which_states_are_given_away(
+    honest: Path, run: Path, job: potl.Job, check: Check, tmp_path: Path
+) -> None:
+    """Files beside those of the agreed states, and another job next to them, leave nothing out."""
+    given = shutil.copytree(run, tmp_path / "run")
+    fields = {**job.core.fields(), "checkpoint_every": 1, "max_segment": 1, "store_every": EVERY}
+    (given / "job.json").write_bytes(_core.canonical_json(fields))
+    states = given / "checkpoints"
+    for step in range(1, STEPS):
+        if step != 5 and step % EVERY:
+            shutil.copyfile(states / "step-8.safetensors", states / f"step-{step}.safetensors")
+    found = check(honest, run=given, steps=5)
+    assert found.worked is True and found.population == found.hidden == 49
+    (given / "job.json").unlink()
+    assert check(honest, run=given, steps=1).worked is True
+
+
+def test_steps_that_could_not_be_drawn_count_as_left_out(
+    honest: Path, run: Path, job: potl.Job, check: Check, tmp_path: Path
+) -> None:
+    """States that a trainer derived later are given away, too, and are not drawn."""
+    own = potl.Job.create(build, seed=3, checkpoint_every=4, store_every=16)
+    whole = potl.record(build, tmp_path / "run", job=own)
+    log = tmp_path / "log"
+    audit = potl.audit(whole, job=own, task=build, log=log, nonce=NONCE)
+    assert audit.agrees is True
+    few = check(log, run=whole, job=own, steps=5)
+    assert few.worked is True and few.population == few.hidden
+    derived = tmp_path / "run" / "checkpoints" / "step-4.safetensors"
+    state = (tmp_path / "run" / "checkpoints" / "step-16.safetensors").read_bytes()
+    derived.write_bytes(state)
+    less = check(log, run=whole, job=own, steps=5)
+    assert less.worked is True and less.population == less.hidden - 1
+    assert less.seen(0.5) == pytest.approx(
+        _core.strength(less.population, 5, (less.hidden // 2 - 0.5) / less.population)
+    )
+
+
+def test_a_run_that_changes_while_it_is_checked_accuses_nobody(
+    honest: Path,
+    run: Path,
+    job: potl.Job,
+    check: Check,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The trainer brings other states, and a log that names them, once both were compared."""
+    false = false_run(8, job, tmp_path / "false")
+    place, log = shutil.copytree(run, tmp_path / "run"), copy_of(honest, tmp_path)
+    shutil.rmtree(log / "checkpoints")
+    compare = _work_check._Pair.compare
+
+    def swap(pair: _work_check._Pair) -> None:
+        compare(pair)
+        shutil.copytree(false, place, dirs_exist_ok=True)
+
+    monkeypatch.setattr(_work_check._Pair, "compare", swap)
+    found = check(log, run=place)
+    assert found.worked is None and "changed while it was read" in found.reason
 
 
 def test_codes_are_whole_signed_and_of_this_audit(

@@ -20,6 +20,7 @@ import zoo
 from torch import nn
 
 import potl
+from potl import _core
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -146,6 +147,25 @@ def test_other_jobs_are_explained(
     assert found.operator is not None
     assert operator in found.operator.name
     assert any(cause in one for one in found.causes), found.causes
+
+
+def test_a_job_that_claims_more_samples_than_there_is_memory_is_compared(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "a", of)
+    fields = run.job.core.fields()
+    fields = {**fields, "data": {**fields["data"], "count": 1 << 40}, "batch_size": 1 << 32}
+    other = _core.Job.parse(_core.canonical_json(fields))
+    recorder = _core.Recorder.create(
+        str(tmp_path / "b"), other, _core.SigningKey.generate(), software="other"
+    )
+    evidence = _core.Evidence.open(str(run.path), job=None, commitment=None)
+    state = evidence.load_state(0)
+    recorder.append_initial(state)
+    rest = {"epoch": 0, "rates": [0.05], "random_draws": 0, "flags": 0, "duration_ns": 1}
+    recorder.append_step(state, step=1, sample_ids=[0], loss=9.0, checkpoint=False, **rest)
+    recorder.abandon()
+    found = potl.diff(run, tmp_path / "b")
+    assert found.step == 1 and found.parts[0] == "samples"
+    assert any("other samples" in one for one in found.causes)
 
 
 def test_other_options_are_named(tmp_path: Path) -> None:

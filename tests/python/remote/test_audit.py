@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import torch
 import traced_nets
 from disputed import false_run
 from serving import proxied, served
@@ -16,6 +21,8 @@ from serving import proxied, served
 import potl
 from potl import _core
 from potl._record._keygen import write_pair
+from potl._remote import _follow, _remote
+from potl._remote._http import Http
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -59,8 +66,9 @@ def false_url(false: Path) -> Iterator[str]:
 
 
 def test_an_audit_over_http_is_one_from_the_disk(
-    job: potl.Job, honest: Path, url: str, tmp_path: Path
+    job: potl.Job, honest: Path, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(_follow, "_PIECE", 400)  # pieces end within records
     note = (honest / "commitment").read_text()
     with proxied(url) as proxy:
         found = potl.audit(proxy.url, job=job, task=build, log=tmp_path / "log", commitment=note)
@@ -94,6 +102,50 @@ def test_a_run_is_followed_while_it_grows(job: potl.Job, false: Path, tmp_path: 
     assert found.difference.step == AT
 
 
+def torn_and_resumed(job: potl.Job, folder: Path) -> tuple[Path, bytes]:
+    """A run that a full disk interrupted in the middle of a record, and its log at that time."""
+    with potl.Prover(build, folder / "run", job=job) as prover:
+        for step in prover.steps():
+            if step.number == 3:
+                break
+    log = folder / "run" / "transcript.log"
+    record = b"\x03\x01" + job.core.id + bytes(40)
+    with log.open("ab") as file:
+        file.write((182).to_bytes(4, "little") + record)
+    torn = log.read_bytes()
+    run = potl.record(build, folder / "run", job=job)
+    assert torn[: -len(record) - 4] == log.read_bytes()[: len(torn) - len(record) - 4]
+    assert not log.read_bytes().startswith(torn)
+    return run.path, torn
+
+
+@pytest.mark.parametrize("scheme", ["http", "file"])
+def test_a_run_that_was_torn_and_resumed_is_followed(
+    scheme: str, job: potl.Job, tmp_path: Path
+) -> None:
+    run, torn = torn_and_resumed(job, tmp_path)
+    log = run / "transcript.log"
+    whole = log.read_bytes()
+    log.write_bytes(torn)
+    resumed = threading.Timer(4.0, lambda: log.write_bytes(whole))
+    with served(run) if scheme == "http" else contextlib.nullcontext(f"file://{run}") as where:
+        resumed.start()
+        found = potl.audit(
+            where, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
+        )
+    assert found.agrees is True and found.steps == STEPS, found.reason
+
+
+def test_a_damaged_log_elsewhere_is_an_error(job: potl.Job, honest: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(honest, tmp_path / "run")
+    log = run / "transcript.log"
+    whole = log.read_bytes()
+    for at, change in ((len(whole) // 2, b"?"), (16, (1 << 20).to_bytes(4, "little"))):
+        log.write_bytes(whole[:at] + change + whole[at + len(change) :])
+        with pytest.raises(potl.MalformedError):
+            potl.audit(f"file://{run}", job=job, task=build, log=tmp_path / "log")
+
+
 def test_a_server_that_goes_away_is_an_error_and_no_answer(
     job: potl.Job, honest: Path, tmp_path: Path
 ) -> None:
@@ -124,9 +176,70 @@ def test_a_server_that_goes_away_is_an_error_and_no_answer(
         assert potl.audit(where, job=job, task=build, log=tmp_path / "log").agrees is True
 
 
+def test_a_log_that_is_another_one_when_it_is_read_again_does_not_agree(
+    job: potl.Job, honest: Path, url: str, tmp_path: Path
+) -> None:
+    """The committed run has the states of the agreed one, and losses of its own."""
+
+    class Smooth(potl.Task):
+        def step(self, batch: Any) -> torch.Tensor:
+            loss = super().step(batch)
+            return loss + (0.001 - loss).detach()
+
+    def smooth() -> potl.Task:
+        task = build()
+        task.__class__ = Smooth
+        return task
+
+    key = _core.SigningKey.from_pem((honest / "key.pem").read_text())
+    run = potl.record(smooth, tmp_path / "run", job=job, key=key, check_job=False)
+    note = str(run.commit())
+    true, committed = ((one / "transcript.log").read_bytes() for one in (honest, run.path))
+    assert len(true) == len(committed)
+    logs: list[bytes] = []
+
+    def swapped(path: str, raw: bytes) -> Iterator[bytes]:
+        if path == "/v1/log":
+            logs.append(raw)
+            if len(logs) > 1:
+                raw = raw.replace(true, committed)
+        yield raw
+
+    with proxied(url, swapped) as proxy:
+        found = potl.audit(proxy.url, job=job, task=build, log=tmp_path / "served", commitment=note)
+    assert len(logs) == 2
+    assert found.agrees is None and "changed while it was read" in found.reason
+    found = potl.audit(run, job=job, task=build, log=tmp_path / "here", commitment=note)
+    assert found.agrees is False and found.difference is not None
+    assert (found.difference.step, found.difference.field) == (1, "loss")
+
+
 def test_more_than_there_is_room_for_is_refused(job: potl.Job, url: str, tmp_path: Path) -> None:
     with pytest.raises(potl.LimitError, match="cache_bytes"):
         potl.audit(potl.Remote(url, cache_bytes=100), job=job, task=build, log=tmp_path / "log")
+
+
+def test_more_files_than_the_job_can_make_are_not_copied(
+    job: potl.Job, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor fewer at a time, if they have other names each time."""
+    many = {f"rounding/branch-{i}.log": 0 for i in range(20_000)}
+    real, made = Http.sizes, []
+    monkeypatch.setattr(Http, "sizes", lambda http: {**real(http), **many})
+    monkeypatch.setattr(_follow._Copy, "_bring", lambda *what: made.append(what))
+    with pytest.raises(potl.LimitError, match=r"200\d\d files, more than its job allows"):
+        potl.audit(url, job=job, task=build, log=tmp_path / "log")
+    monkeypatch.undo()
+    assert not made
+    most, names = _remote._most_files(job.core), iter(many)
+    source = SimpleNamespace(
+        sizes=lambda: {"transcript.log": 0, **dict.fromkeys(islice(names, 100), 0)}
+    )
+    copy = _follow._Copy(tmp_path, potl.Remote(url), cast(Any, source), job.core, 0.0)
+    with pytest.raises(potl.LimitError, match="more than its job allows"):
+        for _ in range(most):
+            copy.bring()
+    assert len(list((tmp_path / "rounding").iterdir())) < most
 
 
 @pytest.mark.parametrize("swap", [False, True])

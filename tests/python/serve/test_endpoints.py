@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import shutil
 from collections.abc import Iterator
@@ -64,6 +65,23 @@ def test_the_listing_is_what_the_log_names(served: ServedRun, run: Path) -> None
     assert listing["job"] == JOB.id.hex()
     note = _core.SignedNote.parse((run / "commitment").read_text()).note
     assert listing["records"] == note.size
+
+
+def test_a_record_that_is_not_whole_is_not_listed(run: Path, tmp_path: Path) -> None:
+    """A resume takes it back; what is no record at all is damage, and is shown as that."""
+    torn = shutil.copytree(run, tmp_path / "run")
+    log = torn / "transcript.log"
+    whole = log.read_bytes()[:-200]  # without the close record
+    log.write_bytes(whole)
+    one = ServedRun(torn)
+    cut = one.listing()
+    assert 0 < len(whole) - cut.log < 200
+    log.write_bytes(whole[: cut.log])
+    assert one.listing() == cut
+    for more, listed in ((b"\xb6\0\0", 0), (b"\xb6\0\0\0\3\1", 0), (bytes(40), 40)):
+        log.write_bytes(whole[: cut.log] + more)
+        assert one.listing() == dataclasses.replace(cut, log=cut.log + listed)
+    one.close()
 
 
 FILES = {
