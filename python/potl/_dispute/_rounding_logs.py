@@ -14,6 +14,7 @@ from pathlib import Path
 
 from .. import _core
 from .._arithmetic import _rounded_steps
+from .._base._errors import MalformedError
 
 Difference = tuple[int, str, str]
 
@@ -143,5 +144,11 @@ def _kept(path: Path) -> Difference | None:
     """The fault that an audit found before it was interrupted."""
     if not path.exists():
         return None
-    found = json.loads(_core.read_file(str(path), max_bytes=_MOST_FAULT))
-    return found["step"], FIELD, found["sentence"]
+    try:
+        found = json.loads(_core.read_file(str(path), max_bytes=_MOST_FAULT))
+        step, sentence = found["step"], found["sentence"]
+        if type(step) is not int or type(sentence) is not str:
+            raise TypeError
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise MalformedError(f"{path} is not what an audit keeps of a fault", "") from error
+    return step, FIELD, sentence

@@ -190,6 +190,15 @@ def test_an_interrupted_audit_goes_on(job: potl.Job, tmp_path: Path) -> None:
     assert audited(run, job, tmp_path / "log").agrees is True
 
 
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"step": "5", "sentence": ""}', "[" * 100_000])
+def test_what_an_audit_did_not_write_is_malformed(text: str, job: potl.Job, tmp_path: Path) -> None:
+    run = recorded(tmp_path, job)
+    audited(run, job, tmp_path / "log")
+    (tmp_path / "log" / "rounding_fault.json").write_text(text)
+    with pytest.raises(potl.MalformedError, match="rounding_fault"):
+        audited(run, job, tmp_path / "log")
+
+
 def test_a_log_that_changes_after_the_audit_is_no_agreement(
     job: potl.Job, tmp_path: Path, monkeypatch: Patch
 ) -> None:
