@@ -17,6 +17,7 @@ import torch
 from .. import _core
 from .._arithmetic import _arithmetic
 from .._base._errors import NotReplayable, NotReproducible, Problem
+from .._task._capture import is_torchs
 from .._task._data import check_reads
 from .._task._portable import Watcher
 from .._task._schedule import own_order
@@ -74,7 +75,8 @@ def run_trial(
         seed: Of the randomness.
         arithmetic: As in `Job.create`.
         probe: Whether to look for what cannot be replayed. Without it one step is run where the
-            arithmetic, or the size of a state, is not known without.
+            arithmetic, the size of a state, or which options an optimizer changes is not known
+            without.
         drafted: Whether to make a draft of a job.
         say: Told what is done next.
     """
@@ -149,7 +151,10 @@ class _Attempt:
             start = first.capture()
             head = head_of(first.task, self._build) if self._drafted else None
             problems = self._problems(first, start) if self._probe_wanted else []
-            if not self._probe_wanted and self._arithmetic != _arithmetic.STOCK:
+            stock = self._arithmetic == _arithmetic.STOCK
+            if not self._probe_wanted and not (
+                stock and all(map(is_torchs, first.task.optimizers))
+            ):
                 self._two_steps(first, (1,))
             if not problems and self._not_updated is not None:
                 self._update(first, self._not_updated)

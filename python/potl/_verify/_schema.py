@@ -17,6 +17,7 @@ import torch
 from torch.optim.swa_utils import AveragedModel
 
 from .. import _core
+from .._job._recipe import changed_options, options_of
 from .._task._capture import is_standard
 from .._task._task import Task, overrides_step
 from .._task._trees import is_option
@@ -112,7 +113,7 @@ class _Laws:
         own = Log(losses, flags)
         trees: list[Tree] = [state.tree() for state in states]
         self._zero = trees[0]
-        made = _made_by_gradients(session)
+        made, changed = _made_by_gradients(session)
         # An optimizer that could not be tried may keep a few copies of the parameters.
         largest = max(state.nbytes for state in [*states, session.capture()])
         self.largest_bytes = largest * (4 if None in made else 1)
@@ -121,8 +122,10 @@ class _Laws:
         self._ahead: Ahead | None = None
         if self._varying is not None and Ahead.suits(task):
             self._ahead = Ahead(task, session.schedule)
-        self._forms = _forms_of(trees)
-        self._stepped: list[set[str]] = [set() for _ in task.optimizers]
+        self._forms = _forms_of(trees, made)
+        # A scaler may have skipped the updates of the steps above, so that these show no options
+        # that an optimizer's own steps change (a counter, an estimate of the rate).
+        self._stepped = changed
         self._optimizers = [
             _Moments(task, index, trees, made, default=self._varying is not None)
             for index in range(len(task.optimizers))
@@ -138,8 +141,8 @@ class _Laws:
                 )
 
     def _broken(self, states: list[_core.State], own: Log) -> list[_core.Violation]:
-        """What the verifier's own states break. Options that an optimizer's own steps change
-        (a counter, an estimate of the rate) are no longer a law after that.
+        """What the verifier's own states break. Options that an optimizer's own steps change are
+        no longer a law after that.
         """
         while True:
             found = [_core.unlawful(state, self.at(step, own)) for step, state in enumerate(states)]
@@ -298,7 +301,7 @@ class _Moments:
 # ---------------------------------------------------------------------- forms of the whole
 
 
-def _forms_of(trees: list[Tree]) -> dict[Any, Any]:
+def _forms_of(trees: list[Tree], made: list[Tree | None]) -> dict[Any, Any]:
     """Forms by part; what the user's own code may change is loose."""
     forms: dict[Any, Any] = {}
     for name in ("model", "ema"):
@@ -314,7 +317,10 @@ def _forms_of(trees: list[Tree]) -> dict[Any, Any]:
         forms[name] = ("map", parts, law[2])
     for name in ("optimizers", "schedulers"):
         for index in range(len(trees[0][name])):
-            law = merged(*(form(tree[name][index]) for tree in trees))
+            seen = [tree[name][index] for tree in trees]
+            if name == "optimizers" and made[index] is not None:
+                seen.append(made[index])
+            law = merged(*map(form, seen))
             forms[name, index] = _loose_options(law) if name == "optimizers" else loosely(law)
     for key in trees[0]["state"]:
         forms["state", key] = loosely(merged(*(form(tree["state"][key]) for tree in trees)))
@@ -360,10 +366,12 @@ def _counts(kept: object, step: int) -> bool:
 # ---------------------------------------------------------------------- what only a trial shows
 
 
-def _made_by_gradients(session: Session) -> list[Tree | None]:
-    """The state that each optimizer makes when every parameter that can has a gradient; None for
-    one that will not be tried. The task's state is of no use afterwards.
+def _made_by_gradients(session: Session) -> tuple[list[Tree | None], list[set[str]]]:
+    """The state that each optimizer makes when every parameter that can has a gradient, None for
+    one that will not be tried, and the options that each changes then. The task's state is of no
+    use afterwards.
     """
+    before = options_of(session.task)
     made: list[Tree | None] = []
     for index, optimizer in enumerate(session.task.optimizers):
         for group in optimizer.param_groups:
@@ -377,7 +385,7 @@ def _made_by_gradients(session: Session) -> list[Tree | None]:
         except Exception:  # it wants a closure, or sparse gradients
             made.append(None)
         optimizer.zero_grad(set_to_none=True)
-    return made
+    return made, changed_options(before, session.task)
 
 
 def _masks(states: list[_core.State]) -> list[str]:
