@@ -16,7 +16,7 @@ import torch
 
 from .. import _core
 from .._arithmetic import _arithmetic
-from .._base._errors import NotReplayable, NotReproducible, Problem
+from .._base._errors import MismatchError, NotReplayable, NotReproducible, Problem
 from .._task._capture import is_torchs
 from .._task._data import check_reads
 from .._task._portable import Watcher
@@ -190,7 +190,19 @@ class _Attempt:
             order.require_repeatable()
         self._say("building it again")
         with self._open() as second:
-            return list(self._probe(first, second, start))
+            try:
+                return list(self._probe(first, second, start))
+            except MismatchError as error:  # of a state that is restored
+                return [
+                    Problem(
+                        what=f"a state of the first steps does not fit a task that is built: "
+                        f"{error.message}",
+                        where=error.message.partition(": ")[0],
+                        remedy="give it in build() the form that it has during training, such as "
+                        "a buffer its largest size with a count of what is used, or None until it "
+                        "is made once",
+                    )
+                ]
 
     def _probe(self, first: Session, second: Session, start: _core.State) -> Iterator[Problem]:
         if _shares(first.task, second.task):
