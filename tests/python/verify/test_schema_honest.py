@@ -189,6 +189,21 @@ def test_schedules_and_other_options_stay_laws_beside_them() -> None:
             assert place in problem.path
 
 
+def test_states_of_a_momentum_that_a_schedule_raises_from_zero_are_lawful() -> None:
+    class Raising(schedules.LRScheduler):
+        def get_lr(self) -> list[float]:  # type: ignore[override]
+            for group in self.optimizer.param_groups:
+                group["momentum"] = 0.9 if self.last_epoch > 3 else 0.0
+            return [group["lr"] for group in self.optimizer.param_groups]
+
+    def build() -> Task:
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        return task(model, optimizer, scheduler=Raising(optimizer))
+
+    assert violations(build) == []
+
+
 def warmed_up(epochs: int = 8) -> Task:
     """A warm-up and then a cosine, which the deterministic block computes as potl does."""
     model = net()
