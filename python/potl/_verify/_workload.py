@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base._errors import NotReproducible
+from .._task._task import overrides
 
 if TYPE_CHECKING:
     from .._job._session import Session, StepResult
@@ -113,6 +114,10 @@ class Workload:
 
     def batch_loss(self, step: int) -> float:
         rounding = None if self._rounding is None else self._rounding.beside
+        # Only a step of the user's own knows what it reports: compute_loss was compared with it for
+        # the first steps alone.
+        if overrides(self.task, "step"):
+            return self.session.run_step(step, self._batch, rounding=rounding).loss
         return self.session.loss_at(step, self._batch, keep=False, rounding=rounding)
 
     def subset_loss(self, ids: list[int]) -> tuple[float, float]:
