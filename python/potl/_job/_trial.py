@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from .. import _core
 from .._arithmetic import _arithmetic
-from .._base._errors import NotReplayable, NotReproducible, Problem
+from .._base._errors import MismatchError, NotReplayable, NotReproducible, Problem
+from .._task._capture import is_torchs
 from .._task._data import check_reads
 from .._task._portable import Watcher
 from .._task._schedule import own_order
@@ -23,8 +26,9 @@ from .._task._trees import first_difference, same_float
 from .._task._visible import visible
 from ._build import Build
 from ._draft import Draft, draft, head_of
-from ._recipe import changed_options, options_of
+from ._recipe import Options, changed_options, options_of
 from ._session import Session
+from ._steps import parameters_of
 
 # Two forward passes of the same step may round differently on a GPU.
 _CLOSE = 1e-3
@@ -71,7 +75,8 @@ def run_trial(
         seed: Of the randomness.
         arithmetic: As in `Job.create`.
         probe: Whether to look for what cannot be replayed. Without it one step is run where the
-            arithmetic, or the size of a state, is not known without.
+            arithmetic, the size of a state, or which options an optimizer changes is not known
+            without.
         drafted: Whether to make a draft of a job.
         say: Told what is done next.
     """
@@ -132,6 +137,7 @@ class _Attempt:
         self._say = say
         self._state_bytes = 0
         self._stepped: list[set[str]] = []
+        self._not_updated: Options | None = None
         self._rates: dict[int, list[float]] = {}
         self.refused: tuple[Problem, ...] = ()
 
@@ -145,8 +151,13 @@ class _Attempt:
             start = first.capture()
             head = head_of(first.task, self._build) if self._drafted else None
             problems = self._problems(first, start) if self._probe_wanted else []
-            if not self._probe_wanted and self._arithmetic != _arithmetic.STOCK:
+            stock = self._arithmetic == _arithmetic.STOCK
+            if not self._probe_wanted and not (
+                stock and all(map(is_torchs, first.task.optimizers))
+            ):
                 self._two_steps(first, (1,))
+            if not problems and self._not_updated is not None:
+                self._update(first, self._not_updated)
             made = None
             if head is not None and not problems:
                 made = draft(
@@ -179,7 +190,19 @@ class _Attempt:
             order.require_repeatable()
         self._say("building it again")
         with self._open() as second:
-            return list(self._probe(first, second, start))
+            try:
+                return list(self._probe(first, second, start))
+            except MismatchError as error:  # of a state that is restored
+                return [
+                    Problem(
+                        what=f"a state of the first steps does not fit a task that is built: "
+                        f"{error.message}",
+                        where=error.message.partition(": ")[0],
+                        remedy="give it in build() the form that it has during training, such as "
+                        "a buffer its largest size with a count of what is used, or None until it "
+                        "is made once",
+                    )
+                ]
 
     def _probe(self, first: Session, second: Session, start: _core.State) -> Iterator[Problem]:
         if _shares(first.task, second.task):
@@ -271,7 +294,7 @@ class _Attempt:
     def _two_steps(
         self, session: Session, steps: tuple[int, ...]
     ) -> tuple[_core.State, _core.State, list[float]]:
-        losses, middle = [], None
+        losses, middle, skipped = [], None, True
         options = options_of(session.task)
         for number, step in enumerate(steps, start=1):
             self._say(f"trying step {number} in {self._arithmetic} arithmetic")
@@ -282,6 +305,7 @@ class _Attempt:
                 self.refused = _refused(session, step, ids, error, self._arithmetic)
                 raise
             losses.append(result.loss)
+            skipped = skipped and result.skipped
             if len(losses) == step:  # and not the first step again
                 self._rates[step] = result.rates
             end = session.capture()
@@ -289,7 +313,23 @@ class _Attempt:
         assert middle is not None
         self._state_bytes = end.nbytes
         self._stepped = changed_options(options, session.task)
+        self._not_updated = options if skipped else None
         return middle, end, losses
+
+    def _update(self, session: Session, options: Options) -> None:
+        """Makes the update that the scaler skipped in every step: what an arithmetic refuses of it,
+        and which options it changes, shows in no other way. The session is of no use afterwards.
+        """
+        task = session.task
+        self._say(f"trying an update in {self._arithmetic} arithmetic")
+        zeros = [torch.zeros_like(p) if p.requires_grad else None for p in parameters_of(task)]
+        try:
+            session.apply(session.step, zeros, 0.0)
+        except NotReproducible:
+            raise
+        except Exception:  # a step of the user's own may update in another way
+            return
+        self._stepped = changed_options(options, task)
 
 
 def _refused(

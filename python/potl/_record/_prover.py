@@ -21,6 +21,7 @@ from .._job._agreement import open_checked, open_unchecked
 from .._task._schedule import same_rates, unscheduled
 from . import _keys
 from ._inputs import as_job
+from ._late_forms import FIRST_STEPS, LateForms
 from ._run import Run
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class Prover:
         self._check_job = check_job
         self._next = 1
         self._told_not_finite = False
+        self._late: LateForms | None = None  # not after a resume: who began saw the first steps
         self._loop: Generator[Step, None, None] | None = None
         self._session: Session | None = None
         self._recorder: _core.Recorder | None = None
@@ -177,6 +179,9 @@ class Prover:
                 if after is None:
                     after = session.capture(keep=True, whole=whole)
                     self._see(number, after)
+                if self._late is not None and (whole or number <= FIRST_STEPS):
+                    shown = after if isinstance(after, _core.State) else session.capture()
+                    self._late.see(number, shown)
                 recorder.append_step(
                     after,
                     step=number,
@@ -271,6 +276,8 @@ class Prover:
             self._recorder = _core.Recorder.create(where, self._job, self._key, software=software)
             state = session.capture(keep=True)
             self._see(0, state)
+            self._late = LateForms(session.task)
+            self._late.see(0, state)
             self._recorder.append_initial(state)
         self._telemetry = _core.TelemetrySampler(str(self._directory / "telemetry.log"))
         self._telemetry.start()

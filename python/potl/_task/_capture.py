@@ -312,6 +312,11 @@ def is_standard(optimizer: Optimizer) -> bool:
     )
 
 
+def is_torchs(thing: object) -> bool:
+    """Whether torch brings its class, so that it is known what its steps do."""
+    return type(thing).__module__.partition(".")[0] == "torch"
+
+
 def memory_format(tensor: torch.Tensor) -> str:
     """The name of the order in which a tensor's elements lie in memory."""
     if not tensor.is_contiguous():

@@ -379,10 +379,12 @@ def is_metric_driven(scheduler: Scheduler) -> bool:
 
 def overrides_step(task: Task) -> bool:
     """Whether the task has a step of its own, about which nothing is known."""
-    return any(
-        getattr(type(task), name) is not getattr(Task, name) or name in vars(task)
-        for name in ("step", "update", "advance_schedulers")
-    )
+    return any(overrides(task, name) for name in ("step", "update", "advance_schedulers"))
+
+
+def overrides(task: Task, name: str) -> bool:
+    """Whether a method of the task is not the default."""
+    return getattr(type(task), name) is not getattr(Task, name) or name in vars(task)
 
 
 def batch_length(batch: Any) -> int:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .._task._forms import Law
 from .._task._schedule import end_epoch_metric, set_rates
 from .._task._task import Task, is_metric_driven
 from .._task._values import DTYPES, Placed, Tree, from_tree, to_tree
-from ._forms import Law
 
 if TYPE_CHECKING:
     from .. import _core

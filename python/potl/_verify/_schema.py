@@ -17,12 +17,14 @@ import torch
 from torch.optim.swa_utils import AveragedModel
 
 from .. import _core
+from .._job._recipe import changed_options, options_of
 from .._task._capture import is_standard
+from .._task._forms import OPEN, Law, any_shape, form, lazily, loosely, merged
+from .._task._own_parts import OwnParts
 from .._task._task import Task, overrides_step
 from .._task._trees import is_option
 from .._task._values import Tree, tensor_of
 from ._ahead import Ahead, Log, ScalerAhead, log_of
-from ._forms import OPEN, Law, form, loosely, merged
 
 if TYPE_CHECKING:
     from .._job._session import Session
@@ -54,7 +56,7 @@ class Schema:
         self.initial = session.capture()
 
     def problem(
-        self, state: _core.State, step: int, *, logged: bool = True
+        self, state: _core.State, step: int, *, logged: bool = True, grown: bool = False
     ) -> _core.Violation | None:
         """How a state recorded after `step` violates a rule; None when it is lawful.
 
@@ -64,13 +66,26 @@ class Schema:
             state: What was opened.
             step: After which it was recorded.
             logged: Whether the run's effective history leads to it.
+            grown: Lets pass what the first steps do not show, and code of the user's own may make
+                later.
         """
         log = self._log if logged and self._log.reaches(step) else None
-        return _core.unlawful(state, self._laws.at(step, log))
+        return _core.unlawful(state, self._laws.at(step, log, state.tree() if grown else None))
 
-    def not_finite(self, state: _core.State) -> str:
-        """What a state holds that is not finite and no mask of the task's, or ""."""
-        return _core.not_finite(state, self.initial, self._laws.masks)
+    def not_finite(self, state: _core.State, *, grown: bool = False) -> str:
+        """What a state holds that is not finite and no mask of the task's, or "".
+
+        Args:
+            state: What was opened, or computed here.
+            grown: Lets pass infinities in buffers of the user's own.
+        """
+        masks = self._laws.masks
+        while found := _core.not_finite(state, self.initial, masks):
+            path = _infinite_buffer(found)
+            if not grown or path is None or path in masks or not self._laws.is_own(path):
+                break
+            masks = [*masks, path]
+        return found
 
     @property
     def step_seconds(self) -> float:
@@ -112,7 +127,7 @@ class _Laws:
         own = Log(losses, flags)
         trees: list[Tree] = [state.tree() for state in states]
         self._zero = trees[0]
-        made = _made_by_gradients(session)
+        made, changed = _made_by_gradients(session)
         # An optimizer that could not be tried may keep a few copies of the parameters.
         largest = max(state.nbytes for state in [*states, session.capture()])
         self.largest_bytes = largest * (4 if None in made else 1)
@@ -121,8 +136,11 @@ class _Laws:
         self._ahead: Ahead | None = None
         if self._varying is not None and Ahead.suits(task):
             self._ahead = Ahead(task, session.schedule)
-        self._forms = _forms_of(trees)
-        self._stepped: list[set[str]] = [set() for _ in task.optimizers]
+        self._forms = _forms_of(trees, made)
+        self._own = OwnParts(task)
+        # A scaler may have skipped the updates of the steps above, so that these show no options
+        # that an optimizer's own steps change (a counter, an estimate of the rate).
+        self._stepped = changed
         self._optimizers = [
             _Moments(task, index, trees, made, default=self._varying is not None)
             for index in range(len(task.optimizers))
@@ -138,8 +156,8 @@ class _Laws:
                 )
 
     def _broken(self, states: list[_core.State], own: Log) -> list[_core.Violation]:
-        """What the verifier's own states break. Options that an optimizer's own steps change
-        (a counter, an estimate of the rate) are no longer a law after that.
+        """What the verifier's own states break. Options that an optimizer's own steps change are
+        no longer a law after that.
         """
         while True:
             found = [_core.unlawful(state, self.at(step, own)) for step, state in enumerate(states)]
@@ -154,8 +172,22 @@ class _Laws:
             for index, name in new:
                 self._stepped[index].add(name)
 
-    def at(self, step: int, log: Log | None) -> Law:
-        """The law of a state after `step`."""
+    def at(self, step: int, log: Log | None, seen: Tree | None = None) -> Law:
+        """The law of a state after `step`.
+
+        Args:
+            step: After which it was recorded.
+            log: What was logged up to it, if that is known.
+            seen: That state, where it may have what only later steps make.
+        """
+        law = self._known_at(step, log)
+        return law if seen is None else self._own.grown(law, seen)
+
+    def is_own(self, path: str) -> bool:
+        """Whether code of the user's own may put what it likes into a buffer."""
+        return self._own.has(path)
+
+    def _known_at(self, step: int, log: Log | None) -> Law:
         forms = self._forms
         counters = {
             "step": ("is", step),
@@ -272,7 +304,7 @@ class _Moments:
         if own is None:
             # Nothing is known of parameters that had no gradient yet but what the others have.
             known = [law for law, _ in self._laws.values()]
-            like_others = loosely(_any_shape(merged(*known))) if known else OPEN
+            like_others = loosely(any_shape(merged(*known))) if known else OPEN
             for number in {n for group in self._params for n in group} - set(self._laws):
                 self._laws[number] = like_others, False
 
@@ -298,7 +330,7 @@ class _Moments:
 # ---------------------------------------------------------------------- forms of the whole
 
 
-def _forms_of(trees: list[Tree]) -> dict[Any, Any]:
+def _forms_of(trees: list[Tree], made: list[Tree | None]) -> dict[Any, Any]:
     """Forms by part; what the user's own code may change is loose."""
     forms: dict[Any, Any] = {}
     for name in ("model", "ema"):
@@ -308,13 +340,16 @@ def _forms_of(trees: list[Tree]) -> dict[Any, Any]:
             continue
         law = merged(*map(form, seen))
         parts = dict(law[1])
-        parts["buffers"] = ("map", {k: _lazily(v) for k, v in parts["buffers"][1].items()}, [])
+        parts["buffers"] = ("map", {k: lazily(v) for k, v in parts["buffers"][1].items()}, [])
         if "extra" in parts:
             parts["extra"] = ("map", {k: loosely(v) for k, v in parts["extra"][1].items()}, [])
         forms[name] = ("map", parts, law[2])
     for name in ("optimizers", "schedulers"):
         for index in range(len(trees[0][name])):
-            law = merged(*(form(tree[name][index]) for tree in trees))
+            seen = [tree[name][index] for tree in trees]
+            if name == "optimizers" and made[index] is not None:
+                seen.append(made[index])
+            law = merged(*map(form, seen))
             forms[name, index] = _loose_options(law) if name == "optimizers" else loosely(law)
     for key in trees[0]["state"]:
         forms["state", key] = loosely(merged(*(form(tree["state"][key]) for tree in trees)))
@@ -326,19 +361,6 @@ def _loose_options(law: Law) -> Law:
         return loosely(law)
     groups = ("items", [loosely(group) for group in law[1]["param_groups"][1]])
     return ("map", {**{k: loosely(v) for k, v in law[1].items()}, "param_groups": groups}, law[2])
-
-
-def _lazily(law: Law) -> Law:
-    """A buffer that no step has made yet may come in any form."""
-    return OPEN if law == ("kind", "none") else law
-
-
-def _any_shape(law: Law) -> Law:
-    if law[0] == "tensor":
-        return (law[0], law[1], None)
-    if law[0] == "map":
-        return (law[0], {key: _any_shape(value) for key, value in law[1].items()}, list(law[1]))
-    return (law[0], [_any_shape(each) for each in law[1]]) if law[0] in ("any", "all") else law
 
 
 def _with_signs(law: Law, positive: Collection[str]) -> Law:
@@ -360,13 +382,23 @@ def _counts(kept: object, step: int) -> bool:
 # ---------------------------------------------------------------------- what only a trial shows
 
 
-def _made_by_gradients(session: Session) -> list[Tree | None]:
-    """The state that each optimizer makes when every parameter that can has a gradient; None for
-    one that will not be tried. The task's state is of no use afterwards.
+def _made_by_gradients(session: Session) -> tuple[list[Tree | None], list[set[str]]]:
+    """The state that each optimizer makes when every parameter that can has a gradient, None for
+    one that will not be tried, and the options that each changes then. The task's state is of no
+    use afterwards.
     """
+    before = options_of(session.task)
+    varying = session.schedule.varying
     made: list[Tree | None] = []
     for index, optimizer in enumerate(session.task.optimizers):
+        # A schedule may begin without momentum.
+        later = type(optimizer) is torch.optim.SGD and (
+            varying is None or "momentum" in varying["optimizers"][index]
+        )
+        momenta = [group.get("momentum") for group in optimizer.param_groups]
         for group in optimizer.param_groups:
+            if later:
+                group["momentum"] = group["momentum"] or 0.5
             for parameter in group["params"]:
                 parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
         try:
@@ -377,7 +409,10 @@ def _made_by_gradients(session: Session) -> list[Tree | None]:
         except Exception:  # it wants a closure, or sparse gradients
             made.append(None)
         optimizer.zero_grad(set_to_none=True)
-    return made
+        for group, momentum in zip(optimizer.param_groups, momenta, strict=True):
+            if later:
+                group["momentum"] = momentum
+    return made, changed_options(before, session.task)
 
 
 def _masks(states: list[_core.State]) -> list[str]:
@@ -385,8 +420,14 @@ def _masks(states: list[_core.State]) -> list[str]:
     masks: list[str] = []
     for state in states[1:]:
         while found := _core.not_finite(state, states[0], masks):
-            path, _, what = found.rpartition(" holds ")
-            if what != "an infinity" or path in masks or "/buffers/" not in path:
+            path = _infinite_buffer(found)
+            if path is None or path in masks:
                 break
             masks.append(path)
     return masks
+
+
+def _infinite_buffer(found: str) -> str | None:
+    """The path of a buffer of which `not_finite` says that it holds an infinity."""
+    path, _, what = found.rpartition(" holds ")
+    return path if what == "an infinity" and "/buffers/" in path else None

@@ -14,11 +14,23 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base._errors import NotReproducible
+from .._task._task import overrides
 
 if TYPE_CHECKING:
     from .._job._session import Session, StepResult
     from .._task._task import Task
     from ._schema import Schema
+
+
+# What a user can do about it: in the next job, because these states are what they are.
+_LATE = (
+    "the first steps show, and nothing that code of the task's own makes later is judged (make it "
+    "in build(), in the form that it keeps)"
+)
+
+
+class Unjudged(Exception):
+    """A state that may be honest or not."""
 
 
 class Workload:
@@ -62,12 +74,21 @@ class Workload:
         self, state: _core.State, step: int, logged: bool
     ) -> tuple[_core.Status, str] | None:
         found = self._schema.problem(state, step, logged=logged)
+        if found is not None and found.rule == "agreed.schema":
+            certain = self._schema.problem(state, step, logged=logged, grown=True)
+            if certain is None:
+                return "verifier_error", f"{found}, as far as {_LATE}"
+            found = certain
         if found is None:
             return None
         return "unknown_form" if found.rule == "agreed.schema" else "unlawful", str(found)
 
     def not_finite(self, state: _core.State) -> str:
-        return self._schema.not_finite(state)
+        found = self._schema.not_finite(state)
+        certain = self._schema.not_finite(state, grown=True) if found else ""
+        if found and not certain:
+            raise Unjudged(f"{found}, which is not known to be a mask, as far as {_LATE}")
+        return certain
 
     def largest_state_bytes(self) -> int:
         return self._schema.largest_bytes
@@ -93,6 +114,10 @@ class Workload:
 
     def batch_loss(self, step: int) -> float:
         rounding = None if self._rounding is None else self._rounding.beside
+        # Only a step of the user's own knows what it reports: compute_loss was compared with it for
+        # the first steps alone.
+        if overrides(self.task, "step"):
+            return self.session.run_step(step, self._batch, rounding=rounding).loss
         return self.session.loss_at(step, self._batch, keep=False, rounding=rounding)
 
     def subset_loss(self, ids: list[int]) -> tuple[float, float]:

@@ -175,6 +175,41 @@ def test_without_a_check_the_arithmetic_is_found_out_all_the_same() -> None:
     assert arithmetic_of(create(build_spectrum, check=False)) == "stock"
 
 
+class Adafactor(torch.optim.Adafactor):
+    """Counts its steps among its options."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters)
+        self.param_groups[0]["k"] = 0
+
+    def step(self, closure: Any = None) -> Any:
+        self.param_groups[0]["k"] += 1
+        return super().step(closure)
+
+
+def huge_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return 1e3 * nn.functional.cross_entropy(output, target)
+
+
+def build_skipping() -> potl.Task:
+    """A scaler whose scale is too large for the first steps."""
+    net = tasks.model()
+    options = tasks.options(model=net, optimizer=Adafactor(net.parameters()), loss=huge_loss)
+    return potl.Task(**options, scaler=torch.amp.GradScaler("cpu", init_scale=2.0**127))
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_an_optimizer_whose_first_updates_are_skipped_is_tried_too(check: bool) -> None:
+    job = create(build_skipping, check=check)
+    assert arithmetic_of(job) == "stock"
+    if check:
+        assert job.core.fields()["task"]["varying"] == {
+            "optimizers": [["k", "lr"]],
+            "schedulers": [],
+        }
+    assert any("powers in Python" in one.what for one in potl.check(build_skipping))
+
+
 def test_auto_is_no_arithmetic_of_a_session() -> None:
     with pytest.raises(potl.UsageError, match="auto"):
         potl.Session.open(tasks.build, seed=1, arithmetic="auto")

@@ -40,6 +40,22 @@ class Placeholder(nn.Module):
         return self.net(x)
 
 
+class Growing(nn.Module):
+    """A buffer becomes longer with every batch, or with the second."""
+
+    def __init__(self, first=1):
+        super().__init__()
+        self.net, self.first = tasks.mlp(), first
+        self.register_buffer("seen", torch.zeros(4))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        if self.training and self.calls >= self.first:
+            self.seen = torch.cat([self.seen, x.detach()[0, :1]])
+        return self.net(x)
+
+
 class Stateful(Task):
     def step(self, batch):
         self.calls = getattr(self, "calls", 0) + 1
@@ -206,6 +222,12 @@ PROBLEMS = {
     ),
     "NaN in a buffer": (
         lambda: tasks.task(Placeholder()), "model/buffers/best holds NaN", "get_buffer",
+    ),
+    "a buffer that grows": (
+        lambda: tasks.task(Growing()), "model/buffers/seen: the state holds", "largest size",
+    ),
+    "a buffer that grows in the second step": (
+        lambda: tasks.task(Growing(2)), "model/buffers/seen: the state holds", "largest size",
     ),
     "training that diverges": (
         lambda: with_optimizer(lambda p: torch.optim.SGD(p, lr=1e38)), "after two steps", "lower",

@@ -85,3 +85,40 @@ def loosely(law: Law) -> Law:
         parts = [loosely(each) for each in law[1]]
         return OPEN if name == "any" and OPEN in parts else (name, parts)
     return ("each", loosely(law[1])) if name == "each" else law
+
+
+def lazily(law: Law) -> Law:
+    """A buffer that no step has made yet may come in any form."""
+    return OPEN if law == ("kind", "none") else law
+
+
+def any_shape(law: Law) -> Law:
+    """The form of what is kept of any parameter: keys of another one's, which may be absent."""
+    if law[0] == "tensor":
+        return (law[0], law[1], None)
+    if law[0] == "map":
+        return (law[0], {key: any_shape(value) for key, value in law[1].items()}, list(law[1]))
+    return (law[0], [any_shape(each) for each in law[1]]) if law[0] in ("any", "all") else law
+
+
+def grown(law: Law, value: object) -> Law:
+    """What code of the user's own may have made of a form: maps have more keys, tensors other
+    shapes. What was there stays, and keeps its type.
+
+    Args:
+        law: The form.
+        value: Of `State.tree()`: what may be new is looked for there.
+    """
+    name = law[0]
+    if name == "map" and isinstance(value, dict):
+        known = {k: grown(v, value[k]) if k in value else v for k, v in law[1].items()}
+        return ("map", {**dict.fromkeys(value, OPEN), **known}, law[2])
+    if name in ("items", "tuple") and isinstance(value, (list, tuple)):
+        if len(value) == len(law[1]):
+            return (name, [grown(v, item) for v, item in zip(law[1], value, strict=True)])
+        return law
+    if name == "each" and isinstance(value, list):
+        return ("items", [grown(law[1], item) for item in value])
+    if name in ("any", "all"):
+        return (name, [grown(each, value) for each in law[1]])
+    return ("tensor", law[1], None) if name == "tensor" else law

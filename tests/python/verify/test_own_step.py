@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step of the user's own may report another loss later: recomputed losses are still its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lawful import data, net, sgd
+
+import potl
+from potl import Task
+
+
+class Penalised(Task):
+    """Adds a penalty to the loss that it reports, from step 4 on."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        self.optimizers[0].zero_grad()
+        loss = self.compute_loss(batch)
+        if int(self.model.get_buffer("1.num_batches_tracked")) > 3:
+            loss = loss + 0.1 * sum(p.square().sum() for p in self.model.parameters())
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.update(loss.detach())
+        return loss.detach()
+
+
+def build() -> Task:
+    model = net()
+    return Penalised(
+        model=model,
+        optimizer=sgd(model),
+        dataset=data(),
+        loss=F.cross_entropy,
+        batch_size=8,
+        epochs=3,
+    )
+
+
+@pytest.mark.parametrize("arithmetic", ["ord32", "log64", "stock"])
+def test_losses_of_an_own_step_are_recomputed_by_it(arithmetic: str, tmp_path: Path) -> None:
+    job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic=arithmetic)
+    run = potl.record(build, tmp_path / "run", job=job)
+    report = potl.verify(
+        run,
+        job=job,
+        commitment=run.commit(),
+        task=build,
+        checks=[potl.PEV(fraction=1.0), potl.Replay(samples=3)],
+        ledger=None,
+    )
+    assert report.verdict == "accepted", report.sentence
+    assert any(one.check == "pev" and one.result == "pass" for one in report.findings)
