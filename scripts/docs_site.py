@@ -92,6 +92,7 @@ HEADERS = {
         "cuda/elementwise",
         "cuda/gemm",
         "cuda/pooling",
+        "cuda/queue",
         "cuda/random",
         "cuda/reduction",
         "cuda/resampling",

@@ -125,9 +125,9 @@ def test_a_run_is_recorded_as_if_the_cpu_had_hashed_it(
     with monkeypatch.context() as patched:
         patched.setattr(Session, "capture", counted)
         run = potl.record(build, tmp_path / "there", job=job)
-    # What is stored, and nothing else, was copied.
+    # What is stored, and the first steps, to whose forms later ones are held, was copied.
     steps = job.core.steps
-    assert [at for at in range(steps + 1) if at in captured] == [*range(0, steps, 4), steps]
+    assert set(captured) == {0, 1, 2, *range(4, steps, 4), steps}
 
     monkeypatch.setattr(_training_state, "HASHING", frozenset())
     assert states(run) == states(potl.record(build, tmp_path / "here", job=job))
