@@ -75,11 +75,12 @@ def state_from_json(document: Mapping[str, object], digest: bytes) -> StateOutli
         outline = StateOutline(_unpacked(document["state"]))
         found = outline.digest()
     except (
-        KeyError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
         TypeError,
         ValueError,
-        AttributeError,
-        RecursionError,
         struct.error,
         UsageError,
     ) as error:

@@ -115,7 +115,11 @@ def _put_tensor(tensor: TensorOutline, out: bytearray) -> None:
     out += bytes([len(dtype)]) + dtype + bytes([len(memory_format)]) + memory_format
     out.append(len(tensor.shape))
     out += struct.pack(f"<{len(tensor.shape)}Q", *tensor.shape)
-    out += bytes(32) if tensor.root is None else tensor.root
+    root = bytes(32) if tensor.root is None else tensor.root
+    # A longer one would be read as what follows: two states with one digest.
+    if len(root) != 32:
+        raise UsageError("a content root has 32 bytes")
+    out += root
 
 
 def ordered(tree: dict[Any, Any]) -> list[Any]:

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a party answers is data of somebody who may lie: it fits, or it is wrong, and no third."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+import potl
+from potl._dispute import _answers
+from potl._dispute._encoding import TensorOutline, encode
+from potl._dispute._outline import StateOutline
+
+STATE = StateOutline({"a": TensorOutline("float32", (2,), bytes(range(32)))})
+TENSOR = _answers.state_to_json(STATE)["state"]["map"][0][1]["tensor"]  # type: ignore[index]
+
+
+def state_of(**changed: Any) -> dict[str, Any]:
+    """An answer about the state with another field of its tensor."""
+    names = ("dtype", "shape", "root", "memory_format", "data")
+    fields = [changed.get(name, was) for name, was in zip(names, TENSOR, strict=True)]
+    return {"state": {"map": [["a", {"tensor": fields}]]}}
+
+
+def test_the_state_itself_is_read() -> None:
+    assert _answers.state_from_json(state_of(), STATE.digest()) == STATE
+
+
+def test_no_part_of_a_state_is_hidden_in_a_content_root() -> None:
+    """Its encoding would be that of a state with more in it."""
+    longer = encode(STATE.tree) + b"\0"
+    digest = hashlib.sha256(b"potl.state.v1\0" + longer).digest()
+    root = bytes(range(32)) + b"\0"
+    with pytest.raises(potl.MalformedError):
+        _answers.state_from_json(state_of(root=root.hex()), digest)
+    with pytest.raises(potl.MalformedError):
+        _answers.state_from_json(state_of(root=bytes(31).hex()), digest)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"state": {"float": "0x1p99999"}},
+        {"state": {"float": "zz"}},
+        {"state": {"int": "9" * 5000}},
+        {"state": {"int": None}},
+        {"state": {"bytes": 3}},
+        {"state": {"map": [[[], 1]]}},
+        {"state": {"other": 1}},
+        {"state": 1.5},
+        {},
+        state_of(dtype=""),
+        state_of(dtype=3),
+        state_of(shape=[-1]),
+        state_of(shape=[1 << 64]),
+        state_of(shape=[float("inf")]),
+        state_of(shape=[0] * 256),
+        state_of(root="zz"),
+        state_of(root=None),
+        state_of(memory_format="x" * 256),
+        state_of(memory_format="\ud800"),
+        state_of(data=[]),
+    ],
+    ids=repr,
+)
+def test_what_is_no_state_is_malformed(answer: dict[str, Any]) -> None:
+    with pytest.raises(potl.MalformedError):
+        _answers.state_from_json(answer, STATE.digest())
