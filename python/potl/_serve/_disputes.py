@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import FastAPI, HTTPException, Query, Request
+from starlette.requests import ClientDisconnect
 
 from .. import _core
 from .._base._errors import LimitError, MalformedError, MismatchError, UsageError
@@ -133,10 +134,11 @@ def add_disputes(app: FastAPI, desk: Desk, limits: ServeLimits) -> None:
         more: More = False,
         wait: Wait = 0,
     ) -> PartysTurn:
+        # First: somebody whose lines do not come keeps nobody else out.
+        lines = _split(await read_body(request, desk.most, limits))
         if asking.locked():
             raise HTTPException(503, "too many ask at a time")
         async with asking:
-            lines = _split(await read_body(request, desk.most, limits))
             try:
                 keys: dict[Name, _core.PublicKey] = {
                     "trainer": _core.PublicKey.from_raw(bytes.fromhex(trainer)),
@@ -165,6 +167,8 @@ async def read_body(request: Request, most: int, limits: ServeLimits) -> bytes:
         await asyncio.wait_for(read(), seconds)
     except (asyncio.TimeoutError, TimeoutError) as error:
         raise HTTPException(408, "it comes too slowly") from error
+    except ClientDisconnect as error:
+        raise HTTPException(400, "it did not come whole") from error
     return b"".join(parts)
 
 

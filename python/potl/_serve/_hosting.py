@@ -127,10 +127,12 @@ def endpoints(docket: Docket, *, limits: ServeLimits) -> FastAPI:
     @contextlib.asynccontextmanager
     async def sent(request: Request, most: int) -> AsyncIterator[bytes]:
         """What a client sends, as long as it is needed."""
+        # First: somebody whose message does not come keeps nobody else out.
+        body = await read_body(request, most, limits)
         if sending.locked():
             raise HTTPException(503, "too many ask at a time")
         async with sending:
-            yield await read_body(request, most, limits)
+            yield body
 
     def held(name: str) -> Dispute:
         if name not in docket.disputes:

@@ -57,7 +57,7 @@ def run_server(
         raise UsageError("a token is one word of 16 or more visible ASCII characters", "")
     config = uvicorn.Config(
         application,
-        http=protocol(limits.stall_seconds),
+        http=protocol(limits.stall_seconds, limits.requests),
         ws="none",
         lifespan="on",
         # What clients do wrong fills no log; what fails here is told by the gate.

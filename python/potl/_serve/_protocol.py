@@ -8,10 +8,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ._limits import Message, Receive, Send
 
 
-def protocol(seconds: float) -> type[H11Protocol]:
+def protocol(seconds: float, most: int) -> type[H11Protocol]:
     """HTTP over connections that end when no request has come within so many seconds, or when an
-    answer was given up.
+    answer was given up. Of more connections than `most`, the one ends that has waited longest for
+    its client's next request: whoever asks comes in, however many others hold the line.
     """
+    # Without a whole request, the longest first.
+    silent: dict[H11Protocol, None] = {}
 
     class Impatient(H11Protocol):
         _waiting: Any = None
@@ -24,12 +27,25 @@ def protocol(seconds: float) -> type[H11Protocol]:
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._wait()
+            if len(self.connections) > most and silent:
+                longest = next(iter(silent))
+                del silent[longest]
+                longest.transport.abort()
+            silent[self] = None
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._waiting.cancel()
+            silent.pop(self, None)
             super().connection_lost(exc)
 
+        def handle_events(self) -> None:
+            super().handle_events()
+            cycle = self.cycle
+            if cycle is not None and not cycle.response_complete and not cycle.more_body:
+                silent.pop(self, None)
+
         def on_response_complete(self) -> None:
+            silent[self] = None
             super().on_response_complete()
             self._waiting.cancel()
             self._wait()

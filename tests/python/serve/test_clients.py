@@ -157,6 +157,25 @@ def test_more_requests_than_are_answered_at_a_time_are_told_to_come_back(url: st
     assert any(status_of(url) == 200 for _ in range(200))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"GET /v1/run HT", b"POST /v1/run HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhell"],
+    ids=["nothing", "half a line", "half a body"],
+)
+def test_whoever_asks_is_answered_though_many_hold_the_line(run: Path, text: bytes) -> None:
+    """More of them than may be connected, and nobody gives up before the test does."""
+    limits = ServeLimits(requests=REQUESTS, stall_seconds=600.0)
+    server = Server.limited(run, limits)
+    with contextlib.ExitStack() as held:
+        for _ in range(6 * REQUESTS):
+            one = held.enter_context(connected(server.url))
+            with contextlib.suppress(ConnectionError):
+                one.sendall(text)
+        for _ in range(3):
+            assert status_of(server.url) == 200
+    assert server.end() == (0, "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_while_somebody_takes_nothing(run: Path, number: int) -> None:
     server = Server(run)
