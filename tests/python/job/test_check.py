@@ -146,6 +146,31 @@ class Odd:
         pass
 
 
+class Counting(Task):
+    """A count that the class declares, and that acts now and then."""
+
+    count, rest = 0, 0
+
+    def step(self, batch):
+        halved = self.count > 1 and self.count % 5 == self.rest
+        self.count += 1
+        (optimizer,) = self.optimizers
+        optimizer.zero_grad()
+        loss = self.compute_loss(batch)
+        (loss * (0.5 if halved else 1.0)).backward()
+        optimizer.step()
+        return loss.detach()
+
+
+class CountingFromOne(Counting):
+    rest = 4
+
+
+def nearly(sample):
+    """Unseeded, and hardly seen in a loss."""
+    return sample[0] * (1 + 1e-5 * _private.random()), sample[1]
+
+
 _model = tasks.mlp()
 _private = np.random.default_rng(0)
 
@@ -185,6 +210,15 @@ PROBLEMS = {
     ),
     "a count that acts later": (
         lambda: tasks.task(Unfreezing()), "a number that counts up", "buffer",
+    ),
+    "a count of the class that acts now and then": (
+        lambda: own(Counting), "a number that counts up", "buffer",
+    ),
+    "a count that acts before the next multiple": (
+        lambda: own(CountingFromOne), "a number that counts up", "buffer",
+    ),
+    "an unseeded transform that losses hardly show": (
+        lambda: own(Task, transform=nearly), "two trainings from the same seed differ", "draw",
     ),
     "unseeded reads": (
         lambda: tasks.task(tasks.mlp(), dataset=Private()), "differs between two reads", "seeds",
