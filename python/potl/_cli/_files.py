@@ -154,12 +154,11 @@ def _inspect_evidence(
     if keys and job is None:
         raise UsageError("keys say nothing without the job", "give --job")
     found = account(path, job=job, keys=keys)
-    if html is not None:
-        html.write_text(render_html(found), encoding="utf-8")
     return Result(
         document=found,
         show=lambda console: render_terminal(found, console),
         exit_code=UNREADABLE if found["status"] == "invalid" else 0,
+        files={} if html is None else {html: render_html(found)},
     )
 
 

@@ -15,7 +15,8 @@ import json as json_module
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ParamSpec, TextIO, get_type_hints
 
 import typer
@@ -44,11 +45,13 @@ class Result:
         document: What `--json` prints: a value, or the canonical bytes of one.
         show: Prints the same for people.
         exit_code: Of the process.
+        files: What else is written, once that has been printed.
     """
 
     document: Mapping[str, object] | bytes
     show: Callable[[Console], None]
     exit_code: int = 0
+    files: Mapping[Path, str] = field(default_factory=dict)
 
 
 def command(
@@ -95,11 +98,24 @@ def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
             else:
                 result.show(_console(out))
             out.flush()
+            for path, text in result.files.items():
+                _write(path, text)
             return result.exit_code
     except SystemExit:  # what rich makes of a closed pipe, with the exit code of a rejection
         return failed(BrokenPipeError("nobody reads the output"), None, debug=debug)
     except BaseException as error:  # printing failed: full disk, interrupt
         return failed(error, None, debug=debug)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        from .._base._errors import StorageError
+
+        raise StorageError(
+            f"cannot write {path}: {error.strerror}", "choose another folder or disk"
+        ) from error
 
 
 def exit_code_of(error: BaseException) -> int:

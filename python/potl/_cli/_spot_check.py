@@ -292,12 +292,11 @@ def _train(
         if model is not None and report.verdict == "accepted":
             guard.save_model(model)
     document = report.document
-    if html is not None:
-        html.write_text(render_html(document), encoding="utf-8")
     return Result(
         document=report.json().encode(),
         show=lambda console: render_terminal(document, console),
         exit_code=report.exit_code,
+        files={} if html is None else {html: render_html(document)},
     )
 
 

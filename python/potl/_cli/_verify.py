@@ -156,14 +156,14 @@ def _verify(
         max_checkpoint_bytes=max_checkpoint_bytes,
     )
     document = report.document
-    if html is not None:
-        html.write_text(render_html(document), encoding="utf-8")
+    files = {} if html is None else {html: render_html(document)}
     if junit is not None:
-        junit.write_text(render_junit(document), encoding="utf-8")
+        files[junit] = render_junit(document)
     return Result(
         document=report.json().encode(),
         show=lambda console: render_terminal(document, console),
         exit_code=report.exit_code,
+        files=files,
     )
 
 

@@ -407,4 +407,4 @@ def _abandon(recorder: _core.Recorder) -> None:
     except _core.PotlError:
         if not raised:
             raise
-        _log.exception("the recorder could not write what was queued")
+        _log.debug("the recorder could not write what was queued", exc_info=True)

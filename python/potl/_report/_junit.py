@@ -17,9 +17,10 @@ def render(document: Mapping[str, object]) -> str:
     findings = findings_of(document)
     verdict = str(document["verdict"])
     failures = sum(row.result == "reject" for row in findings) + (verdict == "rejected")
-    errors = sum(row.result == "inconclusive" for row in findings) + (
-        verdict not in ("accepted", "rejected")
-    )
+    unjudged = sum(row.result == "inconclusive" for row in findings)
+    # What an accepted run did without: an error would stop the pipeline.
+    unneeded = verdict == "accepted"
+    errors = (0 if unneeded else unjudged) + (verdict not in ("accepted", "rejected"))
     seconds = as_float(section_of(document, "cost").get("seconds")) or 0.0
     suite = ElementTree.Element(
         "testsuite",
@@ -27,7 +28,7 @@ def render(document: Mapping[str, object]) -> str:
         tests=str(len(findings) + 1),
         failures=str(failures),
         errors=str(errors),
-        skipped="0",
+        skipped=str(unjudged if unneeded else 0),
         time=f"{seconds:.3f}",
     )
     properties = ElementTree.SubElement(suite, "properties")
@@ -59,7 +60,7 @@ def render(document: Mapping[str, object]) -> str:
     else:
         ElementTree.SubElement(case, "system-out").text = sentence
     for number, row in enumerate(findings, start=1):
-        _add(suite, number, row)
+        _add(suite, number, row, "skipped" if unneeded else "error")
     root = ElementTree.Element("testsuites")
     root.append(suite)
     ElementTree.indent(root)
@@ -67,7 +68,7 @@ def render(document: Mapping[str, object]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
-def _add(suite: ElementTree.Element, number: int, row: FindingRow) -> None:
+def _add(suite: ElementTree.Element, number: int, row: FindingRow, unjudged: str) -> None:
     # Several findings may share a rule; servers merge cases of one name.
     name = " ".join(part for part in (row.rule or "note", row.where, f"#{number}") if part)
     case = ElementTree.SubElement(
@@ -82,7 +83,7 @@ def _add(suite: ElementTree.Element, number: int, row: FindingRow) -> None:
         ).text = text
     elif row.result == "inconclusive":
         ElementTree.SubElement(
-            case, "error", type=row.rule or "finding", message=row.reason
+            case, unjudged, type=row.rule or "finding", message=row.reason
         ).text = text
     else:
         ElementTree.SubElement(case, "system-out").text = text

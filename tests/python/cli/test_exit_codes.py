@@ -99,6 +99,16 @@ def test_with_json_what_a_task_prints_goes_to_stderr(capsys: pytest.CaptureFixtu
     assert err == "epoch 1\n"
 
 
+def test_a_file_that_cannot_be_written_costs_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+    found = Result(
+        document={"seen": True}, show=lambda console: None, files={Path("/dev/full"): "page"}
+    )
+    assert perform(lambda: found, json=True, debug=False) == _result.FAILED
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"seen": True}
+    assert err.startswith("potl: cannot write /dev/full: No space left on device (")
+
+
 def test_a_result_that_cannot_be_printed_is_no_verdict() -> None:
     def broken(console: object) -> None:
         raise OSError("no space left")
