@@ -74,7 +74,9 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 void audit_rates(const audit_input& in, audit_log& log) {
   constexpr std::string_view rule = "agreed.recipe";
   if (in.agreed.rates.empty()) {
-    log.note("learning rates follow a metric: replays compare them");
+    log.note(
+        "the job lists no learning rates (the task has its own step, or they follow a metric): "
+        "replays compare them");
     return;
   }
   std::size_t looked_at = 0;

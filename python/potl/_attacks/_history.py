@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from .. import _core
+from .._checks._checks import PEV
 from .._job._job import Job
 from .._job._session import Session
 from .._task._task import Task
-from ._scene import Forgery, Scene, attack
+from ._scene import Arguments, Forgery, Scene, attack
 
 
 @attack("A18", "two histories", rule="transcript.history")
@@ -103,7 +104,10 @@ def hidden_state(scene: Scene) -> Forgery:
         check=_core.rule_enabled("agreed.replayable"),
     )
     run = scene.record("A32", build=build, job=job)
-    return Forgery(run=run, commitment=scene.commit(run), job=job, options={"task": build})
+    # PEV takes single steps of such a task, which the count would count.
+    checks = [one for one in scene.checks() if not isinstance(one, PEV)]
+    options: Arguments = {"task": build, "checks": checks}
+    return Forgery(run=run, commitment=scene.commit(run), job=job, options=options)
 
 
 @attack("A33", "foreign key", rule="agreed.trainer_key", in_demo=True)

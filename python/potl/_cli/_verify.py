@@ -37,7 +37,7 @@ def add_to(app: typer.Typer) -> None:
     command(
         app,
         "verify",
-        examples="  potl verify runs/1 --job job.json --commitment runs/1/commitment "
+        examples="  potl verify runs/1 --job job.json --commitment note.txt "
         "--task trainer:build --html report.html\n\n"
         "  potl verify runs/1 --job job.json --commitment note.txt --task trainer:build "
         "--model delivered.safetensors --check replay --replay-samples 20 --json",

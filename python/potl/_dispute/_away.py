@@ -21,8 +21,9 @@ from .._base._errors import (
     StorageError,
     UsageError,
 )
+from .._base._public_key import public_key
 from .._remote._remote import Remote
-from ._evidence import DisputeEvidence, Verdict, judge, public_key
+from ._evidence import DisputeEvidence, Verdict, judge
 from ._seat import NAMES, Name, Seat, notes_in, require_held
 from ._table import MOST_STORED, Store, stored
 from ._there import PIECE
@@ -206,6 +207,7 @@ class _Play:
                 }
             )
             path, note = f"{DISPUTES}?{query}", party.note.encode()
+            began = time.monotonic()
             answer = calling.ask(partial(calling.http.post, path, note, limit=_MOST_ANSWER))
             if answer is None:
                 self._rest()
@@ -213,15 +215,15 @@ class _Play:
             try:
                 found = json.loads(answer)
                 name, nonce = found["dispute"], bytes.fromhex(found["nonce"])
-                if not isinstance(name, str | None):
-                    raise ValueError
+                here = None if name is None else urllib.parse.quote(name, safe="")
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise MalformedError(f"{calling.url} does not say which dispute") from error
-            if name is not None:
+            if here is not None:
                 calling.heard()
-                return urllib.parse.quote(name, safe="")
+                return here
             if time.monotonic() > calling.until:
                 raise StorageError(f"the other party did not come to {calling.url}", "")
+            self._rest_after(began)
 
     def _say(self, name: str, message: str) -> None:
         calling = self._calling
@@ -233,15 +235,17 @@ class _Play:
         calling, after = self._calling, len(self._lines)
         path = f"{DISPUTES}/{name}/lines?after={after}&wait={calling.wait}"
         limit = max(PIECE, self._seat.line_bytes)
+        began = time.monotonic()
         body = calling.ask(partial(calling.http.get, path, limit=limit))
         if body is None:
             self._rest()
             return
         # Whose turn it is may take long, and the referee is there.
         calling.heard()
-        self._pause = _LEAST_PAUSE
         if not body:
+            self._rest_after(began)
             return
+        self._pause = _LEAST_PAUSE
         self._bytes += len(body)
         if self._bytes > MOST_STORED:
             raise LimitError(f"{calling.url} sends more lines than a dispute has")
@@ -262,6 +266,11 @@ class _Play:
             raise MismatchError(f"{self._calling.url} sends lines that do not continue the dispute")
         if after == 0:
             require_held(notes_in(lines[0])["trainer"], self._commitment)
+
+    def _rest_after(self, began: float) -> None:
+        """Rests after an answer with nothing in it that came at once, though it may wait."""
+        if time.monotonic() - began < self._calling.wait / 2:
+            self._rest()
 
     def _rest(self) -> None:
         time.sleep(self._pause)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from .. import _core
 from .._base._errors import MismatchError, UsageError
+from .._base._public_key import public_key
 from .._remote._remote import Remote, is_url
 from ._audit import Audit
-from ._evidence import DisputeEvidence, Verdict, judge, public_key
+from ._evidence import DisputeEvidence, Verdict, judge
 from ._party import Party
 from ._seat import NAMES, Name, Seat, require_held, setting_of
 from ._table import Clock, SystemClock, Table, stored

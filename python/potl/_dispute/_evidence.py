@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .. import _core
 from .._base._errors import MalformedError, MismatchError, UsageError
+from .._base._public_key import public_key
 from .._record._inputs import as_job
 from ._seat import notes_in, require_held
 
@@ -293,14 +294,6 @@ def _described(given: object) -> dict[int, bytes]:
         return {int(number): base64.b64decode(text) for number, text in given.items()}  # type: ignore[attr-defined]
     except (ValueError, TypeError, AttributeError):
         return {}
-
-
-def public_key(key: _core.PublicKey | str | os.PathLike[str]) -> _core.PublicKey:
-    """A key, or the one in a PEM file."""
-    if isinstance(key, _core.PublicKey):
-        return key
-    pem = _core.read_file(os.fspath(key), max_bytes=1 << 16).decode("ascii", "backslashreplace")
-    return _core.PublicKey.from_pem(pem)
 
 
 def facts_of(evidence: bytes) -> dict[str, object]:

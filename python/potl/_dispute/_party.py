@@ -4,15 +4,24 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base import _executors
-from .._base._errors import MissingError, NotReplayable, UnsupportedError, UsageError
+from .._base._errors import (
+    LimitError,
+    MalformedError,
+    MissingError,
+    NotReplayable,
+    UnsupportedError,
+    UsageError,
+)
 from .._job._agreement import job_of, open_checked
 from .._record import _keys
 from .._record._inputs import as_job, run_directory
@@ -41,6 +50,8 @@ if TYPE_CHECKING:
     from .._job._session import Session
     from .._record._inputs import Recorded
     from .._task._task import Task
+
+_log = logging.getLogger("potl")
 
 CHUNK = _core.CONTENT_CHUNK_BYTES
 
@@ -150,7 +161,11 @@ class Party:
         """What the referee asked for (docs/format/dispute.md). Nobody has a shorter answer that
         fits: where it is too long, one that does not is no garbage, and convicts nobody.
         """
-        full = self._answer(now)
+        try:
+            full = self._answer(now)
+        except (MalformedError, LimitError) as error:
+            _log.warning("a question of the referee is not answered: %s", error)
+            return to_json({})
         if len(full) > now.asked.max_bytes and "marks" in (shown := from_json(full)):
             full = to_json({key: value for key, value in shown.items() if key != "marks"})
         return full if len(full) <= now.asked.max_bytes else to_json({})
@@ -167,8 +182,8 @@ class Party:
             if is_logged and _expected(now).who == "trainer":
                 shown["rounding"] = self._rounding(now.step)
             return to_json(shown)
-        operators, chunks_of = asked.get("operators"), asked.get("chunks")
-        if isinstance(operators, list):
+        if "operators" in asked:
+            operators = _ascending(asked["operators"], len(story.leaves))
             return to_json(
                 leaves_to_json(
                     {
@@ -180,12 +195,16 @@ class Party:
         disputed = now.bisections[1].low
         paths = paths_of(story.operators[disputed], disputed)
         found: dict[int, list[Any]] = {}
-        assert isinstance(chunks_of, list)
-        for operand, chunks in chunks_of:
+        room = now.asked.max_bytes
+        for operand, chunks in _chunks_of(asked.get("chunks"), len(paths)):
             data = story.content(paths[operand])
+            indices = _ascending(chunks, -(-len(data) // CHUNK))
+            room -= min(len(indices) * CHUNK, len(data))
+            if room < 0:
+                raise LimitError("the answer would be larger than the question allows")
             found[operand] = [
                 (one, data[one * CHUNK : (one + 1) * CHUNK], _core.open_chunk(data, one))
-                for one in chunks
+                for one in indices
             ]
         shown = chunks_to_json(found)
         if asked["ask"] == "parts":
@@ -197,8 +216,9 @@ class Party:
         asked, disputed, story = _question(now), now.bisections[1].low, self.story(now.step)
         operator, arithmetic = story.operators[disputed], self.job.core.arithmetic
         paths = paths_of(operator, disputed)
-        result, element = asked["result"], asked["element"]
-        assert isinstance(result, int) and isinstance(element, int)
+        result, element = asked.get("result"), asked.get("element")
+        if type(result) is not int or type(element) is not int or min(result, element) < 0:
+            raise MalformedError("a question names no element of a result")
         long = long_sum(operator, result, element, arithmetic)
         if long is None:
             raise UnsupportedError(f"{operator.name} has no parts", "")
@@ -330,10 +350,28 @@ def _expected(now: _core.DisputeProceedings) -> _core.DisputeTurn:
 
 
 def _question(now: _core.DisputeProceedings) -> dict[str, object]:
-    import json
-
-    found: dict[str, object] = json.loads(now.asked.text)
+    """What a referee asks, who may be anybody's."""
+    found = from_json(now.asked.text)
+    if not isinstance(found.get("ask"), str):
+        raise MalformedError("a question asks for nothing")
     return found
+
+
+def _ascending(given: object, count: int) -> list[int]:
+    """Numbers below `count`, each once."""
+    if not isinstance(given, list) or not all(type(one) is int for one in given):
+        raise MalformedError("a question has no list of numbers")
+    if any(a >= b for a, b in pairwise([-1, *given, count])):
+        raise MalformedError("the numbers in a question do not ascend to what there is")
+    return given
+
+
+def _chunks_of(given: object, operands: int) -> list[tuple[int, object]]:
+    """Operands, each with the chunks that are asked for."""
+    if not isinstance(given, list) or not all(isinstance(o, list) and len(o) == 2 for o in given):
+        raise MalformedError("a question has no list of chunks")
+    _ascending([one[0] for one in given], operands)
+    return [(one[0], one[1]) for one in given]
 
 
 def _chunk_tree(data: bytes) -> _core.MerkleTree:

@@ -15,6 +15,7 @@ from .._arithmetic import _rounded_steps
 from .._base import _executors, _imports
 from .._base._errors import MalformedError, MismatchError, MissingError, UsageError
 from .._base._progress import Progress, track
+from .._base._public_key import public_key
 from .._job._agreement import job_of, open_checked
 from .._record._inputs import as_job, as_note, require_file, run_directory
 from ._audit import CHANGED, _Pair, _require_exact
@@ -326,7 +327,7 @@ def _key_of(log: Path, known: _core.PublicKey | str | os.PathLike[str] | None) -
         return known
     if known is not None:
         require_file(known, "key")
-        return _core.PublicKey.from_pem(Path(known).read_text())
+        return public_key(known)
     recorded = _core.inspect_run(str(log))["trainer"]
     if recorded is None:
         raise MalformedError(f"the log in {log} names no key", "")

@@ -181,7 +181,7 @@ def _classes(values: Any, path: Path, form: Form) -> Any:
     Raises:
         UsageError: A name is none of a class, or numbers of classes begin elsewhere than at 0.
     """
-    if isinstance(values, np.ndarray) and values.dtype.kind in "USO":
+    if isinstance(values, np.ndarray) and values.dtype.kind in "USO" and values.ndim == 1:
         values = values.tolist()
     known = _named(form)
     if isinstance(values, list) and any(isinstance(one, str) for one in values):

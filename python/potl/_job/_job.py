@@ -13,6 +13,7 @@ from .. import _core
 from .._arithmetic import _arithmetic
 from .._base._errors import NotReplayable, UsageError
 from .._base._progress import Phases, phases
+from .._base._public_key import public_key
 
 if TYPE_CHECKING:
     from .._task._schedule import Schedule
@@ -99,7 +100,7 @@ class Job:
             _arithmetic.require(arithmetic)
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**53:
             raise UsageError(f"seed is {seed!r}", "use a whole number from 0 to 2**53 - 1")
-        key = None if trainer is None else _public_key(trainer).raw
+        key = None if trainer is None else public_key(trainer).raw
         with phases("making the job", progress) as say:
             trial = run_trial(
                 build,
@@ -354,12 +355,6 @@ def _check_storing(store_every: int, every: int, longest: int, arithmetic: str) 
             "store_every and max_segment exclude each other",
             "max_segment makes segments longer, store_every derives their ends on demand",
         )
-
-
-def _public_key(trainer: str | os.PathLike[str] | _core.PublicKey) -> _core.PublicKey:
-    if isinstance(trainer, (str, os.PathLike)):
-        return _core.PublicKey.from_pem(Path(trainer).read_text())
-    return trainer
 
 
 def _beside(path: str | os.PathLike[str]) -> Path:

@@ -195,13 +195,19 @@ def parse(text: str | bytes) -> ReportDocument:
             type.
     """
     try:
-        document = json.loads(text)
+        # JSON is UTF-8 and has no NaN, whatever Python reads besides.
+        text = text if isinstance(text, str) else text.decode()
+        document = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"this is not a report: {error}", "") from error
     problem = _problem(document)
     if problem:
         raise MalformedError(f"this is not a report: {problem}", "")
     return cast(ReportDocument, document)
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is no number of JSON")
 
 
 def _problem(document: object) -> str:

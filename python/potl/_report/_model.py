@@ -337,7 +337,7 @@ def reach_of(document: Mapping[str, object]) -> str:
     reach = section_of(strength, "reach")
     false, displacement = as_float(reach.get("false_segments")), as_float(reach.get("displacement"))
     sure = as_float(reach.get("probability"))
-    if false is None or displacement is None or sure is None:
+    if false is None or not math.isfinite(false) or displacement is None or sure is None:
         return "Nothing bounds how far one false transition carries the weights."
     if false == 0:
         return "Every segment was replayed, so that none is false."

@@ -91,7 +91,7 @@ def _seat(
         return None
     if party.directory.resolve() != directory.resolve():
         raise UsageError("the party is of another run", "name its run directory")
-    from .._dispute._evidence import public_key
+    from .._base._public_key import public_key
     from .._dispute._seat import Seat
 
     # Found out in the middle of a dispute, it would be silence.

@@ -102,7 +102,7 @@ def of_job(job: Job) -> Steps:
             "carries: no sum of gradients bounds that",
             "train in float32 or bfloat16, which need no scaler",
         )
-    changing = {name for names in _lists(varying.get("optimizers")) for name in names}
+    changing = {name for names in _lists(varying.get("optimizers")) for name in _names(names)}
     if moving := changing & set(_OF_MOMENTUM):
         raise UnsupportedError(
             f"a scheduler changes {', '.join(sorted(moving))}",
@@ -167,6 +167,12 @@ def _mapping(value: object) -> Mapping[str, object]:
 def _lists(value: object) -> list[list[str]]:
     if not isinstance(value, list):
         raise MalformedError("job: what an optimizer has is not a list", "")
+    return value
+
+
+def _names(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise MalformedError("job: what a scheduler changes is not a list of names", "")
     return value
 
 

@@ -12,6 +12,7 @@ import potl
 from potl._dispute import _answers
 from potl._dispute._encoding import TensorOutline, encode
 from potl._dispute._outline import StateOutline
+from potl._dispute._party import _ascending, _chunks_of
 
 STATE = StateOutline({"a": TensorOutline("float32", (2,), bytes(range(32)))})
 TENSOR = _answers.state_to_json(STATE)["state"]["map"][0][1]["tensor"]  # type: ignore[index]
@@ -68,3 +69,20 @@ def test_no_part_of_a_state_is_hidden_in_a_content_root() -> None:
 def test_what_is_no_state_is_malformed(answer: dict[str, Any]) -> None:
     with pytest.raises(potl.MalformedError):
         _answers.state_from_json(answer, STATE.digest())
+
+
+@pytest.mark.parametrize(
+    "numbers", [None, [True], [1, 1], [2, 1], [-1], [3], ["0"], [0.0]], ids=repr
+)
+def test_a_question_names_each_thing_once(numbers: object) -> None:
+    """Who asks may be anybody, and what is asked for is read and hashed."""
+    with pytest.raises(potl.MalformedError):
+        _ascending(numbers, 3)
+    assert _ascending([0, 2], 3) == [0, 2]
+
+
+@pytest.mark.parametrize("chunks", [None, [1], [[0]], [[1, []], [0, []]], [[9, []]]], ids=repr)
+def test_a_question_names_operands_with_chunks(chunks: object) -> None:
+    with pytest.raises(potl.MalformedError):
+        _chunks_of(chunks, 3)
+    assert _chunks_of([[0, [1]], [2, []]], 3) == [(0, [1]), (2, [])]

@@ -83,6 +83,8 @@ def test_a_report_cannot_be_changed() -> None:
         ({"sentence": None}, "it has no sentence"),
         ({"strength": []}, "it has no strength"),
         ({"cost": 1}, "it has no cost"),
+        ({"cost": {"seconds": float("nan")}}, "NaN is no number"),
+        ({"cost": {"seconds": float("inf")}}, "Infinity is no number"),
         ({"findings": {}}, "it has no findings"),
         ({"findings": [1]}, "finding 0 does not say what was found"),
         ({"findings": [{"check": "pev", "result": "pass"}]}, "finding 0 does not say"),
@@ -101,7 +103,9 @@ def test_another_document_is_no_report(
         potl.Report.read(path)
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, "{}".encode("utf-16")]
+)
 def test_what_is_no_json_object_is_no_report(text: bytes) -> None:
     with pytest.raises(potl.MalformedError, match="this is not a report"):
         potl.Report(text)
