@@ -56,6 +56,10 @@ _log = logging.getLogger("potl")
 CHUNK = _core.CONTENT_CHUNK_BYTES
 
 
+class _OddQuestionError(MalformedError):
+    """What no referee asks."""
+
+
 @dataclass(frozen=True)
 class Story:
     """What a party says that a step computed.
@@ -163,7 +167,7 @@ class Party:
         """
         try:
             full = self._answer(now)
-        except (MalformedError, LimitError) as error:
+        except _OddQuestionError as error:  # and no trouble of the party's own, which it must hear
             _log.warning("a question of the referee is not answered: %s", error)
             return to_json({})
         if len(full) > now.asked.max_bytes and "marks" in (shown := from_json(full)):
@@ -201,7 +205,7 @@ class Party:
             indices = _ascending(chunks, -(-len(data) // CHUNK))
             room -= min(len(indices) * CHUNK, len(data))
             if room < 0:
-                raise LimitError("the answer would be larger than the question allows")
+                raise _OddQuestionError("its answer would be larger than it allows")
             found[operand] = [
                 (one, data[one * CHUNK : (one + 1) * CHUNK], _core.open_chunk(data, one))
                 for one in indices
@@ -218,7 +222,7 @@ class Party:
         paths = paths_of(operator, disputed)
         result, element = asked.get("result"), asked.get("element")
         if type(result) is not int or type(element) is not int or min(result, element) < 0:
-            raise MalformedError("a question names no element of a result")
+            raise _OddQuestionError("it names no element of a result")
         long = long_sum(operator, result, element, arithmetic)
         if long is None:
             raise UnsupportedError(f"{operator.name} has no parts", "")
@@ -351,25 +355,28 @@ def _expected(now: _core.DisputeProceedings) -> _core.DisputeTurn:
 
 def _question(now: _core.DisputeProceedings) -> dict[str, object]:
     """What a referee asks, who may be anybody's."""
-    found = from_json(now.asked.text)
+    try:
+        found = from_json(now.asked.text)
+    except (MalformedError, LimitError) as error:
+        raise _OddQuestionError(error.message) from error
     if not isinstance(found.get("ask"), str):
-        raise MalformedError("a question asks for nothing")
+        raise _OddQuestionError("it asks for nothing")
     return found
 
 
 def _ascending(given: object, count: int) -> list[int]:
     """Numbers below `count`, each once."""
     if not isinstance(given, list) or not all(type(one) is int for one in given):
-        raise MalformedError("a question has no list of numbers")
+        raise _OddQuestionError("it has no list of numbers")
     if any(a >= b for a, b in pairwise([-1, *given, count])):
-        raise MalformedError("the numbers in a question do not ascend to what there is")
+        raise _OddQuestionError("its numbers do not ascend to what there is")
     return given
 
 
 def _chunks_of(given: object, operands: int) -> list[tuple[int, object]]:
     """Operands, each with the chunks that are asked for."""
     if not isinstance(given, list) or not all(isinstance(o, list) and len(o) == 2 for o in given):
-        raise MalformedError("a question has no list of chunks")
+        raise _OddQuestionError("it has no list of chunks")
     _ascending([one[0] for one in given], operands)
     return [(one[0], one[1]) for one in given]
 

@@ -86,3 +86,18 @@ def test_a_question_names_operands_with_chunks(chunks: object) -> None:
     with pytest.raises(potl.MalformedError):
         _chunks_of(chunks, 3)
     assert _chunks_of([[0, [1]], [2, []]], 3) == [(0, [1]), (2, [])]
+
+
+@pytest.mark.parametrize("trouble", [potl.LimitError("a state"), potl.MalformedError("a log")])
+def test_what_is_wrong_with_the_partys_own_run_is_no_answer(
+    trouble: potl.PotlError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer that does not fit loses; who hears of the trouble can mend it."""
+
+    def fail(now: object) -> bytes:
+        raise trouble
+
+    party, now = object.__new__(potl.Party), Any
+    monkeypatch.setattr(party, "_answer", fail)
+    with pytest.raises(type(trouble), match=trouble.message):
+        party.answer(now)  # type: ignore[arg-type]
