@@ -33,7 +33,7 @@ from ._steps import parameters_of
 # Two forward passes of the same step may round differently on a GPU.
 _CLOSE = 1e-3
 # What a count may come to: a multiple of all numbers up to 16, and what becomes one next.
-_COUNTS = (720_720_000, 720_719_999)
+_COUNTS = (1_441_440, 1_441_439)
 
 # For code of the user's, and for a library's, which nobody has to rewrite.
 _KEEP_IT = (
