@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from .. import _core
 
-_HEAD, _MAX_RECORD, _CHAIN = 16, 65536, 32
+HEAD, MAX_RECORD, CHAIN = 16, 65536, 32
 _STEP, _RESUME = 3, 4
 # Where fields begin: a step's number and samples, a resume's step and number.
 _NUMBER, _SAMPLES, _RESUME_NUMBER = 34, 50, 50
@@ -57,10 +57,10 @@ class Records:
         self._file = file
         self._starts = array("Q")
         self._sizes = array("I")
-        self._end = _HEAD
+        self._end = HEAD
         self._chain = b""  # of the last frame
         self._tree = _core.MerkleTree()
-        self.bytes = _HEAD
+        self.bytes = HEAD
         self.branches = [Branch(1, 2, 0, array("Q"))]
 
     def __len__(self) -> int:
@@ -76,15 +76,15 @@ class Records:
             at = 0
             while len(kept) - at >= 4:
                 (size,) = struct.unpack_from("<I", kept, at)
-                if not 34 <= size <= _MAX_RECORD:
+                if not 34 <= size <= MAX_RECORD:
                     self.bytes = os.fstat(self._file).st_size
                     return
-                if len(kept) - at < 4 + size + _CHAIN:
+                if len(kept) - at < 4 + size + CHAIN:
                     break
                 self._add(kept[at + 4 : at + 4 + size])
-                self._chain = kept[at + 4 + size : at + 4 + size + _CHAIN]
-                at += 4 + size + _CHAIN
-                self._end += 4 + size + _CHAIN
+                self._chain = kept[at + 4 + size : at + 4 + size + CHAIN]
+                at += 4 + size + CHAIN
+                self._end += 4 + size + CHAIN
             kept = kept[at:]
         self.bytes = self._end
 

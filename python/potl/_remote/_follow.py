@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._base._errors import LimitError, PotlError, StorageError
+from .._record._records import CHAIN, HEAD, MAX_RECORD
 from . import _source
 from ._mirror import new_root
 from ._remote import AnyRun, Remote, as_remote, require_few
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 1.0
 _PIECE = 8 << 20
-_HEAD, _MAX_RECORD, _CHAIN = 16, 65536, 32
 
 
 class Followed:
@@ -143,14 +143,14 @@ def _whole(more: bytes, at: int) -> int:
     """How many of the bytes from a place in a log on are whole records. What cannot begin one
     counts, too: whoever reads the log says what is wrong with it.
     """
-    end = 0 if at else _HEAD
+    end = 0 if at else HEAD
     if len(more) < end:
         return 0
     while len(more) - end >= 4:
         (size,) = struct.unpack_from("<I", more, end)
-        if size > _MAX_RECORD:
+        if size > MAX_RECORD:
             return len(more)
-        if len(more) - end < 4 + size + _CHAIN:
+        if len(more) - end < 4 + size + CHAIN:
             break
-        end += 4 + size + _CHAIN
+        end += 4 + size + CHAIN
     return end
