@@ -10,6 +10,7 @@ record.overhead: a recorded step, whose whole state is hashed, against the same 
 `make bench-gpu` builds what this loads, and runs it.
 
     python benchmarks/gpu.py build/gpu/libpotl_cuda_launchers.so
+    python benchmarks/gpu.py build/gpu/libpotl_cuda_launchers.so --only digest gemm
 """
 
 from __future__ import annotations
@@ -295,18 +296,29 @@ def record(_: ctypes.CDLL) -> Iterator[dict[str, Any]]:
     )
 
 
+GROUPS: dict[str, Callable[[ctypes.CDLL], Iterator[dict[str, Any]]]] = {
+    "digest": digest,
+    "gemm": gemm,
+    "conv": convolution,
+    "train_step": train_step,
+    "record": record,
+}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("library")
-    library = ctypes.CDLL(parser.parse_args().library)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("library", help="what make bench-gpu builds")
+    parser.add_argument("--only", nargs="+", choices=GROUPS, default=GROUPS, help="these figures")
+    options = parser.parse_args()
+    library = ctypes.CDLL(options.library)
     if library.potl_keep_memory():
         raise SystemExit("the device has no pool of memory")
     torch.backends.cuda.matmul.fp32_precision = "ieee"
     torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
     print(torch.cuda.get_device_name())
     results: list[dict[str, Any]] = []
-    for group in (digest, gemm, convolution, train_step, record):
-        for found in group(library):
+    for name in options.only:
+        for found in GROUPS[name](library):
             print(json.dumps(found), flush=True)
             results.append(found)
     measuring.write("cuda", results)

@@ -39,6 +39,12 @@ struct byte_product {
   std::int32_t (&sums)[4];
 };
 
+/// What a thread holds of a product of 16 rows and 64 columns of bytes: 16 bytes of A, and 32 sums.
+struct row_product {
+  const std::uint32_t (&a)[4];
+  std::int32_t (&sums)[32];
+};
+
 /// Of a product of doubles: 2 of A, one of B, and 4 sums.
 struct double_product {
   const double (&a)[2];
@@ -104,9 +110,120 @@ class device_block {
 #undef POTL_MULTIPLY_BYTES
   }
 
-  /// The same for 16 rows and 8 columns of 4 doubles, in the layout of mma.m16n8k4: the four
-  /// products are added with one rounding each at most, in an order that nobody promises. That
-  /// instruction came with sm_90, where two for 8 rows are slower.
+  /// The same for each warp of a warpgroup, 16 rows and 64 columns, with B in shared memory from
+  /// `place` on: [8 columns][16 bytes] for each 16 k of each 8 columns, k first. Begun by
+  /// begin_rows(); until finish_rows() nobody touches what takes part.
+  template <bool SignedA, bool SignedB, class T, class Pick, unsigned Count>
+  __device__ __forceinline__ void multiply_rows(own<T>& state, const Pick& pick,
+                                                const shared<std::uint32_t, Count>& b,
+                                                unsigned place) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    const row_product p = pick(state.of(threadIdx.x));
+    // In units of 16 bytes: where it begins, from one k half to the next, and from 8 columns on.
+    const std::uint64_t where = (__cvta_generic_to_shared(b.at + place) & 0x3ffff) >> 4 |
+                                std::uint64_t{128 >> 4} << 16 | std::uint64_t{256 >> 4} << 32;
+#define POTL_SUMS(I) "+r"(p.sums[I]), "+r"(p.sums[I + 1]), "+r"(p.sums[I + 2]), "+r"(p.sums[I + 3])
+#define POTL_MULTIPLY_ROWS(A, B)                                                             \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k32.s32." A "." B                         \
+               " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "    \
+               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, " \
+               "%31}, {%32, %33, %34, %35}, %36, 1;"                                         \
+               : POTL_SUMS(0), POTL_SUMS(4), POTL_SUMS(8), POTL_SUMS(12), POTL_SUMS(16),     \
+                 POTL_SUMS(20), POTL_SUMS(24), POTL_SUMS(28)                                 \
+               : "r"(p.a[0]), "r"(p.a[1]), "r"(p.a[2]), "r"(p.a[3]), "l"(where))
+    if constexpr (SignedA && SignedB) {
+      POTL_MULTIPLY_ROWS("s8", "s8");
+    } else if constexpr (SignedA) {
+      POTL_MULTIPLY_ROWS("s8", "u8");
+    } else if constexpr (SignedB) {
+      POTL_MULTIPLY_ROWS("u8", "s8");
+    } else {
+      POTL_MULTIPLY_ROWS("u8", "u8");
+    }
+#undef POTL_MULTIPLY_ROWS
+#undef POTL_SUMS
+#endif
+  }
+  __device__ __forceinline__ void begin_rows() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+  }
+  __device__ __forceinline__ void finish_rows() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#endif
+  }
+
+  /// Of stages of shared memory, which one thread fills and the block's threads read.
+  template <unsigned Stages>
+  struct alignas(8) stage_marks {
+    std::uint64_t full[Stages], left[Stages];
+  };
+
+  /// A loop over `count` stages' worth of memory, on a body that has `bringers`. One of those calls
+  /// bring(i, stage), which brings `Bytes` with bring_words(); the block's threads run take(stages)
+  /// meanwhile, which waits for the next stage by stages.next() and gives it back by
+  /// stages.leave(). Groups of four warps go on by themselves: a phase of theirs ends with no
+  /// barrier, so that take() has no each().
+  template <unsigned Bytes, unsigned Stages, class Bring, class Take>
+  __device__ __forceinline__ void pipelined(stage_marks<Stages>& marks, std::int64_t count,
+                                            const Bring& bring, const Take& take) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    if (threadIdx.x == 0) {
+      for (unsigned i = 0; i < Stages; ++i) {
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(address(marks.full[i])));
+        asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address(marks.left[i])),
+                     "r"(Threads));
+      }
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    // Sums of a warpgroup take more registers than all warps have evenly.
+    if (threadIdx.x >= Threads) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+      if (threadIdx.x == Threads) {
+        stage_turn<Stages> turn;
+        POTL_ROLLED
+        for (std::int64_t i = 0; i < count; ++i) {
+          // The first time, nobody has been there.
+          wait_for(marks.left[turn.stage], turn.round ^ 1);
+          asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(
+                           address(marks.full[turn.stage])),
+                       "r"(Bytes)
+                       : "memory");
+          bring(i, turn.stage);
+          turn.go_on();
+        }
+      }
+    } else {
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+      arriving<Stages> stages{marks, {}};
+      take(stages);
+    }
+#else
+    __trap();
+#endif
+  }
+
+  /// For pipelined(): copies words to a stage, from and to multiples of 16 bytes.
+  template <unsigned Stages, unsigned Count>
+  __device__ __forceinline__ static void bring_words(stage_marks<Stages>& marks, unsigned stage,
+                                                     shared<std::uint32_t, Count>& to,
+                                                     unsigned place, const std::uint32_t* from,
+                                                     unsigned words) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(address(to.at[place])),
+        "l"(from), "r"(words * 4), "r"(address(marks.full[stage]))
+        : "memory");
+#endif
+  }
+
+  /// sums += a b for each warp: 16 rows and 8 columns of 4 doubles, in the layout of mma.m16n8k4:
+  /// the four products are added with one rounding each at most, in an order that nobody promises.
+  /// That instruction came with sm_90, where two for 8 rows are slower.
   template <class T, class Pick>
   __device__ __forceinline__ void multiply_doubles(own<T>& state, const Pick& pick) {
     const double_product p = pick(state.of(threadIdx.x));
@@ -164,6 +281,46 @@ class device_block {
   __device__ __forceinline__ static void wait(unsigned) {
     asm volatile("cp.async.wait_group %0;" ::"n"(Later) : "memory");
   }
+
+ private:
+  template <class T>
+  __device__ __forceinline__ static unsigned address(const T& of) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(&of));
+  }
+  /// Until the mark has been passed so often that this `round` (mod 2) is over.
+  __device__ __forceinline__ static void wait_for(const std::uint64_t& mark, unsigned round) {
+    asm volatile(
+        "{.reg .pred done; again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1; "
+        "@!done bra again; }" ::"r"(address(mark)),
+        "r"(round)
+        : "memory");
+  }
+  template <unsigned Stages>
+  struct stage_turn {
+    unsigned stage = 0, round = 0;
+    __device__ __forceinline__ void go_on() {
+      if (++stage == Stages) {
+        stage = 0;
+        round ^= 1;
+      }
+    }
+  };
+  template <unsigned Stages>
+  struct arriving {
+    stage_marks<Stages>& marks;
+    stage_turn<Stages> turn;
+
+    __device__ __forceinline__ unsigned next() {
+      const unsigned stage = turn.stage;
+      wait_for(marks.full[stage], turn.round);
+      turn.go_on();
+      return stage;
+    }
+    __device__ __forceinline__ void leave(unsigned stage) {
+      asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address(marks.left[stage]))
+                   : "memory");
+    }
+  };
 };
 #endif
 
@@ -191,6 +348,14 @@ POTL_BODY std::int64_t forgotten(std::int64_t value) {
   asm volatile("" : "+l"(value));
 #endif
   return value;
+}
+
+/// Keeps what follows from it behind what stands before: else the compiler does all of many such
+/// pieces at once, which takes too many registers.
+POTL_BODY void in_turn([[maybe_unused]] std::int32_t& value) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+r"(value));
+#endif
 }
 
 /// Four bytes as a number, the first one highest.

@@ -30,9 +30,16 @@ constexpr unsigned resident_blocks() {
   return 1;
 }
 
+/// Threads of a block, those that only bring included (device_block::pipelined()).
+template <class Body>
+constexpr unsigned all_threads() {
+  if constexpr (requires { Body::bringers; }) return Body::threads + Body::bringers;
+  return Body::threads;
+}
+
 /// A body that needs memory of its block: Body::memory<Block>, Body::threads.
 template <class Body>
-__global__ void __launch_bounds__(Body::threads, resident_blocks<Body>())
+__global__ void __launch_bounds__(all_threads<Body>(), resident_blocks<Body>())
     run_blocks(const Body body) {
   using block = device_block<Body::threads>;
   __shared__ typename Body::template memory<block> memory;
@@ -42,10 +49,10 @@ __global__ void __launch_bounds__(Body::threads, resident_blocks<Body>())
 
 /// The same with more memory than a block has by itself.
 template <class Body>
-__global__ void __launch_bounds__(Body::threads, resident_blocks<Body>())
+__global__ void __launch_bounds__(all_threads<Body>(), resident_blocks<Body>())
     run_large_blocks(const Body body) {
   using block = device_block<Body::threads>;
-  extern __shared__ __align__(16) unsigned char raw_memory[];
+  extern __shared__ __align__(128) unsigned char raw_memory[];
   block here;
   body(here, *reinterpret_cast<typename Body::template memory<block>*>(raw_memory));
 }
@@ -54,6 +61,17 @@ class stream_device {
  public:
   explicit stream_device(const queue& on)
       : on_(on), stream_(static_cast<cudaStream_t>(on.stream)) {}
+
+  /// Whether bodies that multiply_rows() run here: on Hopper, by code that is for it alone.
+  bool multiplies_rows() const {
+    int major = 0;
+#if defined(POTL_CUDA_HOPPER)
+    int device = 0;
+    require(cudaGetDevice(&device));
+    require(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+#endif
+    return major == 9;
+  }
 
   /// item(i) for each i below `count`.
   template <class Item>
@@ -72,11 +90,11 @@ class stream_device {
     constexpr std::size_t bytes =
         sizeof(typename Body::template memory<device_block<Body::threads>>);
     if constexpr (bytes <= 48 * 1024) {
-      run_blocks<<<grid_of(blocks), Body::threads, 0, stream_>>>(body);
+      run_blocks<<<grid_of(blocks), all_threads<Body>(), 0, stream_>>>(body);
     } else {
       require(cudaFuncSetAttribute(run_large_blocks<Body>,
                                    cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-      run_large_blocks<<<grid_of(blocks), Body::threads, bytes, stream_>>>(body);
+      run_large_blocks<<<grid_of(blocks), all_threads<Body>(), bytes, stream_>>>(body);
     }
     require(cudaGetLastError());
   }

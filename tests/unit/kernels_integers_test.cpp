@@ -77,28 +77,32 @@ TEST_CASE("simulated integer products of a batch lie where they should", "[kerne
   }
 }
 
-/// C of one row and one column in a single chunk.
-template <unsigned Digits>
+/// C of one row and one column in a single chunk, by blocks with a body `Tiles`.
+template <unsigned Digits, template <unsigned, class> class Tiles>
 float in_one_chunk(const std::vector<float>& a, const std::vector<float>& b) {
   const simulated_device device(1);
   const auto depth = static_cast<std::int64_t>(a.size());
   const cuda::stored_lines left{numeric::row_major<const float>(a.data(), 1, depth), 0};
   const cuda::stored_lines right{numeric::row_major<const float>(b.data(), 1, depth), 0};
   using operand = cuda::integer_operand<Digits, simulated_device>;
-  const operand rows(device, left, 0, 1, true, cuda::operand_side::left);
-  const operand columns(device, right, 0, 1, true, cuda::operand_side::right);
+  using tiles = Tiles<Digits, cuda::stored_targets>;
+  const operand rows(device, left, 0, 1, true, cuda::operand_side::left, tiles::rows, tiles::depth);
+  const operand columns(device, right, 0, 1, true, tiles::right, tiles::columns, tiles::depth);
   float c = 0;
   const cuda::stored_targets to{numeric::row_major(&c, 1, 1), 0};
-  device.run(1, cuda::integer_products<Digits, cuda::stored_targets>{
-                    to, 0, rows.planes(), columns.planes(), 1, 1, depth, 1, {nullptr, 1, 1}});
+  device.run(1, tiles{{to, 0, rows.planes(), columns.planes(), 1, 1, depth, 1, {nullptr, 1, 1}}});
   return c;
 }
 
 TEST_CASE("the largest integers of a chunk do not overflow", "[kernels]") {
   const auto depth = static_cast<std::size_t>(cuda::integer_form<3>::chunk);
   const std::vector<float> a(depth, 0x1.fffffep0F);  // 0x7fffff, and 0x7fff
-  CHECK(in_one_chunk<3>(a, a) == gemm_definition::scaled_integers(a, a, 24));
-  CHECK(in_one_chunk<2>(a, a) == gemm_definition::scaled_integers(a, a, 16));
+  const float wanted = gemm_definition::scaled_integers(a, a, 24);
+  CHECK(in_one_chunk<3, cuda::integer_products>(a, a) == wanted);
+  CHECK(in_one_chunk<3, cuda::wide_integer_products>(a, a) == wanted);
+  const float of_two_bytes = gemm_definition::scaled_integers(a, a, 16);
+  CHECK(in_one_chunk<2, cuda::integer_products>(a, a) == of_two_bytes);
+  CHECK(in_one_chunk<2, cuda::wide_integer_products>(a, a) == of_two_bytes);
 }
 
 TEST_CASE("an integer sum of several chunks is rounded once", "[kernels]") {

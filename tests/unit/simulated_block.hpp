@@ -26,6 +26,8 @@ inline std::uint64_t simulated_phase = 0;
 /// What each thread has begun to copy, in groups; the last one is open.
 using copy_groups = std::deque<std::vector<std::function<void()>>>;
 inline std::vector<copy_groups> simulated_copies;
+/// Brought by bring_words() to a stage.
+inline std::uint64_t simulated_bytes = 0;
 
 template <unsigned Threads>
 class simulated_block {
@@ -158,6 +160,98 @@ class simulated_block {
     }
   }
 
+  /// As wgmma.m64n64k32 has it: rows and sums of each warp as above, eight columns after the other.
+  /// All at finish_rows(), so that what has changed until then shows.
+  template <bool SignedA, bool SignedB, class T, class Pick, unsigned Count>
+  void multiply_rows(own<T>& state, const Pick& pick, const shared<std::uint32_t, Count>& b,
+                     unsigned place) {
+    if (!is_multiplying_) throw std::logic_error("rows are multiplied before they are begun");
+    static_assert(Threads % 128 == 0);
+    products_.push_back([&state, pick, &b, place] {
+      const auto byte = [](bool is_signed, std::uint32_t word, unsigned at) -> std::int32_t {
+        const auto raw = static_cast<std::uint8_t>(word >> (8 * at));
+        return is_signed ? static_cast<std::int8_t>(raw) : raw;
+      };
+      std::int32_t columns[64][32];
+      for (unsigned i = 0; i < 64 * 32; ++i) {
+        const unsigned column = i / 32, k = i % 32;
+        const std::uint32_t word =
+            b.read(place + column / 8 * 64 + k / 16 * 32 + column % 8 * 4 + k % 16 / 4, column);
+        columns[column][k] = byte(SignedB, word, k % 4);
+      }
+      for (unsigned warp = 0; warp < Threads; warp += 32) {
+        std::int32_t rows[16][32];
+        for (unsigned lane = 0; lane < 32; ++lane) {
+          const cuda::row_product mine = pick(state.of(warp + lane));
+          for (unsigned i = 0; i < 16; ++i) {
+            rows[lane / 4 + i / 4 % 2 * 8][i / 8 * 16 + lane % 4 * 4 + i % 4] =
+                byte(SignedA, mine.a[i / 4], i % 4);
+          }
+        }
+        for (unsigned lane = 0; lane < 32; ++lane) {
+          const cuda::row_product mine = pick(state.of(warp + lane));
+          for (unsigned i = 0; i < 32; ++i) {
+            const auto& row = rows[lane / 4 + i % 4 / 2 * 8];
+            const auto& column = columns[i / 4 * 8 + lane % 4 * 2 + i % 2];
+            std::int64_t sum = mine.sums[i];
+            for (unsigned k = 0; k < 32; ++k) sum += row[k] * column[k];
+            if (sum != static_cast<std::int32_t>(sum)) throw std::logic_error("a sum overflows");
+            mine.sums[i] = static_cast<std::int32_t>(sum);
+          }
+        }
+      }
+    });
+  }
+  void begin_rows() { is_multiplying_ = true; }
+  void finish_rows() {
+    for (const auto& multiply : products_) multiply();
+    products_.clear();
+    is_multiplying_ = false;
+  }
+
+  template <unsigned Stages>
+  struct stage_marks {};
+
+  /// Stages are filled as early as they may be, and one that is given back loses what it had.
+  template <unsigned Bytes, unsigned Stages, class Bring, class Take>
+  void pipelined(stage_marks<Stages>&, std::int64_t count, const Bring& bring, const Take& take) {
+    struct {
+      simulated_block& block;
+      std::int64_t count;
+      const Bring& bring;
+      std::int64_t brought = 0, taken = 0, left = 0;
+
+      unsigned next() {
+        if (taken == count) throw std::logic_error("a stage is waited for that nobody brings");
+        for (; brought < count && brought < left + Stages; ++brought) {
+          simulated_bytes = 0;
+          bring(brought, static_cast<unsigned>(brought % Stages));
+          if (simulated_bytes != Bytes) throw std::logic_error("a stage has other bytes");
+        }
+        block.is_at_barrier_ = true;
+        return static_cast<unsigned>(taken++ % Stages);
+      }
+      void leave(unsigned stage) {
+        if (stage != left % Stages) throw std::logic_error("a stage is given back in no order");
+        if (block.is_multiplying_) throw std::logic_error("a stage is given back in use");
+        ++left;
+        block.is_at_barrier_ = true;
+        ++simulated_phase;
+      }
+    } stages{*this, count, bring};
+    take(stages);
+    if (stages.left != count) throw std::logic_error("stages are left over");
+  }
+  template <unsigned Stages, unsigned Count>
+  static void bring_words(stage_marks<Stages>&, unsigned, shared<std::uint32_t, Count>& to,
+                          unsigned place, const std::uint32_t* from, unsigned words) {
+    if (place % 4 != 0 || words % 4 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0) {
+      throw std::logic_error("a copy is not aligned");
+    }
+    for (unsigned i = 0; i < words; ++i) to.write(place + i, from[i], Threads);
+    simulated_bytes += words * 4;
+  }
+
   /// In another order than the CPU's, which is as good. As mma.m16n8k4 has it: thread 4 g + t holds
   /// rows g and g + 8 and k = t of A, k = t and column g of B, and of the sums rows g and g + 8,
   /// columns 2 t and 2 t + 1.
@@ -216,8 +310,9 @@ class simulated_block {
 
  private:
   std::uint64_t index_;
-  bool is_at_barrier_ = true;
+  bool is_at_barrier_ = true, is_multiplying_ = false;
   std::vector<unsigned> turns_;
+  std::vector<std::function<void()>> products_;
 };
 
 }  // namespace potl::test

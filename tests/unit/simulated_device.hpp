@@ -18,6 +18,9 @@ class simulated_device {
   /// `order` draws in which order blocks and threads run.
   explicit simulated_device(std::uint64_t order) : order_(order) {}
 
+  /// Every other pair of devices is a Hopper.
+  bool multiplies_rows() const { return order_ / 2 % 2 == 1; }
+
   template <class Item>
   void each(std::uint64_t count, const Item& item) const {
     using block = simulated_block<32>;

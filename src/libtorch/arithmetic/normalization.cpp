@@ -167,7 +167,8 @@ three group_norm_backward_there(const at::Tensor& dy, const at::Tensor& x, const
   const std::int64_t rows = batch * groups, count = channels / groups * size;
   at::Tensor dx, dweight, dbias;
   const auto sum = [&](const at::Tensor& terms) {
-    return terms.view({batch, channels, size}).sum({0, 2});
+    return terms.view({batch, channels, size})
+        .sum(at::IntArrayRef{0, 2});  // torch 2.11 takes names too
   };
   if (wanted[1]) {
     const at::Tensor h =

@@ -117,7 +117,7 @@ POTL_ANYWHERE inline double exact_sum::to_odd() const noexcept {
     return i < 0 ? 0 : static_cast<std::uint64_t>(value.digit_[static_cast<std::size_t>(i)]);
   };
   // The leading bit and 63 more.
-  const int width = 64 - std::countl_zero(digit(top));
+  const int width = 64 - leading_zeros(digit(top));
   std::uint64_t lead = digit(top) << (64 - width);
   int filled = width;
   int at = top - 1;

@@ -166,7 +166,7 @@ POTL_ANYWHERE inline int quantum_exponent(float x) noexcept {
   if (word == 0) return 1024;
   const std::uint32_t biased = word >> 23;
   const std::uint32_t fraction = (word & 0x7fffffU) | (biased == 0 ? 0U : 0x800000U);
-  return static_cast<int>(biased == 0 ? 1U : biased) - 150 + std::countr_zero(fraction);
+  return static_cast<int>(biased == 0 ? 1U : biased) - 150 + trailing_zeros(fraction);
 }
 
 /// The largest power of two of which all x are multiples; infinite when all are 0.
