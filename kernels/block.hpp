@@ -265,10 +265,11 @@ class device_block {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from),
                  "r"(is_there ? 4 : 0));
   }
-  /// The same for 16 bytes, which lie at a multiple of 16 on both sides.
-  template <unsigned Count>
-  __device__ __forceinline__ static void copy_four(shared<std::uint32_t, Count>& to, unsigned place,
-                                                   const std::uint32_t* from, unsigned) {
+  /// The same for four numbers that are there, which lie at a multiple of 16 bytes on both sides.
+  template <class T, unsigned Count>
+  __device__ __forceinline__ static void copy_four(shared<T, Count>& to, unsigned place,
+                                                   const T* from, unsigned) {
+    static_assert(sizeof(T) == 4);
     const auto at = static_cast<unsigned>(__cvta_generic_to_shared(to.at + place));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from));
   }

@@ -219,8 +219,13 @@ struct rounded_products {
     block.each([&](unsigned thread) {
       thread_state& mine = owned.of(thread);
       begin(mine);
-      a.begin(mine.a, 0, thread);
-      b.begin(mine.b, 0, thread);
+      if constexpr (Whole) {
+        a.begin_whole(mine.a, 0, thread);
+        b.begin_whole(mine.b, 0, thread);
+      } else {
+        a.begin(mine.a, 0, thread);
+        b.begin(mine.b, 0, thread);
+      }
       for (unsigned stage = 0; stage < 2; ++stage) {
         bring<Whole>(slices, a, b, mine, depth - stage * tile::depth, stage, thread);
         Block::end_group(thread);

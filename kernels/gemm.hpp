@@ -164,17 +164,44 @@ class gemm_route {
   }
   POTL_BODY void end_slice(state& mine) const { mine.at += Tile::depth * k_step_; }
 
-  /// Whether all lines are there. Then a slice that is whole needs no question about its elements.
-  POTL_BODY bool is_whole() const { return lines_left_ >= Lines; }
+  /// Whether all lines are there, and neighbours lie together: along k, or four lines at a multiple
+  /// of 16 bytes. Then a slice that is whole needs no question about its elements, and they are
+  /// brought in fours, whose places are known apart from the first one's.
+  POTL_BODY bool is_whole() const {
+    if (lines_left_ < Lines) return false;
+    if (of_.along_k) return k_step_ == 1;
+    return line_step_ == 1 && k_step_ % 4 == 0 && reinterpret_cast<std::uintptr_t>(at_) % 16 == 0;
+  }
+  POTL_BODY void begin_whole(state& mine, std::int64_t k, unsigned thread) const {
+    mine = {at_ + four_line(thread) * line_step_ + (k + four_k(thread)) * k_step_, 0, 0};
+  }
+  /// Element i of the thread's fours; along lines, the first of a four brings all of it.
   template <class Block>
   POTL_BODY void fetch_whole(const state& mine, unsigned i, gemm_slices<Tile, Lines, Block>& to,
                              unsigned stage, unsigned thread) const {
-    Block::copy(to.of, of_.place(to, stage, thread) + i * of_.place_step(to), mine.at + i * step_,
-                true, thread);
+    const unsigned place = (stage * Tile::depth + four_k(thread)) * to.pitch + four_line(thread);
+    const unsigned four = i / 4, within = i % 4;
+    if (of_.along_k) {
+      constexpr unsigned next = Tile::threads * 4 / Tile::depth;  // lines further
+      Block::copy(to.of, place + within * to.pitch + four * next,
+                  mine.at + within + (four == 0 ? 0 : four * next * line_step_), true, thread);
+    } else if (within == 0) {
+      constexpr unsigned next = Tile::threads * 4 / Lines;  // k further
+      Block::copy_four(to.of, place + four * next * to.pitch,
+                       mine.at + (four == 0 ? 0 : four * next * k_step_), thread);
+    }
   }
 
  private:
+  static_assert(shares::count % 4 == 0 && Tile::depth % 4 == 0);
   POTL_BODY static std::int64_t magnitude(std::int64_t step) { return step < 0 ? -step : step; }
+  /// Where a thread's first four of a slice begins.
+  POTL_BODY unsigned four_line(unsigned thread) const {
+    return of_.along_k ? thread / (Tile::depth / 4) : thread % (Lines / 4) * 4;
+  }
+  POTL_BODY unsigned four_k(unsigned thread) const {
+    return of_.along_k ? thread % (Tile::depth / 4) * 4 : thread / (Lines / 4);
+  }
 
   const float* at_;
   std::int64_t line_step_, k_step_, lines_left_;
@@ -197,6 +224,11 @@ struct gemm_target {
   }
   POTL_BODY float& at(std::int64_t row, std::int64_t column) const {
     return c.data[row * c.row_stride + column * c.column_stride];
+  }
+  /// Whether four neighbours from a multiple of four on are one access.
+  POTL_BODY bool has_fours() const {
+    return c.column_stride == 1 && c.row_stride % 4 == 0 &&
+           reinterpret_cast<std::uintptr_t>(c.data) % 16 == 0;
   }
 };
 
@@ -234,12 +266,40 @@ POTL_BODY void multiply_slice(const gemm_memory<Tile, Block>& memory, unsigned s
   }
 }
 
-/// Adds the sums of a chunk to C, and begins the next ones.
-template <class Tile, class Target, class Thread>
+/// A chunk's sum, added to those before.
+POTL_BODY float joined(float before, float sum, bool is_first, bool is_last) {
+  if (!is_first) sum = before + sum;
+  return is_last && sum != sum ? canonical_nan() : sum;
+}
+
+/// Adds the sums of a chunk to C, and begins the next ones. Whole: the tile ends nowhere before.
+template <bool Whole, class Tile, class Target, class Thread>
 POTL_BODY void finish_chunk(const Target& c, std::int64_t row, std::int64_t column, unsigned thread,
                             bool is_first, bool is_last, Thread& mine) {
   row = forgotten(row);
   column = forgotten(column);
+  if constexpr (Whole && requires { c.has_fours(); }) {
+    if (c.has_fours()) {
+      POTL_UNROLL
+      for (unsigned i = 0; i < Tile::height; ++i) {
+        const std::int64_t r = row + gemm_line<Tile::rows, Tile::height>(Tile::down(thread), i);
+        POTL_UNROLL
+        for (unsigned j = 0; j < Tile::width; j += 4) {
+          auto& out = *reinterpret_cast<pack<float, 4>*>(
+              &c.at(r, column + gemm_line<Tile::columns, Tile::width>(Tile::across(thread), j)));
+          pack<float, 4> sums{};
+          if (!is_first) sums = out;
+          POTL_UNROLL
+          for (unsigned n = 0; n < 4; ++n) {
+            sums.at[n] = joined(sums.at[n], mine.sums[i][j + n], is_first, is_last);
+            mine.sums[i][j + n] = 0.0F;
+          }
+          out = sums;
+        }
+      }
+      return;
+    }
+  }
   POTL_UNROLL
   for (unsigned i = 0; i < Tile::height; ++i) {
     const std::int64_t r = row + gemm_line<Tile::rows, Tile::height>(Tile::down(thread), i);
@@ -249,9 +309,7 @@ POTL_BODY void finish_chunk(const Target& c, std::int64_t row, std::int64_t colu
           column + gemm_line<Tile::columns, Tile::width>(Tile::across(thread), j);
       if (c.has(r, s)) {
         float& out = c.at(r, s);
-        float sum = is_first ? mine.sums[i][j] : out + mine.sums[i][j];
-        if (is_last && sum != sum) sum = canonical_nan();
-        out = sum;
+        out = joined(is_first ? 0.0F : out, mine.sums[i][j], is_first, is_last);
       }
       mine.sums[i][j] = 0.0F;
     }
@@ -306,12 +364,17 @@ struct gemm_steps {
     for (unsigned i = 0; i < Tile::height * Tile::width; ++i) {
       mine.sums[i / Tile::width][i % Tile::width] = 0.0F;
     }
-    a.begin(mine.a, range.begin, thread);
-    b.begin(mine.b, range.begin, thread);
+    if constexpr (Whole) {
+      a.begin_whole(mine.a, range.begin, thread);
+      b.begin_whole(mine.b, range.begin, thread);
+    } else {
+      a.begin(mine.a, range.begin, thread);
+      b.begin(mine.b, range.begin, thread);
+    }
     for (unsigned stage = 0; stage < ahead; ++stage) {
       const std::int64_t left = range.end - range.begin - stage * Tile::depth;
       begin_slice(mine, left, thread);
-      POTL_ROLLED
+      POTL_UNROLL
       for (unsigned i = 0; i < most; ++i) fetch(mine, i, stage, thread);
       end_slice(mine, left, thread);
     }
@@ -362,8 +425,8 @@ POTL_BODY void multiply_slices(Block& block, gemm_memory<Tile, Block>& memory, c
     }
     // Apart from the loop over slices, whose registers its addresses would take.
     block.each([&](unsigned thread) {
-      finish_chunk<Tile>(c, row, column, thread, chunk == range.begin,
-                         range.is_whole && end >= range.end, owned.of(thread));
+      finish_chunk<Whole, Tile>(c, row, column, thread, chunk == range.begin,
+                                range.is_whole && end >= range.end, owned.of(thread));
     });
   }
 }

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include <potl/crypto/detail/tensor_digest.hpp>
 #include <potl/crypto/merkle.hpp>
@@ -70,6 +71,47 @@ TEST_CASE("a simulated ord32 product has the defined bits", "[kernels]") {
   for (std::uint64_t number = 5000; number < cases(5012, 5100); ++number) {
     INFO("case " << number);
     REQUIRE(differences<large_tile>(number) == 0);
+  }
+}
+
+/// Two tiles by two, whose operands and result lie in either order, or where fours are not aligned.
+template <class Tile>
+std::size_t differences_of_whole_tiles(std::int64_t depth, unsigned way) {
+  constexpr std::int64_t rows = 2 * Tile::rows, columns = 2 * Tile::columns;
+  gemm_cases::source from(way);
+  const auto drawn = [&](std::int64_t count) {
+    std::vector<float> out(static_cast<std::size_t>(count));
+    for (float& x : out) x = static_cast<float>(2 * from.unit() - 1);
+    return out;
+  };
+  const std::vector<float> a = drawn(rows * depth + 4), b = drawn(columns * depth + 4);
+  std::vector<float> c = drawn(rows * columns + 1), wanted = c;
+  const auto lying = [](auto* data, std::int64_t high, std::int64_t wide, bool is_transposed) {
+    return numeric::matrix<std::remove_pointer_t<decltype(data)>>{
+        data, high, wide, is_transposed ? 1 : wide, is_transposed ? high : 1};
+  };
+  const bool is_shifted = way % 8 == 7;
+  const auto left = lying(a.data() + is_shifted, rows, depth, (way & 1) != 0);
+  const auto right = lying(b.data() + is_shifted, depth, columns, (way & 2) != 0);
+  const auto at = lying(c.data() + (way / 8 % 2), rows, columns, (way & 4) != 0);
+  auto like = at;
+  like.data = wanted.data() + (way / 8 % 2);
+  multiply<Tile>({{1, 0, 0, 0}, left, right, at}, way);
+  numeric::gemm(numeric::arithmetic::ord32, left, right, like, numeric::inline_executor());
+  std::size_t out = 0;
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    out += std::bit_cast<std::uint32_t>(c[i]) != std::bit_cast<std::uint32_t>(wanted[i]);
+  }
+  return out;
+}
+
+TEST_CASE("simulated ord32 products of whole tiles have the defined bits", "[kernels]") {
+  // In one chunk, and in two, the second of one slice.
+  const std::int64_t depth = GENERATE(8, 24, 520);
+  for (unsigned way = 0; way < 16; ++way) {
+    INFO("depth " << depth << ", way " << way);
+    CHECK(differences_of_whole_tiles<small_tile>(depth, way) == 0);
+    if (way % 5 == 0) CHECK(differences_of_whole_tiles<large_tile>(depth, way) == 0);
   }
 }
 

@@ -290,9 +290,8 @@ class simulated_block {
                    unsigned thread) {
     to.begin_copy(place, is_there ? *from : 0.0F, thread);
   }
-  template <unsigned Count>
-  static void copy_four(shared<std::uint32_t, Count>& to, unsigned place, const std::uint32_t* from,
-                        unsigned thread) {
+  template <class T, unsigned Count>
+  static void copy_four(shared<T, Count>& to, unsigned place, const T* from, unsigned thread) {
     if (place % 4 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0) {
       throw std::logic_error("a copy is not aligned");
     }
