@@ -368,6 +368,19 @@ POTL_BODY std::uint32_t swapped(std::uint32_t word) {
 #endif
 }
 
+/// Byte `which` of each of four words, the first one lowest.
+POTL_BODY std::uint32_t bytes_of(const std::uint32_t (&words)[4], unsigned which) {
+#if defined(__CUDA_ARCH__)
+  const unsigned of_two = which | (which + 4) << 4;
+  return __byte_perm(__byte_perm(words[0], words[1], of_two),
+                     __byte_perm(words[2], words[3], of_two), 0x5410);
+#else
+  std::uint32_t out = 0;
+  for (unsigned i = 0; i < 4; ++i) out |= (words[i] >> (8 * which) & 0xffU) << (8 * i);
+  return out;
+#endif
+}
+
 /// `to` is `value` at least. Any number of threads at once: the order does not show.
 POTL_BODY void raise(std::uint32_t& to, std::uint32_t value) {
 #if defined(__CUDA_ARCH__)

@@ -50,8 +50,9 @@ struct gemm_tile {
   static_assert(across_warps != 0 && Rows / height % 4 == 0);
 };
 
-/// For products that fill a device, and for others.
+/// For products that fill a device, for those whose tiles are too few by then, and for others.
 using large_tile = gemm_tile<128, 128, 8>;
+using medium_tile = gemm_tile<64, 128, 8>;
 using small_tile = gemm_tile<64, 64, 8>;
 
 /// Tiles of one product.

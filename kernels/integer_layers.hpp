@@ -60,9 +60,11 @@ class integer_operand {
                                                   byte_planes::slice_words<Digits>)),
         largest_(device, static_cast<std::uint64_t>(count_ * lines_)),
         planes_{words_.data(), largest_.data(), lines_, slices_, is_shared, side} {
-    device.each(static_cast<std::uint64_t>(count_ * lines_),
-                cleared<std::uint32_t>{planes_.largest});
     const largest_of_lines<Lines> largest{from, first, planes_};
+    if (largest.parts() != 1) {
+      device.each(static_cast<std::uint64_t>(count_ * lines_),
+                  cleared<std::uint32_t>{planes_.largest});
+    }
     device.run(static_cast<std::uint64_t>(count_ * largest.groups() * largest.parts()), largest);
     const bytes_of_lines<Digits, Lines> bytes{from, first, planes_};
     device.run(static_cast<std::uint64_t>(count_ * (lines_ / bytes.lines) * bytes.parts()), bytes);

@@ -136,6 +136,9 @@ struct integer_form {
     return bits - 1 + 126 - (exponent < 1 ? 1 : exponent);
   }
   POTL_BODY static bool is_finite(std::uint32_t largest) { return largest < 0x7f800000U; }
+  POTL_BODY static float float_power_of_two(int exponent) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(127 + exponent) << 23);
+  }
   POTL_BODY static double power_of_two(int exponent) {
     const auto word = static_cast<std::uint64_t>(1023 + exponent) << 52;
 #if defined(__CUDA_ARCH__)
@@ -146,11 +149,13 @@ struct integer_form {
   }
   POTL_BODY static std::int32_t integer(float x, std::uint32_t largest) {
     if (!is_finite(largest)) return 0;
-    const double scaled = static_cast<double>(x) * power_of_two(scale(largest));  // exact
+    // Exact, or so small that it is rounded to 0. The largest power of two of a float is 2^127.
+    const int all = scale(largest), once = all > 100 ? 100 : all;
+    const float scaled = x * float_power_of_two(once) * float_power_of_two(all - once);
 #if defined(__CUDA_ARCH__)
-    const int q = __double2int_rn(scaled);
+    const int q = __float2int_rn(scaled);
 #else
-    const int q = static_cast<int>(__builtin_rint(scaled));
+    const int q = static_cast<int>(__builtin_rintf(scaled));
 #endif
     return q > limit ? limit : q < -limit ? -limit : q;
   }
@@ -161,40 +166,61 @@ struct integer_form {
   }
 };
 
-/// The bits of each line's largest magnitude, raised from 0.
+/// The bits of each line's largest magnitude. With several parts they are raised, from 0.
 template <class Lines>
 struct largest_of_lines {
-  static constexpr unsigned threads = 256, lines = 32, depth = 1024;
+  static constexpr unsigned threads = 256, lines = 32, depth = 1024, pitch = 33;
   template <class Block>
-  struct memory {};
+  struct memory {
+    typename Block::template shared<std::uint32_t, lines * pitch> found;
+  };
 
   Lines from;
   std::int64_t first;  ///< product
   byte_planes to;
 
   POTL_BODY std::int64_t groups() const { return (from.count() + lines - 1) / lines; }
-  POTL_BODY std::int64_t parts() const { return (from.depth() + depth - 1) / depth; }
+  POTL_BODY std::int64_t parts() const {
+    return from.depth() > depth ? (from.depth() + depth - 1) / depth : 1;
+  }
 
   template <class Block>
-  POTL_BODY void operator()(Block& block, largest_of_lines::memory<Block>&) const {
+  POTL_BODY void operator()(Block& block, largest_of_lines::memory<Block>& shared) const {
+    const auto index = static_cast<std::int64_t>(block.index());
+    const std::int64_t product = index / groups() / parts();
+    const std::int64_t line = index / parts() % groups() * lines;
+    const std::int64_t begin = index % parts() * depth;
+    const std::int64_t end = begin + depth < from.depth() ? begin + depth : from.depth();
+    const bool along_k = from.is_along_k();
+    // Neighbours read neighbours: a line belongs to a warp, or to eight threads of different ones.
+    const unsigned step = along_k ? 32 : threads / lines;
     block.each([&](unsigned thread) {
-      const auto index = static_cast<std::int64_t>(block.index());
-      const std::int64_t product = index / groups() / parts();
-      const std::int64_t line = index / parts() % groups() * lines;
-      const std::int64_t begin = index % parts() * depth;
-      const std::int64_t end = begin + depth < from.depth() ? begin + depth : from.depth();
-      const bool along_k = from.is_along_k();
-      const unsigned step = along_k ? 32 : threads / lines;
       for (unsigned i = along_k ? thread / 32 : thread % lines; i < lines;
            i += along_k ? 8 : lines) {
-        if (line + i >= from.count()) return;
+        const unsigned place = along_k ? thread % 32 : thread / lines;
         std::uint32_t most = 0;
-        for (std::int64_t k = begin + (along_k ? thread % 32 : thread / lines); k < end;
-             k += step) {
-          const std::uint32_t word = magnitude_bits(from.at(first + product, line + i, k));
-          if (most < word) most = word;
+        if (line + i < from.count()) {
+          for (std::int64_t k = begin + place; k < end; k += step) {
+            const std::uint32_t word = magnitude_bits(from.at(first + product, line + i, k));
+            if (most < word) most = word;
+          }
         }
-        raise(to.largest[to.line(product, line + i)], most);
+        Block::write(shared.found, i * pitch + place, most, thread);
+      }
+    });
+    block.each([&](unsigned thread) {
+      if (thread >= lines || line + thread >= from.count()) return;
+      std::uint32_t most = 0;
+      for (unsigned i = 0; i < step; ++i) {
+        const std::uint32_t word =
+            Block::template read<1>(shared.found, thread * pitch + i, thread).at[0];
+        if (most < word) most = word;
+      }
+      std::uint32_t& out = to.largest[to.line(product, line + thread)];
+      if (parts() == 1) {
+        out = most;
+      } else {
+        raise(out, most);
       }
     });
   }
@@ -205,6 +231,7 @@ template <unsigned Digits, class Lines>
 struct bytes_of_lines {
   using form = integer_form<Digits>;
   static constexpr unsigned threads = form::threads, lines = 32, depth = 128, pitch = depth + 1;
+  static constexpr unsigned share = lines * depth / threads;  ///< of a thread
   template <class Block>
   struct memory {
     typename Block::template shared<std::int32_t, lines * pitch> integers;
@@ -225,35 +252,47 @@ struct bytes_of_lines {
     const std::int64_t begin = index % parts() * depth;
     const bool along_k = from.is_along_k();
     block.each([&](unsigned thread) {
-      for (unsigned i = thread; i < lines * depth; i += threads) {
-        const unsigned l = along_k ? i / depth : i % lines, k = along_k ? i % depth : i / lines;
-        const bool is_there = line + l < from.count() && begin + k < from.depth();
-        const std::int32_t q = is_there
-                                   ? form::integer(from.at(first + product, line + l, begin + k),
-                                                   to.largest[to.line(product, line + l)])
-                                   : 0;
-        Block::write(shared.integers, l * pitch + k, q, thread);
+      const auto line_of = [&](unsigned i) {
+        return along_k ? thread / depth + i * (threads / depth) : thread % lines;
+      };
+      const auto k_of = [&](unsigned i) {
+        return along_k ? thread % depth : thread / lines + i * (threads / lines);
+      };
+      // So many are on their way at once.
+      float values[share];
+      POTL_UNROLL
+      for (unsigned i = 0; i < share; ++i) {
+        const std::int64_t l = line + line_of(i), k = begin + k_of(i);
+        const bool is_there = l < from.count() && k < from.depth();
+        values[i] = is_there ? from.at(first + product, l, k) : 0.0F;
+      }
+      POTL_UNROLL
+      for (unsigned i = 0; i < share; ++i) {
+        const std::int64_t l = line + line_of(i);
+        const std::uint32_t largest = l < from.count() ? to.largest[to.line(product, l)] : 0;
+        Block::write(shared.integers, line_of(i) * pitch + k_of(i),
+                     form::integer(values[i], largest), thread);
       }
     });
     block.each([&](unsigned thread) {
+      POTL_UNROLL
       for (unsigned i = thread; i < lines * depth / 4; i += threads) {
         const unsigned word = i % 4, lane = i / 4 % 32, slice = i / 128 % 4, group = i / 512;
         if (begin / 32 + slice >= to.slices) continue;
         const byte_planes::place from_there = to.place_of(lane, word);
         const unsigned first_of =
             (group * 16 + from_there.line) * pitch + slice * 32 + from_there.four * 4;
-        std::uint32_t digits[Digits] = {};
+        std::uint32_t q[4];
         POTL_UNROLL
         for (unsigned k = 0; k < 4; ++k) {
-          const auto q = static_cast<std::uint32_t>(
+          q[k] = static_cast<std::uint32_t>(
               Block::template read<1>(shared.integers, first_of + k, thread).at[0]);
-          POTL_UNROLL
-          for (unsigned d = 0; d < Digits; ++d) digits[d] |= (q >> (8 * d) & 0xffU) << (8 * k);
         }
         std::uint32_t* const out =
             to.template at<Digits>(to.line(product, line) + group * 16, begin / 32 + slice);
+        POTL_UNROLL
         for (unsigned d = 0; d < Digits; ++d) {
-          out[d * to.digit_step() + lane * 4 + word] = digits[d];
+          out[d * to.digit_step() + lane * 4 + word] = bytes_of(q, d);
         }
       }
     });

@@ -20,6 +20,12 @@ void run_whole(const Device& device, const products& p) {
   device.run(static_cast<std::uint64_t>(tiles_of<Tile>(p)), ordered_products<Tile, false>{p, {}});
 }
 
+/// Whether so many tiles keep nearly all multiprocessors at work until the end, several at a time.
+inline bool is_even(std::int64_t tiles, std::int64_t multiprocessors) {
+  const std::int64_t each = (tiles + multiprocessors - 1) / multiprocessors;
+  return each >= 3 && tiles * 8 >= each * multiprocessors * 7;
+}
+
 template <class Device>
 void run_in_chunks(const Device& device, const products& p) {
   using part = ordered_products<large_tile, true>;
@@ -40,6 +46,8 @@ void multiply(const Device& device, const product_form& form, const products& p)
     multiply_rounded(device, form.bits, p, form.ties);
   } else if (tiles_of<large_tile>(p) >= enough_blocks) {
     run_whole<large_tile>(device, p);
+  } else if (is_even(tiles_of<medium_tile>(p), device.multiprocessors())) {
+    run_whole<medium_tile>(device, p);
   } else if (chunks_of(p.a.columns) == 1) {
     run_whole<small_tile>(device, p);
   } else {

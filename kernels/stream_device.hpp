@@ -73,6 +73,13 @@ class stream_device {
     return major == 9;
   }
 
+  std::int64_t multiprocessors() const {
+    int device = 0, count = 0;
+    require(cudaGetDevice(&device));
+    require(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    return count;
+  }
+
   /// item(i) for each i below `count`.
   template <class Item>
   void each(std::uint64_t count, const Item& item) const {

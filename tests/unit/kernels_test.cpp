@@ -36,6 +36,7 @@ void multiply(const cuda::products& p, std::uint64_t order) {
 }
 
 using cuda::large_tile;
+using cuda::medium_tile;
 using cuda::small_tile;
 
 /// How many elements of C, and of the memory around them, are not as ord32 has them.
@@ -70,6 +71,7 @@ TEST_CASE("a simulated ord32 product has the defined bits", "[kernels]") {
   }
   for (std::uint64_t number = 5000; number < cases(5012, 5100); ++number) {
     INFO("case " << number);
+    REQUIRE(differences<medium_tile>(number) == 0);
     REQUIRE(differences<large_tile>(number) == 0);
   }
 }
@@ -111,7 +113,10 @@ TEST_CASE("simulated ord32 products of whole tiles have the defined bits", "[ker
   for (unsigned way = 0; way < 16; ++way) {
     INFO("depth " << depth << ", way " << way);
     CHECK(differences_of_whole_tiles<small_tile>(depth, way) == 0);
-    if (way % 5 == 0) CHECK(differences_of_whole_tiles<large_tile>(depth, way) == 0);
+    if (way % 5 == 0) {
+      CHECK(differences_of_whole_tiles<medium_tile>(depth, way) == 0);
+      CHECK(differences_of_whole_tiles<large_tile>(depth, way) == 0);
+    }
   }
 }
 

@@ -20,6 +20,7 @@ class simulated_device {
 
   /// Every other pair of devices is a Hopper.
   bool multiplies_rows() const { return order_ / 2 % 2 == 1; }
+  std::int64_t multiprocessors() const { return 2; }
 
   template <class Item>
   void each(std::uint64_t count, const Item& item) const {
