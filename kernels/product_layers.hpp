@@ -36,17 +36,20 @@ void run_in_chunks(const Device& device, const products& p) {
       });
 }
 
-/// Products whose shapes fit.
+/// Products whose shapes fit. Which tiles are used decides how many blocks there are, and no bit.
 template <class Device>
 void multiply(const Device& device, const product_form& form, const products& p) {
   if (p.batch.count == 0 || p.c.rows <= 0 || p.c.columns <= 0) return;
-  if (form.integer_bits() != 0) {
-    multiply_integers(device, form.integer_bits(), p);
-  } else if (form.is_rounded()) {
-    multiply_rounded(device, form.bits, p, form.ties);
+  if (form.integer_bits() != 0) return multiply_integers(device, form.integer_bits(), p);
+  if (form.is_rounded()) return multiply_rounded(device, form.bits, p, form.ties);
+  const std::int64_t multiprocessors = device.multiprocessors();
+  // Half of a larger tile would be empty.
+  const bool is_narrow = p.c.rows <= small_tile::rows || p.c.columns <= small_tile::columns;
+  if (is_narrow && tiles_of<small_tile>(p) >= 4 * multiprocessors) {
+    run_whole<small_tile>(device, p);
   } else if (tiles_of<large_tile>(p) >= enough_blocks) {
     run_whole<large_tile>(device, p);
-  } else if (is_even(tiles_of<medium_tile>(p), device.multiprocessors())) {
+  } else if (is_even(tiles_of<medium_tile>(p), multiprocessors)) {
     run_whole<medium_tile>(device, p);
   } else if (chunks_of(p.a.columns) == 1) {
     run_whole<small_tile>(device, p);

@@ -98,12 +98,14 @@ constexpr unsigned reduction_threads = 256;
 template <class Block>
 using reduction_memory = typename Block::template shared<float, reduction_threads>;
 
+/// Chunks of a block: 32 threads have a partial result each of one.
+constexpr unsigned reduction_items = reduction_threads / sums::interleaved;
+
 /// Blocks that reduce_chunks() needs.
 template <bool Across>
 POTL_BODY std::uint64_t reduction_blocks(const term_layout& l) {
-  constexpr std::uint64_t width = sums::interleaved;
-  if (Across) return l.outer * l.chunks() * ((l.inner + width - 1) / width);
-  constexpr std::uint64_t items = reduction_threads / width;
+  constexpr std::uint64_t items = reduction_items;
+  if (Across) return l.outer * l.chunks() * ((l.inner + items - 1) / items);
   return (l.outer * l.chunks() * l.inner + items - 1) / items;
 }
 
@@ -114,15 +116,15 @@ struct chunk_place {
 
   template <bool Across>
   POTL_BODY static chunk_place of(const term_layout& l, std::uint64_t block, unsigned thread) {
-    constexpr std::uint64_t width = sums::interleaved;
+    constexpr std::uint64_t items = reduction_items;
     chunk_place out;
     std::uint64_t rest;
     if constexpr (Across) {
-      const std::uint64_t strips = (l.inner + width - 1) / width;
-      out.inner = block % strips * width + thread % width;
+      const std::uint64_t strips = (l.inner + items - 1) / items;
+      out.inner = block % strips * items + thread % items;
       rest = block / strips;
     } else {
-      const std::uint64_t item = block * (reduction_threads / width) + thread / width;
+      const std::uint64_t item = block * items + thread / sums::interleaved;
       out.inner = item % l.inner;
       rest = item / l.inner;
     }
@@ -148,52 +150,52 @@ POTL_BODY lane partial_result(const term_layout& l, const Terms& terms, const ch
     const std::uint64_t run = i / l.run;
     const std::uint64_t last = (run + 1) * l.run < end ? (run + 1) * l.run : end;
     const std::uint64_t base = place + run * l.run_step - run * l.run * l.step;
+    // So many terms are on their way at once.
+    constexpr std::uint64_t batch = 8;
+    for (; i + (batch - 1) * sums::interleaved < last; i += batch * sums::interleaved) {
+      lane values[batch];
+      POTL_UNROLL
+      for (unsigned n = 0; n < batch; ++n) {
+        const std::uint64_t at = i + n * sums::interleaved;
+        values[n] = terms.at(base + at * l.step, at, result);
+      }
+      POTL_UNROLL
+      for (unsigned n = 0; n < batch; ++n) sum = join::join(sum, values[n]);
+    }
+    POTL_ROLLED
     for (; i < last; i += sums::interleaved)
       sum = join::join(sum, terms.at(base + i * l.step, i, result));
   }
   return sum;
 }
 
-/// out[outer][chunk][inner] of one block: the result of each chunk. Across: a thread has 4 partial
-/// results of a column; otherwise 32 threads have one each of a chunk.
+/// out[outer][chunk][inner] of one block: the result of each chunk. Across: neighbouring threads
+/// have neighbouring results; otherwise partial results of the same one.
 template <bool Across, class Terms, class Block>
 POTL_BODY void reduce_chunks(Block& block, reduction_memory<Block>& memory, const term_layout& l,
                              const Terms& terms, float* out) {
   static_assert(Block::threads == reduction_threads);
   using join = typename Terms::join;
   constexpr unsigned width = sums::interleaved;
-  constexpr unsigned groups = reduction_threads / width;  // of partial results, where across
+  constexpr unsigned step = Across ? reduction_items : 1;  // from one partial result to the next
+  const auto part_of = [](unsigned thread) { return Across ? thread / step : thread % width; };
   block.each([&](unsigned thread) {
     const auto of = chunk_place::of<Across>(l, block.index(), thread);
     lane sum = join::template identity<lane>();
-    if (of.is_there) {
-      if constexpr (Across) {
-        const unsigned j = thread / width;
-        const lane low = join::join(partial_result(l, terms, of, j),
-                                    partial_result(l, terms, of, j + 2 * groups));
-        const lane high = join::join(partial_result(l, terms, of, j + groups),
-                                     partial_result(l, terms, of, j + 3 * groups));
-        sum = join::join(low, high);
-      } else {
-        sum = partial_result(l, terms, of, thread % width);
-      }
-    }
+    if (of.is_there) sum = partial_result(l, terms, of, part_of(thread));
     Block::write(memory, thread, sum.v, thread);
   });
-  constexpr unsigned step = Across ? width : 1;  // from one partial result to the next
-  for (unsigned half = (Across ? groups : width) / 2; half > 0; half /= 2) {
+  for (unsigned half = width / 2; half > 0; half /= 2) {
     block.each([&](unsigned thread) {
-      const unsigned j = Across ? thread / width : thread % width;
-      if (j >= half) return;
+      if (part_of(thread) >= half) return;
       const lane one(Block::template read<1>(memory, thread, thread).at[0]);
       const lane other(Block::template read<1>(memory, thread + half * step, thread).at[0]);
       Block::write(memory, thread, join::join(one, other).v, thread);
     });
   }
   block.each([&](unsigned thread) {
-    const unsigned j = Across ? thread / width : thread % width;
     const auto of = chunk_place::of<Across>(l, block.index(), thread);
-    if (j != 0 || !of.is_there) return;
+    if (part_of(thread) != 0 || !of.is_there) return;
     out[(of.outer * l.chunks() + of.chunk) * l.inner + of.inner] =
         canonical(lane(Block::template read<1>(memory, thread, thread).at[0])).v;
   });
