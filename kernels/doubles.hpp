@@ -15,7 +15,7 @@
 #include <potl/numeric/detail/rounding.hpp>
 
 #include "doubtful.hpp"
-#include "integers.hpp"
+#include "byte_planes.hpp"
 
 namespace potl::cuda {
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from device_bits import DEVICE, both, hostile, same, simulated
+from device_bits import DEVICE, both, hostile, leaf, same, simulated
 from torch import Tensor
 
 import potl
@@ -38,7 +38,7 @@ def test_a_product_of_many_has_the_bits_of_the_cpu(sizes: tuple[int, int], zeros
     def compute(device: str) -> list[Tensor]:
         found = []
         for dim in (0, 1, None):
-            x = start.to(device).requires_grad_()
+            x = leaf(start, device)
             y = x.prod() if dim is None else x.prod(dim)
             y.sum().backward()
             found += [y.detach(), x.grad]
@@ -70,7 +70,7 @@ def test_values_in_one_place_have_the_sum_and_the_mean_of_the_cpu(
     places = torch.randint(0, 4, (64, 5), generator=generator)
 
     def compute(device: str) -> list[Tensor]:
-        x, y = (one.to(device).requires_grad_() for one in (start, values))
+        x, y = leaf(start, device), leaf(values, device)
         index = places.to(device)
         found = x.scatter_reduce(0, index, y, reduce, include_self=include_self)
         found.square().sum().backward()
@@ -95,7 +95,7 @@ def test_products_and_extremes_in_one_place_are_refused() -> None:
 def bags(indices: Tensor, offsets: Tensor, options: dict[str, Any], device: str) -> list[Tensor]:
     def drawn(seed: int, *sizes: int) -> Tensor:
         generator = torch.Generator().manual_seed(seed)
-        return torch.randn(sizes, generator=generator).to(device).requires_grad_()
+        return leaf(torch.randn(sizes, generator=generator), device)
 
     leaves = [drawn(0, 9, 5)]
     options = dict(options)
@@ -185,7 +185,7 @@ def test_resampling_has_the_bits_of_the_cpu(name: str, values: str) -> None:
         start = hostile()[: start.numel()].view(start.shape)
 
     def compute(device: str) -> list[Tensor]:
-        x = start.to(device).requires_grad_()
+        x = leaf(start, device)
         y = RESAMPLED[name](x)
         generator = torch.Generator().manual_seed(5)
         y.backward(torch.randn(y.shape, generator=generator).to(y))
@@ -202,7 +202,7 @@ def test_compositions_that_torch_calls_deterministic_are_left_out(name: str) -> 
     start = torch.randn(2, 3, 9, 7, generator=torch.Generator().manual_seed(2))
 
     def compute(device: str) -> list[Tensor]:
-        x = start.to(device).requires_grad_()
+        x = leaf(start, device)
         y = RESAMPLED[name](x)
         y.sum().backward()
         assert x.grad is not None

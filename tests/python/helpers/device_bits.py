@@ -43,6 +43,11 @@ def both(
     return here, there
 
 
+def leaf(values: Tensor, device: str) -> Tensor:
+    """Of its own memory, so that no two devices have one gradient."""
+    return values.to(device, copy=True).requires_grad_()
+
+
 def same(a: Tensor, b: Tensor) -> bool:
     """Bit for bit; NaN have the bits that their device gives them."""
     nan = a.isnan() & b.isnan() if a.is_floating_point() else torch.zeros_like(a, dtype=torch.bool)

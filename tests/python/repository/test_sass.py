@@ -51,11 +51,13 @@ def operations(group: str, kernel: str, architecture: str, read: str = r"\w+") -
     )
 
 
-LARGE, SMALL = "9gemm_tileILj128ELj128ELj8EE", "9gemm_tileILj64ELj64ELj8EE"
+LARGE, MEDIUM, SMALL = (
+    f"9gemm_tileILj{size}ELj8EE" for size in ("128ELj128", "64ELj128", "64ELj64")
+)
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100"])
-@pytest.mark.parametrize(("tile", "split"), [(LARGE, 0), (LARGE, 1), (SMALL, 0)])
+@pytest.mark.parametrize(("tile", "split"), [(LARGE, 0), (LARGE, 1), (MEDIUM, 0), (SMALL, 0)])
 def test_a_product_in_ord32_multiplies_only_with_fma(
     tile: str, split: int, architecture: str
 ) -> None:
@@ -64,7 +66,8 @@ def test_a_product_in_ord32_multiplies_only_with_fma(
     # Eight k for each of a thread's elements, where all slices are whole and where they are not,
     # and once more for the k left over; each loop ends with the sum of a chunk.
     assert found["FFMA"] == (8 + 8 + 1) * 64
-    assert found["FADD"] == 2 * 64
+    # Where all slices are whole, C may be put in fours or not.
+    assert found["FADD"] == 3 * 64
     # HFMA2 makes constants.
     assert not {"FMUL", "FFMA2", "FADD2", "FMUL2", "HMMA"} & found.keys()
 
@@ -94,6 +97,28 @@ def test_a_product_of_integers_multiplies_bytes_with_tensor_cores(
     # Eight tiles of a warp for each pair of bytes.
     assert found["IMMA"] == 8 * pairs
     assert not {"HMMA", "DMMA", "FFMA"} & found.keys()
+
+
+@pytest.mark.parametrize(("digits", "products"), [(3, 9 * 2), (2, 4 * 2 * 2)])
+@pytest.mark.parametrize("targets", ["14stored_targets", "14gather_targets"])
+def test_warpgroups_multiply_bytes_on_hopper_alone(
+    targets: str, digits: int, products: int
+) -> None:
+    kernel = f"blocksINS0_21wide_integer_productsILj{digits}ENS0_{targets}E"
+    found = operations("products", kernel, "sm_90a")
+    # Of two slices, and of two digits 2 x 64 columns.
+    assert found["IGMMA"] == products
+    assert not {"IMMA", "LDL", "STL"} & found.keys()
+    elsewhere = operations("products", kernel, "sm_80")
+    assert not {"IMMA", "IGMMA"} & elsewhere.keys() and sum(elsewhere.values()) < 30
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_100"])
+@pytest.mark.parametrize("operands", ["stored", "gathered"])
+def test_an_exact_sum_looks_for_its_highest_bit(operands: str, architecture: str) -> None:
+    """nvcc makes a constant of std::countl_zero, without a word."""
+    kernel = f"run_blocksINS0_16settled_elementsINS0_{DOUBLES[operands]}_targets"
+    assert operations("products", kernel, architecture)["FLO"] >= 1
 
 
 DOUBLES = {
