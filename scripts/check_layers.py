@@ -28,6 +28,11 @@ CPP = {".cpp", ".hpp", ".cu", ".cuh"}
 SOURCES = CPP | {".py", ".pyi", ".cmake", ".in", ".sh", ".toml"}
 TEXTS = SOURCES | {".md", ".json", ".txt", ".html", ".css", ".js", ".yml"}
 SPDX = "SPDX-License-Identifier: Apache-2.0"
+# nvcc compiles what counts bits in <bit> to a constant, without a word.
+COUNTS_BITS = re.compile(
+    r"std::(count[lr]_(zero|one)|popcount|bit_(width|floor|ceil)|has_single_bit)\b"
+)
+ANYWHERE = "include/potl/numeric/detail/anywhere.hpp"
 MACHINE_PATH = re.compile(r"(?<![\w.<}])/(?:work|root|home|Users)/[\w.]")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.MULTILINE)
 
@@ -168,6 +173,8 @@ def text_problems(path: str, data: bytes) -> Iterator[str]:
     is_source = suffix in SOURCES or text.startswith("#!") or Path(path).name == "CMakeLists.txt"
     if len(data) > MAX_BYTES and suffix != ".json":
         yield f"{path}: {len(data)} bytes, more than {MAX_BYTES}: split it"
+    for_devices = path.startswith("kernels/") or "POTL_ANYWHERE" in text
+    for_devices = for_devices and suffix in (".hpp", ".cu") and path != ANYWHERE
     for number, line in enumerate(text.splitlines(), 1):
         if MACHINE_PATH.search(line):
             yield f"{path}:{number}: names a path of one machine"
@@ -175,6 +182,8 @@ def text_problems(path: str, data: bytes) -> Iterator[str]:
             yield f"{path}:{number}: sources are ASCII"
         if is_source and "\t" in line:
             yield f"{path}:{number}: tab"
+        if for_devices and COUNTS_BITS.search(line):
+            yield f"{path}:{number}: nvcc makes a constant of this: see {ANYWHERE}"
     if is_source and data and SPDX not in "\n".join(text.splitlines()[:3]):
         yield f"{path}: no line '{SPDX}' at its top"
 

@@ -96,6 +96,8 @@ def test_an_include_along_the_arrows_is_fine(
         ("scripts/a", "#!/bin/sh\n", "scripts/a: no line 'SPDX"),
         ("a.py", f"# {SPDX}\n# \u00e4\n", "a.py:3: sources are ASCII"),
         ("a.py", f"# {SPDX}\tx = 1\n", "a.py:2: tab"),
+        ("kernels/a.hpp", f"// {SPDX}std::countl_zero(x)\n", "a.hpp:2: nvcc makes a constant"),
+        ("include/potl/a.hpp", f"// {SPDX}POTL_ANYWHERE std::bit_width(x)\n", "a constant"),
         ("docs/a.md", "x" * 25601, "docs/a.md: 25601 bytes"),
         ("docs/a.md", "cd /ro" + "ot/potl\n", "docs/a.md:1: names a path of one machine"),
         ("python/potl/_task/stem.py", f"# {SPDX}", "call it _stem.py"),
