@@ -99,7 +99,7 @@ def test_a_state_of_which_the_cpu_holds_much_is_left_to_it() -> None:
         def set_extra_state(self, state: torch.Tensor) -> None: ...
 
     def build() -> Task:
-        return Task(**tasks.options(model=Halved(16, 4).to("cuda")))
+        return tasks.task(Halved(8, 4).to("cuda"))
 
     with Session.open(build, seed=5) as session:
         assert session.digest_there() is None
