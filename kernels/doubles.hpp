@@ -14,8 +14,8 @@
 
 #include <potl/numeric/detail/rounding.hpp>
 
-#include "doubtful.hpp"
 #include "byte_planes.hpp"
+#include "doubtful.hpp"
 
 namespace potl::cuda {
 

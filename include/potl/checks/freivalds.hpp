@@ -10,9 +10,9 @@
 // large then, and with t = bound_i / |E_i| one vector misses with probability 0.64 t (2 + ln(1/t)).
 // Assumes: A, B and C are fixed before the vectors are drawn, and the vectors stay secret while C
 // can still be changed. What computed C supplies none of the vectors' products.
-// Cost: one pass over A, B and C for up to eight vectors; rows + columns + depth float64 numbers for
-// each vector. Convolutions: one pass over both tensors, and one channel for each vector and the
-// bounds, of as many images; of a few images, room for what one of them multiplies.
+// Cost: one pass over A, B and C for up to eight vectors; rows + columns + depth float64 numbers
+// for each vector. Convolutions: one pass over both tensors, and one channel for each vector and
+// the bounds, of as many images; of a few images, room for what one of them multiplies.
 // Cannot detect: errors below the bound, which grow with the depth; operands that are false
 // themselves (where they come from is another check's question).
 // Sources: R. Freivalds, "Probabilistic machines can use less running time" (1977); bounds: Higham,
