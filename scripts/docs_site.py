@@ -42,6 +42,7 @@ HEADERS = {
     "Extra task": ["checks/extra_task", "checks/extra_task_options", "checks/extra_task_samples"],
     "Spot-check": [
         "checks/spot_check",
+        "checks/spot_check_door",
         "checks/spot_check_sgd",
         "checks/spot_check_socket",
         "statistics/displacement",

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <potl/checks/spot_check.hpp>
+#include <potl/checks/spot_check_door.hpp>
 #include <potl/core/file.hpp>
 
 #include "task.hpp"
@@ -27,11 +28,11 @@ int main(int count, char** words) {
       task = example::open_task(words[1], job);
       return *task.gradients;
     };
-    potl::checks::spot_check_listener listener(words[2]);
-    std::printf("listening at %s\n", listener.address().c_str());
+    potl::checks::spot_check_door door(words[2], key);
+    std::printf("listening at %s\n", door.address().c_str());
     std::fflush(stdout);
     while (true) {
-      auto socket = listener.accept(std::chrono::steady_clock::now() + std::chrono::hours(1));
+      auto socket = door.next(std::chrono::steady_clock::now() + std::chrono::hours(1));
       if (!socket) continue;  // nobody came
       const auto served = potl::checks::serve(std::move(socket).value(), key, make);
       std::printf("%llu gradients. %s\n", static_cast<unsigned long long>(served.steps),

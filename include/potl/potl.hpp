@@ -16,6 +16,7 @@
 #include <potl/checks/request.hpp>
 #include <potl/checks/run_view.hpp>
 #include <potl/checks/spot_check.hpp>
+#include <potl/checks/spot_check_door.hpp>
 #include <potl/checks/spot_check_sgd.hpp>
 #include <potl/checks/spot_check_socket.hpp>
 #include <potl/checks/telemetry.hpp>

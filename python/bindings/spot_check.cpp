@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Guarded trainings for Python: sockets, both sides of a session, and the report.
 #include <potl/checks/spot_check.hpp>
+#include <potl/checks/spot_check_door.hpp>
 
 #include <chrono>
 #include <memory>
@@ -226,6 +227,19 @@ void bind_spot_check(py::module_& module) {
           [](spot_check_listener& self, double seconds) {
             return bound(
                 interruptible([&] { return self.accept(in(seconds), look_for_signals).value(); }));
+          },
+          py::arg("seconds"));
+  py::class_<spot_check_door>(module, "SpotCheckDoor", py::module_local())
+      .def(py::init([](const std::string& address, const py::buffer& key) {
+             return std::make_unique<spot_check_door>(address, readable_buffer(key).bytes());
+           }),
+           py::arg("address"), py::kw_only(), py::arg("key"))
+      .def_property_readonly("address", &spot_check_door::address)
+      .def(
+          "next",
+          [](spot_check_door& self, double seconds) {
+            return bound(
+                interruptible([&] { return self.next(in(seconds), look_for_signals).value(); }));
           },
           py::arg("seconds"));
   py::class_<spot_check_result>(module, "SpotCheckSession", py::module_local())

@@ -132,6 +132,7 @@ from ._core_keys import (
 from ._core_spot_check import (
     GradientSource as GradientSource,
     GuardedTraining as GuardedTraining,
+    SpotCheckDoor as SpotCheckDoor,
     SpotCheckListener as SpotCheckListener,
     SpotCheckSession as SpotCheckSession,
     SpotCheckSocket as SpotCheckSocket,

@@ -54,6 +54,17 @@ class SpotCheckListener:
     def accept(self, seconds: float) -> SpotCheckSocket:
         """StorageError: nobody came."""
 
+class SpotCheckDoor:
+    """Listens, and lets in who has the key: spot_check_door."""
+
+    def __init__(self, address: str, *, key: bytes) -> None: ...
+    @property
+    def address(self) -> str:
+        """With the port that was taken."""
+
+    def next(self, seconds: float) -> SpotCheckSocket:
+        """StorageError: nobody came with the key."""
+
 class SpotCheckSession:
     """What came of a session: spot_check_result."""
 

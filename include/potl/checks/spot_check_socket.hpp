@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <potl/core/digest.hpp>
 #include <potl/core/file.hpp>
@@ -44,6 +45,11 @@ class spot_check_socket {
   /// Passes an open file with the first byte that is written next; who calls keeps it open until
   /// then.
   void pass(int descriptor) noexcept { passing_ = descriptor; }
+  /// The next reads get these bytes first, which came from the peer, and the open file with them.
+  void put_back(std::vector<std::uint8_t> bytes, file_handle passed) noexcept {
+    ahead_ = std::move(bytes);
+    passed_ahead_ = std::move(passed);
+  }
   /// Ends both directions; a peer that waits hears of it.
   void shut() noexcept;
 
@@ -51,14 +57,19 @@ class spot_check_socket {
   std::function<void()> idle;
 
  private:
+  friend class spot_check_door;
+  friend class spot_check_listener;
+  void configure() noexcept;
   status wait(short events, time_point until);
   std::ptrdiff_t receive(std::span<std::uint8_t> out, file_handle* passed);
   std::ptrdiff_t transmit(bytes_view bytes);
   file_handle descriptor_;
   int passing_ = -1;
+  std::vector<std::uint8_t> ahead_;
+  file_handle passed_ahead_;
 };
 
-/// Waits for connections.
+/// Waits for connections, of whomever: spot_check_door lets in who has the key.
 class spot_check_listener {
  public:
   /// Listens at "unix:/path" (which only its owner may open) or "tcp://host:port"; port 0 takes a
@@ -75,6 +86,7 @@ class spot_check_listener {
   const std::string& address() const noexcept { return address_; }
 
  private:
+  friend class spot_check_door;
   int descriptor_ = -1;
   std::string address_, path_;
 };

@@ -71,8 +71,8 @@ def _dispute(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="With --referee: longest wait for the other party to arrive, and for an answer. "
-            "Default: 3600.",
+            help="With --referee: longest wait for the other party to arrive, and for a new line. "
+            "Default: two turns, but at least 3600 and at most a week.",
         ),
     ] = None,
     referee_key: Annotated[
@@ -161,7 +161,7 @@ def _dispute(
             keys={name: one for name, one in others.items() if one is not None},
             commitment=commitment,
             transcript=transcript,
-            patience=3600.0 if patience is None else patience,
+            patience=patience,
         )
         verdict.evidence.write(evidence)
         return result_of(verdict)

@@ -8,7 +8,7 @@ import json
 import os
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -39,6 +39,9 @@ FORMAT = "potl-referee-v1"
 _WAIT_SECONDS = 10.0
 _LEAST_PAUSE, _MOST_PAUSE = 0.1, 5.0
 _MOST_ANSWER = 1 << 16
+_MOST_TURN_MS = 1 << 53
+# Unless a party says how patient it is: the referee chooses how long a turn is, within these.
+_LEAST_PATIENCE, _MOST_PATIENCE = 3600.0, 7 * 86400.0
 
 
 def dispute_at(
@@ -49,7 +52,7 @@ def dispute_at(
     keys: Mapping[str, _core.PublicKey | str | os.PathLike[str]] | None = None,
     commitment: object = None,
     transcript: str | os.PathLike[str] | None = None,
-    patience: float = 3600.0,
+    patience: float | None = None,
 ) -> Verdict:
     """Plays one side of a dispute before a referee elsewhere (`potl referee --listen`), until there
     is a verdict. A party that was interrupted is called again, and says the same.
@@ -62,8 +65,10 @@ def dispute_at(
         commitment: The trainer's, as you hold it: a dispute about another one is none for you.
         transcript: File that keeps the lines. Called again with it, a party notices a referee that
             tells another story than before.
-        patience: Seconds that the other party may take to come, and for which the referee may not
-            answer.
+        patience: Seconds that the other party may take to come, and for which there may be no new
+            line, whatever the referee answers meanwhile; your own work is not counted. None for two
+            turns of the referee's, but at least an hour and at most a week. With less than a turn
+            you may leave while the other party has time.
 
     Example:
         >>> party = potl.Party("runs/1", job=job, task=build)  # doctest: +SKIP
@@ -75,16 +80,17 @@ def dispute_at(
         UsageError: The referee holds disputes between others, or under another key.
         MismatchError, MalformedError, LimitError: What the referee says is not a dispute of this
             party, or not what it said before.
-        StorageError: It does not answer, or the other party does not come.
+        StorageError: It does not answer, the other party does not come, or there is no new line for
+            too long. Nobody has lost by that: call again with the same transcript.
     """
     own = public_key(referee_key)
     known = {**(keys or {}), "referee": own}
     remote = Remote(referee) if isinstance(referee, str) else referee
     with contextlib.closing(remote.served()) as http, stored(transcript) as store:
         http.require_job(party.job.id.hex())
-        calling = _Calling(http, remote, patience=patience)
         hall = _Hall.of(http, remote.url)
         hall.require(party, own, known)
+        calling = _Calling(http, remote, patience=hall.patience if patience is None else patience)
         text = _Play(Seat(party, own), hall, calling, store, commitment).to_the_end()
     pem = {str(name): key.to_pem() for name, key in hall.keys.items()}
     evidence = DisputeEvidence(party.job.id, {**pem, "referee": own.to_pem()}, text)
@@ -96,9 +102,15 @@ class _Hall:
     """Who disputes before a referee, as it says itself."""
 
     def __init__(
-        self, url: str, key: _core.PublicKey, keys: Mapping[Name, _core.PublicKey]
+        self,
+        url: str,
+        key: _core.PublicKey,
+        keys: Mapping[Name, _core.PublicKey],
+        *,
+        turn_seconds: float,
     ) -> None:
         self._url, self._key, self.keys = url, key, dict(keys)
+        self.patience = min(max(2 * turn_seconds, _LEAST_PATIENCE), _MOST_PATIENCE)
 
     @staticmethod
     def of(http: Http, url: str) -> _Hall:
@@ -108,12 +120,20 @@ class _Hall:
             if found["format"] != FORMAT:
                 raise ValueError
             raw = {name: bytes.fromhex(found[name]) for name in ("key", *NAMES)}
+            turn_ms = found["turn_ms"]
+            if type(turn_ms) is not int or not 0 < turn_ms <= _MOST_TURN_MS:
+                raise ValueError
         except MissingError as error:
             raise UsageError(f"{url} is not a referee", "see potl referee --listen") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise MalformedError(f"{url} does not say in which disputes it decides") from error
         public = {name: _core.PublicKey.from_raw(one) for name, one in raw.items()}
-        return _Hall(url, public["key"], {name: public[name] for name in NAMES})
+        return _Hall(
+            url,
+            public["key"],
+            {name: public[name] for name in NAMES},
+            turn_seconds=turn_ms / 1000,
+        )
 
     def place_of(self, party: Party) -> Name:
         """Who a party is there. UsageError: nobody."""
@@ -165,6 +185,24 @@ class _Calling:
         """Something went on."""
         self.until = time.monotonic() + self._patience
 
+    def require_patience(self) -> None:
+        """Raises StorageError where nothing has gone on for too long."""
+        if time.monotonic() > self.until:
+            raise StorageError(
+                f"{self.url} has had no new line for {self._patience:g} seconds",
+                "nothing is decided: call again with the same transcript to go on, and with a "
+                "larger patience where a turn is that long",
+            )
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Time that the party itself takes does not count."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.until += time.monotonic() - began
+
 
 class _Play:
     """From the first line to the verdict."""
@@ -181,12 +219,14 @@ class _Play:
     def to_the_end(self) -> str:
         """All lines, each with its newline."""
         if self._lines:
-            self._hear(self._lines, 0)
+            with self._calling.working():
+                self._hear(self._lines, 0)
             name = name_of(notes_in(self._lines[0]))
         else:
             name = self._join()
         while not self._seat.is_over:
-            message = self._seat.message()
+            with self._calling.working():
+                message = self._seat.message()
             if message is not None:
                 self._say(name, message)
             self._listen(name)
@@ -240,9 +280,9 @@ class _Play:
         if body is None:
             self._rest()
             return
-        # Whose turn it is may take long, and the referee is there.
-        calling.heard()
         if not body:
+            # Somebody who answers, and has nothing to say, would be asked for ever.
+            calling.require_patience()
             self._rest_after(began)
             return
         self._pause = _LEAST_PAUSE
@@ -260,6 +300,7 @@ class _Play:
             if self._store is not None:
                 self._store.append(line)
             self._lines.append(line)
+        calling.heard()
 
     def _hear(self, lines: Sequence[str], after: int) -> None:
         if self._seat.hear(self._hall.keys, after, lines) != after + len(lines):

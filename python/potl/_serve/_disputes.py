@@ -18,14 +18,14 @@ from .. import _core
 from .._base._errors import LimitError, MalformedError, MismatchError, UsageError
 from .._dispute._seat import Name, Seat
 from .._dispute._there import PATH, PIECE
-from ._limits import Responses, ServeLimits
+from ._limits import Responses, ServeLimits, Waits, first_of
 from ._worker import Worker
 
 _log = logging.getLogger("potl")
 
 _MOST_LINES = 4096
 _LEAST_BYTES_PER_SECOND = 16 << 10
-_AT_A_TIME = 8
+_MOST_WAITING = 8
 
 Key = Annotated[str, Query(pattern="^[0-9a-f]{64}$", description="Public key of that party.")]
 After = Annotated[int, Query(ge=0, le=1 << 20, description="Lines that come before these.")]
@@ -44,7 +44,6 @@ _REFUSED: Responses = {
     408: {"description": "The lines came too slowly."},
     411: {"description": "Nobody said how many bytes come."},
     413: {"description": "These are more bytes than a line can have here."},
-    503: {"description": "Too many ask at a time."},
 }
 
 
@@ -75,21 +74,35 @@ class Desk:
         self._known = 0
         self.most = PIECE
 
-    async def turn(
+    def begin(
         self,
         keys: Mapping[Name, _core.PublicKey],
         after: int,
         lines: Sequence[str],
         *,
         more: bool,
-        wait: float,
-    ) -> PartysTurn:
-        """What a caller is told. What is under way goes on without it."""
+    ) -> asyncio.Future[PartysTurn]:
+        """What is under way, or begins with these lines."""
         running = self._running
         if running is None:
             running = self._running = self._worker.start(self._work, keys, after, lines, more)
             running.add_done_callback(self._done)
-        await asyncio.wait({running}, timeout=wait)
+        return running
+
+    async def turn(
+        self, running: asyncio.Future[PartysTurn], *, wait: float, enough: asyncio.Event
+    ) -> PartysTurn:
+        """What a caller is told. What is under way goes on without it."""
+        done = asyncio.Event()
+
+        def ended(_: asyncio.Future[PartysTurn]) -> None:
+            done.set()
+
+        running.add_done_callback(ended)
+        try:
+            await first_of(done, enough, seconds=wait)
+        finally:
+            running.remove_done_callback(ended)
         return running.result() if running.done() else PartysTurn(lines=self._known, message=None)
 
     def end(self) -> None:
@@ -115,7 +128,7 @@ class Desk:
 
 def add_disputes(app: FastAPI, desk: Desk, limits: ServeLimits) -> None:
     """The endpoints of a party."""
-    seat, asking = desk.seat, asyncio.Semaphore(_AT_A_TIME)
+    seat, waits = desk.seat, Waits(_MOST_WAITING)
 
     @app.get(PATH, summary="Who plays in disputes here")
     async def _party() -> PartyHere:
@@ -135,18 +148,19 @@ def add_disputes(app: FastAPI, desk: Desk, limits: ServeLimits) -> None:
         wait: Wait = 0,
     ) -> PartysTurn:
         # First: somebody whose lines do not come keeps nobody else out.
-        lines = _split(await read_body(request, desk.most, limits))
-        if asking.locked():
-            raise HTTPException(503, "too many ask at a time")
-        async with asking:
-            try:
-                keys: dict[Name, _core.PublicKey] = {
-                    "trainer": _core.PublicKey.from_raw(bytes.fromhex(trainer)),
-                    "auditor": _core.PublicKey.from_raw(bytes.fromhex(auditor)),
-                }
-                return await desk.turn(keys, after, lines, more=more, wait=wait)
-            except (MalformedError, MismatchError, LimitError, UsageError) as error:
-                raise HTTPException(409, error.message) from error
+        body = await read_body(request, desk.most, limits)
+        try:
+            keys: dict[Name, _core.PublicKey] = {
+                "trainer": _core.PublicKey.from_raw(bytes.fromhex(trainer)),
+                "auditor": _core.PublicKey.from_raw(bytes.fromhex(auditor)),
+            }
+            # Lines that are not needed are not held while somebody waits.
+            running = desk.begin(keys, after, _split(body), more=more)
+            del body
+            with waits.one(request.scope) as enough:
+                return await desk.turn(running, wait=wait, enough=enough)
+        except (MalformedError, MismatchError, LimitError, UsageError) as error:
+            raise HTTPException(409, error.message) from error
 
 
 async def read_body(request: Request, most: int, limits: ServeLimits) -> bytes:

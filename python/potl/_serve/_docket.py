@@ -15,7 +15,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from .. import _core
 from .._base._errors import LimitError, MalformedError, MismatchError, StorageError, UsageError
@@ -24,9 +24,12 @@ from .._dispute._referee import Referee
 from .._dispute._seat import NAMES, Name, setting_of
 from .._dispute._table import Clock, Store, Table, require_turn
 from .._dispute._there import PIECE
+from ._limits import first_of
 from ._worker import Worker
 
 T = TypeVar("T")
+# While a request waits: Waits.one of it.
+Waiting: TypeAlias = Callable[[], contextlib.AbstractContextManager[asyncio.Event]]
 
 _log = logging.getLogger("potl")
 
@@ -185,13 +188,14 @@ class Docket:
 
     # ------------------------------------------------------------------ what a party asks for
 
-    async def join(self, who: Name, note: str, *, wait: float) -> str | None:
+    async def join(self, who: Name, note: str, *, wait: float, waiting: Waiting) -> str | None:
         """The name of the dispute of a party that is there, as soon as there is one.
 
         Args:
             who: Somebody who has shown that he is that.
             note: The commitment that the dispute is about.
             wait: Seconds that it may take until the other party is there.
+            waiting: Entered while it waits. Its event is set when that is enough.
 
         Raises:
             MismatchError, MalformedError: This is not a commitment of that party to this job.
@@ -201,23 +205,27 @@ class Docket:
         clock = asyncio.get_running_loop().time
         until = clock() + wait
         self._waiting[who] = (note, until + _PRESENT_SECONDS)
+        is_enough = False
         while True:
             opened = self._opened
             found = await asyncio.shield(self._spawn(self._found(who, note)))
             if found is not None:
                 self._waiting.pop(who, None)  # it was told, and may leave
-            if found is not None or clock() >= until:
+            if found is not None or clock() >= until or is_enough:
                 return found
-            with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
-                await asyncio.wait_for(opened.wait(), until - clock())
+            with waiting() as enough:
+                await first_of(opened, enough, seconds=until - clock())
+                is_enough = enough.is_set()
 
-    async def lines(self, dispute: Dispute, after: int, *, wait: float) -> bytes:
-        """Lines behind the first `after`, once there is one."""
+    @staticmethod
+    async def lines(dispute: Dispute, after: int, *, wait: float, waiting: Waiting) -> bytes:
+        """Lines behind the first `after`, once there is one, or when it is enough."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + wait
-        while dispute.count <= after and loop.time() < until:
-            with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
-                await asyncio.wait_for(dispute.changed.wait(), until - loop.time())
+        until, is_enough = loop.time() + wait, False
+        while dispute.count <= after and loop.time() < until and not is_enough:
+            with waiting() as enough:
+                await first_of(dispute.changed, enough, seconds=until - loop.time())
+                is_enough = enough.is_set()
         return await asyncio.to_thread(dispute.read, after) if after < dispute.count else b""
 
     async def receive(self, dispute: Dispute, message: bytes) -> None:

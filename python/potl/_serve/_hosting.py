@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import FastAPI, HTTPException, Path as PathOf, Query, Request, Response
@@ -19,7 +20,7 @@ from .._base._errors import LimitError, PotlError
 from .._dispute._away import DISPUTES, FORMAT, REFEREE, joining
 from ._disputes import read_body
 from ._docket import Dispute, Docket
-from ._limits import Application, Gate, Responses, ServeLimits
+from ._limits import Application, Gate, Responses, ServeLimits, Waits
 
 _MOST_NOTE = 256 << 10
 _NONCE_SECONDS = 60
@@ -122,7 +123,7 @@ def endpoints(docket: Docket, *, limits: ServeLimits) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    sending, nonces = asyncio.Semaphore(_SENT_AT_A_TIME), Nonces()
+    sending, nonces, waits = asyncio.Semaphore(_SENT_AT_A_TIME), Nonces(), Waits(limits.requests)
 
     @contextlib.asynccontextmanager
     async def sent(request: Request, most: int) -> AsyncIterator[bytes]:
@@ -166,7 +167,8 @@ def endpoints(docket: Docket, *, limits: ServeLimits) -> FastAPI:
             text = joining(docket.referee.job.id, docket.referee.key.public_key, note, signed)
             if nonces.knows(signed):
                 docket.keys[who].verify(text, bytes.fromhex(signature))
-                dispute = await docket.join(who, note, wait=wait)
+                waiting = partial(waits.one, request.scope)
+                dispute = await docket.join(who, note, wait=wait, waiting=waiting)
         except LimitError as error:
             raise HTTPException(503, error.message) from error
         except (UnicodeDecodeError, PotlError) as error:
@@ -179,11 +181,15 @@ def endpoints(docket: Docket, *, limits: ServeLimits) -> FastAPI:
         responses=_LINES,
         response_class=Response,
     )
-    async def _lines(dispute: Named, after: After = 0, wait: Wait = 0) -> Response:
+    async def _lines(
+        request: Request, dispute: Named, after: After = 0, wait: Wait = 0
+    ) -> Response:
         found = held(dispute)
         if after > found.count:
             raise HTTPException(404, "there is no such line")
-        return Response(await docket.lines(found, after, wait=wait), media_type=_OCTETS)
+        waiting = partial(waits.one, request.scope)
+        body = await docket.lines(found, after, wait=wait, waiting=waiting)
+        return Response(body, media_type=_OCTETS)
 
     @app.post(
         DISPUTES + "/{dispute}/messages",

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -30,7 +31,8 @@ class ServeLimits:
     """What a server spends on its clients.
 
     Attributes:
-        requests: Requests that are answered at a time; others are told to come back (503).
+        requests: Requests that are answered at a time; others are told to come back (503). Those
+            that wait for news are not counted; of more of them the oldest are answered at once.
         openings: Chunks and trees that are opened at a time: each reads and hashes a tensor.
         stall_seconds: How long a client may take for the next 64 KiB, or for sending its request.
         request_seconds: How long one request may take.
@@ -40,6 +42,47 @@ class ServeLimits:
     openings: int = 2
     stall_seconds: float = 30.0
     request_seconds: float = 3600.0
+
+
+# Where a request's scope says how to leave its place and take it again.
+_LEAVE = "potl.leave"
+
+
+class Waits:
+    """Requests that wait for news. They hold no place of those that are answered at a time, so that
+    nobody keeps others out by waiting; of more than so many the one that has waited longest is
+    answered at once.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._all: dict[asyncio.Event, None] = {}  # the longest first
+
+    @contextlib.contextmanager
+    def one(self, scope: Message) -> Iterator[asyncio.Event]:
+        """While a request waits. The event is set when it has to be answered."""
+        leave = scope.get(_LEAVE, contextlib.nullcontext)
+        enough = asyncio.Event()
+        if len(self._all) >= self._most:
+            longest = next(iter(self._all))
+            del self._all[longest]
+            longest.set()
+        self._all[enough] = None
+        try:
+            with leave():
+                yield enough
+        finally:
+            self._all.pop(enough, None)
+
+
+async def first_of(*events: asyncio.Event, seconds: float) -> None:
+    """Waits until one of them is set, or for so long."""
+    waiting = [asyncio.create_task(one.wait()) for one in events]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
 
 
 class _StalledError(Exception):
@@ -94,7 +137,8 @@ class Gate:
             self._running += 1
             try:
                 await asyncio.wait_for(
-                    self._inner(scope, receive, sent), self._limits.request_seconds
+                    self._inner({**scope, _LEAVE: self._left}, receive, sent),
+                    self._limits.request_seconds,
                 )
             except (asyncio.TimeoutError, TimeoutError, _StalledError):
                 # What has begun cannot be taken back: the connection ends without its last bytes.
@@ -106,6 +150,15 @@ class Gate:
                     await refuse(sent, 500, "the server failed")
             finally:
                 self._running -= 1
+
+    @contextlib.contextmanager
+    def _left(self) -> Iterator[None]:
+        # Who comes back finds room: so many more than allowed as had waited.
+        self._running -= 1
+        try:
+            yield
+        finally:
+            self._running += 1
 
     def _is_known(self, scope: Message) -> bool:
         if self._token is None:

@@ -127,7 +127,8 @@ class Statistics:
             rows = _array(x.contiguous()).reshape(-1, x[0, 0].numel())
             sums, squares = _core.channel_sums(rows, x.shape[1], pool)
             mean, square = np.array(sums) / self._count, np.array(squares) / self._count
-            self._found = mean, np.maximum(square - mean * mean, 0.0), square
+            with np.errstate(all="ignore"):  # of a channel that is not finite
+                self._found = mean, np.maximum(square - mean * mean, 0.0), square
         return self._found
 
     @cached_property

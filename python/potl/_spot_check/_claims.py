@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias  # Any: torch's operators take anything
 
 import torch
@@ -47,6 +47,9 @@ class Claim:
         check: (result, probes, false alarm, pool): Freivalds' check of it.
         finish: What the operator returns, from the results of all its claims.
         memory_format: In which the operator returns it.
+        operands: Of a product, by their places among the operator's arguments: two factors, and
+            what is added; none of statistics.
+        factors: Places of the factors.
     """
 
     operator: str
@@ -56,6 +59,8 @@ class Claim:
     check: Callable[[Tensor, int, float, _core.ThreadPool | None], Found]
     finish: Callable[[Sequence[Tensor]], Any]
     memory_format: torch.memory_format = torch.contiguous_format
+    operands: Mapping[int, Tensor] = field(default_factory=dict)
+    factors: tuple[int, int] = (0, 1)
 
     def laid_out(self, result: Tensor) -> Tensor:
         """A contiguous result as the operator would return it."""
@@ -101,7 +106,19 @@ def _products(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]) ->
         )
 
     name = func.overloadpacket.__name__
-    return [Claim(name, 0, shape, lambda: func(*args, **kwargs), check, _alone)]
+    factors = (0, 1) if added is None else (1, 2)
+    return [
+        Claim(
+            name,
+            0,
+            shape,
+            lambda: func(*args, **kwargs),
+            check,
+            _alone,
+            operands=dict(enumerate((a, b) if added is None else (added, a, b))),
+            factors=factors,
+        )
+    ]
 
 
 @dataclass(frozen=True)
@@ -146,19 +163,20 @@ class _Geometry:
         self,
         gradient: str,
         place: int,
-        operands: tuple[Tensor, Tensor],
+        operands: Mapping[int, Tensor],
         shape: Shape,
         compute: Callable[[], Tensor],
         finish: Callable[[Sequence[Tensor]], Any],
         bias: Tensor | None = None,
     ) -> Claim:
         """Of the result, or of the gradient of "input" or "weight"."""
+        first_place, second_place = operands
 
         def check(
             result: Tensor, probes: int, false_alarm: float, pool: _core.ThreadPool | None
         ) -> FreivaldsResult:
             x, w = tuple(self.x.shape), tuple(self.w.shape)
-            first, second = (_array(one.contiguous()) for one in operands)
+            first, second = (_array(one.contiguous()) for one in operands.values())
             return _core.freivalds_convolution(
                 gradient,
                 first,
@@ -191,6 +209,8 @@ class _Geometry:
             check,
             finish,
             torch.channels_last if last else torch.contiguous_format,
+            operands if bias is None else {**operands, 2: bias},
+            (first_place, second_place),
         )
 
 
@@ -201,7 +221,7 @@ def _convolution(func: Any, args: tuple[Any, ...], _: Mapping[str, object]) -> l
     of = _Geometry(x, w, stride, padding, dilation, groups)
     if not of.is_worth_it():
         return []
-    return [of.claim("", 0, (x, w), of.output, lambda: func(*args), _alone, bias)]
+    return [of.claim("", 0, {0: x, 1: w}, of.output, lambda: func(*args), _alone, bias)]
 
 
 def _gradients(func: Any, args: tuple[Any, ...], _: Mapping[str, object]) -> list[Claim]:
@@ -223,9 +243,9 @@ def _gradients(func: Any, args: tuple[Any, ...], _: Mapping[str, object]) -> lis
 
     claims = []
     if mask[0]:
-        claims.append(of.claim("input", 0, (dy, w), tuple(x.shape), alone(0), finish))
+        claims.append(of.claim("input", 0, {0: dy, 2: w}, tuple(x.shape), alone(0), finish))
     if mask[1]:
-        claims.append(of.claim("weight", 1, (x, dy), tuple(w.shape), alone(1), finish))
+        claims.append(of.claim("weight", 1, {1: x, 0: dy}, tuple(w.shape), alone(1), finish))
     return claims
 
 

@@ -80,7 +80,7 @@ class OwnLoop:
         self._make = make
         self._key = key
         self._timeout = timeout
-        self._listener = _core.SpotCheckListener(address)
+        self._door = _core.SpotCheckDoor(address, key=key)
         self._opened: queue.SimpleQueue[_Handover | _Over] = queue.SimpleQueue()
         self._handover: _Handover | None = None
         self._given: tuple[float, list[torch.Tensor | None]] | None = None
@@ -89,7 +89,7 @@ class OwnLoop:
     @property
     def address(self) -> str:
         """Where the trusted side connects to."""
-        return self._listener.address
+        return self._door.address
 
     @property
     def task(self) -> Task:
@@ -172,7 +172,7 @@ class OwnLoop:
             return made[0]
 
         try:
-            socket = self._listener.accept(_ACCEPT_SECONDS)
+            socket = self._door.next(_ACCEPT_SECONDS)
             stopped, reason, _ = _core.spot_check_serve(
                 socket, key=self._key, make=make, timeout=self._timeout
             )

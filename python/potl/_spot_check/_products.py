@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn  # Any: torch's operators take anything
 
 import torch
@@ -23,6 +24,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import _core
 from ._claims import Claim, claims_of
+from ._not_finite import Again, is_finite, judged
+
+_DETAILS = {
+    "not finite": "a result is not finite, but that of its operands is",
+    "inconsistent": "a result is finite where its operands are not, or off where they are",
+}
 
 
 @dataclass
@@ -44,7 +51,7 @@ class ProductFailure:
     Attributes:
         reason: "missing" (the witness is too short), "malformed" (no plain, contiguous tensor of
             its own), "dtype", "shape", "not finite", "inconsistent" (no order of additions gives
-            this), or "leftover" (the witness is too long).
+            this), or "leftover" (the witness is too long). "diverged" accuses nobody.
         operator: The product, such as "mm" or "convolution (weight gradient)"; empty for what is
             left over.
         index: Its place in the witness.
@@ -65,12 +72,15 @@ class ProductsOutcome:
 
     Attributes:
         failure: The first product that is false; None without one.
+        diverged: The first product that is not finite though nothing is false: the step's own
+            numbers are not, or are too large. The step ends there, and shows nothing.
         verified: Products that were taken from the witness.
         unusual: Places of those that may be honest but are further off than usual. They were
             computed again, and the checker's own result was used.
     """
 
     failure: ProductFailure | None = None
+    diverged: ProductFailure | None = None
     verified: int = 0
     unusual: list[int] = field(default_factory=list)
     finished: bool = False
@@ -78,11 +88,11 @@ class ProductsOutcome:
     @property
     def holds(self) -> bool:
         """The step ended, and each of its products was verified or computed again."""
-        return self.finished and self.failure is None
+        return self.finished and self.failure is None and self.diverged is None
 
 
-class _False(Exception):
-    """Leaves the step at the first false product."""
+class _Ended(Exception):
+    """Leaves the step at the first product that is false, or not finite."""
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -143,34 +153,55 @@ class _Checker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         claims = claims_of(func, args, kwargs or {})
         if not claims:
             return func(*args, **(kwargs or {}))
-        return claims[0].finish([self._take(claim) for claim in claims])
 
-    def _take(self, claim: Claim) -> torch.Tensor:
+        def again(index: int, other: Mapping[int, torch.Tensor]) -> Claim:
+            changed = tuple(other.get(at, one) for at, one in enumerate(args))
+            return claims_of(func, changed, kwargs or {})[index]
+
+        return claims[0].finish(
+            [self._take(claim, partial(again, index)) for index, claim in enumerate(claims)]
+        )
+
+    def _take(self, claim: Claim, again: Again) -> torch.Tensor:
         """The next tensor of the witness, where it is what the claim says."""
-        if self.outcome.failure is not None:  # the step went on regardless
-            raise _False
+        if self._is_over:  # the step went on regardless
+            raise _Ended
         given = next(self._tensors, None)
         reason, detail = self._refusal(claim, given)
         if reason or given is None:
             self._fail(reason, claim, detail)
         given = given.detach()
-        found = claim.check(given, *self._options, self._pool)
-        if found.rejected:
+        probes, false_alarm = self._options
+        found = claim.check(given, probes, false_alarm, self._pool)
+        if found.outcome == "not finite":
+            said = judged(
+                claim, again, given, probes=probes, false_alarm=false_alarm, pool=self._pool
+            )
+            if said in ("not finite", "inconsistent"):
+                self._fail(said, claim, _DETAILS[said])
+            if said == "diverged":
+                self._diverge(claim)
+        elif found.rejected:
             self._fail(
                 found.outcome,
                 claim,
                 f"row {found.row} is off by {found.worst:.3g} of what rounding can do",
             )
-        self._index += 1
         if not found.holds:
+            own = claim.compute()
+            # The worker goes on with other numbers than the checker.
+            if not (is_finite(own) and is_finite(given)):
+                self._diverge(claim)
+            self._index += 1
             self.outcome.unusual.append(self._index - 1)
-            return claim.compute()
+            return own
+        self._index += 1
         self.outcome.verified += 1
         return claim.laid_out(given)
 
     def end(self) -> None:
         """The witness ends with the step."""
-        if self.outcome.failure is None and next(self._tensors, None) is not None:
+        if not self._is_over and next(self._tensors, None) is not None:
             self.outcome.failure = ProductFailure(
                 "leftover", "", self._index, (), "the step has fewer products than the witness"
             )
@@ -198,7 +229,21 @@ class _Checker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.outcome.failure = ProductFailure(
             reason, claim.operator, self._index, claim.shape, detail
         )
-        raise _False
+        raise _Ended
+
+    def _diverge(self, claim: Claim) -> NoReturn:
+        self.outcome.diverged = ProductFailure(
+            "diverged",
+            claim.operator,
+            self._index,
+            claim.shape,
+            "a result is not finite, and need not be: the training diverges",
+        )
+        raise _Ended
+
+    @property
+    def _is_over(self) -> bool:
+        return self.outcome.failure is not None or self.outcome.diverged is not None
 
 
 @contextlib.contextmanager
@@ -211,8 +256,9 @@ def check_products(
 ) -> Iterator[ProductsOutcome]:
     """Runs a step with the products of a witness, each of them verified first.
 
-    The step inside ends at the first product that is false. Read `outcome` after the block, and its
-    gradients only where `outcome.holds`.
+    The step inside ends at the first product that is false, and at the first that is not finite, as
+    those of a training that diverges are not: that accuses nobody (`outcome.diverged`). Read
+    `outcome` after the block, and its gradients only where `outcome.holds`.
 
     Args:
         tensors: The witness, which nobody is trusted for. The step may write into them.
@@ -224,6 +270,6 @@ def check_products(
         UsageError: An option is out of range.
     """
     checker = _Checker(tensors, probes, false_alarm, threads)
-    with contextlib.suppress(_False), checker:
+    with contextlib.suppress(_Ended), checker:
         yield checker.outcome
         checker.end()

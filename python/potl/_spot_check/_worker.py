@@ -80,12 +80,13 @@ class Worker:
     ) -> Served:
         """Waits for a trusted side and answers it, until it ends the training.
 
-        A connection that is lost, or that does not have the key, changes nothing: the next one is
-        waited for.
+        A connection that is lost changes nothing: the next one is waited for. Whoever connects has
+        10 s to show that it has the key, and others come in meanwhile: at most 64 connections wait
+        so, and the oldest gives way.
 
         Args:
             address: "unix:/path" or "tcp://host:port"; port 0 takes a free one.
-            timeout: Seconds that the trusted side may be silent.
+            timeout: Seconds that the trusted side may be silent, once it has shown its key.
             ready: Told the address once it can be connected to.
 
         Raises:
@@ -93,12 +94,12 @@ class Worker:
             UsageError: No such address, or the worker has no key.
         """
         key = self._own_key()
-        listener = _core.SpotCheckListener(address)
+        door = _core.SpotCheckDoor(address, key=key)
         if ready is not None:
-            ready(listener.address)
+            ready(door.address)
         while True:
             try:
-                socket = listener.accept(_ACCEPT_SECONDS)
+                socket = door.next(_ACCEPT_SECONDS)
             except StorageError:
                 continue
             stopped, reason, steps = self._answer(socket, key, timeout)

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstring>
 
+#include <potl/checks/spot_check_door.hpp>
+
 namespace potl::checks {
 namespace {
 
@@ -87,28 +89,36 @@ digest spot_check_session_key(bytes_view key, const digest& job, const digest& s
   return hmac_sha256(key, message);
 }
 
-result<spot_check_link> spot_check_link::accepted(spot_check_socket socket, bytes_view key,
-                                                  double seconds, std::uint64_t most_bytes,
-                                                  spot_check_frame& hello,
-                                                  std::vector<std::uint8_t>& payload, digest& job) {
-  const auto until = in(seconds);
-  received got;
-  file_handle passed;
-  if (status read = read_frame(socket, until, got, &passed); !read) return read.why();
-  const spot_check_header& header = got.header;
+result<spot_check_link::greeting> spot_check_link::greeted(bytes_view key,
+                                                           const spot_check_header& header,
+                                                           bytes_view head, bytes_view body) {
   spot_check_chain chain(spot_check_session_key(key, header.job, header.session), header.job,
                          header.session, spot_check_side::worker);
   const spot_check_expected expected{spot_check_kind::hello, header.frame.step,
                                      header.frame.payload_bytes};
-  auto opened = chain.open(header, got.bytes, got.body, expected);
+  auto hello = chain.open(header, head, body, expected);
+  if (!hello) return hello.why();
+  return greeting{std::move(hello).value(), std::move(chain)};
+}
+
+result<spot_check_link> spot_check_link::accepted(spot_check_socket socket, bytes_view key,
+                                                  double seconds, std::uint64_t most_bytes,
+                                                  spot_check_frame& hello,
+                                                  std::vector<std::uint8_t>& payload, digest& job) {
+  received got;
+  file_handle passed;
+  const auto first = in(std::min(seconds, spot_check_handshake_seconds));
+  if (status read = read_frame(socket, first, got, &passed); !read) return read.why();
+  auto opened = greeted(key, got.header, got.bytes, got.body);
   if (!opened) return opened.why();
-  hello = std::move(opened).value();
+  hello = std::move(opened->hello);
+  spot_check_chain chain = std::move(opened->chain);
   if (hello.payload_bytes > most_bytes) {
     return error{errc::limit, "the job is too long: " + std::to_string(hello.payload_bytes), ""};
   }
   payload.resize(hello.payload_bytes);
-  if (status read = read_payload(socket, until, chain, payload); !read) return read.why();
-  job = header.job;
+  if (status read = read_payload(socket, in(seconds), chain, payload); !read) return read.why();
+  job = got.header.job;
   spot_check_link out(std::move(socket), std::move(chain), seconds);
   out.passed_ = std::move(passed);
   return out;

@@ -93,11 +93,6 @@ int open_socket(int family) {
   return ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-void configure(int descriptor) {
-  const int on = 1;  // a Unix socket refuses, which changes nothing
-  static_cast<void>(::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
-}
-
 /// Waits for `events`; false: the deadline passed.
 bool ready(int descriptor, short events, clock::time_point until,
            const std::function<void()>& idle) {
@@ -133,7 +128,7 @@ result<spot_check_socket> spot_check_socket::connect(const std::string& address,
       }
     }
     if (code == 0) {
-      configure(out.descriptor_.get());
+      out.configure();
       return out;
     }
     if (clock::now() >= until) {
@@ -151,6 +146,11 @@ std::pair<spot_check_socket, spot_check_socket> spot_check_socket::pair() {
     throw exception(failed("no pair of sockets"));
   }
   return {spot_check_socket(ends[0]), spot_check_socket(ends[1])};
+}
+
+void spot_check_socket::configure() noexcept {
+  const int on = 1;  // a Unix socket refuses, which changes nothing
+  static_cast<void>(::setsockopt(descriptor_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
 }
 
 status spot_check_socket::wait(short events, time_point until) {
@@ -175,6 +175,7 @@ struct descriptor_message {
 std::ptrdiff_t spot_check_socket::receive(std::span<std::uint8_t> out, file_handle* passed) {
   if (passed == nullptr) return ::recv(descriptor_.get(), out.data(), out.size(), 0);
   descriptor_message message(out.data(), out.size());
+  message.header.msg_controllen = CMSG_LEN(sizeof(int));  // its padding would hold another one
   const auto got = ::recvmsg(descriptor_.get(), &message.header, MSG_CMSG_CLOEXEC);
   const cmsghdr* const found = got > 0 ? CMSG_FIRSTHDR(&message.header) : nullptr;
   if (found != nullptr && found->cmsg_level == SOL_SOCKET && found->cmsg_type == SCM_RIGHTS) {
@@ -206,6 +207,14 @@ bool spot_check_socket::is_local() const noexcept {
 }
 
 status spot_check_socket::read(std::span<std::uint8_t> out, time_point until, file_handle* passed) {
+  if (!ahead_.empty()) {
+    const auto count = static_cast<std::ptrdiff_t>(std::min(out.size(), ahead_.size()));
+    std::copy_n(ahead_.begin(), count, out.begin());
+    ahead_.erase(ahead_.begin(), ahead_.begin() + count);
+    out = out.subspan(static_cast<std::size_t>(count));
+    file_handle file = std::move(passed_ahead_);
+    if (passed != nullptr && file) *passed = std::move(file);
+  }
   while (!out.empty()) {
     const auto got = receive(out, passed);
     if (got == 0) return closed();
@@ -263,7 +272,8 @@ spot_check_listener::spot_check_listener(const std::string& address) : address_(
   if (::bind(descriptor_, pointer(at), at.size) != 0) refuse("cannot listen at");
   path_ = at.path;
   if (!path_.empty() && ::chmod(path_.c_str(), 0600) != 0) refuse("cannot protect");
-  if (::listen(descriptor_, 1) != 0) refuse("cannot listen at");
+  // Who does not speak must not keep others from connecting.
+  if (::listen(descriptor_, 64) != 0) refuse("cannot listen at");
   if (at.family == AF_UNIX) return;
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
@@ -286,8 +296,8 @@ result<spot_check_socket> spot_check_listener::accept(spot_check_socket::time_po
   while (ready(descriptor_, POLLIN, until, idle)) {
     const int taken = ::accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (taken >= 0) {
-      configure(taken);
       spot_check_socket out(taken);
+      out.configure();
       out.idle = idle;
       return out;
     }

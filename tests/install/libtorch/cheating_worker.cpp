@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include <potl/checks/spot_check.hpp>
+#include <potl/checks/spot_check_door.hpp>
 #include <potl/core/file.hpp>
 
 #include "task.hpp"
@@ -35,9 +36,9 @@ class flipping final : public checks::gradient_source {
 
 int main(int count, char** words) {
   if (count != 5) return 2;
-  checks::spot_check_listener listener(words[2]);
-  auto socket = listener.accept(std::chrono::steady_clock::now() + std::chrono::minutes(2)).value();
   const auto key = potl::read_file(words[3], 1 << 16).value();
+  checks::spot_check_door door(words[2], key);
+  auto socket = door.next(std::chrono::steady_clock::now() + std::chrono::minutes(2)).value();
   example::opened task;
   std::unique_ptr<flipping> cheat;
   const auto served = checks::serve(

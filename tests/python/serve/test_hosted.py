@@ -206,6 +206,69 @@ def test_a_referee_that_lies_about_lines_is_refused(
         auditors(case, hosted.url)
 
 
+def test_a_referee_that_answers_without_a_new_line_is_left(
+    case: Case, hosted: Served, verdict: potl.Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, empty = Http.get, []
+
+    def nothing_new(self: Http, path: str, **options: Any) -> bytes:
+        if LINES not in path:
+            return get(self, path, **options)
+        if "after=0&" in path:
+            return b"".join(get(self, path, **options).splitlines(keepends=True)[:1])
+        empty.append(path)
+        assert len(empty) < 8, "it asks on and on"
+        return b""
+
+    monkeypatch.setattr(Http, "get", nothing_new)
+    with pytest.raises(potl.StorageError, match=r"no new line for 0\.5 seconds") as raised:
+        auditors(case, hosted.url, patience=0.5)
+    assert "call again with the same transcript" in raised.value.remedy
+
+
+def test_time_in_which_a_party_works_is_not_the_referees(
+    case: Case, hosted: Served, verdict: potl.Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, message, works = Http.get, Seat.message, []
+
+    def by_the_line(self: Http, path: str, **options: Any) -> bytes:
+        answer = get(self, path, **options)
+        if LINES not in path:
+            return answer
+        if works and len(works) == 1:
+            works.append(None)
+            return b""  # the first answer after the work has no line
+        return b"".join(answer.splitlines(keepends=True)[:1])
+
+    def slow(self: Seat) -> str | None:
+        if not works:
+            works.append(None)
+            time.sleep(1.5)
+        return message(self)
+
+    monkeypatch.setattr(Http, "get", by_the_line)
+    monkeypatch.setattr(Seat, "message", slow)
+    # More than an answer takes here, and less than the work.
+    assert auditors(case, hosted.url, patience=1.0).evidence == verdict.evidence
+
+
+@pytest.mark.parametrize("turn", [None, True, 0, -1, 1 << 60, "60000", 1.5])
+def test_a_turn_is_a_number_of_milliseconds(
+    turn: object, case: Case, hosted: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = Http.get
+
+    def other(self: Http, path: str, **options: Any) -> bytes:
+        answer = get(self, path, **options)
+        if path != REFEREE:
+            return answer
+        return json.dumps({**json.loads(answer), "turn_ms": turn}).encode()
+
+    monkeypatch.setattr(Http, "get", other)
+    with pytest.raises(potl.MalformedError):
+        auditors(case, hosted.url)
+
+
 def test_a_referee_that_tells_another_story_than_before_is_refused(
     case: Case, hosted: Served, verdict: potl.Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,17 @@ class spot_check_link {
   spot_check_link(spot_check_socket socket, spot_check_chain chain, double seconds)
       : socket_(std::move(socket)), chain_(std::move(chain)), seconds_(seconds) {}
 
+  /// What a first frame of a trusted side opens.
+  struct greeting {
+    spot_check_frame hello;
+    spot_check_chain chain;
+  };
+  /// mismatch: it was not sealed with the key, or is no first frame.
+  static result<greeting> greeted(bytes_view key, const spot_check_header& header, bytes_view head,
+                                  bytes_view body);
   /// The worker's side, as the first frame of a trusted side opens it. `payload` gets that frame's.
+  /// The frame has to be there within spot_check_handshake_seconds, or `seconds` if they are fewer;
+  /// only who has sealed it has `seconds` for the payload.
   static result<spot_check_link> accepted(spot_check_socket socket, bytes_view key, double seconds,
                                           std::uint64_t most_bytes, spot_check_frame& hello,
                                           std::vector<std::uint8_t>& payload, digest& job);
