@@ -31,6 +31,11 @@ NoLedger = Annotated[
     bool, typer.Option("--no-ledger", help="Remember nothing and repeat no earlier challenge.")
 ]
 
+# As a policy's.
+_FRACTIONS = (1e-9, 1)
+# Doubles count exactly so far, and so do jobs.
+_MOST_SEGMENTS = 2**53 - 1
+
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
@@ -219,6 +224,14 @@ def _challenge(
     return Result(document={"path": str(out), "challenge": drawn.document()}, show=show)
 
 
+def _require(flag: str, value: float, low: float, high: float) -> None:
+    # Not typer's min and max, which let NaN pass.
+    if not low <= value <= high:
+        raise typer.BadParameter(
+            f"{flag} is {value}; it takes a number from {number(low)} to {number(high)}"
+        )
+
+
 def _plan(
     *,
     segments: Annotated[int, typer.Option(help="Segments of the run: steps / checkpoint_every.")],
@@ -242,10 +255,14 @@ def _plan(
 
     if (probability is None) == (samples is None):
         raise typer.BadParameter("give either --probability or --samples")
+    _require("--segments", segments, 1, _MOST_SEGMENTS)
+    _require("--cheat-fraction", cheat_fraction, *_FRACTIONS)
     if samples is None:
+        _require("--probability", float(probability or 0), 0, 1)
         samples = _core.samples_for(
             segments, probability=float(probability or 0), cheat_fraction=cheat_fraction
         )
+    _require("--samples", samples, 0, segments)
     reached = _core.strength(segments, samples, cheat_fraction)
     document = {
         "segments": segments,

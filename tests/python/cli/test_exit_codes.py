@@ -196,6 +196,32 @@ def test_an_interrupt_ends_the_process_with_130() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--segments 0 --samples 0", "--segments is 0; it takes a number from 1 to "),
+        ("--segments -3 --samples 1", "--segments is -3; it takes a number from 1 to "),
+        ("--segments 9 --samples -1", "--samples is -1; it takes a number from 0 to 9"),
+        ("--segments 9 --samples 10", "--samples is 10; it takes a number from 0 to 9"),
+        ("--segments 9 --samples 2 --cheat-fraction 5", "5.0; it takes a number from 1.00e-9 to 1"),
+        ("--segments 9 --samples 2 --cheat-fraction 0", "0.0; it takes a number from 1.00e-9 to 1"),
+        ("--segments 9 --samples 2 --cheat-fraction nan", "--cheat-fraction is nan; it takes"),
+        ("--segments 9 --probability 1.5", "--probability is 1.5; it takes a number from 0 to 1"),
+        ("--segments 9 --probability nan", "--probability is nan; it takes a number from 0 to 1"),
+    ],
+)
+def test_a_plan_for_what_cannot_be_says_what_can(
+    flags: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _cli.run(["plan", *flags.split()]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("goal", ["--samples 0", "--samples 9", "--probability 1"])
+def test_a_plan_at_an_end_of_its_range_is_made(goal: str) -> None:
+    assert _cli.run(["plan", "--segments", "9", "--cheat-fraction", "1", *goal.split()]) == 0
+
+
 def left_alone(script: list[str]) -> tuple[int, bytes]:
     """The exit code and the stderr of a command whose output nobody reads."""
     with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
