@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KeyPath = Annotated[
     Path | None,
-    typer.Option(help="The signing key; created when there is none. Default: one in RUN."),
+    typer.Option(help="The signing key, a file of potl keygen. Default: one in RUN."),
 ]
 
 
@@ -207,13 +207,16 @@ def _record(
     To resume an interrupted recording, give the same command again. The record says that it was
     resumed.
     """
+    from .._record._keys import existing
     from .._record._record import record
 
     made = record(
         load(task),
         run,
         job=job,
-        key=key,
+        key=None
+        if key is None
+        else existing(key, f"check the path, or make one: potl keygen {key.stem}"),
         seed=seed,
         checkpoint_every=None if checkpoint_every is None else parse_interval(checkpoint_every),
     )
