@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._arithmetic._arithmetic import AUTO
-from .._base._printable import number, percent, printable, size
+from .._base._printable import counted, number, percent, printable, size
 from ._files import RunPath, parse_size
 from ._result import FAILED, Debug, Json, Result, command
 from ._task import TaskArgument, load
@@ -172,11 +172,11 @@ def _job_result(job: CoreJob, path: str) -> Result:
             ("job", job.id.hex()),
             ("trainer", job.trainer.hex() if job.trainer else "not pinned"),
             ("seed", str(job.seed)),
-            ("steps", f"{number(job.steps)} in {number(job.epochs)} epochs"),
-            ("batch", f"{number(job.batch_size)} of {number(job.data_count)} samples"),
+            ("steps", f"{number(job.steps)} in {counted(job.epochs, 'epoch')}"),
+            ("batch", f"{number(job.batch_size)} of {counted(job.data_count, 'sample')}"),
             ("data", job.data_root.hex()),
             ("first state", job.initial_state.hex()),
-            ("checkpoint", f"every {number(job.checkpoint_every)} steps{kept}"),
+            ("checkpoint", f"every {counted(job.checkpoint_every, 'step')}{kept}"),
             ("arithmetic", printable(job.arithmetic)),
         )
         for name, value in rows:
@@ -277,7 +277,8 @@ def _rederive(
 
     def show(console: Console) -> None:
         console.print(
-            f"{number(len(done.steps))} states stored again after {number(done.trained)} steps"
+            f"{counted(len(done.steps), 'state')} stored again after "
+            f"{counted(done.trained, 'step')}"
         )
 
     return Result(document=document, show=show)
@@ -308,7 +309,7 @@ def _trace(
     }
 
     def show(console: Console) -> None:
-        console.print(f"{path}: {len(traced.operators)} operators of step {step}")
+        console.print(f"{path}: {counted(len(traced.operators), 'operator')} of step {step}")
 
     return Result(document=document, show=show)
 
@@ -356,7 +357,7 @@ def _check(
             console.print(f"{printable(one.where)}: {printable(one.what)}")
             console.print(f"    {printable(one.remedy)}")
         if refused:
-            console.print(f"{len(refused)} problems")
+            console.print(counted(len(refused), "problem"))
         elif problems or arithmetic == STOCK:
             console.print(f"the task can be replayed, not bit for bit. {LOST}")
         else:

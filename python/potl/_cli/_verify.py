@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._base._printable import number, percent
+from .._base._printable import counted, number, percent
 from ._options import chosen, parameters, policy_of
 from ._result import Debug, Json, Result, command
 from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
@@ -219,7 +219,9 @@ def _challenge(
     drawn.write(out)
 
     def show(console: Console) -> None:
-        console.print(f"{number(len(drawn.states))} states are wanted beside the stored ones")
+        states = len(drawn.states)
+        wanted = f"{counted(states, 'state')} {'is' if states == 1 else 'are'} wanted"
+        console.print(f"{wanted} beside the stored ones")
 
     return Result(document={"path": str(out), "challenge": drawn.document()}, show=show)
 
@@ -273,7 +275,7 @@ def _plan(
 
     def show(console: Console) -> None:
         console.print(
-            f"{number(samples)} of {number(segments)} segments see false transitions in "
+            f"{number(samples)} of {counted(segments, 'segment')} see false transitions in "
             f"{percent(cheat_fraction)} of them with probability {percent(reached)}"
         )
 

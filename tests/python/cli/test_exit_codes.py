@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from potl._base import _errors
+from potl._base._printable import counted
 from potl._cli import _cli, _result
 from potl._cli._result import Result, exit_code_of, perform
 
@@ -315,6 +316,18 @@ def test_with_json_a_usage_error_names_what_is_wrong_and_where_help_is(
     error = json.loads(capsys.readouterr().out)["error"]
     assert named in error["message"]
     assert f"{command} --help" in error["remedy"]
+
+
+def test_the_help_says_a_default_as_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _cli.run(["verify", "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "From 1 to 1,000,000,000. Default: 1. --probability" in out
+    assert "(1)" not in out
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "0 problems"), (1, "1 problem")])
+def test_what_is_counted_has_its_plural(count: int, said: str) -> None:
+    assert counted(count, "problem") == said
 
 
 def test_the_help_begins_with_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
