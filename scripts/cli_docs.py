@@ -181,7 +181,7 @@ def ending(option: Any) -> str:
     """What is assumed when an option is not given."""
     if option.required:
         return " Required."
-    shown = option.show_default if isinstance(option.show_default, str) else option.default
+    shown = option.default
     if shown is None or shown is False or shown == "" or callable(shown):
         return ""
     return f" Default: {shown}."

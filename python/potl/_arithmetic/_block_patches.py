@@ -318,15 +318,22 @@ def _eager(callback_from_stance: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if not _is_on():
             return callback_from_stance(callback)
         if callback not in (None, False):
-            warnings.warn(
-                "a compiled callable runs as eager code inside potl.deterministic: what a "
-                "compiler makes of it depends on the machine",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+            _tell_eager()
         return None
 
     return chosen
+
+
+# Once in a process: torch changes the filters of warnings in each step, and Python then forgets
+# which ones it has shown.
+@functools.cache
+def _tell_eager() -> None:
+    warnings.warn(
+        "a compiled callable runs as eager code inside potl.deterministic: what a compiler makes "
+        "of it depends on the machine",
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 def _uncounted(set_count: Callable[[int], int]) -> Callable[[int], int]:

@@ -63,6 +63,11 @@ def number(value: object, *, digits: int = 3) -> str:
     return f"{real:.{digits - 1}e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 
+def counted(count: int, one: str) -> str:
+    """ "1 step", "2,000 steps"."""
+    return f"{number(count)} {one}" + ("" if count == 1 else "s")
+
+
 def percent(value: object) -> str:
     """A share as a percentage that never rounds to a certainty: "99.98 %", "> 99.99 %", "0 %"."""
     real = as_float(value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._base._printable import duration, printable
+from .._base._printable import counted, duration, printable
 from ._result import FAILED, REJECTED, Debug, Json, Result, command
 from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
 from ._task import load
@@ -140,7 +140,7 @@ def _audit(
     def show(console: Console) -> None:
         word = {True: "agrees", False: "differs", None: "undecided"}[found.agrees]
         console.print(f"{word}: {printable(found.reason)}")
-        console.print(f"{found.steps} steps alike, in {duration(found.seconds)}")
+        console.print(f"{counted(found.steps, 'step')} alike, in {duration(found.seconds)}")
         console.print(f"the repetition is in {printable(str(found.log))}")
 
     code = 0 if found.agrees else FAILED if found.agrees is None else REJECTED

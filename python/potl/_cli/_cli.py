@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -106,11 +105,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             error.show()  # type: ignore[attr-defined]
         return _result.USAGE
-    except BrokenPipeError:
-        # The interpreter flushes once more at exit and would complain.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _result.FAILED
+    except (BrokenPipeError, SystemExit):  # the latter is what the parser makes of the former
+        return _result.unread()
     except BaseException as error:
         message, remedy = _result.describe(error)
         with contextlib.suppress(OSError):

@@ -38,7 +38,7 @@ def _explain(
     Ends with 3 if one of them has no reproducible form.
     """
     from .._arithmetic._explain import explain_call
-    from .._base._printable import printable
+    from .._base._printable import counted, printable
     from .._job._session import Session
 
     with Session.open(load(task), seed=0) as session, session.active():
@@ -49,6 +49,7 @@ def _explain(
     def show(console: Console) -> None:
         for line in str(found).splitlines():
             console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
-        console.print("the step is reproducible" if not count else f"{count} operators are refused")
+        refused = f"{counted(count, 'operator')} {'is' if count == 1 else 'are'} refused"
+        console.print(refused if count else "the step is reproducible")
 
     return Result(document=found.document(), show=show, exit_code=FAILED if count else 0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._base._printable import number, percent, printable
+from .._base._printable import counted, number, percent, printable
 from ._extra_data import (
     TABLE,
     DataPath,
@@ -236,7 +236,7 @@ def _written(task: ExtraTask, out: Path, count: int) -> Result:
     plan = task.planned
 
     def show(console: Console) -> None:
-        console.print(f"{printable(out)}  {number(count)} samples")
+        console.print(f"{printable(out)}  {counted(count, 'sample')}")
         _show_plan(plan, console)
 
     document = {"written": str(out), "count": count, "plan": plan.document()}

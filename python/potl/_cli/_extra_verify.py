@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._base._printable import number, percent, printable
+from .._base._printable import counted, number, percent, printable
 from ._extra_data import TABLE, DataPath, Transform, function_of, read, split, tell_of_key
 from ._options import given_of
 from ._result import Debug, Json, Result
@@ -97,7 +97,9 @@ def _asked(task: ExtraTask, path: Path) -> Result:
     count = write_questions(task, path)
 
     def show(console: Console) -> None:
-        console.print(f"{number(count)} questions in {printable(path)}; answer them in this order")
+        console.print(
+            f"{counted(count, 'question')} in {printable(path)}; keep the order when you answer"
+        )
 
     return Result(document={"questions": str(path), "count": count}, show=show)
 

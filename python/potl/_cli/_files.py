@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._base._printable import number, printable, size
+from .._base._printable import counted, number, printable, size
 from ._result import UNREADABLE, Debug, Json, Result, command
 
 if TYPE_CHECKING:
@@ -203,8 +203,8 @@ def _prune(
         for name in done.removed:
             console.print(f"{verb} {printable(name)}")
         console.print(
-            f"{verb} {number(len(done.removed))} checkpoints, kept {number(len(done.kept))}: "
-            f"{size(done.bytes)}, longest segment {number(done.segment)} steps"
+            f"{verb} {counted(len(done.removed), 'checkpoint')}, kept {number(len(done.kept))}: "
+            f"{size(done.bytes)}, longest segment {counted(done.segment, 'step')}"
         )
 
     return Result(document=document, show=show)

@@ -75,7 +75,7 @@ def parameters_of(table: str) -> list[inspect.Parameter]:
 
 def _parameter(table: str, field: CheckField, flag: str) -> inspect.Parameter:
     names = f"{flag}/--no-{flag[2:]}" if field["type"] == "boolean" else flag
-    option = typer.Option(names, help=help_of(field), show_default=_default_of(field))
+    option = typer.Option(names, help=help_of(field) + _default_of(field))
     return inspect.Parameter(
         f"{table}_{field['name']}",
         inspect.Parameter.KEYWORD_ONLY,
@@ -98,11 +98,11 @@ def help_of(field: CheckField) -> str:
     return text
 
 
-def _default_of(field: CheckField) -> str | bool:
+def _default_of(field: CheckField) -> str:
     default = field["default"]
     if default is None or default in ("", []):
-        return False
-    return str(default).lower() if isinstance(default, bool) else str(default)
+        return ""
+    return f" Default: {str(default).lower() if isinstance(default, bool) else default}."
 
 
 def chosen(given: Mapping[str, object]) -> list[Check]:

@@ -101,10 +101,18 @@ def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
             for path, text in result.files.items():
                 _write(path, text)
             return result.exit_code
-    except SystemExit:  # what rich makes of a closed pipe, with the exit code of a rejection
-        return failed(BrokenPipeError("nobody reads the output"), None, debug=debug)
+    except (BrokenPipeError, SystemExit):  # the latter is what rich makes of the former
+        return unread()
     except BaseException as error:  # printing failed: full disk, interrupt
         return failed(error, None, debug=debug)
+
+
+def unread() -> int:
+    """Ends quietly, and without a verdict, where nobody reads the output any more: `| head -1`."""
+    # The interpreter flushes once more at exit and would complain.
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED
 
 
 def _write(path: Path, text: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._arithmetic._arithmetic import AUTO
-from .._base._printable import number, percent, printable, size
+from .._base._printable import counted, number, percent, printable, size
 from ._files import RunPath, parse_size
 from ._result import FAILED, Debug, Json, Result, command
 from ._task import TaskArgument, load
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KeyPath = Annotated[
     Path | None,
-    typer.Option(help="The signing key; created when there is none. Default: one in RUN."),
+    typer.Option(help="The signing key, a file of potl keygen. Default: one in RUN."),
 ]
 
 
@@ -172,11 +172,11 @@ def _job_result(job: CoreJob, path: str) -> Result:
             ("job", job.id.hex()),
             ("trainer", job.trainer.hex() if job.trainer else "not pinned"),
             ("seed", str(job.seed)),
-            ("steps", f"{number(job.steps)} in {number(job.epochs)} epochs"),
-            ("batch", f"{number(job.batch_size)} of {number(job.data_count)} samples"),
+            ("steps", f"{number(job.steps)} in {counted(job.epochs, 'epoch')}"),
+            ("batch", f"{number(job.batch_size)} of {counted(job.data_count, 'sample')}"),
             ("data", job.data_root.hex()),
             ("first state", job.initial_state.hex()),
-            ("checkpoint", f"every {number(job.checkpoint_every)} steps{kept}"),
+            ("checkpoint", f"every {counted(job.checkpoint_every, 'step')}{kept}"),
             ("arithmetic", printable(job.arithmetic)),
         )
         for name, value in rows:
@@ -207,13 +207,16 @@ def _record(
     To resume an interrupted recording, give the same command again. The record says that it was
     resumed.
     """
+    from .._record._keys import existing
     from .._record._record import record
 
     made = record(
         load(task),
         run,
         job=job,
-        key=key,
+        key=None
+        if key is None
+        else existing(key, f"check the path, or make one: potl keygen {key.stem}"),
         seed=seed,
         checkpoint_every=None if checkpoint_every is None else parse_interval(checkpoint_every),
     )
@@ -274,7 +277,8 @@ def _rederive(
 
     def show(console: Console) -> None:
         console.print(
-            f"{number(len(done.steps))} states stored again after {number(done.trained)} steps"
+            f"{counted(len(done.steps), 'state')} stored again after "
+            f"{counted(done.trained, 'step')}"
         )
 
     return Result(document=document, show=show)
@@ -305,7 +309,7 @@ def _trace(
     }
 
     def show(console: Console) -> None:
-        console.print(f"{path}: {len(traced.operators)} operators of step {step}")
+        console.print(f"{path}: {counted(len(traced.operators), 'operator')} of step {step}")
 
     return Result(document=document, show=show)
 
@@ -353,7 +357,7 @@ def _check(
             console.print(f"{printable(one.where)}: {printable(one.what)}")
             console.print(f"    {printable(one.remedy)}")
         if refused:
-            console.print(f"{len(refused)} problems")
+            console.print(counted(len(refused), "problem"))
         elif problems or arithmetic == STOCK:
             console.print(f"the task can be replayed, not bit for bit. {LOST}")
         else:

@@ -69,13 +69,12 @@ def run_of(
     open_with: Path | None,
 ) -> Path | Remote:
     """What a command line means by RUN."""
-    from .._remote._remote import CACHE_BYTES, Remote, is_url, read_token
+    from .._remote._remote import CACHE_BYTES, Remote, is_url
 
     if is_url(run):
-        token = None if token_file is None else read_token(token_file)
         return Remote(
             run,
-            token=token,
+            token=token_file,
             key=open_with,
             ca=tls_ca,
             cache_bytes=CACHE_BYTES if cache_bytes is None else parse_size(cache_bytes),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._base._printable import number, percent
+from .._base._printable import counted, number, percent
 from ._options import chosen, parameters, policy_of
 from ._result import Debug, Json, Result, command
 from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
@@ -30,6 +30,11 @@ Ledger = Annotated[
 NoLedger = Annotated[
     bool, typer.Option("--no-ledger", help="Remember nothing and repeat no earlier challenge.")
 ]
+
+# As a policy's.
+_FRACTIONS = (1e-9, 1)
+# Doubles count exactly so far, and so do jobs.
+_MOST_SEGMENTS = 2**53 - 1
 
 
 def add_to(app: typer.Typer) -> None:
@@ -214,9 +219,19 @@ def _challenge(
     drawn.write(out)
 
     def show(console: Console) -> None:
-        console.print(f"{number(len(drawn.states))} states are wanted beside the stored ones")
+        states = len(drawn.states)
+        wanted = f"{counted(states, 'state')} {'is' if states == 1 else 'are'} wanted"
+        console.print(f"{wanted} beside the stored ones")
 
     return Result(document={"path": str(out), "challenge": drawn.document()}, show=show)
+
+
+def _require(flag: str, value: float, low: float, high: float) -> None:
+    # Not typer's min and max, which let NaN pass.
+    if not low <= value <= high:
+        raise typer.BadParameter(
+            f"{flag} is {value}; it takes a number from {number(low)} to {number(high)}"
+        )
 
 
 def _plan(
@@ -242,10 +257,14 @@ def _plan(
 
     if (probability is None) == (samples is None):
         raise typer.BadParameter("give either --probability or --samples")
+    _require("--segments", segments, 1, _MOST_SEGMENTS)
+    _require("--cheat-fraction", cheat_fraction, *_FRACTIONS)
     if samples is None:
+        _require("--probability", float(probability or 0), 0, 1)
         samples = _core.samples_for(
             segments, probability=float(probability or 0), cheat_fraction=cheat_fraction
         )
+    _require("--samples", samples, 0, segments)
     reached = _core.strength(segments, samples, cheat_fraction)
     document = {
         "segments": segments,
@@ -256,7 +275,7 @@ def _plan(
 
     def show(console: Console) -> None:
         console.print(
-            f"{number(samples)} of {number(segments)} segments see false transitions in "
+            f"{number(samples)} of {counted(segments, 'segment')} see false transitions in "
             f"{percent(cheat_fraction)} of them with probability {percent(reached)}"
         )
 

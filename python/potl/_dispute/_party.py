@@ -111,7 +111,7 @@ class Party:
         self.job = as_job(job)
         require_exact(self.job)
         self.build = _executors.load_task(task) if isinstance(task, str) else task
-        self.key = _keys.for_run(key, self.directory)
+        self.key = _keys.of_recorded(key, self.directory)
         note = self.directory / "commitment"
         if not note.exists():
             raise UsageError(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from .._base._printable import as_float, duration, number, printable, size, steps
+from .._base._printable import as_float, counted, duration, number, printable, size, steps
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,8 +64,8 @@ def show(facts: _core.RunFacts, console: Console) -> None:
     line("checkpoints", f"{number(len(facts['checkpoints']))}, {size(facts['checkpoint_bytes'])}")
     if facts["rounding_logs"]:
         logs, total = facts["rounding_logs"], facts["rounding_bytes"]
-        line("rounding", f"{number(logs)} logs, {size(total)}, {size(total // logs)} a step")
-    line("log", f"{number(facts['records'])} records, {size(facts['log_bytes'])}")
+        line("rounding", f"{counted(logs, 'log')}, {size(total)}, {size(total // logs)} a step")
+    line("log", f"{counted(facts['records'], 'record')}, {size(facts['log_bytes'])}")
     if facts["telemetry_bytes"]:
         line("telemetry", size(facts["telemetry_bytes"]))
     line("ended", "closed" if facts["closed"] else "no: interrupted, or still being recorded")
@@ -91,7 +91,7 @@ def _first(entries: Sequence[T], describe: Callable[[T], str]) -> list[str]:
 
 def _resume(entry: _core.ResumeRange) -> str:
     replaced = entry["last_step"] - entry["from_step"]
-    return f"went on from step {number(entry['from_step'])}, {number(replaced)} steps done again"
+    return f"went on from step {number(entry['from_step'])}, {counted(replaced, 'step')} done again"
 
 
 def _gap(entry: _core.StepGap) -> str:

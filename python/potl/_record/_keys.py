@@ -76,6 +76,33 @@ def for_run(
     return _load(kept)
 
 
+def of_recorded(
+    key: str | os.PathLike[str] | _core.SigningKey | None, directory: Path
+) -> _core.SigningKey:
+    """The key that recorded a run. None is made: a new one cannot be it.
+
+    Raises:
+        UsageError: There is no such file, or none in the run directory.
+    """
+    if isinstance(key, _core.SigningKey):
+        return key
+    wanted = "pass the key that recorded the run: --key, or key="
+    if key is not None:
+        return existing(key, wanted)
+    kept = directory / _KEPT_IN_RUN
+    if not kept.exists():
+        raise UsageError(f"{directory} holds no key of its own", wanted)
+    return _load(kept)
+
+
+def existing(path: str | os.PathLike[str], remedy: str) -> _core.SigningKey:
+    """The key in a PEM file. UsageError, with this remedy: there is no such file."""
+    target = Path(path)
+    if not target.exists():
+        raise UsageError(f"there is no key {target}", remedy)
+    return _load(target)
+
+
 def _load(path: Path) -> _core.SigningKey:
     # A file that is not a PEM block at all is for the parser to refuse.
     return _core.SigningKey.from_pem(path.read_bytes().decode("ascii", "backslashreplace"))

@@ -362,7 +362,8 @@ class Prover:
                     f"the job pins the trainer's key, and {missing}",
                     "pass key= with the private key that belongs to the job's trainer",
                 )
-        chosen = _keys.for_run(key, self._directory)
+        chosen_by = _keys.of_recorded if self._resuming else _keys.for_run
+        chosen = chosen_by(key, self._directory)
         if pinned is not None and check_job and chosen.public_key.raw != pinned:
             raise JobMismatch(
                 f"the job pins the trainer's key {pinned.hex()[:16]}..., and this is "

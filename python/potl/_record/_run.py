@@ -118,10 +118,10 @@ class Run:
         """Signs the finished run; the note is also kept in the directory.
 
         Raises:
-            UsageError: The run is not finished, the key is not the run's, or another commitment is
-                there.
+            UsageError: The run is not finished, there is no such key, it is not the run's, or
+                another commitment is there.
         """
-        chosen = _keys.for_run(self._key if key is None else key, self._path)
+        chosen = _keys.of_recorded(self._key if key is None else key, self._path)
         return Commitment(_core.commit_run(str(self._path), chosen), own=True)
 
     def export(self, path: str | os.PathLike[str]) -> None:

@@ -36,7 +36,7 @@ class Remote:
 
     Args:
         url: Where it is.
-        token: What the server wants to hear.
+        token: What the server wants to hear, or as a path the file that holds it.
         key: File of your secret key for encryption (`potl keygen --encryption`), whose public half
             the server has (`potl serve --for`). Answers that are not encrypted to it are refused.
         ca: File of the certificates that vouch for the server, instead of the system's.
@@ -51,7 +51,7 @@ class Remote:
     """
 
     url: str
-    token: str | None = field(default=None, kw_only=True, repr=False)
+    token: str | os.PathLike[str] | None = field(default=None, kw_only=True, repr=False)
     key: str | os.PathLike[str] | None = field(default=None, kw_only=True)
     ca: str | os.PathLike[str] | None = field(default=None, kw_only=True)
     timeout: float = field(default=30.0, kw_only=True)
@@ -68,9 +68,10 @@ class Remote:
             )
         if not self.timeout > 0 or self.cache_bytes <= 0:
             raise UsageError("timeout and cache_bytes are above 0", "")
-        if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
+        token = self._word
+        if token is not None and not re.fullmatch(r"[!-~]+", token):
             raise UsageError("a token is one word of visible ASCII characters", "")
-        if not self._is_served and self.token is not None:
+        if not self._is_served and token is not None:
             raise UsageError("a token is for http and https", "pass credentials as options")
         if not self._is_served and self.key is not None:
             raise UsageError(
@@ -81,6 +82,21 @@ class Remote:
     def _is_served(self) -> bool:
         return self.url.lower().startswith(("http://", "https://"))
 
+    @property
+    def _word(self) -> str | None:
+        return read_token(self.token) if isinstance(self.token, os.PathLike) else self.token
+
+    def flags(self) -> list[tuple[str, object]]:
+        """What a command line says beside the URL. A token that is no file has no name there."""
+        token = object() if isinstance(self.token, str) else self.token
+        room = None if self.cache_bytes == CACHE_BYTES else str(self.cache_bytes)
+        return [
+            ("--token-file", token),
+            ("--open-with", self.key),
+            ("--tls-ca", self.ca),
+            ("--cache-bytes", room),
+        ]
+
     def served(self) -> Http:
         """Connects to a server. UsageError: it is not a server's URL."""
         if not self._is_served:
@@ -89,7 +105,7 @@ class Remote:
         from ._sealed import read_opening_key
 
         key = None if self.key is None else read_opening_key(self.key)
-        return Http(self.url, token=self.token, key=key, ca=self.ca, timeout=self.timeout)
+        return Http(self.url, token=self._word, key=key, ca=self.ca, timeout=self.timeout)
 
     def source(self) -> Source:
         """Connects."""

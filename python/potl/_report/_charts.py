@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from .._base._printable import as_float, number, percent
+from .._base._printable import as_float, counted, number, percent
 from . import _svg
 from ._model import ReplayRow, StrengthRow, replays_of, section_of
 from ._svg import Scale, element, label
@@ -283,12 +283,13 @@ def _step_axis(x: Scale, top: float, width: int) -> list[Markup]:
 def _timeline_text(
     points: Sequence[tuple[float, float | None]], replays: Sequence[ReplayRow], last: float
 ) -> str:
-    text = f"{number(last)} steps."
+    text = f"{counted(int(last), 'step')}."
     finite = [loss for _, loss in points if loss is not None]
     if finite:
         text += f" The loss starts at {number(finite[0])} and ends at {number(finite[-1])}."
     bad = sum(not row.good for row in replays)
-    return f"{text} {len(replays)} replays were made; {bad} of them do not fit."
+    made = "1 replay was" if len(replays) == 1 else f"{len(replays)} replays were"
+    return f"{text} {made} made; {bad} of them {'does' if bad == 1 else 'do'} not fit."
 
 
 def _picture(

@@ -273,7 +273,7 @@ def outcome_of(replays: Sequence[ReplayRow]) -> str:
     unjudged = sum(row.status in _UNJUDGED for row in replays)
     bad = sum(not row.good for row in replays) - unjudged
     if not bad and not unjudged:
-        return f"all {number(len(replays))} fit"
+        return "it fits" if len(replays) == 1 else f"all {number(len(replays))} fit"
     parts = [f"{number(len(replays) - bad - unjudged)} of {number(len(replays))} fit"]
     parts += [f"{number(bad)} do not"] if bad else []
     parts += [f"{number(unjudged)} could not be judged"] if unjudged else []

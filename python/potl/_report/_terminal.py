@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .._base._printable import duration, number, percent, printable
+from .._base._printable import counted, duration, number, percent, printable
 from ._answer import (
     answer_of,
     looked_at_of,
@@ -83,7 +83,7 @@ def _summary(document: Mapping[str, object], console: Console) -> None:
         worst = f"; the farthest is at {percent(max(ratios))} of its tolerance" if ratios else ""
         if all(row.equal for row in replays):
             worst = ", each bit for bit equal"
-        line("replayed", f"{number(len(replays))} segments, {outcome_of(replays)}{worst}")
+        line("replayed", f"{counted(len(replays), 'segment')}, {outcome_of(replays)}{worst}")
     quoted = shown_strength(document)
     for row in quoted:
         line("strength", row.sentence)

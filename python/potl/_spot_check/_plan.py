@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import _core
 from .._base._errors import UsageError
-from .._base._printable import duration, number, percent
+from .._base._printable import counted, duration, number, percent
 from .._core import DisplacementCertificate as Certificate
 from .._record._inputs import as_job
 from . import _responses
@@ -76,7 +76,7 @@ class Plan:
         low, high = float(self.probabilities.min()), float(self.probabilities.max())
         each = percent(low) if low == high else f"{percent(low)} to {percent(high)}"
         lines = [
-            f"{number(len(self.probabilities))} steps, about {number(self.expected_checks)} "
+            f"{counted(len(self.probabilities), 'step')}, about {number(self.expected_checks)} "
             f"checks: each step is checked with a probability of {each}"
         ]
         if self.cost is not None:

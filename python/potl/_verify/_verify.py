@@ -213,6 +213,7 @@ def verify(
             "reproduce": _reproduce(
                 place.name,
                 [
+                    *([] if place.remote is None else place.remote.flags()),
                     # A challenge brings its nonce and its checks.
                     ("--challenge", challenge),
                     ("--job", job),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import _core
+from .._base._printable import counted
 
 _log = logging.getLogger("potl")
 
@@ -32,7 +33,8 @@ class Work:
 
     def label(self, step_seconds: float | None) -> str:
         """For a bar."""
-        return f"replaying {self.replayed + self.derived:,} steps{self._duration(step_seconds)}"
+        steps = counted(self.replayed + self.derived, "step")
+        return f"replaying {steps}{self._duration(step_seconds)}"
 
     def announce(self, steps_in_all: int, step_seconds: float | None) -> None:
         """Logs it; as a warning where somebody else could do most of it.
@@ -45,7 +47,8 @@ class Work:
         if steps == 0:
             return
         text = (
-            f"{steps:,} of {steps_in_all:,} steps are trained again"
+            f"{steps:,} of {counted(steps_in_all, 'step')} {'is' if steps == 1 else 'are'} "
+            "trained again"
             f"{self._duration(step_seconds)} on this machine"
         )
         if self.measured:

@@ -19,7 +19,7 @@ import potl
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
-from potl._arithmetic import _library
+from potl._arithmetic import _block_patches, _library
 from potl._arithmetic._block_patches import patches
 
 A = torch.linspace(-1, 1, 21).view(3, 7)
@@ -228,6 +228,22 @@ def test_shuffling_inside_gives_the_order_of_outside() -> None:
 
 
 # ---------------------------------------------------------------------- compilers
+
+
+@pytest.fixture(autouse=True)
+def untold() -> None:
+    """No test of this process has seen the warning."""
+    _block_patches._tell_eager.cache_clear()
+
+
+def test_a_compiled_callable_that_is_used_again_warns_once() -> None:
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            with potl.deterministic():
+                compiled(A)
+    assert ["eager" in str(one.message) for one in seen] == [True]
 
 
 def test_a_compiled_callable_runs_as_eager_code_with_a_warning() -> None:

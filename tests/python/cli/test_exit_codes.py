@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from potl._base import _errors
+from potl._base._printable import counted
 from potl._cli import _cli, _result
 from potl._cli._result import Result, exit_code_of, perform
 
@@ -196,12 +197,56 @@ def test_an_interrupt_ends_the_process_with_130() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_reader_that_goes_away_is_no_success() -> None:
-    script = command_line("--help")
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--segments 0 --samples 0", "--segments is 0; it takes a number from 1 to "),
+        ("--segments -3 --samples 1", "--segments is -3; it takes a number from 1 to "),
+        ("--segments 9 --samples -1", "--samples is -1; it takes a number from 0 to 9"),
+        ("--segments 9 --samples 10", "--samples is 10; it takes a number from 0 to 9"),
+        ("--segments 9 --samples 2 --cheat-fraction 5", "5.0; it takes a number from 1.00e-9 to 1"),
+        ("--segments 9 --samples 2 --cheat-fraction 0", "0.0; it takes a number from 1.00e-9 to 1"),
+        ("--segments 9 --samples 2 --cheat-fraction nan", "--cheat-fraction is nan; it takes"),
+        ("--segments 9 --probability 1.5", "--probability is 1.5; it takes a number from 0 to 1"),
+        ("--segments 9 --probability nan", "--probability is nan; it takes a number from 0 to 1"),
+    ],
+)
+def test_a_plan_for_what_cannot_be_says_what_can(
+    flags: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _cli.run(["plan", *flags.split()]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("goal", ["--samples 0", "--samples 9", "--probability 1"])
+def test_a_plan_at_an_end_of_its_range_is_made(goal: str) -> None:
+    assert _cli.run(["plan", "--segments", "9", "--cheat-fraction", "1", *goal.split()]) == 0
+
+
+def left_alone(script: list[str]) -> tuple[int, bytes]:
+    """The exit code and the stderr of a command whose output nobody reads."""
     with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
+        assert process.stderr is not None
         process.stdout.close()
-        assert process.wait(timeout=60) == 3
+        return process.wait(timeout=60), process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["verify", "--help"],
+        ["plan", "--segments", "9", "--samples", "3"],
+        ["plan", "--segments", "9", "--samples", "3", "--json"],
+    ],
+    ids=str,
+)
+def test_a_reader_that_goes_away_ends_a_command_quietly_and_without_success(
+    arguments: list[str],
+) -> None:
+    assert left_alone(command_line(*arguments)) == (3, b"")
 
 
 def test_a_verdict_that_nobody_reads_is_no_verdict() -> None:
@@ -213,13 +258,7 @@ def test_a_verdict_that_nobody_reads_is_no_verdict() -> None:
         "    return potl._cli._result.Result(document={}, show=many, exit_code=1)\n"
         "sys.exit(potl._cli._result.perform(show, json=False, debug=False))"
     )
-    script = command_line(patch=patch)
-    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.close()
-        assert process.stderr is not None
-        assert b"nobody reads the output" in process.stderr.read()
-        assert process.wait(timeout=60) == 3
+    assert left_alone(command_line(patch=patch)) == (3, b"")
 
 
 def test_without_the_module_a_command_names_doctor() -> None:
@@ -277,6 +316,18 @@ def test_with_json_a_usage_error_names_what_is_wrong_and_where_help_is(
     error = json.loads(capsys.readouterr().out)["error"]
     assert named in error["message"]
     assert f"{command} --help" in error["remedy"]
+
+
+def test_the_help_says_a_default_as_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _cli.run(["verify", "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "From 1 to 1,000,000,000. Default: 1. --probability" in out
+    assert "(1)" not in out
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "0 problems"), (1, "1 problem")])
+def test_what_is_counted_has_its_plural(count: int, said: str) -> None:
+    assert counted(count, "problem") == said
 
 
 def test_the_help_begins_with_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:

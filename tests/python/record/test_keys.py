@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import driver_tasks as tasks
 import pytest
 
+import potl
 from potl import MalformedError, UsageError, _core
+from potl._cli import _cli
 from potl._record import _keys
 
 
@@ -59,6 +62,36 @@ def test_a_run_without_a_key_keeps_its_own(tmp_path: Path) -> None:
     key = _keys.for_run(None, tmp_path / "run")
     assert stat.S_IMODE((tmp_path / "run" / "key.pem").stat().st_mode) == 0o600
     assert _keys.for_run(None, tmp_path / "run").public_key == key.public_key
+
+
+def test_a_run_that_was_recorded_gets_no_new_key(tmp_path: Path) -> None:
+    wrong = tmp_path / "typo.pem"
+    with pytest.raises(UsageError, match=r"no key .*typo\.pem \(.*that recorded"):
+        potl.Run(tmp_path, key=wrong).commit()
+    with pytest.raises(UsageError, match=r"no key of its own .*--key"):
+        potl.Run(tmp_path).commit()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("key", ["typo.pem", None])
+def test_a_recording_that_is_resumed_gets_no_new_key(tmp_path: Path, key: str | None) -> None:
+    run = tmp_path / "run"
+    potl.record(tasks.build, run, seed=7, checkpoint_every=8, key=tmp_path / "key.pem")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match="no key"):
+        potl.record(tasks.build, run, job=run / "job.json", key=key and tmp_path / key)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("words", ["commit .", "record driver_tasks:build run --seed 7"])
+def test_a_command_makes_no_key_where_a_path_was_mistyped(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words += " --checkpoint-every 8" if words.startswith("record") else ""
+    assert _cli.run([*words.split(), "--key", "typo.pem"]) == 2
+    assert "there is no key typo.pem (" in capsys.readouterr().err
+    assert not (tmp_path / "typo.pem").exists()
 
 
 def test_a_key_object_is_taken_as_it_is(tmp_path: Path) -> None:

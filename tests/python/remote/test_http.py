@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +148,24 @@ def test_a_token_opens(recorded: Recorded, tmp_path: Path) -> None:
         assert _cli.run(line) == 2
         # Nothing is replayed without a task.
         assert _cli.run([*line, "--token-file", str(token)]) == 3
+
+
+def test_the_command_that_repeats_a_report_says_how_the_server_was_reached(
+    recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("correct-horse-battery\n")
+    with served(recorded.run, "--token-file", token) as where:
+        files = ["--job", str(recorded.folder / "job.json"), "--commitment"]
+        files.append(str(recorded.folder / "note.txt"))
+        reached = ["--token-file", str(token), "--cache-bytes", "1000000"]
+        _cli.run(["verify", where, *reached, *files, "--no-ledger", "--json"])
+        command = json.loads(capsys.readouterr().out)["reproduce"]
+        assert command.startswith(shlex.join(["potl", "verify", where, *reached, *files]))
+        assert "fill in" not in command
+        report = recorded.verify(potl.Remote(where, token="correct-horse-battery"), task=None)
+    assert f" {where} --token-file TOKEN_FILE " in report.document["reproduce"]
+    assert "correct-horse" not in report.json()
 
 
 def test_tls_is_checked(recorded: Recorded, tmp_path: Path) -> None:

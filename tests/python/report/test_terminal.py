@@ -53,6 +53,12 @@ def test_the_answer_and_what_would_be_stronger_are_printed(reports: Reports) -> 
     )
 
 
+def test_one_replayed_segment_is_no_plural(reports: Reports) -> None:
+    report = reports["accepted"]
+    del report["replays"][1:]
+    assert "replayed  1 segment, it fits" in printed(report, width=200)
+
+
 def test_a_report_without_random_replays_has_no_probabilities(reports: Reports) -> None:
     report = reports["accepted"]
     report["strength"]["sampled"] = 0
