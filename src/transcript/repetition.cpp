@@ -50,6 +50,20 @@ std::string shown_flags(std::uint32_t flags) {
   return std::string(skipped ? "skipped" : "made") + (bad ? ", and something was not finite" : "");
 }
 
+// After a power cut a file may have its new size, and zeros for what was not written. Whoever
+// resumes the run takes them back, like half a record.
+bool are_zeros(bytes_view rest) noexcept {
+  return std::all_of(rest.begin(), rest.end(), [](std::uint8_t one) { return one == 0; });
+}
+
+// Of bytes that begin like a log: zeros follow within its header.
+bool is_header_of_zeros(bytes_view file) {
+  const std::vector<std::uint8_t> header = log_header();
+  const auto differs = std::mismatch(header.begin(), header.end(), file.begin()).first;
+  const auto at = static_cast<std::size_t>(differs - header.begin());
+  return at < header.size() && are_zeros(file.subspan(at));
+}
+
 std::optional<digest> log_of(const step_record& what) {
   return what.rounding ? std::optional(what.rounding->content) : std::nullopt;
 }
@@ -89,7 +103,7 @@ status repetition::feed(stream& log, bytes_view more, bool is_own) {
   };
   std::size_t at = 0;
   if (log.position == 0) {
-    if (more.size() < log_header_bytes) return unit{};
+    if (more.size() < log_header_bytes || is_header_of_zeros(more)) return unit{};
     const auto header = log_reader::open(more.first(log_header_bytes));
     if (!header) return refuse(header.why());
     at = log_header_bytes;
@@ -97,7 +111,11 @@ status repetition::feed(stream& log, bytes_view more, bool is_own) {
   while (true) {
     const frame_view frame = frame_at(more.subspan(at), log.chain);
     if (frame.is_cut_short) break;
-    if (frame.problem != nullptr) return refuse({errc::malformed, frame.problem, ""});
+    if (frame.problem != nullptr) {
+      const bool is_whole = frame.bytes > 0;
+      if (is_whole && !log.closed && are_zeros(more.subspan(at + frame.bytes - 1))) break;
+      return refuse({errc::malformed, frame.problem, ""});
+    }
     const result<record> what = decode(frame.payload);
     if (!what) return refuse(what.why());
     if (status taken = take(log, *what, is_own); !taken) return refuse(taken.why());

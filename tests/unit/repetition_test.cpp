@@ -38,6 +38,10 @@ repetition compare(const job& agreed, const log_bytes& run, const log_bytes& own
   return out;
 }
 
+bool are_zeros(bytes_view bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::uint8_t one) { return one == 0; });
+}
+
 constexpr order orders[] = {order::log_first, order::auditor_first, order::in_turn};
 
 }  // namespace
@@ -188,6 +192,38 @@ TEST_CASE("no damage of a log is a difference, and none agrees to its end", "[re
     CHECK(!whole);
     if (!heard) CHECK(!out.hear({}));  // what was refused stays refused
   }
+}
+
+TEST_CASE("zeros at the end of a log are not there yet, and agree with nothing", "[repetition]") {
+  const job agreed = small_job();
+  const log_bytes own = record_one(agreed);
+  for (std::size_t at = 0; at < own.size(); ++at) {
+    for (const std::size_t more : {std::size_t{0}, std::size_t{1}, std::size_t{5000}}) {
+      log_bytes zeros = own;
+      if (are_zeros(bytes_view(own).subspan(at))) continue;  // nothing is lost there
+      std::fill(zeros.begin() + static_cast<std::ptrdiff_t>(at), zeros.end(), std::uint8_t{0});
+      zeros.resize(own.size() + more);
+      repetition out(agreed);
+      REQUIRE(out.hear(zeros));
+      REQUIRE(out.hear_own(own));
+      CHECK(out.position() <= std::max<std::size_t>(at, 16));  // a header ends in zeros
+      CHECK(!out.is_closed());
+      CHECK(!out.difference());
+      // Who resumes the run writes in their place.
+      REQUIRE(out.hear(bytes_view(own).subspan(out.position())));
+      CHECK(out.agreed_steps() == 6);
+      CHECK(out.is_closed());
+    }
+  }
+  // Behind the last record nothing is written any more.
+  log_bytes longer = own;
+  longer.resize(own.size() + 64);
+  CHECK(!repetition(agreed).hear(longer));
+  // Zeros with something behind them are no torn end.
+  log_bytes damaged(own.begin(), own.end() - 400);
+  damaged.resize(own.size() - 1);
+  damaged.push_back(1);
+  CHECK(!repetition(agreed).hear(damaged));
 }
 
 TEST_CASE("logs of something else, or longer than agreed, are refused", "[repetition]") {

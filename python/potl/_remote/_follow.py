@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import struct
 import threading
 import time
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 1.0
 _PIECE = 8 << 20
+# Bytes of a log before its version.
+_MAGIC = 8
 
 
 class Followed:
@@ -50,6 +53,7 @@ class _Copy(Followed):
         self._from, self._job = remote, job
         self._source, self._most, self._patience = source, remote.cache_bytes, patience
         self._sizes: dict[str, int] = {}
+        self._chain = b""  # behind the records that are here
         self._error: PotlError | None = None
         self._ended = threading.Event()
         (root / _source.ROUNDING).mkdir()
@@ -81,8 +85,10 @@ class _Copy(Followed):
                 parts: list[bytes] = []
                 self._source.read(name, have, length, parts.append)
                 more = b"".join(parts)
-                # A trainer that resumes takes back what a crash left of a record.
-                kept = _whole(more, have) if name == _source.LOG else len(more)
+                # A trainer that resumes takes back what a crash left of a record, zeros included.
+                kept = len(more)
+                if name == _source.LOG:
+                    kept, self._chain = _whole(more, have, self._chain)
                 file.write(more[:kept])
                 file.flush()
                 self._sizes[name] = have + kept
@@ -139,18 +145,36 @@ def followed(run: AnyRun, *, job: _core.Job, patience: float) -> Iterator[Follow
                 thread.join()
 
 
-def _whole(more: bytes, at: int) -> int:
+def _whole(more: bytes, at: int, before: bytes) -> tuple[int, bytes]:
     """How many of the bytes from a place in a log on are whole records. What cannot begin one
-    counts, too: whoever reads the log says what is wrong with it.
+    counts, too: whoever reads the log says what is wrong with it. Zeros to the end are no records:
+    after a power cut a file may have its new size, and not what was written.
+
+    Args:
+        more: The bytes.
+        at: The place.
+        before: The chain value there.
+
+    Returns:
+        So many, and the chain value behind them.
     """
-    end = 0 if at else HEAD
-    if len(more) < end:
-        return 0
+    written = len(more.rstrip(b"\0"))
+    end = 0
+    if at == 0:
+        if len(more) < HEAD or written <= _MAGIC:
+            return 0, before
+        end, before = HEAD, hashlib.sha256(more[:HEAD]).digest()
     while len(more) - end >= 4:
         (size,) = struct.unpack_from("<I", more, end)
         if size > MAX_RECORD:
-            return len(more)
+            return len(more), before
         if len(more) - end < 4 + size + CHAIN:
             break
-        end += 4 + size + CHAIN
-    return end
+        chain = end + 4 + size
+        if chain + CHAIN > written:
+            # Zeros, or one digest in 256.
+            follows = hashlib.sha256(before + more[end + 4 : chain]).digest()
+            if more[chain : chain + CHAIN] != follows:
+                break
+        before, end = more[chain : chain + CHAIN], chain + CHAIN
+    return end, before

@@ -102,6 +102,10 @@ def test_a_run_is_followed_while_it_grows(job: potl.Job, false: Path, tmp_path: 
     assert found.difference.step == AT
 
 
+# Bytes of the record that is torn there.
+TORN = 78
+
+
 def torn_and_resumed(job: potl.Job, folder: Path) -> tuple[Path, bytes]:
     """A run that a full disk interrupted in the middle of a record, and its log at that time."""
     with potl.Prover(build, folder / "run", job=job) as prover:
@@ -113,6 +117,7 @@ def torn_and_resumed(job: potl.Job, folder: Path) -> tuple[Path, bytes]:
     with log.open("ab") as file:
         file.write((182).to_bytes(4, "little") + record)
     torn = log.read_bytes()
+    assert len(record) + 4 == TORN
     run = potl.record(build, folder / "run", job=job)
     assert torn[: -len(record) - 4] == log.read_bytes()[: len(torn) - len(record) - 4]
     assert not log.read_bytes().startswith(torn)
@@ -133,6 +138,30 @@ def test_a_run_that_was_torn_and_resumed_is_followed(
         found = potl.audit(
             where, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
         )
+    assert found.agrees is True and found.steps == STEPS, found.reason
+
+
+@pytest.mark.parametrize("cut", [0, 40], ids=["nothing of a record", "some of it"])
+@pytest.mark.parametrize("scheme", ["", "http", "file"])
+def test_a_run_with_zeros_of_a_power_cut_is_followed(
+    scheme: str, cut: int, job: potl.Job, tmp_path: Path
+) -> None:
+    """A file system may know a file's size and not what was written."""
+    run, torn = torn_and_resumed(job, tmp_path)
+    log = run / "transcript.log"
+    whole = log.read_bytes()
+    log.write_bytes(torn[: cut - TORN] + bytes(5000))
+    at: Any = f"file://{run}" if scheme == "file" else run
+    with served(run) if scheme == "http" else contextlib.nullcontext(at) as place:
+        # Without following, it is a run that goes no further yet.
+        found = potl.audit(place, job=job, task=build, log=tmp_path / "before")
+        assert found.agrees is None and "all of them alike" in found.reason
+        resumed = threading.Timer(4.0, lambda: log.write_bytes(whole))
+        resumed.start()
+        found = potl.audit(
+            place, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
+        )
+        resumed.join()
     assert found.agrees is True and found.steps == STEPS, found.reason
 
 
