@@ -99,12 +99,12 @@ class JobMismatch(UsageError):
 
     differences: tuple[str, ...]
 
-    def __init__(self, differences: Sequence[str] | str) -> None:
+    def __init__(self, differences: Sequence[str] | str, remedy: str = "") -> None:
         self.differences = (differences,) if isinstance(differences, str) else tuple(differences)
-        super().__init__("the task is not the job's: " + "; ".join(self.differences))
+        super().__init__("the task is not the job's: " + "; ".join(self.differences), remedy)
 
-    def __reduce__(self) -> tuple[type[JobMismatch], tuple[tuple[str, ...]]]:
-        return type(self), (self.differences,)
+    def __reduce__(self) -> tuple[type[JobMismatch], tuple[tuple[str, ...], str]]:
+        return type(self), (self.differences, self.remedy)
 
 
 class PredictionError(PotlError):

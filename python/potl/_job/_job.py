@@ -226,7 +226,7 @@ class Job:
         """
         from .._task._data import scan
         from ._draft import order_of
-        from ._recipe import describe, differences
+        from ._recipe import code_differences, describe, differences, without_code
         from ._settings import setting_differences
 
         core, task = self.core, session.task
@@ -247,7 +247,8 @@ class Job:
         own = describe(task, session.build)
         agreed = {key: value for key, value in fields["task"].items() if key in own}
         set_here, set_there = own.pop("settings"), agreed.pop("settings", None)
-        found += list(differences(agreed, own))
+        found += list(code_differences(agreed, own))
+        found += list(differences(without_code(agreed), without_code(own)))
         if core.arithmetic == _arithmetic.STOCK:  # no other depends on them
             found += list(setting_differences(set_there, set_here))
         facts = scan(task.dataset)

@@ -20,7 +20,7 @@ from torch import nn
 
 from .. import _core
 from .._task._capture import modules_of
-from .._task._code import code_digest
+from .._task._code import code_digests
 from .._task._schedule import rates_of
 from .._task._task import Scheduler, Task, is_metric_driven, overrides_step
 from .._task._values import DTYPES
@@ -32,12 +32,16 @@ RateRuns = list[tuple[int, list[float]]]
 # A job is read into memory by everybody: more different rates than this are left to the state.
 _LONGEST_TABLE = 100_000
 
+# Options of an optimizer that choose how it computes, and not what.
+_KERNELS = ("foreach", "fused")
+
 # A scheduler that follows a metric is not run ahead; this is what it changes.
 _PLATEAU_CHANGES = {"best", "num_bad_epochs", "cooldown_counter", "last_epoch", "_last_lr"}
 
 
 def describe(task: Task, build: Any) -> Description:
     """The task as the job pins it. JSON values only."""
+    code, sources = code_digests(build, task)
     return {
         "class": type(task).__qualname__,
         "model": _model(task.model),
@@ -53,7 +57,9 @@ def describe(task: Task, build: Any) -> Description:
         "ema": None if task.ema is None else type(task.ema).__qualname__,
         "state": {name: type(kept).__qualname__ for name, kept in sorted(task.state.items())},
         "settings": {task.device.type: settings(task.device.type)},
-        "code": code_digest(build, task),
+        "code": code,
+        # What `code` is over, by name, for the message that it is another.
+        "sources": {**sources} if sources is not None else None,
     }
 
 
@@ -83,11 +89,29 @@ def differences(agreed: object, own: object, path: str = "") -> Iterator[str]:
     elif isinstance(agreed, list) and isinstance(own, list) and len(agreed) == len(own):
         for index, (a, b) in enumerate(zip(agreed, own, strict=True)):
             yield from differences(a, b, f"{path}/{index}")
-    elif path == "code":
-        if agreed is not None and own is not None and agreed != own:
-            yield "the source code of build, or of something that it uses, is another"
     elif agreed != own:
-        yield f"{path} is {_short(own)}, agreed was {_short(agreed)}"
+        text = f"{path} is {_short(own)}, agreed was {_short(agreed)}"
+        if path.rpartition("/")[2] in _KERNELS:
+            text += ": it chooses the kernel, so give the optimizer the agreed value"
+        yield text
+
+
+def code_differences(agreed: Description, own: Description) -> Iterator[str]:
+    """One sentence if the source code is another, with the names of what differs. Jobs of earlier
+    builds do not have these."""
+    if agreed.get("code") in (None, own["code"]) or own["code"] is None:
+        return
+    there, here = agreed.get("sources"), own["sources"]
+    what = "build, or of something that it uses,"
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        names = sorted(k for k in {*there, *here} if there.get(k) != here.get(k))
+        what = ", ".join(map(_short, names)) or what
+    yield f"the source code of {what} is another than agreed, where comments count too"
+
+
+def without_code(of: Description) -> Description:
+    """What `differences` compares."""
+    return {key: value for key, value in of.items() if key not in ("code", "sources")}
 
 
 Options: TypeAlias = "list[list[dict[str, object]]]"

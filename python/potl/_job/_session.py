@@ -6,6 +6,7 @@ and for replay.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -55,6 +56,7 @@ class Session:
     Attributes:
         task: What `build` returned.
         build: What made the task.
+        build_seconds: How long that took; for the first task of a process most of it is torch's.
 
     Example:
         >>> with Session.open(build, seed=7) as session:  # doctest: +SKIP
@@ -71,6 +73,7 @@ class Session:
     ) -> None:
         self.task = task
         self.build = build
+        self.build_seconds = 0.0
         self._schedule = schedule
         self._batches = batches = Batches(task, schedule)
         self._arithmetic = computed = StepArithmetic(arithmetic)
@@ -117,9 +120,12 @@ class Session:
             arithmetic = _arithmetic.STOCK if job is None else job.core.arithmetic
         _arithmetic.require(arithmetic)
         with _random.scope(), _repeated.once():
+            began = time.perf_counter()
             task = build_task(build, seed)
+            seconds = time.perf_counter() - began
             own = Schedule.of_task(task, seed=seed)
             session = cls(task, own if job is None else job.schedule(task), build, arithmetic)
+            session.build_seconds = seconds
             if job is not None and job.initial is not None:
                 session.restore(job.initial)
             return session

@@ -94,7 +94,7 @@ def _summary(document: Mapping[str, object], console: Console) -> None:
     total = duration(cost.get("seconds")) + (
         "" if share is None else f", {percent(share)} of training"
     )
-    line("cost", f"{total} ({parts})" if parts else total)
+    line("cost", (f"{total} ({parts})" if parts else total) + "; loading the task not counted")
     for step in next_steps_of(document):
         line("next", step)
     for stronger in stronger_of(document):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A digest of the user's own source code that a task runs."""
+"""Digests of the user's own source code that a task runs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from typing import Any
 
 from ._task import Task
 
+# Of a digest; these tell two versions of a function apart, and decide nothing.
+_SHOWN = 16
 
-def code_digest(build: Any, task: Task) -> str | None:
+
+def code_digests(build: Any, task: Task) -> tuple[str, dict[str, str]] | tuple[None, None]:
     """SHA-256 over the source of `build` and of every function and class of the user's that it
-    refers to.
+    refers to, and the beginning of one for each of their names.
 
     Installed packages are left out: the job names their versions. None when some source cannot be
     found (a task typed into an interpreter), and then it is not compared.
@@ -40,8 +43,15 @@ def code_digest(build: Any, task: Task) -> str | None:
         for root in roots:
             _collect(root, found)
     except (OSError, TypeError):
-        return None
+        return None, None
     lines = sorted(f"{thing.__qualname__}\n{source}" for thing, source in found.values())
+    named: dict[str, list[str]] = {}
+    for line in lines:
+        named.setdefault(line.partition("\n")[0], []).append(line)
+    return _digest(lines), {name: _digest(of_it)[:_SHOWN] for name, of_it in named.items()}
+
+
+def _digest(lines: list[str]) -> str:
     return hashlib.sha256("\0".join(lines).encode()).hexdigest()
 
 

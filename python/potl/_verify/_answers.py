@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from types import TracebackType
@@ -30,7 +31,12 @@ _NO_TASK = "no task was given to replay with; pass task=build"
 
 
 class Answers:
-    """Owns the verifier's session, and the pool if there is one, for one verification."""
+    """Owns the verifier's session, and the pool if there is one, for one verification.
+
+    Attributes:
+        loading_seconds: Until the task was there, which each process does once, however long the
+            training.
+    """
 
     def __init__(
         self,
@@ -65,8 +71,12 @@ class Answers:
         if elsewhere:
             _imports.require_clean_start(place.directory)
             name = _executors.task_name(task)
+        began = time.perf_counter()
         build = _executors.load_task(task) if isinstance(task, str) else task
+        self.loading_seconds = time.perf_counter() - began
         self._session = None if build is None else _opened(build, job, evidence)
+        if self._session is not None:
+            self.loading_seconds += self._session.build_seconds
         if self._session is not None and not evidence.rejected:
             # Before any state is opened, which drawing the largest updates does.
             evidence.expect_state_bytes(self._schema.initial.nbytes)

@@ -237,7 +237,7 @@ def verify(
                 ],
             ),
             "software": f"potl {_core.version()}",
-            "seconds": time.perf_counter() - began,
+            "seconds": time.perf_counter() - began - answers.loading_seconds,
             "costs": _costs(questions.all, answered_all) | _extra_verify.costs(judged),
             "checks": asked,
         }

@@ -11,7 +11,16 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from potl import Job, MalformedError, MismatchError, Session, UsageError, _core
+from potl import (
+    Job,
+    JobMismatch,
+    MalformedError,
+    MismatchError,
+    Session,
+    UsageError,
+    _core,
+    record,
+)
 
 
 def create(build=tasks.plain, **options):
@@ -254,8 +263,28 @@ def test_the_source_code_that_build_refers_to_is_part_of_the_job():
     job = create(variant("F.cross_entropy(output, target)"))
     with Session.open(variant("F.cross_entropy(output, target) * 1.5"), seed=7, job=job) as session:
         assert job.differences(session) == [
-            "the source code of build, or of something that it uses, is another"
+            "the source code of helper is another than agreed, where comments count too"
         ]
+        # Of builds that did not say which.
+        task = {k: v for k, v in job.core.fields()["task"].items() if k != "sources"}
+        (said,) = job.replace(task=task).differences(session)
+        assert said.startswith("the source code of build, or of something that it uses, is another")
+
+
+def test_an_option_that_chooses_a_kernel_says_what_to_do():
+    job = create(tasks.plain)
+    with Session.open(tasks.plain, seed=7, job=job) as session:
+        session.task.optimizers[0].param_groups[0]["foreach"] = True
+        said, _ = job.differences(session)  # the other: the initial state has the option too
+    assert said.startswith("optimizers/0/groups/0/foreach is True, agreed was None: ")
+    assert said.endswith("give the optimizer the agreed value")
+
+
+def test_a_task_that_is_not_the_jobs_has_a_remedy(tmp_path):
+    with pytest.raises(JobMismatch, match=r"\(build the task as it was agreed, or ") as error:
+        record(tasks.plain, tmp_path / "run", job=create(tasks.uneven))
+    again = pickle.loads(pickle.dumps(error.value))
+    assert str(again) == str(error.value) and again.differences == error.value.differences
 
 
 def test_a_session_refuses_another_seed():

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,22 @@ def test_the_defaults_choose_checks_that_accept(honest: Delivery) -> None:
     report = honest.verify(checks=None)
     assert report.verdict == "accepted", report.json()
     assert {finding.check for finding in report.findings} >= {"pev", "replay", "telemetry"}
+
+
+def test_the_cost_is_without_what_loads_the_task(
+    honest: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = _session.build_task
+
+    def slow(*given: Any) -> potl.Task:
+        time.sleep(1)
+        return real(*given)
+
+    monkeypatch.setattr(_session, "build_task", slow)
+    began = time.perf_counter()
+    report = honest.verify()
+    took = time.perf_counter() - began
+    assert 0 < report.document["cost"]["seconds"] <= took - 1
 
 
 def test_the_same_nonce_gives_the_same_findings(honest: Delivery) -> None:
