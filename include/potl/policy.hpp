@@ -41,6 +41,9 @@ struct replay_strength {
   std::uint64_t segments = 0;  ///< of the run
   std::uint64_t pool = 0;      ///< of these, not replayed anyway (first, last)
   std::uint64_t sampled = 0;   ///< judged at random
+  bool all = false;            ///< every segment was judged, drawn or not
+  /// Of the pool. What was not drawn counts only where nothing is left: who forges knows the rest.
+  std::uint64_t seen() const noexcept { return all ? pool : sampled; }
   /// Probability of seeing one of the false transitions if they are in this share of the segments.
   /// It counts transitions, not steps: a false one may carry the weights anywhere (reach_strength).
   double probability(double cheat_fraction) const noexcept;

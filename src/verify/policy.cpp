@@ -29,7 +29,8 @@ std::optional<replay_strength> draw_of(const finding& summary) {
   const auto* pool = summary.detail<std::uint64_t>("pool");
   const auto* judged = summary.detail<std::uint64_t>("judged");
   if (segments == nullptr || pool == nullptr || judged == nullptr) return std::nullopt;
-  return replay_strength{*segments, *pool, *judged};
+  const bool* all = summary.detail<bool>("all");
+  return replay_strength{*segments, *pool, *judged, all != nullptr && *all};
 }
 
 // Of a check that nobody registered nothing is known, so that nothing of it is waved through.
@@ -116,7 +117,7 @@ std::vector<std::string> obstacles(std::span<const finding> findings, const stan
   }
   const replay_strength reached = strength_of(findings);
   const std::uint64_t needed = segments_needed(reached, wanted);
-  if (reached.sampled >= reached.pool || reached.sampled >= needed) return out;
+  if (reached.seen() >= reached.pool || reached.seen() >= needed) return out;
   std::string few =
       text(reached.sampled) + " random segments were judged, the policy asks for " + text(needed);
   if (wanted.probability > 0) {
@@ -133,10 +134,12 @@ std::string accepted_sentence(std::span<const finding> findings, const standing&
            guarded_to_its_end(findings)->reason;
   }
   const replay_strength reached = strength_of(findings);
-  std::string out = "The run was trained as agreed, as far as this verification looked: " +
-                    text(reached.sampled) + " of " + text(reached.segments) +
-                    " segments were drawn at random and replayed, beside the first and the last";
-  if (reached.sampled < reached.pool) {
+  const std::string drawn = text(reached.sampled) + " of " + text(reached.segments);
+  std::string out = "The run was trained as agreed, as far as this verification looked: ";
+  if (reached.seen() >= reached.pool) {
+    out += "every segment was trained again (" + drawn + " were drawn at random)";
+  } else {
+    out += drawn + " segments were drawn at random and replayed, beside the first and the last";
     const double seen = reached.probability(0.05);
     out += "; false transitions in 5 % of the segments would have been seen with probability " +
            text(seen);
@@ -187,7 +190,7 @@ std::uint64_t policy::samples(std::uint64_t segments) const noexcept {
 
 double replay_strength::probability(double cheat_fraction) const noexcept {
   return statistics::detection_without_replacement(
-      pool, statistics::packed_units(segments, cheat_fraction), sampled);
+      pool, statistics::packed_units(segments, cheat_fraction), seen());
 }
 
 std::uint64_t segments_needed(replay_strength of, const policy& wanted) {
@@ -211,7 +214,7 @@ replay_strength strength_of(std::span<const finding> findings) {
   for (const finding& one : findings) {
     if (!is_random_summary(one)) continue;
     const std::optional<replay_strength> drawn = draw_of(one);
-    if (!drawn || (out.segments != 0 && drawn->sampled <= out.sampled)) continue;
+    if (!drawn || (out.segments != 0 && drawn->seen() <= out.seen())) continue;
     out = *drawn;
   }
   return out;
@@ -231,7 +234,7 @@ std::optional<reach_strength> reach_of(std::span<const finding> findings) {
     out.factor = one.threshold.value_or(0);
     out.probability = checks::reach_probability;
     out.false_segments =
-        statistics::unseen(drawn.pool, drawn.sampled, *limit, out.probability).units;
+        statistics::unseen(drawn.pool, drawn.seen(), *limit, out.probability).units;
     // Several false segments of a stretch lead no further than it does.
     const auto far = static_cast<double>(std::min(out.false_segments, *stretches));
     out.displacement = far * *limit / *travelled;

@@ -23,7 +23,7 @@ constexpr std::array shown_fractions{0.01, 0.05, 0.2};
 constexpr double goal_fraction = 0.05;
 constexpr std::array goals{0.5, 0.8, 0.95, 0.99};
 
-bool is_exhausted(const replay_strength& reached) { return reached.sampled >= reached.pool; }
+bool is_exhausted(const replay_strength& reached) { return reached.seen() >= reached.pool; }
 
 std::string member_of(const json_value& one, std::string_view name) {
   const json_value* found = one.find(name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -504,9 +505,34 @@ TEST_CASE("the summary says how many random segments were judged") {
     REQUIRE(one.result == outcome::pass);
     REQUIRE(one.statistic == 12.0);
     REQUIRE(one.reason.find("12 of 12") == 0);
+    REQUIRE_FALSE(*one.detail<bool>("all"));
     return;
   }
   FAIL("no summary");
+}
+
+TEST_CASE("the summary says whether every segment was judged, drawn or not") {
+  scene one;
+  one.options.samples = 1;
+  one.ask();
+  for (std::uint64_t start = 0; start < 100; start += 10) {
+    segment_request request;
+    request.start = start;
+    request.end = start + 10;
+    const bool known = std::any_of(one.measured.begin(), one.measured.end(), [&](const auto& had) {
+      return had.request.start == start && had.request.end == request.end;
+    });
+    if (!known) one.measured.push_back(honest(one.run, request));
+  }
+  const auto all = [&] {
+    for (const auto& found : one.judge()) {
+      if (found.rule == "replay.random_segments") return *found.detail<bool>("all");
+    }
+    return false;
+  };
+  REQUIRE(all());
+  one.measured.back().status = measured::verifier_error;
+  REQUIRE_FALSE(all());
 }
 
 TEST_CASE("options of replay are refused by name when they are unknown or out of range") {

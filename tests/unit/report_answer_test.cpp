@@ -164,6 +164,28 @@ TEST_CASE("when every segment was drawn, the report says that nothing is stronge
   REQUIRE(answer_of(report).find("every segment was trained again") != std::string::npos);
 }
 
+TEST_CASE("when every segment was judged, for whatever reason, nothing is said to be left") {
+  scene of(20);
+  for (std::uint64_t i = 21; i <= 58; ++i) of.replayed(i, "top-q");
+  of.findings[1].details.emplace_back("all", true);
+  finding reach = made("replay", "replay.reach", outcome::pass);
+  reach.details = {{"limit", 1.0}, {"travelled", 2.0}, {"stretches", std::uint64_t{60}}};
+  of.findings.push_back(reach);
+  const json_value report = of.report();
+  REQUIRE(answer_of(report) ==
+          "You may pay: every segment was trained again, and all of them are as agreed.");
+  REQUIRE(report.find("sentence")
+              ->if_string()
+              ->find("every segment was trained again (20 of 60 were drawn at random)") !=
+          std::string::npos);
+  REQUIRE(report.at("strength").at("reach").count("false_segments").value() == 0);
+  REQUIRE(report.at("strength").at("table").at(std::size_t{0}).number("probability").value() == 1);
+  REQUIRE(report.at("strength").count("sampled").value() == 20);
+  REQUIRE(samples_of(report).empty());
+  of.findings[1].details.back().second = false;
+  REQUIRE(answer_of(of.report()).find("everything that was looked at") != std::string::npos);
+}
+
 TEST_CASE("a rejected run has no stronger draw, but a next step") {
   scene bad(12);
   bad.findings.push_back(made("replay", "replay.parameters", outcome::reject));

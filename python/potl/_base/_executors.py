@@ -70,7 +70,9 @@ def load_task(name: str) -> Callable[[], Any]:
     """
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
-        raise UsageError(f'a task is named "module:function", not "{name}"', "")
+        raise UsageError(
+            f'a task is named "module:function", not "{name}"', "write for example trainer:build"
+        )
     try:
         found: Any = _running_script(module_name) or _imported(module_name)
     except ModuleNotFoundError as error:
@@ -80,12 +82,18 @@ def load_task(name: str) -> Callable[[], Any]:
         raise UsageError(
             f'there is no module "{module_name}" for the task "{name}"'
             + (" outside the run directory, whose files are the trainer's" if inside else ""),
-            "run from the folder that holds it, or set PYTHONPATH",
+            f"write {module_name[:-3]}:{path}, without .py"
+            if module_name.endswith(".py")
+            else "run from the folder that holds it, or set PYTHONPATH",
         ) from error
+    where = getattr(found, "__file__", None) or module_name
     for part in path.split("."):
         found = getattr(found, part, None)
         if found is None:
-            raise UsageError(f'module "{module_name}" has no "{path}"', "")
+            raise UsageError(
+                f'module "{module_name}" has no "{path}"',
+                f"name the function that builds the task in {where}",
+            )
     if not callable(found):
         raise UsageError(f'"{name}" is not a function', "")
     function: Callable[[], Any] = found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._arithmetic import _arithmetic
-from .._base._errors import NotReplayable, UsageError
+from .._base._errors import MalformedError, NotReplayable, UsageError
 from .._base._progress import Phases, phases
 from .._base._public_key import public_key
 
@@ -175,7 +175,10 @@ class Job:
             MalformedError: Not a job.
             MismatchError: The initial state is not the job's.
         """
-        core = _core.Job.parse(_core.read_file(os.fspath(path), max_bytes=_MAX_BYTES))
+        try:
+            core = _core.Job.parse(_core.read_file(os.fspath(path), max_bytes=_MAX_BYTES))
+        except MalformedError as error:
+            raise MalformedError(f"{os.fspath(path)}: {error.message}", error.remedy) from error
         beside = _beside(path)
         initial = None
         if core.fields()["initial_state"]["source"] == "file" and beside.exists():

@@ -14,6 +14,11 @@ from .._job._job import Job
 # A prover wrote it: no file is read whole before its size is known.
 _MAX_NOTE_BYTES = 1 << 20
 
+_MADE_BY = {
+    "job": "check the path; potl job create makes one",
+    "commitment": "check the path; the trainer's potl commit prints one",
+}
+
 
 class Recorded(Protocol):
     """A `potl.Run`, as far as its directory goes."""
@@ -27,7 +32,10 @@ def run_directory(run: str | os.PathLike[str] | Recorded) -> Path:
     """The directory of a run, which must exist."""
     path = Path(getattr(run, "path", run))  # type: ignore[arg-type]
     if not path.is_dir():
-        raise UsageError(f"there is no run directory {path}", "")
+        raise UsageError(
+            f"there is no run directory {path}",
+            "check the path; the address of a server begins with http:// or https://",
+        )
     return path
 
 
@@ -47,7 +55,14 @@ def as_note(commitment: object) -> str:
         return commitment
     if isinstance(commitment, (str, os.PathLike)):
         require_file(commitment, "commitment")
-        return read_note(commitment)
+        text = read_note(commitment)
+        try:
+            _core.SignedNote.parse(text)
+        except MalformedError as error:
+            raise MalformedError(
+                f"{os.fspath(commitment)}: {error.message}", "pass what potl commit printed"
+            ) from error
+        return text
     return str(commitment)
 
 
@@ -68,4 +83,7 @@ def read_note(path: str | os.PathLike[str]) -> str:
 def require_file(path: str | os.PathLike[str], what: str) -> None:
     """Raises UsageError where there is no file of that name."""
     if not Path(path).is_file():
-        raise UsageError(f"there is no {what} file {os.fspath(path)}", "")
+        raise UsageError(
+            f"there is no {what} file {os.fspath(path)}",
+            _MADE_BY.get(what, "check the path"),
+        )

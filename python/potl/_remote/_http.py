@@ -183,7 +183,7 @@ class Http:
         limit: int,
     ) -> None:
         """Gives what a path has: all of it, or what is `left` when it is asked again."""
-        trouble = ""
+        trouble = remedy = ""
         for attempt in range(1 if self._gone else _ATTEMPTS):
             if attempt:
                 await asyncio.sleep(min(0.25 * 2**attempt, self._timeout / 2))
@@ -194,9 +194,10 @@ class Http:
                 await self._once(path, wanted, write, limit)
                 break
             except _AgainError as error:
-                trouble = str(error)
+                trouble, remedy = str(error), ""
             except self._httpx.TransportError as error:
                 trouble = f"{type(error).__name__} {error}".strip()
+                remedy = self._remedy(error)
             except (asyncio.TimeoutError, TimeoutError):
                 self._gone = True
                 raise self._odd(path, "it is too slow") from None
@@ -204,7 +205,7 @@ class Http:
                 raise self._odd(path, str(error)) from error
         else:
             self._gone = True
-            raise self._odd(path, trouble)
+            raise self._odd(path, trouble, remedy)
         self._gone = False
 
     async def _once(
@@ -321,10 +322,24 @@ class Http:
         if status in _BUSY:
             raise _AgainError(f"status {status}")
         if status in (404, 410):
-            raise MissingError(f"{self._base} has no {path}", "")
+            remedy = "pass the address that potl serve printed" if path == "/v1/run" else ""
+            raise MissingError(f"{self._base} has no {path}", remedy)
 
-    def _odd(self, path: str, what: str) -> StorageError:
-        return StorageError(f"{self._base}{path}: {what}", "")
+    def _odd(self, path: str, what: str, remedy: str = "") -> StorageError:
+        return StorageError(f"{self._base}{path}: {what}", remedy)
+
+    def _remedy(self, error: httpx.TransportError) -> str:
+        """What a connection that does not come about asks for."""
+        is_tls = self._base.lower().startswith("https:")
+        if is_tls and "CERTIFICATE" in str(error):
+            return "pass the certificates that vouch for the server: --tls-ca, or ca="
+        if is_tls and "SSL" in str(error):
+            return "if it serves without a certificate, its address begins with http://"
+        if isinstance(error, self._httpx.ConnectError):
+            return "see that potl serve runs there, and that the address is what it printed"
+        if not is_tls and isinstance(error, self._httpx.RemoteProtocolError):
+            return "if it serves with a certificate, its address begins with https://"
+        return ""
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)

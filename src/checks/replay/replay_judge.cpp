@@ -47,7 +47,7 @@ class replay_judge {
     guard_interpolation(selection.all.size());
     if (options_.reach > 0 && rule_enabled("replay.reach")) {
       out_.push_back(judge_reach(run_, options_.reach, selection.pool.size(),
-                                 judged_of(selection).judged, measurements_));
+                                 judged_of(selection.random).judged, measurements_));
     }
     if (rule_enabled("replay.random_segments")) count_random(selection);
     return std::move(out_);
@@ -242,9 +242,9 @@ class replay_judge {
     std::uint64_t published = 0;  // beside these, by a tolerance that cannot accept
   };
 
-  judged_draw judged_of(const detail::replay_selection& selection) const {
+  judged_draw judged_of(const std::vector<::potl::checks::segment>& segments) const {
     judged_draw out;
-    for (const ::potl::checks::segment& drawn : selection.random) {
+    for (const ::potl::checks::segment& drawn : segments) {
       segment_request request;
       request.start = drawn.start;
       request.end = drawn.end;
@@ -260,7 +260,7 @@ class replay_judge {
   }
 
   void count_random(const detail::replay_selection& selection) {
-    const auto [judged, published] = judged_of(selection);
+    const auto [judged, published] = judged_of(selection.random);
     const bool all = judged == selection.random.size();
     finding one = make_finding(
         "replay", "replay.random_segments", all ? outcome::pass : outcome::inconclusive,
@@ -275,6 +275,7 @@ class replay_judge {
                    {"pool", std::uint64_t{selection.pool.size()}},
                    {"requested", std::uint64_t{selection.random.size()}},
                    {"judged", judged},
+                   {"all", judged_of(selection.all).judged == selection.all.size()},
                    {"tolerance", std::string(context_.exact                 ? "exact"
                                              : options_.tolerance == "auto" ? "calibrated"
                                                                             : options_.tolerance)}};

@@ -289,8 +289,19 @@ def test_a_state_said_to_be_vast_is_not_brought(recorded: Recorded, url: str) ->
 
 
 def test_nobody_there_is_an_error(recorded: Recorded) -> None:
-    with pytest.raises(potl.StorageError):
+    with pytest.raises(potl.StorageError, match=r"\(see that potl serve runs there"):
         recorded.verify(potl.Remote("http://127.0.0.1:1", timeout=0.5))
+
+
+def test_an_address_below_the_run_has_a_remedy(recorded: Recorded, url: str) -> None:
+    with pytest.raises(potl.MissingError, match=r"\(pass the address that potl serve printed"):
+        recorded.verify(f"{url}/elsewhere")
+
+
+def test_tls_where_there_is_none_has_a_remedy(recorded: Recorded, url: str) -> None:
+    secure = url.replace("http:", "https:")
+    with pytest.raises(potl.StorageError, match=r"\(if it serves without a certificate, .*http://"):
+        recorded.verify(potl.Remote(secure, timeout=1))
 
 
 @pytest.mark.parametrize("text", ["http://name:word@127.0.0.1:1", "s3://key:secret@bucket/run"])
@@ -304,5 +315,5 @@ def test_a_password_in_a_url_is_refused(recorded: Recorded, text: str) -> None:
     "text", ["http://", "ftp//x", "://x"], ids=["no host", "no scheme", "nothing before"]
 )
 def test_what_is_no_url_is_a_directory_that_is_not_there(recorded: Recorded, text: str) -> None:
-    with pytest.raises(potl.UsageError):
+    with pytest.raises(potl.UsageError, match=r"\(check the path; the address of a server"):
         recorded.verify(text)

@@ -206,8 +206,29 @@ def test_arguments_may_be_files(honest: Delivery) -> None:
 
 @pytest.mark.parametrize("name", ["job", "commitment"])
 def test_a_missing_file_is_a_usage_error(honest: Delivery, name: str) -> None:
-    with pytest.raises(potl.UsageError, match=f"no {name} file"):
+    with pytest.raises(potl.UsageError, match=f"no {name} file .*check the path"):
         honest.verify(**{name: honest.folder / "nothing"})
+
+
+@pytest.mark.parametrize("name", ["job", "commitment"])
+def test_a_file_of_something_else_is_named(honest: Delivery, tmp_path: Path, name: str) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("Something else.\n")
+    with pytest.raises(potl.MalformedError, match=r"other\.txt: .*\("):
+        honest.verify(**{name: other})
+
+
+@pytest.mark.parametrize(
+    ("task", "remedy"),
+    [
+        ("driver_tasks", "write for example trainer:build"),
+        ("driver_tasks.py:build", "write driver_tasks:build, without .py"),
+        ("driver_tasks:buidl", "name the function that builds the task in .*driver_tasks.py"),
+    ],
+)
+def test_a_task_that_is_not_found_has_a_remedy(honest: Delivery, task: str, remedy: str) -> None:
+    with pytest.raises(potl.UsageError, match=rf"\({remedy}"):
+        honest.verify(task=task)
 
 
 def test_a_commitment_that_is_no_note_is_malformed(honest: Delivery) -> None:
