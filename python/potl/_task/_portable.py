@@ -28,7 +28,7 @@ _MOVING = """
 """
 _ROUNDED_ONCE = """
     abs add all any bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min
-    div eq equal erfinv floor ge gt isfinite isinf isnan le logical_and logical_not logical_or lt
+    div eq equal floor ge gt isfinite isinf isnan le logical_and logical_not logical_or lt
     max maximum min minimum mul ne neg reciprocal round rsub sign sqrt sub trunc amax amin argmax
     argmin sort topk
 """

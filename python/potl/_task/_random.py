@@ -32,7 +32,7 @@ from numpy.random.mtrand import get_bit_generator, set_bit_generator
 
 from .. import _core
 from .._base._errors import UnsupportedError, UsageError
-from . import _numpy_random
+from . import _numpy_random, _truncated
 
 Generator = torch.Generator | None
 
@@ -59,6 +59,7 @@ class _Randomness:
 
     def __init__(self) -> None:
         self.library: torch.library.Library | None = None
+        self.put_back: Callable[[], None]  # torch's trunc_normal_, while there is a library
         self.users = 0
         self.thread: int | None = None
         self.saved: _Saved  # while a scope is open
@@ -146,6 +147,7 @@ def install() -> None:
         _it.users += 1
         if _it.library is None:
             _it.library = _register()
+            _it.put_back = _truncated.put(_inside)
 
 
 def uninstall() -> None:
@@ -153,8 +155,13 @@ def uninstall() -> None:
     with _it.lock:
         _it.users -= 1
         if _it.users == 0 and _it.library is not None:
+            _it.put_back()
             _it.library._destroy()  # type: ignore[no-untyped-call]
             _it.library = None
+
+
+def _inside() -> bool:
+    return _it.thread is not None and _it.thread == threading.get_ident()
 
 
 def draws() -> int:
@@ -228,7 +235,7 @@ def _switch(stock: Any, function: Callable[..., torch.Tensor]) -> Callable[..., 
     """`function` in the thread that is in a scope, else torch's own kernel."""
 
     def kernel(*arguments: Any, **named: Any) -> Any:
-        if _it.thread is None or _it.thread != threading.get_ident():
+        if not _inside():
             return stock.call_boxed(_CPU_KEYS, *arguments, **named)
         return function(*arguments, **named)
 
@@ -399,7 +406,7 @@ def _randperm_out(n: int, *, generator: Generator = None, out: torch.Tensor) -> 
 
 
 def _erfinv_(self: torch.Tensor) -> torch.Tensor:
-    """trunc_normal_ of older torch draws uniforms and takes their erfinv."""
+    """trunc_normal_ of torch 2.11 takes it of uniforms, where `_truncated` leaves it to torch."""
     values = self.detach().to(torch.float64).contiguous()
     if values is self or values.data_ptr() == self.data_ptr():
         values = values.clone()

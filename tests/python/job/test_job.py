@@ -322,6 +322,22 @@ def test_weights_that_depend_on_the_machine_are_agreed_as_a_file(tmp_path):
         Job.read(tmp_path / "job.json")
 
 
+def test_the_far_end_of_a_distribution_is_agreed_as_a_file():
+    """Versions of torch draw it in other ways; the middle is potl's under all of them."""
+
+    def truncated(*ends):
+        def build():
+            built = tasks.plain()
+            nn.init.trunc_normal_(built.model[0].weight, *ends)
+            return built
+
+        return create(build).core.fields()
+
+    assert truncated(0.0, 1.0, 2.0, 3.0)["initial_state"]["source"] == "file"
+    for ends in (), (0.0, 0.02), (0.0, 0.02, -0.04, 0.04):
+        assert truncated(*ends)["initial_state"]["source"] == "seed"
+
+
 def test_weights_from_a_file_replace_those_of_the_same_name(tmp_path):
     from safetensors.torch import save_file
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """potl's randomness under torch: a function of the key, and of nothing else."""
 
+import hashlib
 import os
 import random
 import subprocess
@@ -84,6 +85,33 @@ def test_moments_are_those_of_the_distribution(make, mean, deviation):
     error = deviation / values.numel() ** 0.5
     assert abs(float(values.mean()) - mean) < 6 * error
     assert abs(float(values.std()) - deviation) < 0.05 * deviation
+
+
+TRUNCATED = {
+    "": "8a1914bc0b74ee",
+    "narrow": "f7e2fa7b168d7e",
+    "off the middle": "cf9c4f9df61cf0",
+    "bfloat16": "f9e053e317c5a5",
+}
+
+
+@pytest.mark.parametrize("name", TRUNCATED)
+def test_truncated_normals_have_the_bits_of_torch_2_13_under_every_torch(monkeypatch, name):
+    ends = {"narrow": (0.0, 0.02, -0.04, 0.04), "off the middle": (0.1,)}.get(name, ())
+    dtype = torch.bfloat16 if name == "bfloat16" else torch.float32
+
+    def stock(*_, **__):
+        pytest.fail("torch's own was called")
+
+    def make():
+        values = torch.empty(16, 12, dtype=dtype)
+        assert nn.init.trunc_normal_(values, *ends) is values
+        return values.float()
+
+    monkeypatch.setattr(nn.init, "_no_grad_trunc_normal_", stock)
+    values = seeded(make, _core.derive_key(7, "init"))
+    assert hashlib.sha256(values.numpy().tobytes()).hexdigest().startswith(TRUNCATED[name])
+    assert nn.init._no_grad_trunc_normal_ is stock
 
 
 def test_a_non_contiguous_target_gets_the_values_of_its_logical_order():
