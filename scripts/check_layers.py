@@ -4,7 +4,8 @@
 
 C++: an include may only point to the own layer or one below; checks do not know each other; torch
 is included under libtorch/ alone; OpenSSL, nlohmann-json and Eigen stay out of public headers;
-examples, and programs of tests/install, include no header of a folder detail/.
+examples, and programs of tests/install, include no header of a folder detail/. No call is ambiguous
+in torch 2.11, which the tests do not build with.
 Python: modules are private and lie in packages. An import points to the own package or one below,
 also inside a function or for types alone, and no modules form a circle. What only demonstrations
 and tests need (attacks, switches of rules) is not looked at by the rest. Every source file has an
@@ -31,6 +32,11 @@ SPDX = "SPDX-License-Identifier: Apache-2.0"
 # nvcc compiles what counts bits in <bit> to a constant, without a word.
 COUNTS_BITS = re.compile(
     r"std::(count[lr]_(zero|one)|popcount|bit_(width|floor|ceil)|has_single_bit)\b"
+)
+# In torch 2.11 these take names of dimensions too: {0, n} may be a null pointer and a length, {} an
+# empty list of either.
+DIMENSIONS_OR_NAMES = re.compile(
+    r"\b(?:sum|mean|norm|logsumexp|(?:std|var)(?:_mean)?)\((?:[^(){};]*,)?\s*\{(?:\s*0\s*,[^,{}]*)?\}"
 )
 ANYWHERE = "include/potl/numeric/detail/anywhere.hpp"
 MACHINE_PATH = re.compile(r"(?<![\w.<}])/(?:work|root|home|Users)/[\w.]")
@@ -188,6 +194,12 @@ def text_problems(path: str, data: bytes) -> Iterator[str]:
         yield f"{path}: no line '{SPDX}' at its top"
 
 
+def call_problems(path: str, text: str) -> Iterator[str]:
+    for match in DIMENSIONS_OR_NAMES.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield f"{path}:{line}: ambiguous in torch 2.11: write at::IntArrayRef{{...}}"
+
+
 def python_problems(path: str) -> Iterator[str]:
     if not path.startswith("python/potl/") or not path.endswith(".py"):
         return
@@ -288,6 +300,7 @@ def problems(root: Path) -> list[str]:
         found += typing_problems(path, data.decode("utf-8", "replace"))
         if Path(path).suffix in CPP:
             found += include_problems(root, path, data.decode("utf-8", "replace"))
+            found += call_problems(path, data.decode("utf-8", "replace"))
     return [*found, *import_problems(root)]
 
 

@@ -98,6 +98,9 @@ def test_an_include_along_the_arrows_is_fine(
         ("a.py", f"# {SPDX}\tx = 1\n", "a.py:2: tab"),
         ("kernels/a.hpp", f"// {SPDX}std::countl_zero(x)\n", "a.hpp:2: nvcc makes a constant"),
         ("include/potl/a.hpp", f"// {SPDX}POTL_ANYWHERE std::bit_width(x)\n", "a constant"),
+        ("src/libtorch/a.cpp", f"// {SPDX}x.sum({{0, 2}}, true);\n", "a.cpp:2: ambiguous in torch"),
+        ("src/libtorch/a.cpp", f"// {SPDX}at::std_mean(\n    x, {{0, n}});\n", "a.cpp:2: ambig"),
+        ("src/libtorch/a.cpp", f"// {SPDX}x.norm(2, {{}}, true);\n", "a.cpp:2: ambiguous in"),
         ("docs/a.md", "x" * 25601, "docs/a.md: 25601 bytes"),
         ("docs/a.md", "cd /ro" + "ot/potl\n", "docs/a.md:1: names a path of one machine"),
         ("python/potl/_task/stem.py", f"# {SPDX}", "call it _stem.py"),
@@ -113,6 +116,19 @@ def test_a_file_against_the_rules_is_named(
     found = layers.problems(tmp_path)
     assert len(found) == 1
     assert problem in found[0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["x.sum({1, 2})", "x.sum({0})", "x.sum({0, 2, 3})", "at::zeros({0, n})", "x.sum(all{0, 2})"],
+)
+def test_a_call_that_every_torch_understands_is_fine(
+    layers: ModuleType, tmp_path: Path, call: str
+) -> None:
+    path = tmp_path / "src/libtorch/a.cpp"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"// {SPDX}{call};\n")
+    assert layers.problems(tmp_path) == []
 
 
 @pytest.mark.parametrize(
