@@ -31,4 +31,5 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     yield place
-    assert list(place.iterdir()) == []
+    # torch's compiler makes a folder of its own when it is first loaded.
+    assert [one for one in place.iterdir() if not one.name.startswith("torchinductor_")] == []
