@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who of those that connect to a worker has the key.
 //
-// Claims: whoever has the key comes in, however many others are connected and whatever they do: all
-// first frames are waited for together. Who has not sent a whole one, sealed with the key, within
+// Claims: whoever has the key comes in, though others are connected and whatever they do: all first
+// frames are waited for together. Who has not sent a whole one, sealed with the key, within
 // the seconds of the handshake is dropped, also where a byte comes now and then, and so is who
 // sends anything else, or a first frame that came before. Where too many wait, the one that waited
-// longest gives way.
+// longest gives way, unless its first frame is there: who comes among a flood comes again.
 // Assumes: whoever has the key sends its first frame as soon as it is connected.
 // Cost: no threads; a connection and at most 65 KiB for each that waits, 32 bytes for each of the
 // last sessions.
@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,7 @@ class spot_check_door {
   };
   enum class state { waits, has_key, is_dropped };
 
+  std::optional<spot_check_socket> heard();
   void wait(spot_check_socket::time_point until);
   void accept_all();
   state hear(caller& who);

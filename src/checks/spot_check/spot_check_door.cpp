@@ -26,26 +26,39 @@ spot_check_door::spot_check_door(const std::string& address, bytes_view key,
 result<spot_check_socket> spot_check_door::next(spot_check_socket::time_point until,
                                                 const std::function<void()>& idle) {
   while (true) {
-    accept_all();
-    // What has come counts, though the time is over: a session may have been served since.
-    for (auto who = callers_.begin(); who != callers_.end();) {
-      const state found = hear(*who);
-      if (found == state::waits && clock::now() < who->until) {
-        ++who;
-        continue;
-      }
-      caller done = std::move(*who);
-      who = callers_.erase(who);
-      if (found != state::has_key) continue;
-      spot_check_socket out = std::move(done.socket);
-      out.put_back(std::move(done.came), std::move(done.passed));
-      out.idle = idle;
-      return out;
+    // What has come counts, though the time is over: a session may have been served since. Heard
+    // before others are let in, so that nobody gives way who has sent all.
+    auto found = heard();
+    if (!found) {
+      accept_all();
+      found = heard();
+    }
+    if (found) {
+      found->idle = idle;
+      return std::move(*found);
     }
     if (clock::now() >= until) return error{errc::io, "nobody came to " + address(), ""};
     wait(until);
     if (idle) idle();
   }
+}
+
+/// Who has the key, if anybody. Who has not shown it in time is dropped.
+std::optional<spot_check_socket> spot_check_door::heard() {
+  for (auto who = callers_.begin(); who != callers_.end();) {
+    const state found = hear(*who);
+    if (found == state::waits && clock::now() < who->until) {
+      ++who;
+      continue;
+    }
+    caller done = std::move(*who);
+    who = callers_.erase(who);
+    if (found != state::has_key) continue;
+    spot_check_socket out = std::move(done.socket);
+    out.put_back(std::move(done.came), std::move(done.passed));
+    return out;
+  }
+  return std::nullopt;
 }
 
 /// Until somebody comes or sends something, or there is something else to look at.

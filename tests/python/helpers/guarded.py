@@ -12,6 +12,7 @@ from torch.nn import functional
 
 import potl
 from potl._spot_check._gradients import Gradients
+from potl._spot_check._own_loop import OwnLoop
 
 KEY = bytes(range(32))
 
@@ -39,6 +40,18 @@ def build(clip: float | None = 1.0, epochs: int = 2, **options: object) -> potl.
         scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=29 * epochs),
         **options,  # type: ignore[arg-type]
     )
+
+
+def own_loop(guard: OwnLoop) -> None:
+    """A worker's loop as agreed."""
+    model = guard.task.model
+    assert guard.task.optimizer is not None
+    optimizer = potl.SpotCheckedOptimizer(guard.task.optimizer, guard)
+    for _, (images, labels) in guard.steps():
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(images), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step(loss)
 
 
 class Cheat(Gradients):

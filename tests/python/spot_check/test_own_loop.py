@@ -9,24 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from guarded import KEY, build
+from guarded import KEY, build, own_loop as honest
 from torch.nn import functional
 
 import potl
 from potl._spot_check._own_loop import OwnLoop
 
 Loop = Callable[[OwnLoop], None]
-
-
-def honest(guard: OwnLoop) -> None:
-    model = guard.task.model
-    assert guard.task.optimizer is not None
-    optimizer = potl.SpotCheckedOptimizer(guard.task.optimizer, guard)
-    for _, (images, labels) in guard.steps():
-        optimizer.zero_grad()
-        loss = functional.cross_entropy(model(images), labels)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step(loss)
 
 
 def smoothing(guard: OwnLoop) -> None:

@@ -10,11 +10,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from guarded import KEY, build
-from torch.nn import functional
+from guarded import KEY, build, own_loop
 
 import potl
-from potl._spot_check._own_loop import OwnLoop
 
 # How long the trusted side waits: less than a stranger has at the door.
 _SECONDS = 8.0
@@ -33,17 +31,6 @@ def strangers(address: str, count: int) -> Iterator[list[socket.socket]]:
                 one.sendall(b"potlspt2")
             made.append(one)
         yield made
-
-
-def honest(guard: OwnLoop) -> None:
-    model = guard.task.model
-    assert guard.task.optimizer is not None
-    optimizer = potl.SpotCheckedOptimizer(guard.task.optimizer, guard)
-    for _, (images, labels) in guard.steps():
-        optimizer.zero_grad()
-        loss = functional.cross_entropy(model(images), labels)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step(loss)
 
 
 def guarded(address: str) -> potl.Report:
@@ -71,7 +58,7 @@ def test_the_trusted_side_comes_in_while_strangers_are_connected(tmp_path: Path)
 def test_a_stranger_does_not_end_a_loop_of_ones_own(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/loop.sock"
     with potl.spot_check.Worker(build, key=KEY).open(address) as link:
-        looping = threading.Thread(target=honest, args=(link,), daemon=True)
+        looping = threading.Thread(target=own_loop, args=(link,), daemon=True)
         with strangers(address, 3) as connected:
             for one in connected:
                 one.sendall(b"GET / HTTP/1.1\r\n" * 20)
