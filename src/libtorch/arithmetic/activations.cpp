@@ -177,7 +177,12 @@ Tensor hardswish_backward(const Tensor& dy, const Tensor& x) {
 
 Tensor logit(const Tensor& x, std::optional<double> epsilon) {
   const Tensor wide = widened("logit", x);
-  const Tensor within = epsilon ? wide.clamp(*epsilon, 1 - *epsilon) : wide;
+  Tensor within = wide;
+  if (epsilon) {
+    // Not clamp: of bounds that cross, 0.6 and 0.4, the lower comes first.
+    const double low = *epsilon;
+    within = at::where(wide < low, low, at::where(wide > 1 - low, 1 - low, wide));
+  }
   return rounded_to((within / within.neg().add_(1)).log_(), result_type(x));
 }
 Tensor logit_backward(const Tensor& dy, const Tensor& given, std::optional<double> epsilon) {

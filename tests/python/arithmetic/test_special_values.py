@@ -177,3 +177,11 @@ def test_a_nan_has_no_sign_that_a_number_could_take_over(dtype: torch.dtype) -> 
         assert one.copysign_(x).tolist() == [1, 1, -1, 1, -1, 1] * 9
         assert torch.copysign(x[5], -NAN) == 1
         assert torch.copysign(x[5], -2.0).dtype == dtype
+
+
+def test_bounds_of_logit_that_cross_are_torchs() -> None:
+    """Where both bounds cut a value, torch takes the lower one; clamp would take the upper."""
+    x = torch.linspace(0.05, 0.95, 19, dtype=torch.float64)
+    with potl.deterministic():
+        found = torch.logit(x, 0.6)
+    torch.testing.assert_close(found, torch.logit(x, 0.6))
