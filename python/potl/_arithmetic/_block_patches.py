@@ -157,7 +157,9 @@ class _LeftToRight:
 
 
 def _attention(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Which composition torch chooses depends on the device, and with it the bits."""
+    """Which composition torch chooses depends on the device and the version, and with it the bits:
+    operands of three dimensions are fused from torch 2.14 on.
+    """
 
     @functools.wraps(stock)
     def composed(
@@ -171,7 +173,9 @@ def _attention(stock: Callable[..., Any]) -> Callable[..., Any]:
         enable_gqa: bool = False,
     ) -> Any:
         device = query.device.type
-        if device == "cpu" or not _is_on() or not module().knows_device(device):
+        options: dict[str, Any] = {"scale": scale, "enable_gqa": enable_gqa}
+        is_fused = query.dim() != 3
+        if not _is_on() or (is_fused if device == "cpu" else not module().knows_device(device)):
             return stock(
                 query,
                 key,
@@ -179,25 +183,25 @@ def _attention(stock: Callable[..., Any]) -> Callable[..., Any]:
                 attn_mask=attn_mask,
                 dropout_p=dropout_p,
                 is_causal=is_causal,
-                scale=scale,
-                enable_gqa=enable_gqa,
+                **options,
             )
-        # Tensors of the CPU of these shapes, which nobody fills.
-        alike = [
-            torch.empty_strided(
-                x.size(),
-                x.stride(),
-                dtype=x.dtype,
-                device="cpu",
-                requires_grad=x.requires_grad,
-            )
-            for x in (query, key, value)
-        ]
-        mask = None if attn_mask is None else torch.empty_like(attn_mask, device="cpu")
-        options = {"scale": scale, "enable_gqa": enable_gqa}
         operators: Any = torch.ops.aten
-        choice = operators._fused_sdp_choice(*alike, mask, dropout_p, is_causal, **options)
-        if choice == 1:
+        if is_fused:
+            # Tensors of the CPU of these shapes, which nobody fills.
+            alike = [
+                torch.empty_strided(
+                    x.size(),
+                    x.stride(),
+                    dtype=x.dtype,
+                    device="cpu",
+                    requires_grad=x.requires_grad,
+                )
+                for x in (query, key, value)
+            ]
+            mask = None if attn_mask is None else torch.empty_like(attn_mask, device="cpu")
+            choice = operators._fused_sdp_choice(*alike, mask, dropout_p, is_causal, **options)
+            is_fused = choice == 1
+        if is_fused:
             if attn_mask is not None and attn_mask.dtype == torch.bool:
                 attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(
                     attn_mask.logical_not(), float("-inf")

@@ -395,3 +395,18 @@ def test_optimizers_with_powers_out_of_reach_are_refused(kind: Any) -> None:
         with pytest.raises(potl.NotReproducible, match=kind.__name__):
             optimizer.step()
     assert weight.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_of_three_dimensions_is_composed_under_every_torch(causal: bool) -> None:
+    """torch 2.14 fuses it, which has other bits."""
+    x = torch.randn(3, 9, 8, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    composed: Any = torch.ops.aten._scaled_dot_product_attention_math
+    with potl.deterministic():
+        found = torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=causal)
+        expected = composed(x, x, x, is_causal=causal)[0]
+        assert torch.equal(found, expected)
+        gradients = [torch.autograd.grad(one.square().sum(), x)[0] for one in (found, expected)]
+    assert torch.equal(*gradients)
+    stock = torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=causal)
+    assert torch.allclose(found, stock, atol=1e-5)
