@@ -68,7 +68,7 @@ def test_what_only_a_start_can_change_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_program_ends_with_its_client(tmp_path: Path) -> None:
-    program = "import time; print(1, flush=True); time.sleep(5); open('late', 'w')"
+    program = "import time; print(1, flush=True); time.sleep(60); open('late', 'w')"
     with subprocess.Popen(
         [programs.python(), "-c", program], cwd=tmp_path, stdout=subprocess.PIPE
     ) as client:
