@@ -133,11 +133,19 @@ def wait_for_final(place: Path, step: int) -> None:
 
 def test_either_side_may_be_killed(place: Path) -> None:
     """What is final stays, and the weights at the end are those of an undisturbed training."""
+    # It stands still behind two of the final steps, until somebody was killed there.
     (place / "slow.py").write_text(
-        "import time, guarded\n"
+        "import json, time, guarded\n"
+        "from pathlib import Path\n"
+        f"place = Path({str(place)!r})\n"
+        "def stands_still():\n"
+        "    kept = place / 'guard/guard.json'\n"
+        "    step = json.loads(kept.read_text())['step'] if kept.exists() else 0\n"
+        "    return any(step >= at and not (place / f'beyond-{at}').exists() for at in (5, 20))\n"
         "class Slow(guarded.potl.Task):\n"
         "    def compute_loss(self, batch, reduction='mean'):\n"
-        "        time.sleep(0.03)\n"
+        "        while stands_still():\n"
+        "            time.sleep(0.01)\n"
         "        return super().compute_loss(batch, reduction)\n"
         "def build():\n"
         "    task = guarded.build()\n"
@@ -173,9 +181,11 @@ def test_either_side_may_be_killed(place: Path) -> None:
         serving, guard = start(serve), start(both)
         wait_for_final(place, 5)
         kill(guard)
+        (place / "beyond-5").touch()
         guard = start(both)  # the same worker waits for it
         wait_for_final(place, 20)
         kill(serving)
+        (place / "beyond-20").touch()
         assert guard.wait(timeout=120) == 3  # nobody is accused
         kept = json.loads((place / "guard" / "guard.json").read_text())
         assert kept["step"] >= 20 and kept["stopped"] == 0
