@@ -17,7 +17,7 @@ MOST_PREPROCESSED_LINES = 100_000
 
 def run(*command: object, **options: object) -> str:
     done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, timeout=300, **options
+        [str(part) for part in command], capture_output=True, text=True, timeout=600, **options
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -116,7 +116,7 @@ def test_a_newer_minor_version_is_not_found(prefix: Path, tmp_path: Path) -> Non
         ["cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={prefix}"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     assert done.returncode != 0
     assert "0.99" in done.stderr

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def child(code: str, *options: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=60
+        [sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     return done

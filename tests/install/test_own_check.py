@@ -31,7 +31,7 @@ def file_of_page(name: str) -> str:
 
 def run(*command: object, expected: int = 0, **options: Any) -> str:
     done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, timeout=300, **options
+        [str(part) for part in command], capture_output=True, text=True, timeout=600, **options
     )
     assert done.returncode == expected, done.stdout + done.stderr
     return done.stdout
@@ -165,7 +165,7 @@ def test_a_check_that_cannot_be_loaded_is_warned_of(package: Path, tmp_path: Pat
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0
     assert "--replay-samples" in done.stdout and "held-out" not in done.stdout
@@ -183,7 +183,7 @@ def test_the_working_directory_announces_nothing(package: Path, tmp_path: Path) 
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert "held-out" not in done.stdout

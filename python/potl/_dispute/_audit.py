@@ -137,7 +137,7 @@ def audit(
         JobMismatch: The task is not the job's.
         MalformedError, MismatchError: The log is none, or not that of this job.
         MissingError: There is no log.
-        StorageError: A run elsewhere is not reached, or for so long as `patience` not any more.
+        StorageError: A run elsewhere is not reached, or not any more when `patience` is over.
         InternalError: This machine computes a step in two ways.
     """
     agreed = as_job(job)
@@ -208,7 +208,11 @@ def _audited(
         with kept, repeater, track("auditing", job.core.steps, progress) as advance:
             repeated = repeater.repeat()
             while repeater.next_step <= job.core.steps:
-                differs = pair.differs()  # once: the repetition is written by another thread
+                differs = pair.differs()  # of what another thread has written by now
+                if not differs and not pair.has_step(repeater.next_step, 0.0):
+                    # Nothing that was repeated is left to compare while it waits for the trainer.
+                    repeater.flush()
+                    differs = pair.differs()
                 if differs and not to_the_end:
                     break
                 if not differs and not pair.has_step(repeater.next_step, wait):

@@ -54,13 +54,13 @@ class _Copy(Followed):
         self._source, self._most, self._patience = source, remote.cache_bytes, patience
         self._sizes: dict[str, int] = {}
         self._chain = b""  # behind the records that are here
-        self._error: PotlError | None = None
+        self._trouble: PotlError | None = None  # of the last time that it asked
         self._ended = threading.Event()
         (root / _source.ROUNDING).mkdir()
 
     def check(self) -> None:
-        if self._error is not None:
-            raise self._error
+        if self._trouble is not None:
+            raise self._trouble
 
     def bring(self) -> None:
         """What is there by now. Rounding logs come before the records that bind them."""
@@ -101,13 +101,14 @@ class _Copy(Followed):
         while not self._ended.wait(_POLL_SECONDS):
             try:
                 self.bring()
-                answered = time.monotonic()
+                answered, self._trouble = time.monotonic(), None
             except StorageError as error:
+                # Also before its time is over: whoever waits for the log may give up sooner.
+                self._trouble = error
                 if time.monotonic() - answered > self._patience:
-                    self._error = error
                     return
             except PotlError as error:
-                self._error = error
+                self._trouble = error
                 return
 
     def end(self) -> None:

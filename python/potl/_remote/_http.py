@@ -38,6 +38,7 @@ T = TypeVar("T")
 JOB_HEADER = "Potl-Job"
 _MAX_LISTING = 32 << 20
 _ATTEMPTS = 3
+_PAUSE_SECONDS = 0.5  # before the second one; twice as long before the next
 _BUSY = (429, 502, 503, 504)
 # A transfer below this is a stalled one.
 _LEAST_BYTES_PER_SECOND = 16 << 10
@@ -186,7 +187,7 @@ class Http:
         trouble = remedy = ""
         for attempt in range(1 if self._gone else _ATTEMPTS):
             if attempt:
-                await asyncio.sleep(min(0.25 * 2**attempt, self._timeout / 2))
+                await asyncio.sleep(min(_PAUSE_SECONDS * 2 ** (attempt - 1), self._timeout / 2))
             wanted = left()
             if wanted is not None and wanted[0] == wanted[1]:
                 break

@@ -65,7 +65,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compile_(*arguments: str | Path) -> None:
     done = subprocess.run(
-        [str(COMPILER), *map(str, arguments)], capture_output=True, text=True, timeout=300
+        [str(COMPILER), *map(str, arguments)], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
 
@@ -150,7 +150,7 @@ def in_process(code: str, *arguments: str | Path) -> str:
         [programs.python(), "-c", textwrap.dedent(code), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -224,7 +224,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str,
     def failing(flags: str) -> dict[str, str]:
         source = ROOT / "src/numeric/fp_environment.cpp"
         compile_(*common, *flags.split(), source, folder / "probe.o", "-o", folder / "program")
-        done = subprocess.run([folder / "program"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([folder / "program"], capture_output=True, text=True, timeout=600)
         return dict(line.split(": ", 1) for line in done.stdout.splitlines())
 
     return failing

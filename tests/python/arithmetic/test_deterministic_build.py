@@ -68,7 +68,7 @@ def test_the_operators_find_torch_without_a_path_of_their_own() -> None:
         "from potl._arithmetic._library import module; print(module().__file__)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True
     )
     headers = subprocess.run(
         ["readelf", "-d", done.stdout.strip()], capture_output=True, text=True, check=True

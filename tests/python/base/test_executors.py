@@ -69,6 +69,6 @@ def test_a_module_that_misses_a_dependency_says_which(
 
 def test_workers_do_not_run_the_parents_script() -> None:
     with _executors.Pool(1) as pool:
-        loaded = pool.submit(driver_tasks.main_file).result(timeout=60)
+        loaded = pool.submit(driver_tasks.main_file).result(timeout=600)
     assert loaded is None
     assert "__main__" in sys.modules

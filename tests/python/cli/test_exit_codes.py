@@ -186,7 +186,7 @@ def run(
         command_line(*arguments, first=first, patch=patch),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 
@@ -229,7 +229,7 @@ def left_alone(script: list[str]) -> tuple[int, bytes]:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        return process.wait(timeout=60), process.stderr.read()
+        return process.wait(timeout=600), process.stderr.read()
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ class Folder:
             env={**known, "XDG_STATE_HOME": str(self.path / "state"), **environment},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             check=False,
         )
 

@@ -26,7 +26,7 @@ class Slow(potl.Task):
     def step(self, batch):
         if "SLOW" in os.environ:
             open(os.environ["SLOW"], "a").write(f"{os.getpid()} {parent_process().pid}\\n")
-            time.sleep(120)
+            time.sleep(3600)
         return super().step(batch)
 
 def build():
@@ -85,7 +85,7 @@ class Verification:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        assert eventually(lambda: len(self.workers()) == 2, 120), self.process.communicate()
+        assert eventually(lambda: len(self.workers()) == 2, 600), self.process.communicate()
         (self.main,) = {parent for _, parent in self.rows()}
 
     def rows(self) -> list[list[int]]:
@@ -100,8 +100,8 @@ class Verification:
         return [one for session in {self.main, *self.workers()} for one in living(session)]
 
     def ended(self) -> tuple[int, str]:
-        output, _ = self.process.communicate(timeout=60)
-        assert eventually(lambda: not self.living(), 30), "processes are left behind"
+        output, _ = self.process.communicate(timeout=600)
+        assert eventually(lambda: not self.living(), 60), "processes are left behind"
         return self.process.returncode, output
 
 

@@ -10,8 +10,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import places
@@ -22,6 +24,7 @@ import traced_nets
 
 import potl
 from potl import _core
+from potl._dispute import _audit
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -259,9 +262,12 @@ def test_an_audit_that_was_killed_goes_on(honest: potl.Run, job: potl.Job, tmp_p
     log = tmp_path / "log"
     code = (
         f"import sys; sys.path.append({str(places.HELPERS)!r})\n"
-        "import potl, traced_nets\n"
+        "import time, potl, traced_nets\n"
+        "def progress(done, total):\n"
+        "    print(done, flush=True)\n"
+        "    while done == 20: time.sleep(1)  # until it is killed\n"
         f"potl.audit({str(honest.path)!r}, job='job.json', task=traced_nets.mlp, log='log',\n"
-        "    progress=lambda done, total: print(done, flush=True))\n"
+        "    progress=progress)\n"
     )
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
@@ -276,15 +282,34 @@ def test_an_audit_that_was_killed_goes_on(honest: potl.Run, job: potl.Job, tmp_p
 
 
 def test_a_streaming_audit_reports_while_the_training_runs(
-    job: potl.Job, trainer: _core.SigningKey, tmp_path: Path
+    job: potl.Job, trainer: _core.SigningKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The trainer pauses in the middle: what is false before it is reported then."""
+    """The trainer pauses in the middle: what is false before it is reported then, and at once,
+    however slow the thread is that writes the repetition.
+    """
+    hear, flush, written = _audit._Pair._hear_own, potl.Prover.flush, []
+
+    def hear_what_is_written(self: Any) -> None:
+        if written:
+            hear(self)
+
+    def write(self: potl.Prover) -> None:
+        flush(self)
+        written.append(self)
+
+    def sleep(_: float) -> None:
+        raise AssertionError("it waits for more")
+
+    monkeypatch.setattr(_audit._Pair, "_hear_own", hear_what_is_written)
+    monkeypatch.setattr(_audit._Repeater, "flush", write)
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
+    monkeypatch.setattr(_audit, "time", clock)
     (tmp_path / "trainer.pem").write_text(trainer.to_pem())
     with potl.Prover(
         cheating(13), tmp_path / "run", job=job, key=trainer, check_job=False
     ) as prover:
         steps = prover.steps()
-        for _ in range(13 + EVERY):
+        for _ in range(13):
             next(steps)
         prover.flush()
         found = potl.audit(

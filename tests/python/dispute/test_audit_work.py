@@ -413,9 +413,12 @@ def test_an_audit_that_was_killed_goes_on_with_its_codes(
     log = tmp_path / "log"
     code = (
         f"import sys; sys.path.append({str(places.HELPERS)!r})\n"
-        "import potl, traced_nets\n"
+        "import time, potl, traced_nets\n"
+        "def progress(done, total):\n"
+        "    print(done, flush=True)\n"
+        "    while done == 20: time.sleep(1)  # until it is killed\n"
         f"potl.audit({str(run)!r}, job='job.json', task=traced_nets.mlp, log='log',\n"
-        "    nonce='nonce.txt', progress=lambda done, total: print(done, flush=True))\n"
+        "    nonce='nonce.txt', progress=progress)\n"
     )
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:

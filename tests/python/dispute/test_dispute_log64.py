@@ -121,7 +121,7 @@ def elsewhere(*command: str) -> None:
         "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path]),
     }
     done = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, timeout=300, env=environment
+        [sys.executable, *command], capture_output=True, text=True, timeout=600, env=environment
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -73,7 +73,7 @@ def test_who_judges_a_product_never_has_the_model_in_memory(tmp_path: Path) -> N
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=300,
+        timeout=600,
     )
     assert run.returncode == 0, run.stderr
     winner, why, believed, grown = run.stdout.split()

@@ -78,7 +78,7 @@ def execute(file: Path, folder: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 

@@ -38,7 +38,7 @@ def test_an_example_runs_in_an_empty_folder(script: str, tmp_path: Path) -> None
         },
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -115,6 +115,19 @@ class Case:
         return place == (winner, "value", AT, (self.operator, self.name))
 
 
+class StillClock:
+    """Stands still, but for what a test adds."""
+
+    def __init__(self) -> None:
+        self.at = 1_000_000
+
+    def now(self) -> int:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        raise NotImplementedError
+
+
 class Served:
     """A party's server, or a listening referee. It comes up again at the same place whenever it is
     killed.
@@ -129,8 +142,12 @@ class Served:
     def __init__(
         self, case: Case, who: str, *, dies: bool = False, token: str = "", **more: Any
     ) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            port = one.getsockname()[1]
+        # Held, though nobody listens: whoever connects or listens at the time of a restart gets
+        # another port.
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._place.bind(("127.0.0.1", 0))
+        port = self._place.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self.signed = case.folder / f"signed-{who}-{port}"
         self.starts = 0
@@ -141,7 +158,7 @@ class Served:
         self._process: BaseProcess | None = None
         self._thread = threading.Thread(target=self._keep, daemon=True)
         self._thread.start()
-        assert self._up.wait(120)
+        assert self._up.wait(600)
 
     def messages(self) -> list[str]:
         """What was signed, again and again."""
@@ -159,6 +176,7 @@ class Served:
             self._ended = True
             os.kill(self._process.pid, number)
             self._thread.join()
+            self._place.close()
         return self._process.exitcode
 
     def _keep(self) -> None:

@@ -189,12 +189,21 @@ def proxied(url: str, change: Change | None = None) -> Iterator[Proxy]:
 
 
 def raw_request(url: str, text: bytes) -> bytes:
-    """What a server says to bytes that no library would send."""
+    """What a server says to bytes that no library would send. One that has heard enough closes the
+    connection, and what it has not read by then makes that a reset, which may take its answer away.
+    """
     place = urlsplit(url)
     assert place.hostname is not None
     with socket.create_connection((place.hostname, place.port or 0)) as connection:
-        connection.sendall(text)
-        parts = []
-        while part := connection.recv(1 << 16):
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(text)
+        return taken(connection)
+
+
+def taken(connection: socket.socket) -> bytes:
+    """What had been sent when the connection ended or was cut."""
+    parts = []
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(1 << 20):
             parts.append(part)
-        return b"".join(parts)
+    return b"".join(parts)

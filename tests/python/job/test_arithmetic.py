@@ -61,7 +61,7 @@ def test_the_verifier_may_have_another_processor_and_other_threads(tmp_path: Pat
         ],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env={
             **os.environ,
             "POTL_ISA": "portable",

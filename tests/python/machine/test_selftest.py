@@ -21,7 +21,7 @@ def selftest(*arguments: str, **environment: str) -> tuple[int, dict[str, Any]]:
         [programs.python(**at_start), "-m", "potl", "selftest", "--json", *arguments],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env={**os.environ, **environment},
     )
     assert done.stdout, done.stderr

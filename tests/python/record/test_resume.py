@@ -25,24 +25,27 @@ KILLS = 100 if os.environ.get("POTL_FULL") else 10
 STALL_SECONDS = 300.0
 
 PROGRAM = """
-import sys
+import os, sys
 import potl, driver_tasks
 prover = potl.Prover(driver_tasks.build_slow, sys.argv[1], job="job.json", key="trainer.pem")
 with prover:
     for step in prover.steps():
         print(prover.acknowledged, flush=True)
+        if step.number == int(sys.argv[2]):
+            os.environ["POTL_TEST_STEP_SECONDS"] = "1000"
 print("finished", prover.run.final_digest.hex(), flush=True)
 """
 
 
-def start(folder: Path, name: str, python: str) -> "subprocess.Popen[str]":
+def start(folder: Path, name: str, python: str, stays_behind: int = 0) -> "subprocess.Popen[str]":
+    """Records; behind a step it takes longer for the next one than anybody waits."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path]),
         "POTL_TEST_STEP_SECONDS": "0.02",
     }
     return subprocess.Popen(
-        [python, "-c", PROGRAM, name],
+        [python, "-c", PROGRAM, name, str(stays_behind)],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -135,7 +138,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state_and_is_accepted(
 
 
 def test_control_c_propagates_and_the_run_goes_on(folder: Path, uninterrupted: potl.Run) -> None:
-    process = start(folder, "interrupted", sys.executable)
+    process = start(folder, "interrupted", sys.executable, stays_behind=20)
     acknowledged_at(process, 20)
     process.send_signal(signal.SIGINT)
     _, problems = process.communicate(timeout=STALL_SECONDS)

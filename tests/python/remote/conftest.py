@@ -11,6 +11,8 @@ import programs
 import pytest
 from serving import Recorded, served
 
+from potl._remote import _http
+
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
@@ -21,6 +23,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 def url(recorded: Recorded) -> Iterator[str]:
     with served(recorded.run) as where:
         yield where
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails is asked for again at once."""
+    monkeypatch.setattr(_http, "_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)

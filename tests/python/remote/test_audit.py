@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +20,7 @@ from serving import proxied, served
 
 import potl
 from potl import _core
+from potl._dispute import _audit
 from potl._record._keygen import write_pair
 from potl._remote import _follow, _remote
 from potl._remote._http import Http
@@ -84,16 +85,31 @@ def test_a_false_step_is_named(job: potl.Job, false: Path, false_url: str, tmp_p
     assert (found.difference.step, found.difference.field) == (AT, "state")
 
 
-def test_a_run_is_followed_while_it_grows(job: potl.Job, false: Path, tmp_path: Path) -> None:
+def when_it_waits(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """What happens once an audit has asked more than once for what does not come."""
+    sleeps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        if len(sleeps) == 3:
+            act()
+        time.sleep(seconds)
+
+    monkeypatch.setattr(_follow, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(_audit, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+
+
+def test_a_run_is_followed_while_it_grows(
+    job: potl.Job, false: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is false is reported before the run has come to its end. All is encrypted here."""
     key, public, _ = write_pair(tmp_path / "auditor", encryption=True)
     whole = (false / "transcript.log").read_bytes()
     run = shutil.copytree(false, tmp_path / "run")
     log = run / "transcript.log"
     log.write_bytes(whole[: len(whole) // 3])
-    more = threading.Timer(2.0, lambda: log.write_bytes(whole[: 9 * len(whole) // 10]))
+    when_it_waits(monkeypatch, lambda: log.write_bytes(whole[: 9 * len(whole) // 10]))
     with served(run, "--for", public) as where:
-        more.start()
         remote = potl.Remote(where, key=key)
         found = potl.audit(
             remote, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
@@ -126,15 +142,14 @@ def torn_and_resumed(job: potl.Job, folder: Path) -> tuple[Path, bytes]:
 
 @pytest.mark.parametrize("scheme", ["http", "file"])
 def test_a_run_that_was_torn_and_resumed_is_followed(
-    scheme: str, job: potl.Job, tmp_path: Path
+    scheme: str, job: potl.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, torn = torn_and_resumed(job, tmp_path)
     log = run / "transcript.log"
     whole = log.read_bytes()
     log.write_bytes(torn)
-    resumed = threading.Timer(4.0, lambda: log.write_bytes(whole))
+    when_it_waits(monkeypatch, lambda: log.write_bytes(whole))
     with served(run) if scheme == "http" else contextlib.nullcontext(f"file://{run}") as where:
-        resumed.start()
         found = potl.audit(
             where, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
         )
@@ -144,7 +159,7 @@ def test_a_run_that_was_torn_and_resumed_is_followed(
 @pytest.mark.parametrize("cut", [0, 40], ids=["nothing of a record", "some of it"])
 @pytest.mark.parametrize("scheme", ["", "http", "file"])
 def test_a_run_with_zeros_of_a_power_cut_is_followed(
-    scheme: str, cut: int, job: potl.Job, tmp_path: Path
+    scheme: str, cut: int, job: potl.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file system may know a file's size and not what was written."""
     run, torn = torn_and_resumed(job, tmp_path)
@@ -156,12 +171,10 @@ def test_a_run_with_zeros_of_a_power_cut_is_followed(
         # Without following, it is a run that goes no further yet.
         found = potl.audit(place, job=job, task=build, log=tmp_path / "before")
         assert found.agrees is None and "all of them alike" in found.reason
-        resumed = threading.Timer(4.0, lambda: log.write_bytes(whole))
-        resumed.start()
+        when_it_waits(monkeypatch, lambda: log.write_bytes(whole))
         found = potl.audit(
             place, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
         )
-        resumed.join()
     assert found.agrees is True and found.steps == STEPS, found.reason
 
 
@@ -176,29 +189,23 @@ def test_a_damaged_log_elsewhere_is_an_error(job: potl.Job, honest: Path, tmp_pa
 
 
 def test_a_server_that_goes_away_is_an_error_and_no_answer(
-    job: potl.Job, honest: Path, tmp_path: Path
+    job: potl.Job, honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = shutil.copytree(honest, tmp_path / "run")
     log = run / "transcript.log"
     whole = log.read_bytes()
     log.write_bytes(whole[: len(whole) // 2])
     with served(run) as where:
-        remote = potl.Remote(where, timeout=1)
-        found = potl.audit(remote, job=job, task=build, log=tmp_path / "log")
+        found = potl.audit(where, job=job, task=build, log=tmp_path / "log")
         assert found.agrees is None and 0 < found.steps < STEPS
     with pytest.raises(potl.StorageError):
-        potl.audit(remote, job=job, task=build, log=tmp_path / "log")
+        potl.audit(where, job=job, task=build, log=tmp_path / "log")
     with served(run) as where, proxied(where) as proxy:
-        ended = threading.Timer(1.0, proxy.end)
-        ended.start()
+        # Both wait equally long: for more of the log, and for a server that answers.
+        when_it_waits(monkeypatch, proxy.end)
         with pytest.raises(potl.StorageError):
             potl.audit(
-                potl.Remote(proxy.url, timeout=1),
-                job=job,
-                task=build,
-                log=tmp_path / "log",
-                follow=True,
-                patience=2,
+                proxy.url, job=job, task=build, log=tmp_path / "log", follow=True, patience=2
             )
     log.write_bytes(whole)
     with served(run) as where:

@@ -65,7 +65,7 @@ def changed(change: Callable[[bytes], bytes], path: str) -> Callable[[str, bytes
 def brought(url: str, key: Path | None, name: str, size: int, offset: int = 0) -> bytes:
     """Bytes of a file of the run."""
     parts: list[bytes] = []
-    source = potl.Remote(url, key=key, timeout=0.5).source()
+    source = potl.Remote(url, key=key).source()
     try:
         source.read(name, offset, size, parts.append)
     finally:
@@ -176,7 +176,7 @@ def test_an_answer_that_was_cut_and_relabelled_is_none(
     with proxied(sealed_url, change) as proxy:
         with pytest.raises(potl.StorageError, match="more or fewer"):
             brought(proxy.url, key, LARGE, whole)
-        source = potl.Remote(proxy.url, key=key, timeout=0.5).served()
+        source = potl.Remote(proxy.url, key=key).served()
         with pytest.raises(potl.StorageError, match="not encrypted for this request"):
             source.get(AT, limit=size)
         source.close()
@@ -224,7 +224,7 @@ def test_what_is_said_not_to_be_there_has_to_be_said_to_this_request(
 
     for answer in (change, relabelled):
         with proxied(sealed_url, answer) as proxy:
-            report = recorded.verify(potl.Remote(proxy.url, key=key, timeout=0.5), **QUICK)
+            report = recorded.verify(potl.Remote(proxy.url, key=key), **QUICK)
         assert report.verdict == "inconclusive", report.sentence
     with pytest.raises(potl.MissingError):
         brought(sealed_url, key, "checkpoints/step-3.safetensors", 1)
@@ -235,7 +235,7 @@ def test_a_bit_in_a_state_rejects_nobody(recorded: Recorded, sealed_url: str, ke
         yield raw[:-1] + bytes([raw[-1] ^ 1]) if "/checkpoints/" in path else raw
 
     with proxied(sealed_url, change) as proxy:
-        report = recorded.verify(potl.Remote(proxy.url, key=key, timeout=0.5), **QUICK)
+        report = recorded.verify(potl.Remote(proxy.url, key=key), **QUICK)
     assert report.verdict == "inconclusive", report.sentence
 
 

@@ -61,7 +61,7 @@ def browse(address: str, folder: Path, *flags: str) -> subprocess.CompletedProce
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 

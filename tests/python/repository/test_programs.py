@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -38,7 +39,7 @@ def end_of(python: str, words: list[str], folder: Path, **more: str) -> tuple[in
         input="a\nb\n",
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     return done.returncode, done.stdout, "\n".join(done.stderr.splitlines()[-1:])
 
@@ -68,7 +69,7 @@ def test_what_only_a_start_can_change_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_program_ends_with_its_client(tmp_path: Path) -> None:
-    program = "import time; print(1, flush=True); time.sleep(5); open('late', 'w')"
+    program = "import time; print(1, flush=True); time.sleep(60); open('late', 'w')"
     with subprocess.Popen(
         [programs.python(), "-c", program], cwd=tmp_path, stdout=subprocess.PIPE
     ) as client:
@@ -76,6 +77,14 @@ def test_a_program_ends_with_its_client(tmp_path: Path) -> None:
         client.kill()
         assert client.stdout.read() == b"", "the program has let go of its output"
     assert not (tmp_path / "late").exists()
+
+
+def test_a_client_that_is_killed_while_it_asks_keeps_nobody_waiting(tmp_path: Path) -> None:
+    for half in (b"", b' {"arguments"'):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(programs.folder() / "socket"))
+            client.sendall(half)
+    assert end_of(programs.python(), ["-c", "print(7)"], tmp_path) == (0, "7\n", "")
 
 
 USER = """
@@ -111,5 +120,5 @@ def test_a_server_ends_with_the_last_process_that_uses_it() -> None:
             assert user.stdin is not None
             user.stdin.close()
         for user in users:
-            user.wait(timeout=60)
+            user.wait(timeout=600)
         assert not one.exists() and not one.with_suffix(".lock").exists()

@@ -35,7 +35,7 @@ def machine_code(group: str, architecture: str) -> list[tuple[str, str]]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, "PATH": path},
     ).stdout
     parts = re.split(r"^\s*Function : (\S+)", found, flags=re.MULTILINE)

@@ -18,7 +18,7 @@ from potl import _core
 from potl._dispute._seat import Seat
 from potl._dispute._there import PIECE
 from potl._serve._app import endpoints
-from potl._serve._limits import ServeLimits
+from potl._serve._limits import ServeLimits, Waits
 from potl._serve._served import ServedRun
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
@@ -153,10 +153,20 @@ def test_who_knows_no_key_or_asks_for_too_much_is_refused(ask: Ask, lines: list[
 
 
 def test_work_blocks_nobody_and_is_waited_for_in_pieces(
-    case: Case, served: ServedRun, seat: Seat, lines: list[str]
+    case: Case,
+    served: ServedRun,
+    seat: Seat,
+    lines: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    goes_on, true = threading.Event(), seat.message
-    begun = []
+    goes_on, true, one = threading.Event(), seat.message, Waits.one
+    begun, waits = [], []
+
+    def counted(self: Waits, scope: Any) -> Any:
+        waits.append(scope)
+        return one(self, scope)
+
+    monkeypatch.setattr(Waits, "one", counted)
 
     def message() -> str | None:
         begun.append(None)
@@ -181,8 +191,10 @@ def test_work_blocks_nobody_and_is_waited_for_in_pieces(
                 await asyncio.sleep(0.01)
             assert await post(wait=0) == {"lines": 1, "message": None}
             assert (await client.get("/v1/run")).status_code == 200
+            before = len(waits)
             oldest = asyncio.create_task(post(wait=20))
-            await asyncio.sleep(0.2)
+            while len(waits) == before:
+                await asyncio.sleep(0.01)
             waiting = [asyncio.create_task(post(wait=20)) for _ in range(8)]
             # Nobody is kept out: who has waited longest is answered before its time.
             assert await asyncio.wait_for(oldest, 10) == {"lines": 1, "message": None}

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 import signal
@@ -12,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -21,8 +21,11 @@ from arguing import Case, Served, place_of, playing, serving
 import potl
 from potl import _core
 from potl._cli import _cli
+from potl._dispute import _away
 from potl._dispute._away import REFEREE
+from potl._dispute._dispute import play
 from potl._dispute._seat import Seat
+from potl._dispute._table import SystemClock
 from potl._remote._http import Http
 from potl._serve import _host
 
@@ -230,6 +233,9 @@ def test_time_in_which_a_party_works_is_not_the_referees(
     case: Case, hosted: Served, verdict: potl.Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     get, message, works = Http.get, Seat.message, []
+    # Only the work takes time: how long an answer takes depends on the machine.
+    at = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: at[0], sleep=time.sleep)
 
     def by_the_line(self: Http, path: str, **options: Any) -> bytes:
         answer = get(self, path, **options)
@@ -243,12 +249,12 @@ def test_time_in_which_a_party_works_is_not_the_referees(
     def slow(self: Seat) -> str | None:
         if not works:
             works.append(None)
-            time.sleep(1.5)
+            at[0] += 1.5
         return message(self)
 
+    monkeypatch.setattr(_away, "time", clock)
     monkeypatch.setattr(Http, "get", by_the_line)
     monkeypatch.setattr(Seat, "message", slow)
-    # More than an answer takes here, and less than the work.
     assert auditors(case, hosted.url, patience=1.0).evidence == verdict.evidence
 
 
@@ -311,28 +317,36 @@ def test_another_referee_or_other_parties_are_an_error(case: Case, hosted: Serve
         assert not list(case.folder.glob(f"lines-{alone.url.rpartition(':')[2]}/*"))
 
 
+class Clock(SystemClock):
+    """The machine's, until a test puts it forward."""
+
+    ahead = 0
+
+    def now(self) -> int:
+        return super().now() + self.ahead
+
+
 def test_a_server_ends_while_it_works(case: Case) -> None:
     """At once, and its dispute goes on where it was."""
-    with serving(case, "trainer", works=case.folder / "works") as (trainer,):
-        asking = threading.Thread(target=_asked, args=(case, trainer.url), daemon=True)
+    clock, works = Clock(), case.folder / "works"
+    with serving(case, "trainer", works=works) as (trainer,):
+        parties: Any = {"trainer": trainer.url, "auditor": case.party("auditor")}
+        options = {"keys": {"auditor": case.key("auditor")}, "transcript": None, "clock": clock}
+        asking = threading.Thread(
+            target=play,
+            args=[parties, case.referee()],
+            kwargs={"turn_seconds": 3600.0, **options},
+            daemon=True,
+        )
         asking.start()
-        while not (case.folder / "works").exists():
+        while not works.exists():
+            assert asking.is_alive(), "nobody asks any more"
             time.sleep(0.05)
         before = time.monotonic()
         assert trainer.end(signal.SIGTERM) == 0
         assert time.monotonic() - before < 20  # 1.5 s on an idle machine; the work has no end
+        clock.ahead = 1 << 30
         asking.join()
-
-
-def _asked(case: Case, url: str) -> None:
-    with contextlib.suppress(potl.PotlError):
-        potl.dispute(
-            trainer=potl.Remote(url, timeout=0.5),
-            auditor=case.party("auditor"),
-            referee=case.referee(),
-            keys={"auditor": case.key("auditor")},
-            turn_seconds=1.0,
-        )
 
 
 def test_the_commands(

@@ -13,14 +13,14 @@ from typing import Any
 
 import httpx
 import pytest
-from arguing import Case
+from arguing import Case, StillClock
 
 import potl
 from potl import _core
 from potl._dispute._away import DISPUTES, REFEREE, digest_of, joining, name_of
 from potl._dispute._seat import Seat
-from potl._dispute._table import Store, SystemClock
-from potl._serve import _docket
+from potl._dispute._table import Store
+from potl._serve import _docket, _hosting
 from potl._serve._docket import Docket
 from potl._serve._hosting import Nonces, endpoints
 from potl._serve._limits import ServeLimits
@@ -28,19 +28,6 @@ from potl._serve._limits import ServeLimits
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
 TURN_MS = 60_000
-
-
-class Clock:
-    """Stands still, but for what a test adds."""
-
-    def __init__(self) -> None:
-        self.at = 1_000_000
-
-    def now(self) -> int:
-        return self.at
-
-    def sleep(self, seconds: float) -> None:
-        raise NotImplementedError
 
 
 class Room:
@@ -59,7 +46,7 @@ class Room:
             keys=keys,
             folder=folder,
             turn_seconds=TURN_MS / 1000,
-            clock=clock or SystemClock(),
+            clock=clock or StillClock(),
         )
         with contextlib.closing(docket):
             app = endpoints(docket, limits=ServeLimits(stall_seconds=0.5))
@@ -128,6 +115,12 @@ class Room:
 
 
 Test = Callable[[Room], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def _one_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a test happens within one minute of the nonces."""
+    monkeypatch.setattr(_hosting, "Nonces", lambda: Nonces(lambda: 0.0))
 
 
 @pytest.fixture
@@ -272,7 +265,7 @@ def test_what_is_not_there_is_missing(within: Callable[..., None]) -> None:
 
 
 def test_silence_loses_though_nobody_asks(within: Callable[..., None]) -> None:
-    clock = Clock()
+    clock = StillClock()
 
     async def test(room: Room) -> None:
         name = await room.both()
@@ -293,7 +286,7 @@ def test_silence_loses_though_nobody_asks(within: Callable[..., None]) -> None:
 def test_time_in_which_the_referee_was_away_counts_against_nobody(
     within: Callable[..., None],
 ) -> None:
-    clock = Clock()
+    clock = StillClock()
 
     async def test(room: Room) -> None:
         name = await room.both()
@@ -309,7 +302,7 @@ def test_time_in_which_the_referee_was_away_counts_against_nobody(
 
 
 def test_what_has_come_in_time_is_in_time_when_it_is_read(within: Callable[..., None]) -> None:
-    clock = Clock()
+    clock = StillClock()
 
     async def test(room: Room) -> None:
         name = await room.both()
@@ -331,7 +324,7 @@ def test_work_of_the_referee_blocks_nobody_and_has_no_deadline(
     within: Callable[..., None], case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on, begun, decide = threading.Event(), threading.Event(), potl.Referee.decide
-    clock = Clock()
+    clock = StillClock()
 
     def slow(self: potl.Referee, now: Any) -> Any:
         begun.set()
@@ -452,9 +445,9 @@ def test_a_folder_holds_the_disputes_of_one_referee(
 def test_one_key_is_not_two_parties(case: Case, tmp_path: Path) -> None:
     keys: Any = {"trainer": case.key("trainer"), "auditor": case.key("referee")}
     with pytest.raises(potl.UsageError, match="one key"):
-        Docket(case.referee, keys=keys, folder=tmp_path, turn_seconds=1.0, clock=Clock())
+        Docket(case.referee, keys=keys, folder=tmp_path, turn_seconds=1.0, clock=StillClock())
     with pytest.raises(potl.UsageError, match="not a time"):
-        Docket(case.referee, keys=keys, folder=tmp_path, turn_seconds=0.0, clock=Clock())
+        Docket(case.referee, keys=keys, folder=tmp_path, turn_seconds=0.0, clock=StillClock())
 
 
 def test_the_page_of_the_interface_names_each_path(within: Callable[..., None]) -> None:

@@ -11,12 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
-from arguing import Case
+from arguing import Case, StillClock
 
 from potl import _core
 from potl._dispute._away import DISPUTES, joining
 from potl._dispute._seat import Seat
-from potl._dispute._table import SystemClock
 from potl._serve._docket import Docket
 from potl._serve._hosting import application
 from potl._serve._limits import Gate, ServeLimits, Waits
@@ -59,7 +58,7 @@ class Room:
 @contextlib.asynccontextmanager
 async def opened(case: Case, folder: Path) -> AsyncIterator[Room]:
     keys: Any = {name: case.key(name) for name in ("trainer", "auditor")}
-    docket = Docket(case.referee, keys=keys, folder=folder, turn_seconds=60, clock=SystemClock())
+    docket = Docket(case.referee, keys=keys, folder=folder, turn_seconds=60, clock=StillClock())
     with contextlib.closing(docket):
         app: Any = application(docket, token=None, limits=ServeLimits(requests=REQUESTS))
         transport = httpx.ASGITransport(app=app)

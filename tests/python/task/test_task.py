@@ -4,7 +4,6 @@
 import doctest
 import subprocess
 import sys
-import time
 
 import pytest
 import tasks
@@ -195,16 +194,15 @@ def test_importing_potl_does_not_import_torch():
 
 
 def test_importing_potl_is_quick():
-    # The bound is 0.3 s on an idle machine; the best of five tries sees through a busy one.
-    code = "import time; a = time.perf_counter(); import potl; print(time.perf_counter() - a)"
+    # Of a processor: how long one waits for it says how busy the machine is. It takes 0.02 s.
+    code = "import time; a = time.process_time(); import potl; print(time.process_time() - a)"
     times = []
-    for _ in range(5):
+    for _ in range(3):
         out = subprocess.run(
             [sys.executable, "-c", code], check=True, capture_output=True, text=True
         )
         times.append(float(out.stdout))
-        time.sleep(0.05)
-    assert min(times) < 0.3
+    assert min(times) < 0.1
 
 
 def test_every_exported_name_can_be_loaded():

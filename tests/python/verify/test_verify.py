@@ -116,7 +116,7 @@ def test_an_honest_run_is_accepted_in_a_new_process(honest: Delivery) -> None:
         env={**os.environ, "PYTHONPATH": str(HELPERS)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.stdout == "accepted\n", done.stderr
