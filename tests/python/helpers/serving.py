@@ -13,6 +13,7 @@ import socketserver
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,8 @@ class Server:
             text=True,
             env={**os.environ, "PYTHONPATH": str(Path(potl.__file__).parents[1])},
         )
+        # Also where a test fails before its end.
+        weakref.finalize(self, self._process.kill)
         assert self._process.stderr is not None
         words = self._process.stderr.readline().split()
         if not words or "://" not in words[-1]:
