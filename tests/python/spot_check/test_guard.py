@@ -108,6 +108,41 @@ def test_running_statistics_are_the_guards_own(exact: potl.Job) -> None:
         assert norm.momentum == 0.1
 
 
+class Frozen(nn.BatchNorm2d):
+    """Normalises with the statistics that it came with."""
+
+    def train(self, mode: bool = True) -> Frozen:
+        super().train(False)
+        return self
+
+
+def frozen() -> potl.Task:
+    task = build()
+    given = Frozen(4).eval()
+    given.load_state_dict(
+        {
+            "running_mean": torch.ones(4),
+            "running_var": torch.full((4,), 4.0),
+            "num_batches_tracked": torch.tensor(7),
+        },
+        strict=False,
+    )
+    given.requires_grad_(False)
+    task.model[2] = given  # type: ignore[index]
+    return task
+
+
+def test_statistics_that_no_step_changes_stay() -> None:
+    """Those of a pretrained net that is tuned with its norms frozen."""
+    job = potl.Job.create(frozen, seed=3, checkpoint_every=10, arithmetic="ord32")
+    with potl.SpotCheck(frozen, job=job, key=KEY) as guard:
+        assert guard.train(potl.spot_check.Worker(frozen)).verdict == "accepted"
+        kept = guard.task.model[2]  # type: ignore[index]
+        assert torch.equal(kept.running_mean, torch.ones(4))
+        assert torch.equal(kept.running_var, torch.full((4,), 4.0))
+        assert kept.num_batches_tracked == 7
+
+
 CHEATS: dict[str, Change] = {
     "zero gradient": lambda step, gradient, _: gradient.zero_() if step == 23 else None,
     "sign flip": lambda step, gradient, _: gradient.neg_() if step == 23 else None,
@@ -190,6 +225,21 @@ def test_what_vanishes_in_float32_is_clipped_too() -> None:
         moved.append(float(torch.linalg.vector_norm(after - before, dtype=torch.float64)))
     # One step of rate 1 and clip 1. With the norm that torch computes it would be 1.0035.
     assert moved[0] <= 1.0001, moved
+
+
+def test_a_gradient_whose_squares_overflow_moves_the_weights_as_it_was_judged() -> None:
+    """Clipped it is the true one, but torch, whose norm is infinite, would make it zero."""
+    stock = potl.Job.create(build, seed=3, checkpoint_every=10, arithmetic="stock")
+
+    def change(step: int, gradient: torch.Tensor, cheat: Cheat) -> None:
+        if float(gradient.norm()) > 1:
+            gradient.mul_(1e25)
+
+    with potl.SpotCheck(build, job=stock, key=KEY, steps_at_risk=1) as guard:
+        report = guard.train(guarded.worker(change))
+        assert report.verdict == "accepted", report.sentence
+        for ours, theirs in zip(weights(guard.task.model), plain(stock), strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-3)
 
 
 def test_a_worker_that_cheats_only_where_it_believes_nobody_looks(exact: potl.Job) -> None:
