@@ -202,7 +202,7 @@ def _require_split(task: Task) -> None:
     if type(task).update is not Own.update or "update" in vars(task):
         raise UnsupportedError(
             "the task has an update of its own, in which the trusted side could not clip",
-            "override Task.step or Task.compute_loss instead",
+            "override Task.compute_loss instead",
         )
     if task.scaler is not None:
         raise UnsupportedError(

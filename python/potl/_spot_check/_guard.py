@@ -128,6 +128,7 @@ class SpotCheck:
                 steps_at_risk=steps_at_risk,
                 tolerance=tolerance,
             )
+            self._require_weights_alone(gradients)
             self._guarded = Guarded(
                 self._session,
                 gradients,
@@ -291,18 +292,47 @@ class SpotCheck:
             )
         )
 
+    def _require_weights_alone(self, gradients: Gradients) -> None:
+        """Refuses a task whose step reads an average, or what else a step changes beside the
+        weights: neither a worker nor a check has it, and both would be wrong alike.
+        """
+        if self._job.steps < 2:
+            return
+        session = self._session
+        first = session.capture()
+        loss, found = session.gradients(1, session.sample_ids(1))
+        session.apply(1, found, loss)
+        apart = self._computed(2, 0)
+        _, found = session.gradients(2, session.sample_ids(2))
+        session.restore(first)
+        own = bytearray(len(apart))
+        gradients.write(found, 2, memoryview(own))
+        both = [torch.frombuffer(one, dtype=torch.float32) for one in (own, apart)]
+        distance = float((_clipped(both[0], self._clip) - _clipped(both[1], self._clip)).norm())
+        # Both are computed here, in the same way: they differ by less than another machine's.
+        if own != apart and not distance <= self._tolerance / 4:
+            raise UnsupportedError(
+                "the gradient of step 2 depends on more than the weights that step 1 leaves",
+                "a worker gets the weights only: let no step read an average, an optimizer, or a "
+                "number that another step left",
+            )
+
+    def _computed(self, step: int, way: int) -> bytearray:
+        """The gradient that the checker has, at the present weights."""
+        weights = b"".join(bytes_of(weights_of(self._session.task)))
+        out = bytearray(4 * sum(elements for _, elements in self._checking.tensors))
+        self._checking.gradient(step, memoryview(weights), way, memoryview(out))
+        return out
+
     def _measured(self) -> float:
         """The tolerance of this job: 0 where bits are the same everywhere."""
         if self._checker.is_reproducible:
             return 0.0
-        weights = b"".join(bytes_of(weights_of(self._session.task)))
-        size = 4 * sum(elements for _, elements in self._checking.tensors)
         furthest = 0.0
         for step in range(1, min(_MEASURED_STEPS, self._job.steps) + 1):
             ways = []
             for way in range(_WAYS + 1):
-                out = bytearray(size)
-                self._checking.gradient(step, memoryview(weights), way, memoryview(out))
+                out = self._computed(step, way)
                 ways.append(_clipped(torch.frombuffer(out, dtype=torch.float32), self._clip))
             furthest = max(furthest, *(float((way - ways[0]).norm()) for way in ways[1:]))
         return max(_LEAST_SHARE * self._clip, _MARGIN * furthest)

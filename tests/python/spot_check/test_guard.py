@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import guarded
 import pytest
@@ -385,9 +386,26 @@ def adam() -> potl.Task:
     return task
 
 
+class Taught(potl.Task):
+    """Learns from the average of its own weights."""
+
+    def compute_loss(self, batch: Any, reduction: str = "mean") -> torch.Tensor:
+        assert isinstance(self.ema, nn.Module)
+        head, own = self.ema.module[6], self.model[6]  # type: ignore[index]
+        apart = (own.weight - head.weight.detach()).square().sum()
+        return super().compute_loss(batch, reduction) + apart
+
+
+def taught() -> potl.Task:
+    task = remade(Taught)()
+    task.ema = torch.optim.swa_utils.AveragedModel(task.model)
+    return task
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
+        (taught, "depends on more than the weights"),
         (remade(OwnUpdate), "an update of its own"),
         (remade(NoUpdate), "called self.update 0 times"),
         (counting, "changes the buffer 7.count"),
