@@ -142,6 +142,8 @@ class SpotCheck:
                 },
                 folder=folder,
             )
+            if self.final_step == self._job.steps:
+                self._settle()  # who was stopped at the very end had not done that
         except BaseException:
             self.close()
             raise
@@ -210,9 +212,8 @@ class SpotCheck:
         stopped_before = self._guarded.stopped
         if found.end in ("caught", "doubtful", "diverged"):
             self._guarded.count_stopped()
-        if found.end == "finished":
-            settle_statistics(self._session, _STATISTICS_STEPS)
-            self._guarded.replace_final()
+        if found.end in ("finished", "paused"):
+            self._settle()
         return self._report(found, stopped_before)
 
     def save_model(self, path: str | os.PathLike[str]) -> None:
@@ -291,6 +292,10 @@ class SpotCheck:
                 },
             )
         )
+
+    def _settle(self) -> None:
+        settle_statistics(self._session, _STATISTICS_STEPS)
+        self._guarded.replace_final()
 
     def _require_weights_alone(self, gradients: Gradients) -> None:
         """Refuses a task whose step reads an average, or what else a step changes beside the

@@ -109,6 +109,35 @@ def test_running_statistics_are_the_guards_own(exact: potl.Job) -> None:
         assert norm.momentum == 0.1
 
 
+def test_statistics_are_there_at_a_pause(exact: potl.Job) -> None:
+    """A model that is evaluated then has those of its weights, not those of the beginning."""
+    with potl.SpotCheck(build, job=exact, key=KEY) as guard:
+        guard.train(potl.spot_check.Worker(build), until=30)
+        norm = guard.task.model[2]  # type: ignore[index]
+        assert norm.num_batches_tracked == 30
+        assert guard.train(potl.spot_check.Worker(build)).verdict == "accepted"
+        for ours, theirs in zip(weights(guard.task.model), plain(exact), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_statistics_are_there_after_a_stop_at_the_very_end(
+    exact: potl.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with (
+        potl.SpotCheck(build, job=exact, key=KEY, path=tmp_path / "guard") as guard,
+        monkeypatch.context() as patch,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        patch.setattr("potl._spot_check._guard.settle_statistics", stop)
+        guard.train(potl.spot_check.Worker(build))
+    with potl.SpotCheck(build, job=exact, key=KEY, path=tmp_path / "guard") as guard:
+        assert guard.final_step == STEPS
+        assert guard.task.model[2].num_batches_tracked == 50  # type: ignore[index]
+
+
 class Frozen(nn.BatchNorm2d):
     """Normalises with the statistics that it came with."""
 
