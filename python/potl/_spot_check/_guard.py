@@ -298,17 +298,21 @@ class SpotCheck:
         self._guarded.replace_final()
 
     def _require_weights_alone(self, gradients: Gradients) -> None:
-        """Refuses a task whose step reads an average, or what else a step changes beside the
-        weights: neither a worker nor a check has it, and both would be wrong alike.
+        """Refuses a task whose step reads an average, running statistics, or what else a step
+        changes beside the parameters: neither a worker nor a check has it, and both would be wrong
+        alike.
         """
         if self._job.steps < 2:
             return
         session = self._session
-        first = session.capture()
+        first, buffers = session.capture(), [*session.task.model.buffers()]
+        kept = [one.clone() for one in buffers]
         loss, found = session.gradients(1, session.sample_ids(1))
         session.apply(1, found, loss)
-        apart = self._computed(2, 0)
         _, found = session.gradients(2, session.sample_ids(2))
+        for buffer, before in zip(buffers, kept, strict=True):
+            buffer.copy_(before)  # which no update changes
+        apart = self._computed(2, 0)
         session.restore(first)
         own = bytearray(len(apart))
         gradients.write(found, 2, memoryview(own))
@@ -318,8 +322,8 @@ class SpotCheck:
         if own != apart and not distance <= self._tolerance / 4:
             raise UnsupportedError(
                 "the gradient of step 2 depends on more than the weights that step 1 leaves",
-                "a worker gets the weights only: let no step read an average, an optimizer, or a "
-                "number that another step left",
+                "a worker gets the weights only: let no step read an average, running statistics, "
+                "an optimizer, or a number that another step left",
             )
 
     def _computed(self, step: int, way: int) -> bytearray:

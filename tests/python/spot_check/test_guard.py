@@ -425,6 +425,23 @@ class Taught(potl.Task):
         return super().compute_loss(batch, reduction) + apart
 
 
+class Renormalised(nn.BatchNorm2d):
+    """Reads its running statistics while it trains."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert self.running_mean is not None
+        out: torch.Tensor = super().forward(x)
+        return out + 0.5 * (x - self.running_mean.clone().view(1, -1, 1, 1))
+
+
+def renormalised() -> potl.Task:
+    task = build()
+    norm = Renormalised(4)
+    norm.requires_grad_(False)
+    task.model[2] = norm  # type: ignore[index]
+    return task
+
+
 def taught() -> potl.Task:
     task = remade(Taught)()
     task.ema = torch.optim.swa_utils.AveragedModel(task.model)
@@ -435,6 +452,7 @@ def taught() -> potl.Task:
     ("make", "said"),
     [
         (taught, "depends on more than the weights"),
+        (renormalised, "depends on more than the weights"),
         (remade(OwnUpdate), "an update of its own"),
         (remade(NoUpdate), "called self.update 0 times"),
         (counting, "changes the buffer 7.count"),
