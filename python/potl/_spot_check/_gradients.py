@@ -161,6 +161,7 @@ def settle_statistics(session: Session, steps: int) -> None:
     agreed batches at the weights as they are.
 
     No gradient depends on them, so that nothing else about them is known than what a worker says.
+    Those that no step changes, as of a norm that is frozen, are what they were.
     """
     model = session.task.model
     norms = [
@@ -170,6 +171,7 @@ def settle_statistics(session: Session, steps: int) -> None:
     if not norms or last == 0:
         return
     kept = [one.momentum for one in norms]
+    given = [[buffer.clone() for buffer in one.buffers(recurse=False)] for one in norms]
     try:
         for one in norms:
             one.reset_running_stats()
@@ -178,8 +180,11 @@ def settle_statistics(session: Session, steps: int) -> None:
             with _random.scope():
                 session.gradients(step, session.sample_ids(step))
     finally:
-        for one, momentum in zip(norms, kept, strict=True):
+        for one, momentum, buffers in zip(norms, kept, given, strict=True):
             one.momentum = momentum
+            if not one.num_batches_tracked:
+                for buffer, before in zip(one.buffers(recurse=False), buffers, strict=True):
+                    buffer.copy_(before)
 
 
 def _statistics(model: nn.Module) -> set[int]:
@@ -197,7 +202,7 @@ def _require_split(task: Task) -> None:
     if type(task).update is not Own.update or "update" in vars(task):
         raise UnsupportedError(
             "the task has an update of its own, in which the trusted side could not clip",
-            "override Task.step or Task.compute_loss instead",
+            "override Task.compute_loss instead",
         )
     if task.scaler is not None:
         raise UnsupportedError(

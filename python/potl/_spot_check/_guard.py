@@ -128,6 +128,7 @@ class SpotCheck:
                 steps_at_risk=steps_at_risk,
                 tolerance=tolerance,
             )
+            self._require_weights_alone(gradients)
             self._guarded = Guarded(
                 self._session,
                 gradients,
@@ -141,6 +142,8 @@ class SpotCheck:
                 },
                 folder=folder,
             )
+            if self.final_step == self._job.steps:
+                self._settle()  # who was stopped at the very end had not done that
         except BaseException:
             self.close()
             raise
@@ -209,9 +212,8 @@ class SpotCheck:
         stopped_before = self._guarded.stopped
         if found.end in ("caught", "doubtful", "diverged"):
             self._guarded.count_stopped()
-        if found.end == "finished":
-            settle_statistics(self._session, _STATISTICS_STEPS)
-            self._guarded.replace_final()
+        if found.end in ("finished", "paused"):
+            self._settle()
         return self._report(found, stopped_before)
 
     def save_model(self, path: str | os.PathLike[str]) -> None:
@@ -291,18 +293,55 @@ class SpotCheck:
             )
         )
 
+    def _settle(self) -> None:
+        settle_statistics(self._session, _STATISTICS_STEPS)
+        self._guarded.replace_final()
+
+    def _require_weights_alone(self, gradients: Gradients) -> None:
+        """Refuses a task whose step reads an average, running statistics, or what else a step
+        changes beside the parameters: neither a worker nor a check has it, and both would be wrong
+        alike.
+        """
+        if self._job.steps < 2:
+            return
+        session = self._session
+        first, buffers = session.capture(), [*session.task.model.buffers()]
+        kept = [one.clone() for one in buffers]
+        loss, found = session.gradients(1, session.sample_ids(1))
+        session.apply(1, found, loss)
+        _, found = session.gradients(2, session.sample_ids(2))
+        for buffer, before in zip(buffers, kept, strict=True):
+            buffer.copy_(before)  # which no update changes
+        apart = self._computed(2, 0)
+        session.restore(first)
+        own = bytearray(len(apart))
+        gradients.write(found, 2, memoryview(own))
+        both = [torch.frombuffer(one, dtype=torch.float32) for one in (own, apart)]
+        distance = float((_clipped(both[0], self._clip) - _clipped(both[1], self._clip)).norm())
+        # Both are computed here, in the same way: they differ by less than another machine's.
+        if own != apart and not distance <= self._tolerance / 4:
+            raise UnsupportedError(
+                "the gradient of step 2 depends on more than the weights that step 1 leaves",
+                "a worker gets the weights only: let no step read an average, running statistics, "
+                "an optimizer, or a number that another step left",
+            )
+
+    def _computed(self, step: int, way: int) -> bytearray:
+        """The gradient that the checker has, at the present weights."""
+        weights = b"".join(bytes_of(weights_of(self._session.task)))
+        out = bytearray(4 * sum(elements for _, elements in self._checking.tensors))
+        self._checking.gradient(step, memoryview(weights), way, memoryview(out))
+        return out
+
     def _measured(self) -> float:
         """The tolerance of this job: 0 where bits are the same everywhere."""
         if self._checker.is_reproducible:
             return 0.0
-        weights = b"".join(bytes_of(weights_of(self._session.task)))
-        size = 4 * sum(elements for _, elements in self._checking.tensors)
         furthest = 0.0
         for step in range(1, min(_MEASURED_STEPS, self._job.steps) + 1):
             ways = []
             for way in range(_WAYS + 1):
-                out = bytearray(size)
-                self._checking.gradient(step, memoryview(weights), way, memoryview(out))
+                out = self._computed(step, way)
                 ways.append(_clipped(torch.frombuffer(out, dtype=torch.float32), self._clip))
             furthest = max(furthest, *(float((way - ways[0]).norm()) for way in ways[1:]))
         return max(_LEAST_SHARE * self._clip, _MARGIN * furthest)

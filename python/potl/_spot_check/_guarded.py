@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -177,13 +178,14 @@ class Guarded:
         self._write(self.final_step, self._final)
 
     def _bound(self, gradient: torch.Tensor, parts: list[torch.Tensor | None], norm: float) -> None:
-        """Scales what torch would clip too little.
+        """Scales what torch would clip too little, or to nothing: what a check compares is clipped
+        by the norm, and moves the weights.
 
-        torch adds up squares in float32, in which millions of small ones vanish beside a large one:
-        whoever chooses the gradient chooses what the norm misses.
+        torch adds up squares in float32, in which millions of small ones vanish beside a large one,
+        and large ones are infinite: whoever chooses the gradient chooses what the norm misses.
         """
-        found = [part for part in parts if part is not None]
-        if norm > CLIP_SLACK * float(torch.nn.utils.get_total_norm(found)):
+        torchs = float(torch.nn.utils.get_total_norm([part for part in parts if part is not None]))
+        if norm > CLIP_SLACK * torchs or torchs == math.inf:
             gradient.mul_(self._clip / norm)
 
     def _write(self, step: int, state: _core.State) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import guarded
 import pytest
@@ -108,6 +109,70 @@ def test_running_statistics_are_the_guards_own(exact: potl.Job) -> None:
         assert norm.momentum == 0.1
 
 
+def test_statistics_are_there_at_a_pause(exact: potl.Job) -> None:
+    """A model that is evaluated then has those of its weights, not those of the beginning."""
+    with potl.SpotCheck(build, job=exact, key=KEY) as guard:
+        guard.train(potl.spot_check.Worker(build), until=30)
+        norm = guard.task.model[2]  # type: ignore[index]
+        assert norm.num_batches_tracked == 30
+        assert guard.train(potl.spot_check.Worker(build)).verdict == "accepted"
+        for ours, theirs in zip(weights(guard.task.model), plain(exact), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_statistics_are_there_after_a_stop_at_the_very_end(
+    exact: potl.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with (
+        potl.SpotCheck(build, job=exact, key=KEY, path=tmp_path / "guard") as guard,
+        monkeypatch.context() as patch,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        patch.setattr("potl._spot_check._guard.settle_statistics", stop)
+        guard.train(potl.spot_check.Worker(build))
+    with potl.SpotCheck(build, job=exact, key=KEY, path=tmp_path / "guard") as guard:
+        assert guard.final_step == STEPS
+        assert guard.task.model[2].num_batches_tracked == 50  # type: ignore[index]
+
+
+class Frozen(nn.BatchNorm2d):
+    """Normalises with the statistics that it came with."""
+
+    def train(self, mode: bool = True) -> Frozen:
+        super().train(False)
+        return self
+
+
+def frozen() -> potl.Task:
+    task = build()
+    given = Frozen(4).eval()
+    given.load_state_dict(
+        {
+            "running_mean": torch.ones(4),
+            "running_var": torch.full((4,), 4.0),
+            "num_batches_tracked": torch.tensor(7),
+        },
+        strict=False,
+    )
+    given.requires_grad_(False)
+    task.model[2] = given  # type: ignore[index]
+    return task
+
+
+def test_statistics_that_no_step_changes_stay() -> None:
+    """Those of a pretrained net that is tuned with its norms frozen."""
+    job = potl.Job.create(frozen, seed=3, checkpoint_every=10, arithmetic="ord32")
+    with potl.SpotCheck(frozen, job=job, key=KEY) as guard:
+        assert guard.train(potl.spot_check.Worker(frozen)).verdict == "accepted"
+        kept = guard.task.model[2]  # type: ignore[index]
+        assert torch.equal(kept.running_mean, torch.ones(4))
+        assert torch.equal(kept.running_var, torch.full((4,), 4.0))
+        assert kept.num_batches_tracked == 7
+
+
 CHEATS: dict[str, Change] = {
     "zero gradient": lambda step, gradient, _: gradient.zero_() if step == 23 else None,
     "sign flip": lambda step, gradient, _: gradient.neg_() if step == 23 else None,
@@ -190,6 +255,21 @@ def test_what_vanishes_in_float32_is_clipped_too() -> None:
         moved.append(float(torch.linalg.vector_norm(after - before, dtype=torch.float64)))
     # One step of rate 1 and clip 1. With the norm that torch computes it would be 1.0035.
     assert moved[0] <= 1.0001, moved
+
+
+def test_a_gradient_whose_squares_overflow_moves_the_weights_as_it_was_judged() -> None:
+    """Clipped it is the true one, but torch, whose norm is infinite, would make it zero."""
+    stock = potl.Job.create(build, seed=3, checkpoint_every=10, arithmetic="stock")
+
+    def change(step: int, gradient: torch.Tensor, cheat: Cheat) -> None:
+        if float(gradient.norm()) > 1:
+            gradient.mul_(1e25)
+
+    with potl.SpotCheck(build, job=stock, key=KEY, steps_at_risk=1) as guard:
+        report = guard.train(guarded.worker(change))
+        assert report.verdict == "accepted", report.sentence
+        for ours, theirs in zip(weights(guard.task.model), plain(stock), strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-3)
 
 
 def test_a_worker_that_cheats_only_where_it_believes_nobody_looks(exact: potl.Job) -> None:
@@ -335,9 +415,44 @@ def adam() -> potl.Task:
     return task
 
 
+class Taught(potl.Task):
+    """Learns from the average of its own weights."""
+
+    def compute_loss(self, batch: Any, reduction: str = "mean") -> torch.Tensor:
+        assert isinstance(self.ema, nn.Module)
+        head, own = self.ema.module[6], self.model[6]  # type: ignore[index]
+        apart = (own.weight - head.weight.detach()).square().sum()
+        return super().compute_loss(batch, reduction) + apart
+
+
+class Renormalised(nn.BatchNorm2d):
+    """Reads its running statistics while it trains."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert self.running_mean is not None
+        out: torch.Tensor = super().forward(x)
+        return out + 0.5 * (x - self.running_mean.clone().view(1, -1, 1, 1))
+
+
+def renormalised() -> potl.Task:
+    task = build()
+    norm = Renormalised(4)
+    norm.requires_grad_(False)
+    task.model[2] = norm  # type: ignore[index]
+    return task
+
+
+def taught() -> potl.Task:
+    task = remade(Taught)()
+    task.ema = torch.optim.swa_utils.AveragedModel(task.model)
+    return task
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
+        (taught, "depends on more than the weights"),
+        (renormalised, "depends on more than the weights"),
         (remade(OwnUpdate), "an update of its own"),
         (remade(NoUpdate), "called self.update 0 times"),
         (counting, "changes the buffer 7.count"),
