@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ._files import signing_key
 from ._referee import result_of
 from ._result import Debug, Json, Result, command
 from ._task import load
@@ -78,8 +79,8 @@ def _dispute(
     referee_key: Annotated[
         Path | None,
         typer.Option(
-            help="PEM file of the key that signs the transcript, created if missing. Default: "
-            "referee.pem in your state directory. With --referee: the referee's public key."
+            help="The key that signs the transcript, a file of potl keygen. Default: referee.pem "
+            "in your state directory, made if missing. With --referee: the referee's public key."
         ),
     ] = None,
     trainer_key: Annotated[
@@ -183,7 +184,7 @@ def _dispute(
     verdict = dispute(
         trainer=sides["trainer"],
         auditor=sides["auditor"],
-        referee=Referee(job, task=build, key=referee_key),
+        referee=Referee(job, task=build, key=signing_key(referee_key)),
         keys=keys,
         commitment=commitment,
         turn_seconds=3600.0 if turn_seconds is None else turn_seconds,

@@ -169,6 +169,8 @@ def _of_the_parser(error: Exception) -> tuple[str, str]:
     # Its message alone does not name the option.
     message = error.format_message()  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
+    if context is None:  # raised by a command, whose words need no introduction
+        message = message.removeprefix("Invalid value: ")
     remedy = "" if context is None else f"{context.command_path} --help says what it takes"
     return printable(message), printable(remedy)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json as json_module
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import typer
 
 from .._arithmetic._arithmetic import AUTO
 from .._base._printable import counted, number, percent, printable, size
-from ._files import RunPath, parse_size
+from ._files import RunPath, parse_size, signing_key
 from ._result import FAILED, Debug, Json, Result, command
 from ._task import TaskArgument, load
 
@@ -207,26 +208,24 @@ def _record(
     To resume an interrupted recording, give the same command again. The record says that it was
     resumed.
     """
-    from .._record._keys import existing
     from .._record._record import record
 
     made = record(
         load(task),
         run,
         job=job,
-        key=None
-        if key is None
-        else existing(key, f"check the path, or make one: potl keygen {key.stem}"),
+        key=signing_key(key),
         seed=seed,
         checkpoint_every=None if checkpoint_every is None else parse_interval(checkpoint_every),
     )
     facts = made.inspect()
+    next_words = ["potl", "commit", str(run), *([] if key is None else ["--key", str(key)])]
 
     def show(console: Console) -> None:
         from .._record._inspect import show as show_run
 
         show_run(facts, console)
-        console.print(f"next: potl commit {printable(run)}")
+        console.print(f"next: {printable(shlex.join(next_words))}", soft_wrap=True)
 
     return Result(document=facts, show=show)
 

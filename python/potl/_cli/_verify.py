@@ -135,8 +135,12 @@ def _verify(
     policy = policy_of(options)
     for target in (html, junit):
         # Better now than after an hour of replays.
-        if target is not None and not target.absolute().parent.is_dir():
+        if target is None:
+            continue
+        if not target.absolute().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {target.absolute().parent}")
+        if target.is_dir():
+            raise typer.BadParameter(f"{target} is a folder; name a file")
     place = run_of(run, token_file, tls_ca, cache_bytes, open_with)
     make_importable(place if isinstance(place, Path) else None)
     if extra_task is not None:

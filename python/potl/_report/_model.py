@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .._base._printable import as_float, duration, number, percent, printable, steps
+from .._base._printable import as_float, counted, duration, number, percent, printable, steps
 
 VERDICT_WORDS = {"accepted": "Accepted", "rejected": "Rejected", "inconclusive": "Inconclusive"}
 VERDICT_MEANINGS = {
@@ -342,8 +342,9 @@ def reach_of(document: Mapping[str, object]) -> str:
     if false == 0:
         return "Every segment was replayed, so that none is false."
     return (
-        f"With probability {percent(sure)} at most {number(int(false))} transitions are false, and "
-        f"they carry the weights at most {displacement:.3g} times as far as the training did."
+        f"With probability {percent(sure)} at most {counted(int(false), 'transition')} "
+        f"{'is' if false == 1 else 'are'} false, and what is false carries the weights at most "
+        f"{displacement:.3g} times as far as the training did."
     )
 
 
