@@ -223,6 +223,14 @@ json_value next_json(std::span<const finding> findings, const answer_facts& fact
   json_value::array steps;
   json_value stronger = json_value::array{}, cost;
   if (facts.result == verdict::rejected) {
+    const bool is_foreign = std::any_of(findings.begin(), findings.end(), [](const finding& one) {
+      return one.result == outcome::reject && one.rule == "agreed.job";
+    });
+    if (is_foreign) {
+      steps.emplace_back(
+          "See first that run, job and commitment belong together: what rejects a run of another "
+          "job says nothing about its trainer.");
+    }
     steps.emplace_back("Send the trainer the findings that reject: they say what does not fit.");
     steps.emplace_back(
         "A file that was damaged on the way can be replaced by an intact one that fits the "

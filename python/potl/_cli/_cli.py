@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import sys
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -120,4 +121,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> NoReturn:
     """Entry point of the `potl` command."""
+    # A note is UTF-8 in every locale, and no verdict is lost to a tick that a locale lacks.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
     sys.exit(run())

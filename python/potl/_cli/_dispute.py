@@ -132,7 +132,7 @@ def _dispute(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Find out who is right when two parties repeat one training and get two results.
+    """Settle who is right when two parties get different results.
 
     Ends with 0 if the trainer is right or both agree, with 1 if the trainer is wrong, with 3 if
     nothing was decided.

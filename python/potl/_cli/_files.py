@@ -92,10 +92,11 @@ def _keygen(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Make a key pair with which a trainer, an auditor or a referee signs.
+    """Make a key pair, for example of a trainer.
 
-    Keep NAME.pem, the private key, secret: with it anybody can sign in your name. Give NAME.pub to
-    the others: a trainer's is for `potl job create --trainer`. Existing files are never replaced.
+    A trainer signs with it, and so do an auditor and a referee. Keep NAME.pem, the private key,
+    secret: with it anybody can sign in your name. Give NAME.pub to the others: a trainer's is for
+    `potl job create --trainer`. Existing files are never replaced.
     """
     from .._record._keygen import write_pair
 
@@ -134,10 +135,11 @@ def _inspect(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Show what a run directory holds: steps, checkpoints, sizes, losses, gaps, resumes, damage.
+    """Show what a run directory holds, or the evidence of a dispute.
 
-    Needs neither the job nor the task, and proves nothing; `potl verify` does. A damaged run is
-    shown as far as it can be read, and still ends with exit code 0.
+    Of a run: steps, checkpoints, sizes, losses, gaps, resumes, damage. Needs neither the job nor
+    the task, and proves nothing; `potl verify` does. A damaged run is shown as far as it can be
+    read, and still ends with exit code 0.
 
     Of the evidence of a dispute it shows who is right and how that was found. With --job it is
     judged, as by `potl referee`; without, nothing is checked. Ends with 4 if it does not hold.
@@ -198,8 +200,9 @@ def _prune(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Remove checkpoints so that a run fits a disk budget and stays verifiable.
+    """Remove checkpoints until a run fits a disk budget.
 
+    The run stays verifiable.
     Keeps the states that the job requires. A run that cannot be made small enough stays as it is,
     and the command says so. By default a job requires every state; make it with --max-segment to
     leave room, or use --archive and derive the missing states again before an audit.

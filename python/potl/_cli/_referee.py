@@ -105,7 +105,7 @@ def _referee(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Decide disputes of parties that call, or judge one again from its evidence.
+    """Decide disputes of parties that call, or judge one again.
 
     With --offline: the trainer's key is the job's. Without the referee's key the evidence may be
     invented. Ends with 0 if the trainer is right or both agree, with 1 if the trainer is wrong,

@@ -31,7 +31,7 @@ KeyPath = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
     job = typer.Typer(
-        help="Create a job, which is what client and trainer agree on, or show one.",
+        help="What client and trainer agree on: create a job, or show one.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -127,10 +127,10 @@ def _job_create(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Write down what is agreed: data, recipe, seed, initial state, and the trainer's key.
+    """Write down what is agreed before the training.
 
-    Needs the data set and builds the task once. Refuses a task that cannot be replayed, and says
-    what to change.
+    That is data, recipe, seed, initial state, arithmetic and the trainer's key. Needs the data set
+    and builds the task once. Refuses a task that cannot be replayed, and says what to change.
     """
     from .._base._errors import UsageError
     from .._job._job import Job
@@ -264,7 +264,7 @@ def _rederive(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Train again the states of a run that are not stored, and store them.
+    """Train again, and store, the states that a run lacks.
 
     Each is stored only if it comes out bit for bit as it was recorded. A job in stock arithmetic
     needs the machine and the number of threads of the recording for that.
@@ -292,7 +292,7 @@ def _trace(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Replay one step and write a digest of what each of its operators returned.
+    """Replay one step and write a digest of each operator's result.
 
     If an exact replay differs, the trainer traces the step that the report names. The next `potl
     verify` then names the first operator that differs.
@@ -330,10 +330,10 @@ def _check(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """List everything in a task that prevents a replay, or an exact one, each with its remedy.
+    """List what in a task prevents a replay, with its remedy.
 
-    Ends with 0 if the task can be recorded and verified, else with 3. What keeps a referee from
-    deciding a dispute about it is named in a line.
+    What only prevents an exact replay is listed, too. Ends with 0 if the task can be recorded and
+    verified, else with 3. What keeps a referee from deciding a dispute about it is named in a line.
     """
     from .._arithmetic._arithmetic import LOST, STOCK
     from .._dispute._check import check
@@ -400,10 +400,10 @@ def _calibrate(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Measure how far honest replays drift on this machine, to choose --checkpoint-every.
+    """Measure how far honest replays drift on this machine.
 
-    With --run-steps and --max-bytes it also says which intervals make a verification of that run
-    cheapest.
+    It helps to choose --checkpoint-every. With --run-steps and --max-bytes it also says which
+    intervals make a verification of that run cheapest.
     """
     from .._job._calibrate import calibrate
 

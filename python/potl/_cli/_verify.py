@@ -200,7 +200,7 @@ def _challenge(
     debug: Debug = False,
     **options: object,
 ) -> Result:
-    """Draw what you will verify, so that the trainer can derive the states for it.
+    """Draw what you will verify, for the trainer to answer.
 
     Use it for jobs with --store-every. Give the file to the trainer (potl rederive --challenge),
     then verify with it. The challenge is remembered: a trainer that does not answer gets no other
@@ -253,7 +253,7 @@ def _plan(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Say how many segments to replay for a goal, or what a number of replays can see.
+    """Say how many replays a goal takes, or what a number can see.
 
     False segments are counted, wherever they are in the run.
     """

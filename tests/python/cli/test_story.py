@@ -155,6 +155,20 @@ def test_a_fresh_process_ends_with_the_code_and_prints_json_alone(story: Path) -
     assert "a task that talks" in done.stderr
 
 
+@pytest.mark.parametrize("words", ["inspect run", "commit run --key trainer.pem"])
+def test_output_is_utf8_in_every_locale(story: Path, words: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "potl", *words.split()],
+        cwd=story,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert found.returncode == 0, found.stderr
+    assert not found.stdout.decode("utf-8").isascii()
+
+
 def test_without_the_verifiers_own_job_the_verdict_is_3(story: Path) -> None:
     done = potl(story, "verify run --commitment note.txt --task story_task:build --json")
     assert done.code == 3
