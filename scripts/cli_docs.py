@@ -36,7 +36,7 @@ Progress is drawn on standard error, and only on a terminal.
 | exit code | meaning |
 |---|---|
 | 0 | success; for `verify`: accepted |
-| 1 | rejected, by a computed verdict; for `diff`: the runs part |
+| 1 | rejected by a computed verdict; `diff`, `audit`: a difference; disputes: trainer wrong |
 | 2 | wrong usage: a flag, a file that is not there, a task that is not the job's |
 | 3 | inconclusive, or any error |
 | 4 | unreadable input: a damaged or foreign file |

@@ -6,6 +6,7 @@
 #include <potl/core/file.hpp>
 #include <potl/crypto/hasher.hpp>
 
+#include "core/counted.hpp"
 #include "evidence/audit.hpp"
 
 namespace potl::transcript {
@@ -127,9 +128,9 @@ void audit_segments(const std::string& directory, const audit_input& in, audit_l
     }
   }
   look_for_strays(directory, in, log);
-  log.pass(segments_rule, "the run has the agreed " + std::to_string(in.agreed.segments()) +
-                              " segments of " + std::to_string(in.agreed.segment_steps()) +
-                              " steps, and no others");
+  log.pass(segments_rule, "the run has the agreed " + counted(in.agreed.segments(), "segment") +
+                              " of " + counted(in.agreed.segment_steps(), "step") +
+                              ", and no others");
 }
 
 result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& directory,
@@ -156,11 +157,11 @@ result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& direct
             step);
   }
   std::uint64_t before = 0;
-  const std::string longest = std::to_string(in.agreed.max_gap());
+  const std::string longest = counted(in.agreed.max_gap(), "step");
   const auto check_gap = [&](std::uint64_t step) {
     if (step - before > in.agreed.max_gap()) {
       missing("no checkpoint between steps " + std::to_string(before) + " and " +
-                  std::to_string(step) + "; at most " + longest + " steps are agreed",
+                  std::to_string(step) + "; they may be at most " + longest + " apart",
               step);
     }
     before = step;
@@ -172,8 +173,8 @@ result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& direct
   if (in.run.close && before != last) {
     missing("the checkpoint of the last step, " + std::to_string(last) + ", is not there", last);
   }
-  log.pass(rule, std::to_string(stored.there.size()) + " checkpoints are there, at most " +
-                     longest + " steps apart");
+  log.pass(rule, "no checkpoint is missing: there are " + std::to_string(stored.there.size()) +
+                     ", at most " + longest + " apart");
   return std::move(stored.there);
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/counted.hpp"
 #include "evidence/audit.hpp"
 
 namespace potl::transcript {
@@ -55,7 +56,7 @@ void audit_history(const audit_input& in, audit_log& log) {
   std::size_t extended = 0;
   for (const run_note& one : in.published) {
     const checkpoint_note& note = one.note.note;
-    const std::string which = "the note published over " + std::to_string(note.size) + " records ";
+    const std::string which = "the note published over " + counted(note.size, "record") + " ";
     if (one.job_id != id && in_force("agreed.job")) {
       log.inconclusive(rule, which + "is for another job");
     } else if (!in.key || !verify_note(one.note, *in.key)) {
@@ -71,7 +72,7 @@ void audit_history(const audit_input& in, audit_log& log) {
   if (in.commitment && !in.commitment->final_state) {
     log.reject(rule, "what was given as commitment is a note of a run that was still going on");
   }
-  log.pass(rule, "one commitment; " + std::to_string(extended) + " published roots are extended");
+  log.pass(rule, "no second commitment; the log extends " + counted(extended, "published root"));
 }
 
 void audit_others(const audit_input& in, audit_log& log) {

@@ -5,6 +5,7 @@
 
 #include <potl/transcript/detail/batch_order.hpp>
 
+#include "core/counted.hpp"
 #include "evidence/audit.hpp"
 
 namespace potl::transcript {
@@ -40,7 +41,7 @@ void audit_own_order(const audit_input& in, audit_log& log) {
                "superseded step " + std::to_string(one.step) + " used other samples than agreed",
                one.step);
   }
-  log.pass(rule, std::to_string(steps.size()) + " steps used the samples that were agreed");
+  log.pass(rule, counted(steps.size(), "step") + " used the samples that were agreed");
 }
 
 void audit_order(const audit_input& in, audit_log& log) {
@@ -48,8 +49,8 @@ void audit_order(const audit_input& in, audit_log& log) {
   if (!in_force(rule)) return;
   if (in.agreed.order) return audit_own_order(in, log);
   if (!in.job_is_own && in.agreed.data_count > max_foreign_samples) {
-    return log.inconclusive(rule, "the order of " + std::to_string(in.agreed.data_count) +
-                                      " samples is recomputed for a job of one's own only");
+    return log.inconclusive(rule, "the order of " + counted(in.agreed.data_count, "sample") +
+                                      " is recomputed for a job of one's own only");
   }
   batch_order order(in.agreed);
   std::size_t looked_at = 0;
@@ -62,7 +63,7 @@ void audit_order(const audit_input& in, audit_log& log) {
         "step " + std::to_string(one->step) + " used other samples than the job's seed selects",
         one->step);
   }
-  log.pass(rule, std::to_string(looked_at) + " steps used the samples that the job's seed selects");
+  log.pass(rule, counted(looked_at, "step") + " used the samples that the job's seed selects");
 }
 
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
@@ -88,7 +89,7 @@ void audit_rates(const audit_input& in, audit_log& log) {
     log.reject(rule, "step " + std::to_string(one->step) + " used other learning rates than agreed",
                one->step);
   }
-  log.pass(rule, std::to_string(looked_at) + " steps used the agreed learning rates");
+  log.pass(rule, counted(looked_at, "step") + " used the agreed learning rates");
 }
 
 void audit_initial(const audit_input& in, audit_log& log) {

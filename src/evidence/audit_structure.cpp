@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/counted.hpp"
 #include "evidence/audit.hpp"
 
 namespace potl::transcript {
@@ -17,7 +18,7 @@ void unfinished(const audit_input& in, audit_log& log, std::string_view broken,
 void audit_chain(const audit_input& in, audit_log& log) {
   const history& run = in.run;
   const auto wrong = [&](std::string reason) { log.reject("transcript.chain", std::move(reason)); };
-  const std::string where = "after " + std::to_string(run.records) + " records ";
+  const std::string where = "after " + counted(run.records, "record") + " ";
   if (run.tail == log_tail::damage) {
     wrong(where + "the log is damaged: " + run.tail_problem);
   } else if (run.tail == log_tail::torn) {
@@ -26,7 +27,7 @@ void audit_chain(const audit_input& in, audit_log& log) {
   if (in.commitment) {
     const checkpoint_note& note = in.commitment->note.note;
     if (note.size != run.records) {
-      wrong("the commitment covers " + std::to_string(note.size) + " records, the log has " +
+      wrong("the commitment covers " + counted(note.size, "record") + ", the log has " +
             std::to_string(run.records));
     } else if (note.root != run.root) {
       wrong("the records do not hash to the committed root");
@@ -36,8 +37,8 @@ void audit_chain(const audit_input& in, audit_log& log) {
       wrong("the commitment names another final state than the close record");
     }
   }
-  log.pass("transcript.chain", std::to_string(run.records) + " records are intact" +
-                                   (in.commitment ? " and hash to the committed root" : ""));
+  log.pass("transcript.chain", "the log of " + counted(run.records, "record") + " is intact" +
+                                   (in.commitment ? " and hashes to the committed root" : ""));
 }
 
 void audit_sequence(const audit_input& in, audit_log& log) {
@@ -58,7 +59,7 @@ void audit_sequence(const audit_input& in, audit_log& log) {
   for (const step_record& one : run.superseded) check_epoch(one);
   if (!run.close) unfinished(in, log, "transcript.sequence", "the run is not closed");
   log.pass("transcript.sequence",
-           std::to_string(run.steps.size()) + " steps follow each other without gap or repetition");
+           counted(run.steps.size(), "step") + " in order, without gap or repetition");
 }
 
 void audit_step_count(const audit_input& in, audit_log& log) {
@@ -68,8 +69,7 @@ void audit_step_count(const audit_input& in, audit_log& log) {
                "the run ends at step " + std::to_string(last) + " of " +
                    std::to_string(in.agreed.steps) + " agreed");
   }
-  log.pass("agreed.step_count",
-           "the run has the agreed " + std::to_string(in.agreed.steps) + " steps");
+  log.pass("agreed.step_count", "the run has the agreed " + counted(in.agreed.steps, "step"));
 }
 
 void audit_resumes(const audit_input& in, audit_log& log) {
@@ -78,17 +78,17 @@ void audit_resumes(const audit_input& in, audit_log& log) {
     if (one.rule == "transcript.resume") log.reject(one.rule, one.reason, one.step);
   }
   if (run.resumes.size() > in.agreed.max_resumes) {
-    log.reject("transcript.resume", "the run was resumed " + std::to_string(run.resumes.size()) +
-                                        " times, " + std::to_string(in.agreed.max_resumes) +
-                                        " are allowed");
+    log.reject("transcript.resume", "the run was resumed " + counted(run.resumes.size(), "time") +
+                                        "; the job allows at most " +
+                                        std::to_string(in.agreed.max_resumes));
   }
   if (run.superseded.size() > in.agreed.max_superseded) {
-    log.reject("transcript.resume", std::to_string(run.superseded.size()) +
-                                        " steps were recorded twice, " +
-                                        std::to_string(in.agreed.max_superseded) + " are allowed");
+    log.reject("transcript.resume", counted(run.superseded.size(), "superseded step") +
+                                        "; the job allows at most " +
+                                        std::to_string(in.agreed.max_superseded));
   }
-  log.pass("transcript.resume", std::to_string(run.resumes.size()) + " resumes, " +
-                                    std::to_string(run.superseded.size()) + " superseded steps");
+  log.pass("transcript.resume", counted(run.resumes.size(), "resume") + ", " +
+                                    counted(run.superseded.size(), "superseded step"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <potl/evidence/detail/inspect.hpp>
 #include <potl/transcript/job.hpp>
 
+#include "core/counted.hpp"
 #include "transcript/history.hpp"
 
 namespace potl::transcript {
@@ -108,15 +109,15 @@ prune_plan keep_with(const run_to_prune& what, std::uint64_t segment) {
 // The agreement cannot be changed any more; the next one can.
 std::string remedy_for(const job& agreed, prune_depth depth) {
   if (depth == prune_depth::archive) return "the first, the last and resumed states always stay";
-  const std::string longest = std::to_string(agreed.max_gap());
+  const std::string longest = counted(agreed.max_gap(), "step");
   if (agreed.store_every != 0) {
-    return "the job allows stored states to be at most " + longest + " steps apart (store_every)";
+    return "the job allows stored states to be at most " + longest + " apart (store_every)";
   }
   if (agreed.max_segment > agreed.checkpoint_every) {
-    return "the job allows segments of at most " + longest + " steps (max_segment)";
+    return "the job allows segments of at most " + longest + " (max_segment)";
   }
   return "the job allows segments of at most " + longest +
-         " steps, the distance of its checkpoints, so that none may go: the next job can be made "
+         ", the distance of its checkpoints, so that none may go: the next job can be made "
          "with a max_segment of several checkpoint_every, and this run can be archived";
 }
 

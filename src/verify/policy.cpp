@@ -12,6 +12,7 @@
 #include <potl/statistics/displacement.hpp>
 
 #include "checks/text.hpp"
+#include "core/counted.hpp"
 
 namespace potl {
 namespace {
@@ -146,8 +147,10 @@ std::string accepted_sentence(std::span<const finding> findings, const standing&
     if (!(seen >= 0.5)) out += ", so more likely than not they would have been missed";
     if (const auto reach = reach_of(findings)) {
       out += "; with probability " + text(reach->probability) + " at most " +
-             text(reach->false_segments) + " are false, and carry the weights at most " +
-             text(reach->displacement) + " times as far as the training did";
+             counted(reach->false_segments, "transition") +
+             (reach->false_segments == 1 ? " is" : " are") +
+             " false, and what is false carries the weights at most " + text(reach->displacement) +
+             " times as far as the training did";
     } else {
       out += "; nothing bounds how far one of them carries the weights";
     }

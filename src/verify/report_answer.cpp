@@ -12,6 +12,7 @@
 #include <potl/checks/check.hpp>
 
 #include "checks/text.hpp"
+#include "core/counted.hpp"
 
 namespace potl::detail {
 namespace {
@@ -44,10 +45,6 @@ std::uint64_t trained(const answer_facts& facts, std::string_view why = "") {
     for (std::uint64_t at = start.value(); at < end.value(); at += length) out.insert(at / length);
   }
   return out.size();
-}
-
-std::string counted(std::uint64_t count, const std::string& one) {
-  return text(count) + " " + one + (count == 1 ? "" : "s");
 }
 
 // Of one more drawn segment. Largest updates are looked at in proportion to what is drawn.
@@ -106,6 +103,15 @@ json_value stronger_json(const replay_strength& reached, const policy& wanted, d
   return out;
 }
 
+// Random segments that were to be judged, whatever came of it.
+std::uint64_t asked_for(std::span<const finding> findings) {
+  std::uint64_t out = 0;
+  for (const finding& one : findings) {
+    if (const auto* asked = one.detail<std::uint64_t>("requested")) out = std::max(out, *asked);
+  }
+  return out;
+}
+
 // What the reader can do about a run that could not be judged.
 void add_remedies(std::span<const finding> findings, const answer_facts& facts,
                   json_value::array& steps) {
@@ -131,7 +137,7 @@ void add_remedies(std::span<const finding> findings, const answer_facts& facts,
   const std::uint64_t needed = segments_needed(reached, facts.wanted);
   if (reached.segments == 0) {
     if (open == 0) steps.emplace_back("Replay segments: verify with the Replay check and a task.");
-  } else if (reached.sampled < needed) {
+  } else if (reached.sampled < needed && asked_for(findings) < needed) {
     steps.emplace_back("Replay at least " + counted(needed, "random segment") +
                        " (--replay-samples " + text(needed) + ").");
   }
@@ -217,6 +223,14 @@ json_value next_json(std::span<const finding> findings, const answer_facts& fact
   json_value::array steps;
   json_value stronger = json_value::array{}, cost;
   if (facts.result == verdict::rejected) {
+    const bool is_foreign = std::any_of(findings.begin(), findings.end(), [](const finding& one) {
+      return one.result == outcome::reject && one.rule == "agreed.job";
+    });
+    if (is_foreign) {
+      steps.emplace_back(
+          "See first that run, job and commitment belong together: what rejects a run of another "
+          "job says nothing about its trainer.");
+    }
     steps.emplace_back("Send the trainer the findings that reject: they say what does not fit.");
     steps.emplace_back(
         "A file that was damaged on the way can be replaced by an intact one that fits the "

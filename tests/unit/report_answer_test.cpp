@@ -193,6 +193,25 @@ TEST_CASE("a rejected run has no stronger draw, but a next step") {
   REQUIRE(steps_of(bad.report()).front().find("Send the trainer the findings") == 0);
 }
 
+TEST_CASE("whoever mixed up two jobs is told to look at that first") {
+  scene mixed(12);
+  mixed.findings.push_back(made("transcript", "agreed.job", outcome::reject));
+  const auto steps = steps_of(mixed.report());
+  REQUIRE(steps.size() == 3);
+  REQUIRE(steps.front().find("run, job and commitment belong together") != std::string::npos);
+}
+
+TEST_CASE("segments that were drawn and could not be judged are not to be drawn more often") {
+  scene none(0);
+  finding& summary = none.findings[1];
+  REQUIRE(summary.rule == "replay.random_segments");
+  summary.result = outcome::inconclusive;
+  summary.details.emplace_back("requested", std::uint64_t{12});
+  const auto steps = steps_of(none.report());
+  REQUIRE(steps.size() == 1);
+  REQUIRE(steps.front().find("each says what was missing") != std::string::npos);
+}
+
 TEST_CASE("a draw that was too small for the policy says how many segments it asks for") {
   scene few(5);
   const auto needed = segments_needed({60, 58, 5}, few.wanted);

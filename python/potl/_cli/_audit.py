@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._base._printable import counted, duration, printable
+from ._files import signing_key
 from ._result import FAILED, REJECTED, Debug, Json, Result, command
 from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
 from ._task import load
@@ -48,7 +49,7 @@ def _audit(
     ] = None,
     key: Annotated[
         Path | None,
-        typer.Option(help="The auditor's key file, created if missing. Default: in LOG."),
+        typer.Option(help="The auditor's key, a file of potl keygen. Default: one in LOG."),
     ] = None,
     commitment: Annotated[
         Path | None, typer.Option(help="The trainer's commitment, if there is one yet.")
@@ -119,7 +120,7 @@ def _audit(
         job=job,
         task=load(task),
         log=log,
-        key=key,
+        key=signing_key(key),
         commitment=commitment,
         follow=follow,
         patience=patience,

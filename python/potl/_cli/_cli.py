@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import sys
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -40,6 +41,8 @@ app = typer.Typer(
     "  potl record trainer:build runs/1 --job job.json --key trainer.pem\n\n"
     "  potl commit runs/1 --key trainer.pem > note.txt\n\n"
     "  potl verify runs/1 --job job.json --commitment note.txt --task trainer:build\n\n"
+    "Options follow the command. Each takes --json, for programs, and --debug, for a traceback: "
+    "potl inspect runs/1 --json\n\n"
     "What follows -- on any of them is the command line of the task's module: "
     "potl check trainer:build -- --lr 0.1\n\n"
     "Exit codes: 0 success or accepted, 1 rejected, or runs that differ, 2 usage, "
@@ -48,6 +51,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 _run.add_to(app)
@@ -117,4 +121,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> NoReturn:
     """Entry point of the `potl` command."""
+    # A note is UTF-8 in every locale, and no verdict is lost to a tick that a locale lacks.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
     sys.exit(run())

@@ -24,7 +24,7 @@ def _demo(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Train a small net on scikit-learn's digits, verify it, and play named cheats against it.
+    """Train on scikit-learn's digits, verify, and play cheats.
 
     Ends with 0 only if the honest run is accepted and every cheat is rejected for its expected
     reason, else with 3. Takes about a minute. Needs torch and scikit-learn.

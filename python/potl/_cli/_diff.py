@@ -63,7 +63,7 @@ def _diff(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Find the first step, and the first operator, at which two runs part, and why.
+    """Find the first step and operator at which two runs part.
 
     Compares two runs of one training on your own machines, without keys and without a verdict. Ends
     with 0 if all steps that both have agree, else with 1.

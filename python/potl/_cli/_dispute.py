@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ._files import signing_key
 from ._referee import result_of
 from ._result import Debug, Json, Result, command
 from ._task import load
@@ -78,8 +79,8 @@ def _dispute(
     referee_key: Annotated[
         Path | None,
         typer.Option(
-            help="PEM file of the key that signs the transcript, created if missing. Default: "
-            "referee.pem in your state directory. With --referee: the referee's public key."
+            help="The key that signs the transcript, a file of potl keygen. Default: referee.pem "
+            "in your state directory, made if missing. With --referee: the referee's public key."
         ),
     ] = None,
     trainer_key: Annotated[
@@ -131,7 +132,7 @@ def _dispute(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Find out who is right when two parties repeat one training and get two results.
+    """Settle who is right when two parties get different results.
 
     Ends with 0 if the trainer is right or both agree, with 1 if the trainer is wrong, with 3 if
     nothing was decided.
@@ -183,7 +184,7 @@ def _dispute(
     verdict = dispute(
         trainer=sides["trainer"],
         auditor=sides["auditor"],
-        referee=Referee(job, task=build, key=referee_key),
+        referee=Referee(job, task=build, key=signing_key(referee_key)),
         keys=keys,
         commitment=commitment,
         turn_seconds=3600.0 if turn_seconds is None else turn_seconds,

@@ -33,9 +33,9 @@ def _explain(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Show how each operator of a task's first step would run in a reproducible arithmetic.
+    """Show how each operator of a task would run reproducibly.
 
-    Ends with 3 if one of them has no reproducible form.
+    Looks at its first step. Ends with 3 if an operator has no reproducible form.
     """
     from .._arithmetic._explain import explain_call
     from .._base._printable import counted, printable

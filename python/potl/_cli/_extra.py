@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
     group = typer.Typer(
-        help="Secret samples in the training data that show whether a model converged.",
+        help="See from a model alone whether it was trained to the end.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )

@@ -15,6 +15,8 @@ from ._result import UNREADABLE, Debug, Json, Result, command
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from .._core import SigningKey
+
 RunPath = Annotated[
     Path, typer.Argument(metavar="RUN", help="The run directory.", show_default=False)
 ]
@@ -60,6 +62,19 @@ def parse_size(text: str) -> int:
     return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
 
 
+def signing_key(path: Path | None) -> SigningKey | None:
+    """The key in a file that was named. A mistyped name is no reason to make a new one.
+
+    Raises:
+        UsageError: There is no such file.
+        MalformedError: It is not a private key.
+    """
+    from .._record._keys import existing
+
+    remedy = "" if path is None else f"check the path, or make one: potl keygen {path.stem}"
+    return None if path is None else existing(path, remedy)
+
+
 def _keygen(
     path: Annotated[
         Path,
@@ -77,10 +92,11 @@ def _keygen(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Make a key pair with which a trainer signs commitments.
+    """Make a key pair, for example of a trainer.
 
-    Keep NAME.pem, the private key, secret: with it anybody can sign as this trainer. Give NAME.pub
-    to the client, for `potl job create --trainer`. Existing files are never replaced.
+    A trainer signs with it, and so do an auditor and a referee. Keep NAME.pem, the private key,
+    secret: with it anybody can sign in your name. Give NAME.pub to the others: a trainer's is for
+    `potl job create --trainer`. Existing files are never replaced.
     """
     from .._record._keygen import write_pair
 
@@ -119,10 +135,11 @@ def _inspect(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Show what a run directory holds: steps, checkpoints, sizes, losses, gaps, resumes, damage.
+    """Show what a run directory holds, or the evidence of a dispute.
 
-    Needs neither the job nor the task, and proves nothing; `potl verify` does. A damaged run is
-    shown as far as it can be read, and still ends with exit code 0.
+    Of a run: steps, checkpoints, sizes, losses, gaps, resumes, damage. Needs neither the job nor
+    the task, and proves nothing; `potl verify` does. A damaged run is shown as far as it can be
+    read, and still ends with exit code 0.
 
     Of the evidence of a dispute it shows who is right and how that was found. With --job it is
     judged, as by `potl referee`; without, nothing is checked. Ends with 4 if it does not hold.
@@ -139,7 +156,9 @@ def _inspect(
     if job is not None or keys or html is not None:
         raise UsageError("these options are for the evidence of a dispute", "leave them out")
     if not path.is_dir():
-        raise UsageError(f"there is no run directory {path}", "")
+        raise UsageError(
+            f"there is no run directory or evidence {path}", "check the path; a run is a folder"
+        )
     facts = _core.inspect_run(str(path))
     return Result(document=facts, show=lambda console: _inspect.show(facts, console))
 
@@ -181,8 +200,9 @@ def _prune(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Remove checkpoints so that a run fits a disk budget and stays verifiable.
+    """Remove checkpoints until a run fits a disk budget.
 
+    The run stays verifiable.
     Keeps the states that the job requires. A run that cannot be made small enough stays as it is,
     and the command says so. By default a job requires every state; make it with --max-segment to
     leave room, or use --archive and derive the missing states again before an audit.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._base._printable import printable
+from ._files import signing_key
 from ._result import FAILED, REJECTED, Debug, Json, Result, command
 from ._task import load
 
@@ -73,7 +74,7 @@ def _referee(
     ] = None,
     key: Annotated[
         Path | None,
-        typer.Option(help="With --listen: PEM file of the signing key, created if missing."),
+        typer.Option(help="With --listen: the referee's key, a file of potl keygen."),
     ] = None,
     transcripts: Annotated[
         Path | None,
@@ -104,7 +105,7 @@ def _referee(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Decide disputes of parties that call, or judge one again from its evidence.
+    """Decide disputes of parties that call, or judge one again.
 
     With --offline: the trainer's key is the job's. Without the referee's key the evidence may be
     invented. Ends with 0 if the trainer is right or both agree, with 1 if the trainer is wrong,
@@ -142,7 +143,7 @@ def _referee(
 
     public = {"trainer": trainer_key, "auditor": auditor_key}
     host_disputes(
-        Referee(job, task=load(task), key=key),
+        Referee(job, task=load(task), key=signing_key(key)),
         keys={name: one for name, one in public.items() if one is not None},
         transcripts=transcripts,
         turn_seconds=3600.0 if turn_seconds is None else turn_seconds,

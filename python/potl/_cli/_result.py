@@ -45,7 +45,7 @@ class Result:
         document: What `--json` prints: a value, or the canonical bytes of one.
         show: Prints the same for people.
         exit_code: Of the process.
-        files: What else is written, once that has been printed.
+        files: What else is written, after that.
     """
 
     document: Mapping[str, object] | bytes
@@ -93,13 +93,16 @@ def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
                 result = work()
             except BaseException as error:
                 return failed(error, out if json else None, debug=debug)
-            if json:
-                print(_text_of(result.document), file=out)
-            else:
-                result.show(_console(out))
-            out.flush()
-            for path, text in result.files.items():
-                _write(path, text)
+            try:
+                if json:
+                    print(_text_of(result.document), file=out)
+                else:
+                    result.show(_console(out))
+                out.flush()
+            finally:
+                # Whoever asked for a page gets it even where nobody reads on: `| head -1`.
+                for path, text in result.files.items():
+                    _write(path, text)
             return result.exit_code
     except (BrokenPipeError, SystemExit):  # the latter is what rich makes of the former
         return unread()
@@ -169,6 +172,8 @@ def _of_the_parser(error: Exception) -> tuple[str, str]:
     # Its message alone does not name the option.
     message = error.format_message()  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
+    if context is None:  # raised by a command, whose words need no introduction
+        message = message.removeprefix("Invalid value: ")
     remedy = "" if context is None else f"{context.command_path} --help says what it takes"
     return printable(message), printable(remedy)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json as json_module
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import typer
 
 from .._arithmetic._arithmetic import AUTO
 from .._base._printable import counted, number, percent, printable, size
-from ._files import RunPath, parse_size
+from ._files import RunPath, parse_size, signing_key
 from ._result import FAILED, Debug, Json, Result, command
 from ._task import TaskArgument, load
 
@@ -30,7 +31,7 @@ KeyPath = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
     job = typer.Typer(
-        help="Create a job, which is what client and trainer agree on, or show one.",
+        help="What client and trainer agree on: create a job, or show one.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -126,10 +127,10 @@ def _job_create(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Write down what is agreed: data, recipe, seed, initial state, and the trainer's key.
+    """Write down what is agreed before the training.
 
-    Needs the data set and builds the task once. Refuses a task that cannot be replayed, and says
-    what to change.
+    That is data, recipe, seed, initial state, arithmetic and the trainer's key. Needs the data set
+    and builds the task once. Refuses a task that cannot be replayed, and says what to change.
     """
     from .._base._errors import UsageError
     from .._job._job import Job
@@ -207,26 +208,24 @@ def _record(
     To resume an interrupted recording, give the same command again. The record says that it was
     resumed.
     """
-    from .._record._keys import existing
     from .._record._record import record
 
     made = record(
         load(task),
         run,
         job=job,
-        key=None
-        if key is None
-        else existing(key, f"check the path, or make one: potl keygen {key.stem}"),
+        key=signing_key(key),
         seed=seed,
         checkpoint_every=None if checkpoint_every is None else parse_interval(checkpoint_every),
     )
     facts = made.inspect()
+    next_words = ["potl", "commit", str(run), *([] if key is None else ["--key", str(key)])]
 
     def show(console: Console) -> None:
         from .._record._inspect import show as show_run
 
         show_run(facts, console)
-        console.print(f"next: potl commit {printable(run)}")
+        console.print(f"next: {printable(shlex.join(next_words))}", soft_wrap=True)
 
     return Result(document=facts, show=show)
 
@@ -265,7 +264,7 @@ def _rederive(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Train again the states of a run that are not stored, and store them.
+    """Train again, and store, the states that a run lacks.
 
     Each is stored only if it comes out bit for bit as it was recorded. A job in stock arithmetic
     needs the machine and the number of threads of the recording for that.
@@ -293,7 +292,7 @@ def _trace(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Replay one step and write a digest of what each of its operators returned.
+    """Replay one step and write a digest of each operator's result.
 
     If an exact replay differs, the trainer traces the step that the report names. The next `potl
     verify` then names the first operator that differs.
@@ -331,10 +330,10 @@ def _check(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """List everything in a task that prevents a replay, or an exact one, each with its remedy.
+    """List what in a task prevents a replay, with its remedy.
 
-    Ends with 0 if the task can be recorded and verified, else with 3. What keeps a referee from
-    deciding a dispute about it is named in a line.
+    What only prevents an exact replay is listed, too. Ends with 0 if the task can be recorded and
+    verified, else with 3. What keeps a referee from deciding a dispute about it is named in a line.
     """
     from .._arithmetic._arithmetic import LOST, STOCK
     from .._dispute._check import check
@@ -401,10 +400,10 @@ def _calibrate(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Measure how far honest replays drift on this machine, to choose --checkpoint-every.
+    """Measure how far honest replays drift on this machine.
 
-    With --run-steps and --max-bytes it also says which intervals make a verification of that run
-    cheapest.
+    It helps to choose --checkpoint-every. With --run-steps and --max-bytes it also says which
+    intervals make a verification of that run cheapest.
     """
     from .._job._calibrate import calibrate
 

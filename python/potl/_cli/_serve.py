@@ -138,7 +138,7 @@ def _serve(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Serve a run over HTTP, so that it can be verified from elsewhere.
+    """Serve a run over HTTP, to be verified from elsewhere.
 
     Serves what the log names, and nothing else; all of it is read only. The run may still be
     recorded meanwhile, and states may be derived. With --disputes it also executes a disputed step

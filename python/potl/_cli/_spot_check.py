@@ -49,7 +49,7 @@ Tolerance = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
     group = typer.Typer(
-        help="A small trusted side guards a worker that only returns gradients.",
+        help="Train with a worker that you do not trust.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )

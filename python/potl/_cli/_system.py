@@ -36,7 +36,7 @@ def _doctor(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Say what is wrong with this installation, and what to do about it.
+    """Say what is wrong with this installation, with the remedy.
 
     Looks at the C++ module, torch, OpenSSL, the processor, the floating-point environment before
     and after torch is loaded, disk and clock. Ends with 0 if potl works here, else with 3.
@@ -59,11 +59,11 @@ def _selftest(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Run every reproducible operator on fixed inputs and print a digest of each.
+    """Print a digest of what every reproducible operator computes.
 
-    The lines after the processor are the same on every machine. A GPU refuses some operators, and
-    prints the same for the others. Ends with 0 if the digests are those of this version and the
-    floating-point environment is IEEE's, else with 3.
+    Each runs on fixed inputs. The lines after the processor are the same on every machine. A GPU
+    refuses some operators, and prints the same for the others. Ends with 0 if the digests are those
+    of this version and the floating-point environment is IEEE's, else with 3.
     """
     from .. import _core
     from .._base._progress import track

@@ -135,8 +135,12 @@ def _verify(
     policy = policy_of(options)
     for target in (html, junit):
         # Better now than after an hour of replays.
-        if target is not None and not target.absolute().parent.is_dir():
+        if target is None:
+            continue
+        if not target.absolute().parent.is_dir():
             raise typer.BadParameter(f"there is no folder {target.absolute().parent}")
+        if target.is_dir():
+            raise typer.BadParameter(f"{target} is a folder; name a file")
     place = run_of(run, token_file, tls_ca, cache_bytes, open_with)
     make_importable(place if isinstance(place, Path) else None)
     if extra_task is not None:
@@ -196,7 +200,7 @@ def _challenge(
     debug: Debug = False,
     **options: object,
 ) -> Result:
-    """Draw what you will verify, so that the trainer can derive the states for it.
+    """Draw what you will verify, for the trainer to answer.
 
     Use it for jobs with --store-every. Give the file to the trainer (potl rederive --challenge),
     then verify with it. The challenge is remembered: a trainer that does not answer gets no other
@@ -249,7 +253,7 @@ def _plan(
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
-    """Say how many segments to replay for a goal, or what a number of replays can see.
+    """Say how many replays a goal takes, or what a number can see.
 
     False segments are counted, wherever they are in the run.
     """

@@ -221,7 +221,8 @@ def _read(path: Path) -> bytes:
             raw = file.read(67)
     except FileNotFoundError as error:
         raise UsageError(
-            f"there is no key {path}", f"potl.ExtraTask.keygen({os.fspath(path)!r}) makes one"
+            f"there is no key {path}",
+            f"check the path; potl extra-task keygen {os.fspath(path)} makes one",
         ) from error
     except OSError as error:
         raise UsageError(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .. import _core
 from .._base._durable import state_folder
-from .._base._errors import UsageError
+from .._base._errors import MalformedError, UsageError
 from ._keygen import write_pair, write_private
 
 _log = logging.getLogger("potl")
@@ -105,4 +105,8 @@ def existing(path: str | os.PathLike[str], remedy: str) -> _core.SigningKey:
 
 def _load(path: Path) -> _core.SigningKey:
     # A file that is not a PEM block at all is for the parser to refuse.
-    return _core.SigningKey.from_pem(path.read_bytes().decode("ascii", "backslashreplace"))
+    text = path.read_bytes().decode("ascii", "backslashreplace")
+    try:
+        return _core.SigningKey.from_pem(text)
+    except MalformedError as error:
+        raise MalformedError(f"{path}: {error.message}", error.remedy) from error

@@ -360,7 +360,7 @@ class Prover:
             if key is None or not Path(key).exists():
                 raise UsageError(
                     f"the job pins the trainer's key, and {missing}",
-                    "pass key= with the private key that belongs to the job's trainer",
+                    "pass the private key that belongs to the job's trainer: --key, or key=",
                 )
         chosen_by = _keys.of_recorded if self._resuming else _keys.for_run
         chosen = chosen_by(key, self._directory)

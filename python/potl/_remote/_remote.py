@@ -198,6 +198,8 @@ def again(remote: Remote, directory: Path) -> Place:
 
 def read_token(path: str | os.PathLike[str]) -> str:
     """The token in a file: its first and only word."""
+    if not Path(path).exists():
+        raise UsageError(f"there is no token file {os.fspath(path)}", "check the path")
     try:
         with Path(path).open("rb") as file:
             raw = file.read(_MAX_TOKEN + 1)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .._base._printable import as_float, duration, number, percent, printable, steps
+from .._base._printable import as_float, counted, duration, number, percent, printable, steps
 
 VERDICT_WORDS = {"accepted": "Accepted", "rejected": "Rejected", "inconclusive": "Inconclusive"}
 VERDICT_MEANINGS = {
@@ -206,14 +206,24 @@ class FindingGroup:
 
 
 def grouped(rows: Sequence[FindingRow], *, least: int = 4) -> list[FindingGroup]:
-    """Passing findings of one check and rule together, when there are at least `least`."""
-    groups: dict[tuple[str, str], list[FindingRow]] = {}
+    """Findings that say the same of several places together, when there are at least `least`:
+    what passes one rule of a check, and what could not be judged for one reason. What rejects stays
+    apart."""
+
+    def key_of(row: FindingRow) -> tuple[str, str, str, str] | None:
+        # "segment 0-20 could not be recomputed here: out of memory": the place, and why.
+        why = "" if row.result == "pass" else row.reason.partition(": ")[2]
+        is_one_of_many = row.result != "reject" and (row.rule if row.result == "pass" else why)
+        return (row.check, row.rule, row.result, why) if is_one_of_many else None
+
+    groups: dict[tuple[str, str, str, str], list[FindingRow]] = {}
     for row in rows:
-        if row.result == "pass" and row.rule:
-            groups.setdefault((row.check, row.rule), []).append(row)
+        if (key := key_of(row)) is not None:
+            groups.setdefault(key, []).append(row)
     out: list[FindingGroup] = []
     for row in rows:
-        alike = groups.get((row.check, row.rule), []) if row.result == "pass" else []
+        key = key_of(row)
+        alike = [] if key is None else groups[key]
         if len(alike) < least:
             out.append(FindingGroup((row,)))
         elif alike[0] is row:
@@ -342,8 +352,9 @@ def reach_of(document: Mapping[str, object]) -> str:
     if false == 0:
         return "Every segment was replayed, so that none is false."
     return (
-        f"With probability {percent(sure)} at most {number(int(false))} transitions are false, and "
-        f"they carry the weights at most {displacement:.3g} times as far as the training did."
+        f"With probability {percent(sure)} at most {counted(int(false), 'transition')} "
+        f"{'is' if false == 1 else 'are'} false, and what is false carries the weights at most "
+        f"{displacement:.3g} times as far as the training did."
     )
 
 

@@ -76,7 +76,12 @@ def run_server(
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
-        raise StorageError(f"cannot listen at {listen}: {error}", "") from error
+        # The error's own text repeats the address.
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise StorageError(
+            f"cannot listen at {listen}: {why or error}",
+            "name an address of this machine and a free port; port 0 picks one",
+        ) from error
     with listening:
         shown = f"[{host}]" if ":" in host else host
         scheme = "http" if tls_cert is None else "https"

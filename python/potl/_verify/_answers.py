@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .._remote._remote import Place
     from .._task._task import Task
 
-_NO_TASK = "no task was given to replay with; pass task=build"
+_NO_TASK = "no task was given to replay with; pass task= (--task)"
 
 
 class Answers:

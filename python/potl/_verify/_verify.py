@@ -18,7 +18,7 @@ from .._base._executors import require_own_call, task_name
 from .._base._progress import Progress
 from .._checks import _registry
 from .._checks._checks import AnyCheck, Policy, split
-from .._record._inputs import as_job, as_note
+from .._record._inputs import as_job, as_note, require_file
 from .._remote._remote import AnyRun, opened
 from .._report._value import Report
 from . import _challenge, _extra_verify, _ledger
@@ -103,6 +103,8 @@ def verify(
         raise UsageError(f"max_checkpoint_bytes is {max_checkpoint_bytes}", "pass bytes, or None")
     if max_checkpoint_bytes is None and task is None:
         max_checkpoint_bytes = _WITHOUT_TASK
+    if model is not None:
+        require_file(model, "model")  # not after an hour of replays
     agreed = None if job is None else as_job(job)
     own_job = None if agreed is None else agreed.core
     with opened(run, own_job) as place:
@@ -155,6 +157,8 @@ def verify(
             # Drawn only now: the commitment has been read, and nothing of the run can change any
             # more.
             drawn = _challenge.fresh_nonce(nonce) if answered is None else answered.nonce
+            # What cannot be asked is refused here: once remembered it would be asked for ever.
+            Questions(evidence, wanted, drawn, _ledger.Memory(), screen=False)
             if memory_path is not None and own_job is not None and evidence.committed:
                 # Written before anything is asked, so that an aborted verification counts.
                 entry = _ledger.new_challenge(

@@ -7,6 +7,7 @@
 
 #include "checks/judging.hpp"
 #include "checks/text.hpp"
+#include "core/counted.hpp"
 
 namespace potl::checks {
 namespace {
@@ -94,9 +95,9 @@ class pev_judge {
       at_step(bad, request.step);
       out_.push_back(std::move(bad));
     }
-    return summary("recomputed losses of " + text(judged_) + " of " + text(plan.losses.size()) +
-                       " steps agree; the largest difference is " + text(worst_) +
-                       " of its tolerance",
+    return summary("recomputed losses agree at " + text(judged_) + " of " +
+                       counted(plan.losses.size(), "step") + "; the largest difference is " +
+                       text(worst_) + " of its tolerance",
                    plan.losses.size());
   }
 

@@ -51,8 +51,8 @@ check_info builtin::replay() {
   out.name = replay_options::check;
   out.rank = 3;
   out.cannot_see = {
-      "Segments that were not drawn were not looked at. A false one carries the weights anywhere "
-      "within reach.",
+      "Segments that were not replayed were not looked at, if there are any. A false one carries "
+      "the weights anywhere within reach.",
       "A deviation below the tolerance is not seen; where the end states are equal bit for bit, "
       "there is none.",
       "A recipe that is harmful as agreed is replayed faithfully.",

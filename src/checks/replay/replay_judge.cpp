@@ -80,7 +80,7 @@ class replay_judge {
       } else {
         status = "skipped";
       }
-      summary.reason = name + ": " + status;
+      summary.reason = name + ": not replayed";
     } else {
       problems = detail::judge_losses(run_, context_, one);
       if (auto problem = finding_of_not_finite(one.not_finite, "replay", name)) {

@@ -110,6 +110,16 @@ def test_a_file_that_cannot_be_written_costs_no_report(capsys: pytest.CaptureFix
     assert err.startswith("potl: cannot write /dev/full: No space left on device (")
 
 
+def test_a_page_is_written_where_nobody_reads_what_is_printed(tmp_path: Path) -> None:
+    def closed(console: object) -> None:
+        raise BrokenPipeError
+
+    page = tmp_path / "report.html"
+    result = Result(document={}, show=closed, files={page: "page"})
+    assert perform(lambda: result, json=False, debug=False) == _result.FAILED
+    assert page.read_text() == "page"
+
+
 def test_a_result_that_cannot_be_printed_is_no_verdict() -> None:
     def broken(console: object) -> None:
         raise OSError("no space left")

@@ -155,6 +155,20 @@ def test_a_fresh_process_ends_with_the_code_and_prints_json_alone(story: Path) -
     assert "a task that talks" in done.stderr
 
 
+@pytest.mark.parametrize("words", ["inspect run", "commit run --key trainer.pem"])
+def test_output_is_utf8_in_every_locale(story: Path, words: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "potl", *words.split()],
+        cwd=story,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert found.returncode == 0, found.stderr
+    assert not found.stdout.decode("utf-8").isascii()
+
+
 def test_without_the_verifiers_own_job_the_verdict_is_3(story: Path) -> None:
     done = potl(story, "verify run --commitment note.txt --task story_task:build --json")
     assert done.code == 3
@@ -215,6 +229,8 @@ def test_a_job_that_is_no_job_is_unreadable(story: Path) -> None:
         ("--check replay", "--check magic"),
         ("--no-ledger", "--no-ledger --ledger x"),
         ("--no-ledger", "--html no/such/folder/r.html"),
+        ("--no-ledger", "--html ."),
+        ("--no-ledger", "--model missing.safetensors"),
         ("--no-ledger", "--nonce 12"),
     ],
     ids=lambda change: change[1],
@@ -222,6 +238,44 @@ def test_a_job_that_is_no_job_is_unreadable(story: Path) -> None:
 def test_a_mistake_in_the_command_is_2(story: Path, change: tuple[str, str]) -> None:
     done = potl(story, VERIFY.replace(*change))
     assert done.code == 2, (done.out, done.err)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "record story_task:build new --seed 7 --checkpoint-every 4 --key KEY",
+        "audit run --job job.json --task story_task:build --log new --key KEY",
+        "dispute --trainer run --auditor run --job job.json --task story_task:build "
+        "--evidence new --trainer-key trainer.pem --auditor-key trainer.pem --referee-key KEY",
+        "referee --listen 127.0.0.1:0 --job job.json --task story_task:build "
+        "--auditor-key trainer.pub --transcripts new --key KEY",
+    ],
+    ids=lambda words: words.split()[0],
+)
+def test_no_key_is_made_of_a_mistyped_name(story: Path, words: str) -> None:
+    done = potl(story, words.replace("KEY", "trianer.pem"))
+    assert done.code == 2
+    assert "there is no key trianer.pem (check the path, or make one: potl keygen" in done.err
+    assert not (story / "trianer.pem").exists()
+    assert not (story / "new").exists()
+
+
+def test_a_file_that_is_no_private_key_is_named(story: Path) -> None:
+    done = potl(story, "commit run --key trainer.pub")
+    assert done.code == 4
+    assert "trainer.pub: this is not an unencrypted Ed25519 secret key" in done.err
+
+
+def test_the_command_that_record_prints_commits(story: Path) -> None:
+    words = "record story_task:build run2 --seed 7 --checkpoint-every 4 --key trainer.pem"
+    last = potl(story, words).out.splitlines()[-1]
+    assert last == "next: potl commit run2 --key trainer.pem"
+    assert potl(story, last.removeprefix("next: potl ")).code == 0
+
+
+def test_a_mistake_that_the_command_finds_is_said_without_an_introduction(story: Path) -> None:
+    done = potl(story, "plan --segments 250")
+    assert (done.code, done.err) == (2, "potl: give either --probability or --samples\n")
 
 
 def test_inspect_shows_the_run(story: Path) -> None:

@@ -53,6 +53,27 @@ def test_the_answer_and_what_would_be_stronger_are_printed(reports: Reports) -> 
     )
 
 
+def test_what_could_not_be_judged_for_one_reason_is_one_line(reports: Reports) -> None:
+    report = reports["inconclusive"]
+    why = "could not be recomputed here: no task was given"
+    report["findings"] = [
+        {"check": "replay", "rule": "", "result": "inconclusive", "reason": f"segment {at} {why}"}
+        for at in range(5)
+    ]
+    text = printed(report, width=200)
+    assert f"segment 0 {why} (and 4 more)" in text
+    assert "segment 1" not in text
+
+
+def test_what_rejects_for_one_reason_stays_apart(reports: Reports) -> None:
+    report = reports["rejected"]
+    report["findings"] = [
+        {"check": "replay", "rule": "r", "result": "reject", "reason": f"step {at}: false"}
+        for at in range(5)
+    ]
+    assert printed(report, width=200).count(": false") == 5
+
+
 def test_one_replayed_segment_is_no_plural(reports: Reports) -> None:
     report = reports["accepted"]
     del report["replays"][1:]

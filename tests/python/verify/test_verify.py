@@ -466,6 +466,24 @@ def test_the_challenge_is_remembered_even_when_verification_is_aborted(
     assert len(json.loads((tmp_path / "ledger.json").read_text())["challenges"]) == 1
 
 
+def test_a_question_that_cannot_be_asked_is_not_asked_again(
+    honest: Delivery, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger.json"
+    with pytest.raises(potl.UsageError, match="samples"):
+        honest.verify(ledger=ledger, checks=[potl.Replay(samples=-1)])
+    assert honest.verify(ledger=ledger).verdict == "accepted"
+
+
+def test_a_delivered_file_that_is_not_there_costs_no_replay(
+    honest: Delivery, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger.json"
+    with pytest.raises(potl.UsageError, match="there is no model file"):
+        honest.verify(ledger=ledger, model=tmp_path / "mistyped.safetensors")
+    assert not ledger.exists()
+
+
 # ---------------------------------------------------------------------- worker processes
 
 
