@@ -84,7 +84,7 @@ def test_a_wrapper_that_is_no_whole_optimizer_is_refused():
         model = tasks.mlp()
         return lambda: tasks.task(model, kind(torch.optim.Adam(model.parameters())))
 
-    with pytest.raises(UsageError, match="Wrapping is .*super"):
+    with pytest.raises(UsageError, match=r"Wrapping is .*super"):
         wrapped(Wrapping)()
     wrapped(Whole)()
 
