@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tries a task for two steps before anything is agreed: can it be replayed, and bit for bit?
 
-Cost of a task without problems: three steps and a forward pass, two builds (a third where there are
+Cost of a task without problems: three steps and a forward pass (with a step of its own a fourth, if
+it leaves gradients), two builds (a third where there are
 schedulers), and for `Job.create` one reading of the data.
 """
 
@@ -21,11 +22,12 @@ from .._task._capture import is_torchs
 from .._task._data import check_reads
 from .._task._portable import Watcher
 from .._task._schedule import own_order
-from .._task._task import Task
+from .._task._task import Task, overrides
 from .._task._trees import first_difference, same_float
 from .._task._visible import visible
 from ._build import Build
 from ._draft import Draft, draft, head_of
+from ._left_gradients import added_to, left_by
 from ._recipe import Options, changed_options, options_of
 from ._session import Session
 from ._steps import parameters_of
@@ -141,6 +143,7 @@ class _Attempt:
         self._stepped: list[set[str]] = []
         self._not_updated: Options | None = None
         self._rates: dict[int, list[float]] = {}
+        self._left: set[str] = set()
         self.refused: tuple[Problem, ...] = ()
 
     def run(self) -> Trial:
@@ -245,7 +248,7 @@ class _Attempt:
         if hidden is not None or not same_float(result.loss, losses[1]):
             reason = self._reason(steps, end, losses, hidden)
             if reason is not None:
-                yield reason
+                yield self._added(second, middle, steps[1]) or reason
                 return
         for where in _dormant(untouched, first, second, middle, end, steps[1]):
             yield Problem(
@@ -265,6 +268,17 @@ class _Attempt:
                 where="Task.compute_loss",
                 remedy="override compute_loss too, so that it returns the loss that step returns",
             )
+            return
+        problem = self._added(second, middle, steps[1])
+        if problem is not None:
+            yield problem
+
+    def _added(self, session: Session, before: _core.State, step: int) -> Problem | None:
+        """Whether the second step needs gradients of the first: last, as it takes a step more."""
+        if not self._left or not overrides(session.task, "step"):
+            return None
+        session.restore(before)
+        return added_to(session, self._left, step, session.sample_ids(step))
 
     def _reason(
         self, steps: tuple[int, int], end: _core.State, losses: list[float], hidden: str | None
@@ -309,6 +323,8 @@ class _Attempt:
                 raise
             losses.append(result.loss)
             skipped = skipped and result.skipped
+            if number == 1:
+                self._left = left_by(session.task)
             if len(losses) == step:  # and not the first step again
                 self._rates[step] = result.rates
             end = session.capture()

@@ -23,6 +23,7 @@ from . import _keys
 from ._inputs import as_job
 from ._late_forms import FIRST_STEPS, LateForms
 from ._run import Run
+from ._structure import Structure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -110,6 +111,7 @@ class Prover:
         self._next = 1
         self._told_not_finite = False
         self._late: LateForms | None = None  # not after a resume: who began saw the first steps
+        self._structure: Structure | None = None
         self._loop: Generator[Step, None, None] | None = None
         self._session: Session | None = None
         self._recorder: _core.Recorder | None = None
@@ -157,7 +159,9 @@ class Prover:
         self, between: Callable[[], contextlib.AbstractContextManager[None]]
     ) -> Generator[Step, None, None]:
         session, recorder, telemetry = self._session, self._recorder, self._telemetry
+        structure = self._structure
         assert session is not None and recorder is not None and telemetry is not None
+        assert structure is not None
         job, last = self._job, self._last_step(session)
         rounding = self._rounding() if job.arithmetic == _rounded_steps.LOG64 else None
         with session.active():
@@ -179,9 +183,11 @@ class Prover:
                 if after is None:
                     after = session.capture(keep=True, whole=whole)
                     self._see(number, after)
-                if self._late is not None and (whole or number <= FIRST_STEPS):
+                if whole or number <= FIRST_STEPS:
                     shown = after if isinstance(after, _core.State) else session.capture()
-                    self._late.see(number, shown)
+                    structure.require(number, shown)
+                    if self._late is not None:
+                        self._late.see(number, shown)
                 recorder.append_step(
                     after,
                     step=number,
@@ -265,6 +271,7 @@ class Prover:
         software = f"potl {_core.version()} torch {torch.__version__}"
         where = str(self._directory)
         if self._resuming:
+            self._structure = Structure(session.task, session.capture())
             self._recorder, last, state = _core.Recorder.resume(
                 where, self._job, self._key, software=software
             )
@@ -276,6 +283,7 @@ class Prover:
             self._recorder = _core.Recorder.create(where, self._job, self._key, software=software)
             state = session.capture(keep=True)
             self._see(0, state)
+            self._structure = Structure(session.task, state)
             self._late = LateForms(session.task)
             self._late.see(0, state)
             self._recorder.append_initial(state)

@@ -323,6 +323,12 @@ class Task:
                     f"optimizer is a {type(optimizer).__name__}",
                     "pass a torch.optim.Optimizer, or several in a list",
                 )
+            if not hasattr(optimizer, "_optimizer_step_pre_hooks"):  # what its __init__ makes
+                raise UsageError(
+                    f"{type(optimizer).__name__} is an optimizer without what torch's keep",
+                    "call super().__init__(params, defaults) in its __init__; around another "
+                    "optimizer, give it param_groups and defaults of that one",
+                )
         if not self.optimizers:
             raise UsageError("the task has no optimizer", "pass optimizer=")
         for name in ("batch_size", "epochs", "accumulate"):

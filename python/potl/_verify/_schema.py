@@ -388,19 +388,22 @@ def _made_by_gradients(session: Session) -> tuple[list[Tree | None], list[set[st
     use afterwards.
     """
     before = options_of(session.task)
+    # It may unfreeze layers, and change options, long after the first steps.
+    own_step = overrides_step(session.task)
     varying = session.schedule.varying
     made: list[Tree | None] = []
     for index, optimizer in enumerate(session.task.optimizers):
         # A schedule may begin without momentum.
         later = type(optimizer) is torch.optim.SGD and (
-            varying is None or "momentum" in varying["optimizers"][index]
+            own_step or varying is None or "momentum" in varying["optimizers"][index]
         )
         momenta = [group.get("momentum") for group in optimizer.param_groups]
         for group in optimizer.param_groups:
             if later:
                 group["momentum"] = group["momentum"] or 0.5
             for parameter in group["params"]:
-                parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+                trained = parameter.requires_grad or (own_step and _is_trainable(parameter))
+                parameter.grad = torch.zeros_like(parameter) if trained else None
         try:
             optimizer.step()
             # At its own place, for the paths of aliases.
@@ -413,6 +416,11 @@ def _made_by_gradients(session: Session) -> tuple[list[Tree | None], list[set[st
             if later:
                 group["momentum"] = momentum
     return made, changed_options(before, session.task)
+
+
+def _is_trainable(parameter: torch.Tensor) -> bool:
+    """Whether a frozen parameter can be trained once a step of the task's own unfreezes it."""
+    return parameter.is_floating_point() or parameter.is_complex()
 
 
 def _masks(states: list[_core.State]) -> list[str]:

@@ -166,6 +166,54 @@ class CountingFromOne(Counting):
     rest = 4
 
 
+class Summing(Task):
+    """Accumulates over several calls of the step, as loops of PyTorch do."""
+
+    every = 4
+
+    def step(self, batch):
+        (optimizer,) = self.optimizers
+        loss = self.compute_loss(batch)
+        (loss / self.every).backward()
+        self.model.calls += 1
+        if int(self.model.calls) % self.every == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss.detach()
+
+
+class SummingTwo(Summing):
+    every = 2
+
+
+class ClearingLast(Summing):
+    every = 1
+
+
+class Alternating(Task):
+    """Trains two optimizers in turn; an encoder that nobody clears is in neither."""
+
+    def step(self, batch):
+        optimizer = self.optimizers[int(self.model.calls) % 2]
+        self.model.calls += 1
+        optimizer.zero_grad()
+        loss = self.compute_loss(batch)
+        trained = [p for group in optimizer.param_groups for p in group["params"]]
+        loss.backward(inputs=[*trained, *self.model[0].parameters()])
+        optimizer.step()
+        return loss.detach()
+
+
+def counted(kind):
+    model = tasks.mlp(nn.Linear(6, 6))
+    model.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+    parts = [model[1], model[3]] if kind is Alternating else [model]
+    return kind(
+        model=model, optimizer=[torch.optim.Adam(part.parameters()) for part in parts],
+        dataset=TensorDataset(tasks.X, tasks.Y), loss=F.cross_entropy, batch_size=12, epochs=3,
+    )  # fmt: skip
+
+
 def nearly(sample):
     """Unseeded, and hardly seen in a loss."""
     return sample[0] * (1 + 1e-5 * _private.random()), sample[1]
@@ -216,6 +264,12 @@ PROBLEMS = {
     ),
     "a count that acts before the next multiple": (
         lambda: own(CountingFromOne), "a number that counts up", "buffer",
+    ),
+    "gradients summed over four steps": (
+        lambda: counted(Summing), "adds to gradients that the one before left", "accumulate=",
+    ),
+    "gradients summed over two steps": (
+        lambda: counted(SummingTwo), "adds to gradients that the one before left", "accumulate=",
     ),
     "an unseeded transform that losses hardly show": (
         lambda: own(Task, transform=nearly), "two trainings from the same seed differ", "draw",
@@ -366,6 +420,8 @@ def filled_in_build():
     # As the remedies say: nobody rewrites the module.
     kept_beside,
     filled_in_build,
+    lambda: counted(ClearingLast),
+    lambda: counted(Alternating),
     lambda: tasks.task(Legible()),
     lambda: tasks.task(Logging()),
     lambda: tasks.task(Placeholder(-torch.inf)),

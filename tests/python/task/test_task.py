@@ -66,6 +66,28 @@ def test_the_first_six_arguments_may_be_given_by_position():
         Task(model, optimizer, data, F.cross_entropy, 12, 3, None)
 
 
+def test_a_wrapper_that_is_no_whole_optimizer_is_refused():
+    class Wrapping(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner, self.param_groups, self.state = inner, inner.param_groups, inner.state
+
+        def step(self, closure=None):
+            return self.inner.step(closure)
+
+    class Whole(Wrapping):
+        def __init__(self, inner):
+            torch.optim.Optimizer.__init__(self, inner.param_groups, inner.defaults)
+            super().__init__(inner)
+
+    def wrapped(kind):
+        model = tasks.mlp()
+        return lambda: tasks.task(model, kind(torch.optim.Adam(model.parameters())))
+
+    with pytest.raises(UsageError, match=r"Wrapping is .*super"):
+        wrapped(Wrapping)()
+    wrapped(Whole)()
+
+
 def test_an_optimizer_of_other_parameters_is_refused():
     stranger = torch.optim.SGD(tasks.mlp().parameters(), lr=0.1)
     with pytest.raises(UsageError, match="not parameters of the model"):

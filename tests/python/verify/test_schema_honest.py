@@ -382,6 +382,33 @@ def test_states_of_an_own_step_are_lawful() -> None:
     assert violations(build) == []
 
 
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD, torch.optim.Rprop])
+def test_states_of_what_an_own_step_unfreezes_late_are_lawful(kind: Any) -> None:
+    class Unfreezing(Task):
+        def step(self, batch: Any) -> torch.Tensor:
+            self.model.steps += 1  # type: ignore[operator]
+            late = int(self.model.steps) > 4  # type: ignore[arg-type]
+            self.model[0].requires_grad_(late)  # type: ignore[index]
+            if late and kind is torch.optim.SGD:
+                self.optimizers[0].param_groups[0]["momentum"] = 0.9
+            return super().step(batch)
+
+    def build() -> Task:
+        model = net()
+        model[0].requires_grad_(False)  # type: ignore[index]
+        model.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        return Unfreezing(
+            model=model,
+            optimizer=kind(model.parameters(), lr=0.01),
+            dataset=data(),
+            loss=F.cross_entropy,
+            batch_size=8,
+            epochs=EPOCHS,
+        )
+
+    assert violations(build) == []
+
+
 def test_states_of_a_resumed_training_are_lawful() -> None:
     def build() -> Task:
         model = net()
