@@ -241,17 +241,20 @@ finding not_the_last(const std::string& why) {
   return make_finding("model", "model.delivered", outcome::reject, "the delivered model is " + why);
 }
 
-finding compare_pieces(const state_value& last, const file_pieces& file,
+finding compare_pieces(const state_value& last, const std::string& path, const file_pieces& file,
                        const optional_buffers& may_lack) {
+  const result<safetensors_head> head = read_safetensors_head(file);
+  if (!head) {
+    if (head.why().code == errc::io) return unreadable(head.why());
+    // Nobody has signed it: it may be cut on the way, or another file than the one delivered.
+    return make_finding("model", "", outcome::inconclusive,
+                        "nothing is known of the delivered model: " + path +
+                            " is no valid safetensors file: " + head.why().message);
+  }
   const std::uint64_t most = largest_file(last);
   if (file.size() > most) {
     return not_the_last("larger than the last committed state: " + std::to_string(file.size()) +
                         " bytes where at most " + std::to_string(most) + " are accepted");
-  }
-  const result<safetensors_head> head = read_safetensors_head(file);
-  if (!head) {
-    if (head.why().code == errc::io) return unreadable(head.why());
-    return not_the_last("no valid safetensors file: " + head.why().message);
   }
   std::vector<std::uint8_t> piece;
   const comparison equal = [&](std::size_t index, bytes_view recorded) {
@@ -269,7 +272,7 @@ finding compare_model_file(const state_value& last, const std::string& path,
                            const optional_buffers& may_lack) {
   const result<file_pieces> file = file_pieces::open(path, links::follow);
   if (!file && file.why().code == errc::missing) throw exception(file.why());
-  finding out = file ? compare_pieces(last, *file, may_lack) : unreadable(file.why());
+  finding out = file ? compare_pieces(last, path, *file, may_lack) : unreadable(file.why());
   out.details.emplace_back("model_digest", model_digest(last).hex());
   return out;
 }

@@ -237,3 +237,16 @@ TEST_CASE("a delivered file that is cut while it is read is never accepted") {
   });
   REQUIRE(found.result == outcome::inconclusive);
 }
+
+TEST_CASE("a file that is no model accuses nobody, however large it is") {
+  delivered_file file;
+  for (const std::uint64_t bytes : {std::uint64_t{9 * mib}, std::uint64_t{7}, std::uint64_t{0}}) {
+    std::filesystem::resize_file(file.path, bytes);
+    REQUIRE(file.compare().result == outcome::inconclusive);
+  }
+  std::ofstream(file.path) << std::string(40 * mib, '{');
+  const finding found = file.compare();
+  REQUIRE(found.result == outcome::inconclusive);
+  REQUIRE(found.reason.find(file.path) != std::string::npos);
+  REQUIRE(file.reads.size() <= 2);
+}

@@ -40,7 +40,7 @@ finding compare_model(const transcript::state_value& state, const safetensors_vi
                       const optional_buffers& may_lack = std::vector<std::string>{});
 
 /// The same with a file, which is read in pieces; links are followed. Throws missing. inconclusive
-/// where it cannot be read, or is written to meanwhile.
+/// where it cannot be read, is written to meanwhile, or is no safetensors file: nobody signed it.
 finding compare_model_file(const transcript::state_value& state, const std::string& path,
                            const optional_buffers& may_lack = std::vector<std::string>{});
 

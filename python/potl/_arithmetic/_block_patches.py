@@ -173,7 +173,7 @@ def _attention(stock: Callable[..., Any]) -> Callable[..., Any]:
         enable_gqa: bool = False,
     ) -> Any:
         device = query.device.type
-        options: dict[str, Any] = {"scale": scale, "enable_gqa": enable_gqa}
+        options = {"scale": scale, "enable_gqa": enable_gqa}
         is_fused = query.dim() != 3
         if not _is_on() or (is_fused if device == "cpu" else not module().knows_device(device)):
             return stock(

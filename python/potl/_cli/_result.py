@@ -161,11 +161,22 @@ def describe(error: BaseException) -> tuple[str, str]:
     if not message:
         message = name
     elif not type(error).__module__.startswith("potl"):
-        message = f"{name}: {message}"
+        message = f"{name}: {message}{_place_of(error)}"
     remedy = getattr(error, "remedy", "")
     if isinstance(error, ImportError) and "potl._core" in message:
         remedy = "potl doctor says what is wrong with this installation"
     return printable(message), printable(remedy) if isinstance(remedy, str) else ""
+
+
+def _place_of(error: BaseException) -> str:
+    """Where it comes from: the last line that is in no library, as a task's mostly are."""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    libraries = (str(Path(__file__).parents[1]), "site-packages", "dist-packages", "<frozen")
+    own = [one for one in frames if not any(part in one.filename for part in libraries)]
+    places = own or frames
+    return f" ({Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""
 
 
 def _of_the_parser(error: Exception) -> tuple[str, str]:

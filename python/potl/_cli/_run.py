@@ -137,6 +137,8 @@ def _job_create(
 
     if out.exists():
         raise UsageError(f"{out} exists and is not replaced", "choose another name")
+    if not out.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {out.parent}", "make it first")
     job = Job.create(
         load(task),
         seed=seed,

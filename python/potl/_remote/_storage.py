@@ -36,6 +36,8 @@ class Storage:
             )
         except (ImportError, ValueError) as error:
             raise UsageError(f"{url} cannot be read: {error}", "") from error
+        except OSError as error:  # some connect at once
+            raise StorageError(f"{url} is not reached: {error}", "check the address") from error
         self._files = file_system
         self._url = url
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .._job._job import Job
     from .._record._run import Commitment
 
+_NO_NONCE = "pass 64 hexadecimal digits, or none: then one is drawn"
 _FORMAT = "potl-challenge-v1"
 _MAX_BYTES = 8 << 20  # as parse_json allows by default: hostile text costs less than 64 MB
 
@@ -207,9 +208,9 @@ def fresh_nonce(nonce: bytes | str | None) -> bytes:
     try:
         raw = bytes.fromhex(nonce) if isinstance(nonce, str) else bytes(nonce)
     except ValueError as error:
-        raise UsageError("a nonce is 32 bytes or their hexadecimal form", "") from error
+        raise UsageError("a nonce is 32 bytes or their hexadecimal form", _NO_NONCE) from error
     if len(raw) != 32:
-        raise UsageError(f"a nonce has 32 bytes, not {len(raw)}", "")
+        raise UsageError(f"a nonce has 32 bytes, not {len(raw)}", _NO_NONCE)
     return raw
 
 

@@ -72,7 +72,20 @@ def test_an_error_of_many_lines_with_control_characters_stays_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     perform(fails_with(ValueError("a\nb\x1b[2J")), json=False, debug=False)
-    assert capsys.readouterr().err == "potl: ValueError: a b\\u001b[2J\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("potl: ValueError: a b\\u001b[2J (test_exit_codes.py:")
+
+
+def test_an_error_that_a_library_raised_names_the_line_that_called_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def work() -> Result:
+        typer.style("text", fg=(1, 2))  # type: ignore[arg-type]
+        raise AssertionError
+
+    perform(work, json=False, debug=False)
+    first = work.__code__.co_firstlineno
+    assert capsys.readouterr().err.endswith(f"(test_exit_codes.py:{first + 1})\n")
 
 
 def test_debug_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) -> None:
