@@ -106,6 +106,7 @@ void bind_measurements(py::module_& module) {
       bound_member{"other_arithmetic", &segment::other_arithmetic},
       bound_member{"noise_losses", &segment::noise_losses}, bound_member{"rough", &segment::rough},
       bound_member{"rough_losses", &segment::rough_losses},
+      bound_member{"repeat_skipped", &segment::repeat_skipped},
       bound_member{"gradient_norm_mean", &segment::gradient_norm_mean},
       bound_member{"load_seconds", &segment::load_seconds},
       bound_member{"replay_seconds", &segment::replay_seconds},

@@ -254,6 +254,7 @@ class SegmentMeasurement:
     noise_losses: list[list[float]]
     rough: list[list[GroupDistance]]
     rough_losses: list[list[float]]
+    repeat_skipped: list[list[bool]]
     gradient_norm_mean: float
     load_seconds: float
     replay_seconds: float

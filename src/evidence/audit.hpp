@@ -66,8 +66,8 @@ result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& direct
                                                        const audit_input& in, audit_log& log);
 /// transcript.rounding, and transcript.withheld for rounding logs; an error as above.
 status audit_rounding(const std::string& directory, const audit_input& in, audit_log& log);
-/// telemetry.log, if it is what the close record binds.
-std::vector<std::uint8_t> audit_telemetry(const run_files& files, const audit_input& in,
-                                          audit_log& log);
+/// telemetry.log, if it is what the close record binds; an error as above.
+result<std::vector<std::uint8_t>> audit_telemetry(const run_files& files, const audit_input& in,
+                                                  audit_log& log);
 
 }  // namespace potl::transcript

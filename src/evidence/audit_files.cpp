@@ -178,15 +178,16 @@ result<std::vector<checkpoint_info>> audit_checkpoints(const std::string& direct
   return std::move(stored.there);
 }
 
-std::vector<std::uint8_t> audit_telemetry(const run_files& files, const audit_input& in,
-                                          audit_log& log) {
-  if (!in.run.close) return {};
+result<std::vector<std::uint8_t>> audit_telemetry(const run_files& files, const audit_input& in,
+                                                  audit_log& log) {
+  std::vector<std::uint8_t> none;
+  if (!in.run.close) return none;
   const digest& bound = in.run.close->telemetry;
   result<std::vector<std::uint8_t>> file =
       files.read(std::string(telemetry_name), telemetry_limit(in.agreed));
   if (bound == digest{}) {
     if (file) log.note("telemetry.log is not bound by the close record: it is ignored");
-    return {};
+    return none;
   }
   if (file) {
     if (sha256_of(*file) == bound) return std::move(*file);
@@ -195,10 +196,12 @@ std::vector<std::uint8_t> audit_telemetry(const run_files& files, const audit_in
     log.inconclusive("transcript.withheld", file.why().message);
   } else if (file.why().code == errc::limit) {
     log.note("telemetry.log is larger than what is read for this job: " + file.why().message);
+  } else if (file.why().code == errc::malformed) {
+    return file.why();  // a link: who made it is not known
   } else {
     log.reject("transcript.withheld", "telemetry.log, which the close record binds, is not there");
   }
-  return {};
+  return none;
 }
 
 }  // namespace potl::transcript

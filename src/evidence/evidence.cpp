@@ -222,7 +222,9 @@ result<evidence> evidence::open(const evidence_options& options) {
   if (status looked = audit_rounding(options.directory, input, findings); !looked) {
     return looked.why();
   }
-  content->telemetry = audit_telemetry(files, input, findings);
+  auto telemetry = audit_telemetry(files, input, findings);
+  if (!telemetry) return telemetry.why();
+  content->telemetry = std::move(*telemetry);
   if (lacks_files(content->findings)) {
     const error why = unless_gone({errc::missing, "", ""}, options.directory);
     if (why.code == errc::io) return why;

@@ -616,6 +616,8 @@ TEST_CASE("telemetry is bound by the close record", "[evidence]") {
   std::filesystem::remove(path + "/telemetry.log");
   CHECK(rejecting_rules(open_run(path, agreed, note).value()) ==
         std::vector<std::string>{"transcript.withheld"});
+  std::filesystem::create_symlink(root.file("away"), path + "/telemetry.log");
+  CHECK(open_run(path, agreed, note).why().code == errc::malformed);  // as other links: no verdict
 }
 
 TEST_CASE("without a commitment or a job of one's own nothing is rejected for it", "[evidence]") {

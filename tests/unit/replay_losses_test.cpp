@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "fake_run.hpp"
@@ -102,4 +103,45 @@ TEST_CASE("rough sums excuse no loss whose noise is not known") {
   measured.noise.assign(2, {});
   measured.noise_losses[0][1] = std::nan("");
   REQUIRE(count(one.judge(), outcome::inconclusive) > 0);
+}
+
+TEST_CASE("a skip that honest repeats turn too is doubtful, with all that follows it") {
+  const auto judged = [](const std::vector<std::vector<bool>>& repeats, bool known = true) {
+    scene one;
+    segment_measurement& measured = one.measured[2];
+    measured.digest_equal = false;
+    measured.skipped[2] = true;
+    measured.losses[3] += 1;
+    measured.distances.resize(4);  // without names: whoever looks for them finds none
+    if (known) measured.noise.assign(2, {});
+    measured.noise_losses.assign(known ? 2 : 0, measured.losses);
+    measured.other_arithmetic = true;
+    for (const auto& repeat : repeats) {
+      measured.repeat_skipped.push_back(repeat);
+      measured.repeat_skipped.back().resize(measured.skipped.size());
+    }
+    return one.judge();
+  };
+  for (const auto& doubtful : {judged({{0, 0, 1}, {0, 0, 0}}), judged({{0, 0, 1}, {0, 1, 1}}),
+                               judged({{0, 0, 1}}, false)}) {
+    REQUIRE(count(doubtful, outcome::reject) == 0);
+    REQUIRE(count(doubtful, outcome::inconclusive, "replay.optimizer") == 1);
+    REQUIRE(count(doubtful, outcome::inconclusive) == 1);
+  }
+  for (const auto& lie : {judged({{0, 0, 1}, {0, 0, 1}}), judged({{0, 0, 1, 1}, {0, 0, 1}})}) {
+    REQUIRE(count(lie, outcome::reject, "replay.optimizer") == 1);
+  }
+}
+
+TEST_CASE("the noise of a segment with another skip is asked for, rough sums included") {
+  scene one;
+  segment_measurement& measured = one.measured[2];
+  measured.digest_equal = false;
+  measured.skipped[2] = true;
+  measured.distances.resize(4);
+  measured.distances[2].structure_equal = false;  // the scaler counts otherwise from there on
+  const auto asked = plan_noise(one.run.view, one.options, one.measured);
+  REQUIRE(std::any_of(asked.begin(), asked.end(), [&](const segment_request& each) {
+    return each.start == measured.request.start && each.noise_repeats > 0 && each.rough_repeats > 0;
+  }));
 }

@@ -163,6 +163,7 @@ struct segment_measurement {
   /// and accuses nobody.
   std::vector<std::vector<group_distance>> rough;
   std::vector<std::vector<double>> rough_losses;
+  std::vector<std::vector<bool>> repeat_skipped;  ///< scaler skips of each repeat of either kind
   double gradient_norm_mean =
       0;  ///< mean l2 norm of the gradients over the segment's steps (Lab Apex VMO)
   double load_seconds = 0, replay_seconds = 0, noise_seconds = 0;

@@ -53,7 +53,7 @@ def false_loss(scene: Scene) -> Forgery:
     "A41",
     "claimed skips",
     rule="replay.reach",
-    found_by=("replay.optimizer", "replay.parameters"),
+    found_by=("replay.magnitude", "replay.optimizer", "replay.parameters"),
     task="scaled",
 )
 def claimed_skips(scene: Scene) -> Forgery:

@@ -39,9 +39,9 @@ class Judgement:
             answers = np.concatenate([extra, control]).astype(np.float64)
             again = model and place_of(submitted, model, answers, self._design.form.classes)
             if again:
-                before = submitted[: again[0]]
-                if again[1] is not None:
-                    extra, control = np.split(again[1], [len(extra)])
+                place, first = again
+                before = submitted[:place]
+                extra, control = np.split(first, [len(extra)])
             found = self._found(extra, control, [bytes.fromhex(one["answers"]) for one in before])
             if found["invalid"] and _is_unread(found["invalid"], answers):
                 return ExtraResult._of(self._unjudged(found, answers))

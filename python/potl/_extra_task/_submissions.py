@@ -21,7 +21,8 @@ from ._key import Submission
 from ._values import Floats
 
 _DEEPEST, _MOST_PARTS = 16, 1 << 20
-# More answers, or submissions, than this are only known by their hash.
+# More answers, or submissions, than this are only known by their hash: other ones are then another
+# submission, even if they differ by last bits alone.
 _MOST_ANSWERS, _MOST_KEPT = 50_000, 100
 # Answers that may differ: classes as a share, errors relatively.
 _CLASSES, _ERRORS = 0.01, 1e-3
@@ -123,17 +124,12 @@ def kept(answers: Floats, before: int) -> str | None:
 
 def place_of(
     submitted: Sequence[Submission], model: str, answers: Floats, classes: int
-) -> tuple[int, Floats | None] | None:
-    """Where this model is among earlier submissions, and what it answered then as far as that was
-    kept; None: it is none of them, or answers otherwise now.
+) -> tuple[int, Floats] | None:
+    """Where this model is among earlier submissions, and what it answered then; None: it is none
+    of them, answers otherwise now, or what it answered was not kept.
     """
     for place, one in enumerate(submitted):
-        if one.get("model") != model:
-            continue
-        if not one.get("values"):
-            # Answers with labels are the same or not, which their hash says.
-            if classes == 0:
-                return place, None
+        if one.get("model") != model or not one.get("values"):
             continue
         known = np.frombuffer(zlib.decompress(base64.b64decode(one["values"])), "<f8")
         if _alike(known, answers, classes):

@@ -111,11 +111,15 @@ class segment_answer {
   void repeat(const transcript::state& start, const transcript::state& end) {
     const stopwatch repeating;
     std::vector<double> losses;
+    std::vector<bool> skipped;
     std::vector<group_distance> distances;
     const auto again = [&] {
       losses.clear();
-      const transcript::state other =
-          run(start, [&](std::uint64_t, const step_outcome& one) { losses.push_back(one.loss); });
+      skipped.clear();
+      const transcript::state other = run(start, [&](std::uint64_t, const step_outcome& one) {
+        losses.push_back(one.loss);
+        skipped.push_back(one.skipped);
+      });
       distances = compare_states(start.root(), end.root(), other.root());
     };
     for (std::uint32_t way = 1; way <= request_.noise_repeats; ++way) {
@@ -123,6 +127,7 @@ class segment_answer {
       out_.other_arithmetic = out_.other_arithmetic || other;
       out_.noise.push_back(std::move(distances));
       out_.noise_losses.push_back(std::move(losses));
+      out_.repeat_skipped.push_back(std::move(skipped));
     }
     const std::uint32_t rough = out_.digest_equal ? 0 : request_.rough_repeats;
     for (std::uint32_t number = 1; number <= rough; ++number) {
@@ -130,6 +135,7 @@ class segment_answer {
       if (!with_.roughly((request_.start << 8) + number, again)) continue;
       out_.rough.push_back(std::move(distances));
       out_.rough_losses.push_back(std::move(losses));
+      out_.repeat_skipped.push_back(std::move(skipped));
     }
     out_.noise_seconds += repeating.seconds();
   }

@@ -92,6 +92,8 @@ class replay_judge {
       } else if (one.request.superseded) {
         superseded(one, problems);
         summary.reason = name + " was replayed";
+      } else if (detail::turned_skip(run_, context_, one)) {
+        summary.reason = name + " was replayed up to a step that was skipped once";
       } else if (context_.exact && one.distances.empty()) {
         // Nothing was stored to measure against, and nothing needs to be measured.
         summary.reason = name + " ends in another state";

@@ -7,6 +7,7 @@
 #include <potl/core/rules.hpp>
 
 #include "checks/judging.hpp"
+#include "checks/replay/replay_draw.hpp"
 #include "checks/text.hpp"
 
 namespace potl::checks::detail {
@@ -43,7 +44,46 @@ const step_record* record_of(const run_view& run, const segment_request& request
   return request.superseded ? run.superseded_step(request.branch, step) : run.step(step);
 }
 
+std::string other_skip(std::uint64_t step, bool in_replay) {
+  return "step " + text(step) +
+         (in_replay ? " is skipped by the scaler in the replay alone"
+                    : " was recorded as skipped and is not in the replay");
+}
+
 }  // namespace
+
+// A gradient next to the largest number overflows on one machine and not on another.
+std::optional<finding> turned_skip(const run_view& run, const replay_context& context,
+                                   const segment_measurement& measurement) {
+  if (context.exact || measurement.digest_equal || is_published(*context.options) ||
+      !rule_enabled("replay.optimizer")) {
+    return std::nullopt;
+  }
+  const bool noise_known = has_own_noise(context, measurement) && measurement.other_arithmetic;
+  for (std::size_t i = 0; i < measurement.skipped.size(); ++i) {
+    const std::uint64_t step = measurement.request.start + 1 + i;
+    const step_record* record = record_of(run, measurement.request, step);
+    const bool skipped = measurement.skipped[i];
+    if (record == nullptr || skipped == has(*record, step_flag::skipped)) continue;
+    // A repeat that skips an earlier step is on another course here.
+    const auto& repeats = measurement.repeat_skipped;
+    const auto end = measurement.skipped.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+    const bool turned = std::any_of(repeats.begin(), repeats.end(), [&](const auto& repeat) {
+      return repeat.size() > i && !std::equal(measurement.skipped.begin(), end, repeat.begin());
+    });
+    if (noise_known && !turned) return std::nullopt;
+    const char* const why = turned ? ", and honest repeats skip other steps too: gradients are at "
+                                     "the edge of overflow; use an exact arithmetic"
+                                   : ", but the noise was not measured here";
+    finding out = make_finding("replay", "replay.optimizer", outcome::inconclusive,
+                               other_skip(step, skipped) + why);
+    out.first_step = out.last_step = step;
+    out.statistic = 1;  // by which its noise is asked for
+    out.threshold = 0;
+    return out;
+  }
+  return std::nullopt;
+}
 
 std::vector<finding> judge_losses(const run_view& run, const replay_context& context,
                                   const segment_measurement& measurement) {
@@ -58,6 +98,8 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
                                    " losses for " + text(length) + " steps"));
     return out;
   }
+  const auto turned = turned_skip(run, context, measurement);
+  const std::uint64_t comparable_steps = turned ? *turned->first_step - 1 - request.start : length;
   // A fork that nobody kept is judged by the rule that makes it visible.
   const std::string_view rule = request.superseded ? "transcript.resume" : "loss.recomputed";
   const loss_limits limits = exact ? loss_limits{}
@@ -70,17 +112,14 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
   const double rough = exact ? 0 : noise_of(measurement, measurement.rough_losses);
   std::optional<finding> worst;
   std::uint64_t wrong = 0;
-  for (std::uint64_t i = 0; i < length; ++i) {
+  for (std::uint64_t i = 0; i < comparable_steps; ++i) {
     const std::uint64_t step = request.start + 1 + i;
     const step_record* record = record_of(run, request, step);
     if (record == nullptr) continue;  // transcript.sequence speaks of gaps
     const bool skipped = i < measurement.skipped.size() && measurement.skipped[i];
     if (skipped != has(*record, step_flag::skipped) && rule_enabled("replay.optimizer")) {
       finding one =
-          make_finding("replay", "replay.optimizer", outcome::reject,
-                       "step " + text(step) +
-                           (skipped ? " is skipped by the scaler in the replay alone"
-                                    : " was recorded as skipped and is not in the replay"));
+          make_finding("replay", "replay.optimizer", outcome::reject, other_skip(step, skipped));
       one.first_step = one.last_step = step;
       out.push_back(std::move(one));
     }
@@ -120,6 +159,7 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
     worst->statistic = compared.difference;
     worst->threshold = compared.tolerance;
   }
+  if (turned) out.push_back(*turned);
   if (worst) {
     worst->details.emplace_back("steps_beyond", wrong);
     out.push_back(std::move(*worst));

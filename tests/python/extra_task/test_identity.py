@@ -18,6 +18,7 @@ from extra_task_cases import digits, key_of, net, task_of  # noqa: E402
 from torch import nn  # noqa: E402
 
 from potl import ExtraTask  # noqa: E402
+from potl._extra_task import _submissions  # noqa: E402
 from potl._extra_task._submissions import digest_of  # noqa: E402
 
 
@@ -122,6 +123,21 @@ def test_last_bits_of_errors_are_no_new_submission(tmp_path: Path) -> None:
     first = task.judge(extra, control, model="m")
     assert task.judge(extra * (1 + 1e-6), control, model="m") == first
     assert task.judge(extra * 1.1, control, model="m").submission == 2
+
+
+def test_answers_that_are_not_kept_are_other_submissions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a module that holds its answers elsewhere is judged as often as it likes."""
+    monkeypatch.setattr(_submissions, "_MOST_ANSWERS", 999)
+    images = digits().tensors[0].reshape(-1, 8, 8)
+    task = ExtraTask(key_of(tmp_path / "k"), like=images, kind="autoencoder", submissions=2)
+    task.mix(images)
+    draw = np.random.default_rng(0)
+    model = Wrapper(lambda x: draw.random(len(x)), parameters=1)
+    found = [task.verify(model) for _ in range(3)]
+    assert [one.submission for one in found] == [1, 2, 3]
+    assert "alpha is spent" in found[2].reason
 
 
 def test_a_file_of_before_knows_models_by_their_hashes(tmp_path: Path) -> None:

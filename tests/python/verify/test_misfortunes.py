@@ -237,6 +237,7 @@ class TestStock(Stock):
         asked = _core.SegmentRequest(start=START, end=END, noise_repeats=1, rough_repeats=2)
         answer = driven.answer(asked)
         assert len(answer.noise) == 1 and len(answer.rough) == len(answer.rough_losses) == 2
+        assert answer.repeat_skipped == [answer.skipped] * 3
         (noise,), rough = answer.noise, answer.rough
         assert 0 < noise[0].l2 < 1e-3 and all(0 < one[0].l2 < 1e-3 for one in rough)
         assert rough[0][0].l2 != rough[1][0].l2
