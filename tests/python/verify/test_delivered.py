@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import resource
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +87,18 @@ def test_a_file_with_one_tensor_more_is_another_model(delivery: Delivery) -> Non
 
 def test_a_vast_file_is_refused_before_it_is_read(delivery: Delivery) -> None:
     vast = delivery.directory / "vast.safetensors"
+    size = 3 << 30
+    head = json.dumps({"0.weight": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}})
     with vast.open("wb") as file:
-        file.truncate(3 << 30)
+        file.write(struct.pack("<Q", len(head)) + head.encode())
+        file.truncate(8 + len(head) + size)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     report = delivery.verdict(vast)
     assert report.verdict == "rejected" and "larger than" in report.sentence
+    with vast.open("wb") as file:
+        file.truncate(size)
+    report = delivery.verdict(vast)
+    assert report.verdict == "inconclusive" and f"{vast} is no valid" in report.sentence
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10
 
 
