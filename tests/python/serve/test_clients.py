@@ -172,8 +172,8 @@ def test_whoever_asks_is_answered_though_many_hold_the_line(patient: Server, tex
             for one in holding:
                 with contextlib.suppress(ConnectionError):
                     one.recv(1)
-        # Those who were cut may still be counted, for as long as their requests need to notice.
-        assert any(status_of(patient.url) == 200 for _ in range(200))
+            # Requests of those who were cut are counted until they notice.
+            assert any(status_of(patient.url) == 200 for _ in range(200))
         for _ in range(3):
             assert status_of(patient.url) == 200
 
