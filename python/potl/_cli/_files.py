@@ -202,10 +202,10 @@ def _prune(
 ) -> Result:
     """Remove checkpoints until a run fits a disk budget.
 
-    The run stays verifiable.
-    Keeps the states that the job requires. A run that cannot be made small enough stays as it is,
-    and the command says so. By default a job requires every state; make it with --max-segment to
-    leave room, or use --archive and derive the missing states again before an audit.
+    The run stays verifiable: the states that the job requires are kept. A run that cannot be made
+    small enough stays as it is, and the command says so. By default a job requires every state;
+    make it with --max-segment to leave room, or use --archive and derive the missing states again
+    before an audit.
     """
     from .._record._prune import prune
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tries a task for two steps before anything is agreed: can it be replayed, and bit for bit?
 
-Cost of a task without problems: three steps and a forward pass (with a step of its own a fourth, if
-it leaves gradients), two builds (a third where there are
-schedulers), and for `Job.create` one reading of the data.
+Cost of a task without problems: three steps and a forward pass (a fourth step where one of its own
+leaves gradients), two builds (a third where there are schedulers), and for `Job.create` one reading
+of the data.
 """
 
 from __future__ import annotations
