@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,20 @@ def block(name: str, *, lenient: bool = False) -> contextlib.AbstractContextMana
     from ._deterministic import deterministic
 
     return _lenient(name) if lenient else deterministic(name)
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """Inside a block: leaves it for a while, for what computes nothing, such as communication."""
+    library = sys.modules.get("potl._torch")
+    if library is None:  # so that there is no block
+        yield
+        return
+    left = library.StockBlock()
+    try:
+        yield
+    finally:
+        left.leave()
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ class Result:
     """What a command found.
 
     Attributes:
-        document: What `--json` prints: a value, or the canonical bytes of one.
+        document: What `--json` prints: a value, or the canonical bytes of one; no bytes, nothing.
         show: Prints the same for people.
         exit_code: Of the process.
         files: What else is written, after that.
@@ -94,10 +94,10 @@ def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
             except BaseException as error:
                 return failed(error, out if json else None, debug=debug)
             try:
-                if json:
-                    print(_text_of(result.document), file=out)
-                else:
+                if not json:
                     result.show(_console(out))
+                elif result.document != b"":
+                    print(_text_of(result.document), file=out)
                 out.flush()
             finally:
                 # Whoever asked for a page gets it even where nobody reads on: `| head -1`.

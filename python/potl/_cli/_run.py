@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json as json_module
 import shlex
@@ -47,7 +48,9 @@ def add_to(app: typer.Typer) -> None:
         app,
         "record",
         examples="  potl record trainer:build runs/1 --job job.json --key trainer.pem\n\n"
-        "  potl record trainer:build runs/2 --seed 7 --checkpoint-every 20",
+        "  potl record trainer:build runs/2 --seed 7 --checkpoint-every 20\n\n"
+        "  torchrun --nproc-per-node 4 --no-python potl record trainer:build runs/3 --job job.json "
+        "--key trainer.pem --data-parallel",
     )(_record)
     command(
         app,
@@ -202,6 +205,13 @@ def _record(
         str | None,
         typer.Option(metavar="STEPS", help='Steps between stored states, or "epoch".'),
     ] = None,
+    data_parallel: Annotated[
+        bool,
+        typer.Option(
+            "--data-parallel",
+            help="Compute the micro-batches of a step in all processes that torchrun started.",
+        ),
+    ] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> Result:
@@ -210,16 +220,21 @@ def _record(
     To resume an interrupted recording, give the same command again. The record says that it was
     resumed.
     """
+    from .._record._data_parallel import launched
     from .._record._record import record
 
-    made = record(
-        load(task),
-        run,
-        job=job,
-        key=signing_key(key),
-        seed=seed,
-        checkpoint_every=None if checkpoint_every is None else parse_interval(checkpoint_every),
-    )
+    with launched() if data_parallel else contextlib.nullcontext() as group:
+        made = record(
+            load(task),
+            run,
+            job=job,
+            key=signing_key(key),
+            seed=seed,
+            checkpoint_every=None if checkpoint_every is None else parse_interval(checkpoint_every),
+            group=group,
+        )
+    if made is None:  # rank 0 has it
+        return Result(document=b"", show=lambda console: None)
     facts = made.inspect()
     next_words = ["potl", "commit", str(run), *([] if key is None else ["--key", str(key)])]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .. import _core
 from .._arithmetic import _arithmetic, _rounded_steps
 from .._base import _repeated
-from .._base._errors import UsageError
+from .._base._errors import UnsupportedError, UsageError
 from .._task import _random
 from .._task._schedule import Schedule, rates_of
 from .._task._task import Task
@@ -30,6 +30,8 @@ from ._training_state import TrainingState
 if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
+
+    from ._ranks import Ranks
 
 
 class Agreed(Protocol):
@@ -214,6 +216,22 @@ class Session:
             rounding: Makes or follows the step's rounding log (log64).
         """
         return self._steps.run(step, batch, rounding)
+
+    def share_steps(self, ranks: Ranks) -> None:
+        """From now on computes steps together with other processes, which do the same.
+
+        Raises:
+            UnsupportedError: Processes cannot share a step of this task.
+            UsageError: There are more of them than micro-batches.
+        """
+        if self.rounds_by_log:
+            raise UnsupportedError(
+                "a rounding log is of one process, and the job is in log64",
+                "train in one process, or agree on another arithmetic",
+            )
+        from ._parallel_step import ParallelStep
+
+        self._steps.compute = ParallelStep(self.task, ranks, self.capture)
 
     def gradients(self, step: int, batch: Any) -> tuple[float, list[torch.Tensor | None]]:
         """Runs a step up to its update, which is not made: forward and backward passes alone.

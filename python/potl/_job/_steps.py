@@ -58,6 +58,8 @@ class Steps:
         self._randomness = randomness
         self._arithmetic = arithmetic
         self._norm = GradientNorm(task.optimizers)
+        # Makes a step of a batch instead of the task.
+        self.compute: Callable[[Any], torch.Tensor] | None = None
 
     def run(self, step: int, batch: Any, rounding: _rounded_steps.Rounding | None) -> StepResult:
         """Runs one step: `Session.run_step`."""
@@ -70,7 +72,7 @@ class Steps:
             self._randomness.begin_whole(step)
             drawn = _random.draws()
             with self._arithmetic.block(), _rounded_steps.around(rounding, step):
-                loss = as_number(task.step(batch))
+                loss = as_number((self.compute or task.step)(batch))
             drawn = _random.draws() - drawn
             self._course.after(step, loss)
             skipped = _scale(task) < scale

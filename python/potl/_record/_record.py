@@ -3,18 +3,49 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from .._base._progress import Progress, track
 from ._prover import Prover
 from ._run import Run
 
 if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
     from .. import _core
     from .._job._job import Job
     from .._task._task import Task
+
+
+@overload
+def record(
+    build: Callable[[], Task],
+    path: str | os.PathLike[str],
+    *,
+    job: Job | str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | _core.SigningKey | None = None,
+    seed: int | None = None,
+    checkpoint_every: int | str | None = None,
+    check_job: bool = True,
+    progress: Progress = None,
+    group: None = None,
+) -> Run: ...
+@overload
+def record(
+    build: Callable[[], Task],
+    path: str | os.PathLike[str],
+    *,
+    job: Job | str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | _core.SigningKey | None = None,
+    seed: int | None = None,
+    checkpoint_every: int | str | None = None,
+    check_job: bool = True,
+    progress: Progress = None,
+    group: ProcessGroup | None,
+) -> Run | None: ...
 
 
 def record(
@@ -27,7 +58,8 @@ def record(
     checkpoint_every: int | str | None = None,
     check_job: bool = True,
     progress: Progress = None,
-) -> Run:
+    group: ProcessGroup | None = None,
+) -> Run | None:
     """Trains and records every step; returns the finished run.
 
     To resume an interrupted recording, call it again with the same arguments; the transcript says
@@ -45,16 +77,32 @@ def record(
         checkpoint_every: Steps between stored states of a job made here, or "epoch".
         check_job: False records a task that is not the job's. For tests: no verifier accepts it.
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
+        group: Processes that compute the micro-batches of each step together
+            (docs/guide/data_parallel.md). Each of them calls `record`; rank 0 writes the run, the
+            others need `build` alone, and get None.
 
     Example:
         >>> run = potl.record(build, "runs/1", seed=7, checkpoint_every=20)  # doctest: +SKIP
 
     Raises:
         JobMismatch: The task, or the key, is not the job's; the message names each difference.
+        MismatchError: Processes of the group have computed different states.
+        UnsupportedError: Processes cannot share the steps of this task.
         UsageError: The directory holds something else, or a run that is finished.
-        StorageError: The disk is full or fails; what was acknowledged stays.
+        StorageError: The disk is full or fails, or a process of the group is gone; what was
+            acknowledged stays.
     """
-    prover = Prover(
+    make: Callable[..., Prover] = Prover
+    if group is not None:
+        from .._job._ranks import Ranks
+        from ._data_parallel import Leader, follow
+
+        ranks = Ranks(group)
+        if ranks.rank > 0:
+            follow(build, ranks)
+            return None
+        make = functools.partial(Leader, ranks=ranks)
+    prover = make(
         build,
         path,
         job=job,

@@ -169,6 +169,11 @@ def draws() -> int:
     return _it.draws
 
 
+def count(drawn: int) -> None:
+    """Counts what another process drew for this one's step."""
+    _it.draws += drawn
+
+
 def _save(known: _Saved | None = None) -> _Saved:
     """The user's generators, or the scope's; `known` is what they were restored from last."""
     return _Saved(

@@ -160,10 +160,8 @@ class Task:
             optimizer.zero_grad(set_to_none=True)
         total: torch.Tensor | None = None
         for part, share in self.micro_batches(batch):
-            loss = self._reduced_loss(part)
-            scaled = loss if share == 1.0 else loss * share
-            self._backward(scaled)
-            total = scaled.detach() if total is None else total + scaled.detach()
+            loss = self._backward_of(part, share)
+            total = loss if total is None else total + loss
         assert total is not None
         self.update(total)
         return total
@@ -208,6 +206,13 @@ class Task:
     def _micro_batch_count(self, batch: Any) -> int:
         """How many parts `micro_batches` yields."""
         return len(split_batch(batch, self.accumulate))
+
+    def _backward_of(self, part: Any, share: float) -> torch.Tensor:
+        """Adds the gradients of a part of a batch, and returns its share of the loss."""
+        loss = self._reduced_loss(part)
+        scaled = loss if share == 1.0 else loss * share
+        self._backward(scaled)
+        return scaled.detach()
 
     def _backward(self, loss: torch.Tensor) -> None:
         """Adds the gradients of the loss of a part, scaled by the scaler if there is one."""

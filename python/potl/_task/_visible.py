@@ -23,7 +23,8 @@ def visible(task: Task) -> Iterator[Problem]:
                 yield Problem(
                     what=f"{refused} is not supported",
                     where=f"model.{name}" if name else "model",
-                    remedy="train on one device, with the plain module",
+                    remedy="train the plain module on one device; several processes share a step "
+                    "with accumulate= and potl.record(group=)",
                 )
     tensors = {**dict(task.model.named_parameters()), **dict(task.model.named_buffers())}
     for name, tensor in tensors.items():

@@ -18,6 +18,10 @@ SCRIPTS = {
     "02_own_loop/own_loop.py": ["runs/2/commitment"],
     "03_finetune/finetune.py": ["base.safetensors", "adapted.safetensors"],
     "05_extra_task/extra_task.py": ["extra.key", "extra.key.json", "upload.pt"],
+    "07_data_parallel/data_parallel.py": ["runs/1/commitment"],
+}
+LAUNCHED = {
+    "07_data_parallel/data_parallel.py": ["-m", "torch.distributed.run", "--nproc-per-node=2"]
 }
 
 
@@ -30,7 +34,7 @@ def test_an_example_runs_in_an_empty_folder(script: str, tmp_path: Path) -> None
     if "finetune" in script:
         pytest.importorskip("safetensors")
     done = subprocess.run(
-        [programs.python(), str(EXAMPLES / script)],
+        [programs.python(), *LAUNCHED.get(script, []), str(EXAMPLES / script)],
         cwd=tmp_path,
         env={
             **os.environ,

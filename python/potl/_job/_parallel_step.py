@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step whose micro-batches several processes compute, with the bits that one process would have.
+
+Micro-batch i is computed by rank i modulo the number of processes, with its own randomness. The
+gradients are added in the order of the micro-batches, as backward passes after each other add them,
+and every process makes the same update.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import torch
+
+from .. import _core
+from .._base._errors import UnsupportedError, UsageError
+from .._task import _random
+from .._task._task import Task, overrides_step, split_batch
+from .._task._trees import first_difference
+from ._ranks import Ranks
+from ._steps import parameters_of
+
+_LOSSES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+class ParallelStep:
+    """What is called instead of `Task.step`, in all processes of a group.
+
+    Args:
+        task: With the default step.
+        ranks: The processes.
+        capture: Copies the state of the task.
+
+    Raises:
+        UnsupportedError: The task has a step of its own.
+        UsageError: There are more processes than micro-batches.
+    """
+
+    def __init__(self, task: Task, ranks: Ranks, capture: Callable[[], _core.State]) -> None:
+        if overrides_step(task):
+            raise UnsupportedError(
+                "several processes cannot share a step of the task's own",
+                "leave Task.step, update and advance_schedulers as they are, or train in one "
+                "process",
+            )
+        if ranks.size > task.accumulate:
+            raise UsageError(
+                f"{ranks.size} processes share {task.accumulate} "
+                f"micro-batch{'' if task.accumulate == 1 else 'es'} of a step",
+                "agree on accumulate= of at least as many as there are processes, or start fewer",
+            )
+        self._task = task
+        self._ranks = ranks
+        self._capture: Callable[[], _core.State] | None = capture  # until it was looked once
+
+    def __call__(self, batch: object) -> torch.Tensor:
+        """One optimizer update on one collated batch: `Task.step`."""
+        task, ranks = self._task, self._ranks
+        for optimizer in task.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        if task.scaler is not None:
+            # It begins with its first loss, and not every process has one in a short batch.
+            task.scaler.scale(torch.zeros((), device=task.device))
+        before = None if self._capture is None else self._capture()
+        parameters = parameters_of(task)
+        sums = [_OrderedSum(alike, ranks) for alike in _alike(parameters)]
+        parts = split_batch(batch, task.accumulate)
+        total: torch.Tensor | None = None
+        for first in range(0, len(parts), ranks.size):
+            mine = first + ranks.rank
+            loss, drawn = None, _random.draws()
+            if mine < len(parts):
+                task._before_micro_batch(mine)
+                loss = task._backward_of(*parts[mine])
+            told = ranks.rows(_row(loss, _random.draws() - drawn, parameters))
+            _random.count(sum(int(row[2]) for row in told) - int(told[ranks.rank][2]))
+            for value, kind, *_ in told[: len(parts) - first]:
+                one = torch.tensor(value, dtype=_LOSSES[int(kind)], device=task.device)
+                total = one if total is None else total + one
+            has = dict(zip(parameters, zip(*(row[3:] for row in told), strict=True), strict=True))
+            with torch.no_grad():
+                for each in sums:
+                    each.add(has)
+        assert total is not None
+        with torch.no_grad():
+            for each in sums:
+                each.put_back()
+        if before is not None:
+            self._require_unchanged(before)
+        drawn = _random.draws()
+        task.update(total)
+        if _random.draws() != drawn:
+            raise UnsupportedError(
+                "the update draws random numbers, of which each process would draw others",
+                "use an optimizer that draws none, or train in one process",
+            )
+        return total
+
+    def _require_unchanged(self, before: _core.State) -> None:
+        """Each process would change its own copy, and each in another way."""
+        assert self._capture is not None
+        place = first_difference(before.tree(), self._capture().tree())
+        self._capture = None
+        if place is not None:
+            raise UnsupportedError(
+                f"{place} changes in the forward pass, and each process sees only its own "
+                "micro-batches",
+                "use layers without running statistics (LayerNorm, GroupNorm), put batch norms "
+                "into evaluation mode in build(), or train in one process",
+            )
+
+
+class _OrderedSum:
+    """The sum of the gradients of some parameters over all micro-batches, in their order.
+
+    Every process adds up a share of the elements, so that it sends and gets twice what the
+    gradients take, however many processes there are.
+
+    Args:
+        parameters: Of one type and device.
+        ranks: The processes.
+    """
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], ranks: Ranks) -> None:
+        self._ranks = ranks
+        self._parameters = parameters
+        ends = list(itertools.accumulate(one.numel() for one in parameters))
+        self._bounds = list(itertools.pairwise([0, *ends]))
+        self._share = -(-ends[-1] // ranks.size)
+        self._sum = parameters[0].new_empty(self._share)
+        self._added = [False] * len(parameters)
+
+    def add(self, has: dict[torch.nn.Parameter, tuple[float, ...]]) -> None:
+        """Adds one micro-batch of each process, by rank, and takes the gradients away.
+
+        Args:
+            has: For each parameter the ranks that have a gradient: 1, or 0.
+        """
+        send = self._sum.new_zeros(self._share * self._ranks.size)
+        for one, (start, end) in zip(self._parameters, self._bounds, strict=True):
+            if one.grad is not None:
+                send[start:end] = one.grad.reshape(-1)
+                one.grad = None
+        received = self._ranks.exchange(send).view(self._ranks.size, -1)
+        mine = self._ranks.rank * self._share
+        which = [
+            (has[one], added) for one, added in zip(self._parameters, self._added, strict=True)
+        ]
+        begin = 0
+        for (ranks, added), alike in itertools.groupby(which):
+            count = len(list(alike))
+            start = max(self._bounds[begin][0] - mine, 0)
+            end = min(self._bounds[begin + count - 1][1] - mine, self._share)
+            if start < end:
+                self._add(
+                    slice(start, end),
+                    [received[r] for r, is_in in enumerate(ranks) if is_in],
+                    added,
+                )
+            self._added[begin : begin + count] = [added or any(ranks)] * count
+            begin += count
+
+    def _add(self, where: slice, terms: Sequence[torch.Tensor], added: bool) -> None:
+        # What a backward pass finds empty it fills, and adds to nothing: -0 stays -0.
+        for term in terms:
+            if added:
+                self._sum[where].add_(term[where])
+            else:
+                self._sum[where] = term[where]
+            added = True
+
+    def put_back(self) -> None:
+        """Makes the sums the gradients of the parameters."""
+        found = self._ranks.gather(self._sum)
+        for one, (start, end), added in zip(
+            self._parameters, self._bounds, self._added, strict=True
+        ):
+            if added:
+                gradient = found[start:end].view(one.shape)
+                # In the layout that a backward pass chooses.
+                one.grad = torch.empty_like(one).copy_(gradient)
+
+
+def _alike(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:
+    found: dict[tuple[torch.dtype, torch.device], list[torch.nn.Parameter]] = {}
+    for one in parameters:
+        found.setdefault((one.dtype, one.device), []).append(one)
+    return list(found.values())
+
+
+def _row(
+    loss: torch.Tensor | None, drawn: int, parameters: Sequence[torch.nn.Parameter]
+) -> list[float]:
+    """What a process tells of its micro-batch: the loss and its type, how often it drew, and which
+    gradients there are.
+    """
+    told = [0.0, 0.0] if loss is None else [float(loss), float(_LOSSES.index(loss.dtype))]
+    return [*told, float(drawn), *(0.0 if one.grad is None else 1.0 for one in parameters)]

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a data-parallel training, and what they tell each other."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+
+from .._arithmetic import _arithmetic
+from .._base._errors import StorageError, UsageError
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+T = TypeVar("T")
+
+_LINE = 1000
+
+
+class Ranks:
+    """A process group of torch's. Every method is called by all of its processes.
+
+    Args:
+        group: Of two or more processes, or one; `torch.distributed.group.WORLD` has all.
+
+    Attributes:
+        rank: Of this process in the group, from 0.
+        size: Processes of the group.
+
+    Raises:
+        UsageError: This process is not one of them.
+    """
+
+    def __init__(self, group: ProcessGroup) -> None:
+        import torch.distributed as dist
+
+        self._group = group
+        self.rank = dist.get_rank(group)
+        self.size = dist.get_world_size(group)
+        if self.rank < 0:
+            raise UsageError(
+                "this process is not in the group", "call record in the group's processes alone"
+            )
+        # Devices that the group has a backend for: what is no gradient travels through the CPU.
+        devices = [device.type for device in group._device_types]
+        self._place = torch.device("cpu" if "cpu" in devices else devices[0])
+
+    def broadcast(self, data: bytes | None) -> bytes:
+        """The bytes of rank 0, in every process."""
+        import torch.distributed as dist
+
+        def work() -> bytes:
+            length = torch.tensor([0 if data is None else len(data)], device=self._place)
+            dist.broadcast(length, group_src=0, group=self._group)
+            if not length:
+                return b""
+            sent = torch.empty(int(length), dtype=torch.uint8)
+            if data:
+                sent = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+            sent = sent.to(self._place)
+            dist.broadcast(sent, group_src=0, group=self._group)
+            return sent.cpu().numpy().tobytes()
+
+        return self._together(work)
+
+    def rows(self, row: list[float]) -> list[list[float]]:
+        """The numbers of each process, by rank; all have as many."""
+        mine = torch.tensor(row, dtype=torch.float64, device=self._place)
+        return self._together(lambda: self._gathered(mine).reshape(self.size, -1).tolist())
+
+    def texts(self, text: str) -> list[str]:
+        """The text of each process, by rank, or how it begins."""
+        line = text.encode()[:_LINE].ljust(_LINE, b"\0")
+        mine = torch.frombuffer(bytearray(line), dtype=torch.uint8).to(self._place)
+        found = self.gather(mine).cpu().numpy().tobytes()
+        lines = [found[at : at + _LINE] for at in range(0, len(found), _LINE)]
+        return [one.rstrip(b"\0").decode(errors="replace") for one in lines]
+
+    def gather(self, share: torch.Tensor) -> torch.Tensor:
+        """The flat tensors of all processes, one after the other; all are as long."""
+        return self._together(lambda: self._gathered(share))
+
+    def exchange(self, parts: torch.Tensor) -> torch.Tensor:
+        """Sends the k-th of `size` equal parts of a flat tensor to rank k.
+
+        Returns:
+            What the processes sent to this one, one after the other.
+        """
+        import torch.distributed as dist
+
+        def work() -> torch.Tensor:
+            received = torch.empty_like(parts)
+            # As bytes: backends do not know every type of gradients.
+            dist.all_to_all_single(
+                received.view(torch.uint8), parts.view(torch.uint8), group=self._group
+            )
+            return received
+
+        return self._together(work)
+
+    def _gathered(self, mine: torch.Tensor) -> torch.Tensor:
+        import torch.distributed as dist
+
+        found = torch.empty(self.size * mine.numel(), dtype=mine.dtype, device=mine.device)
+        dist.all_gather(
+            list(found.view(torch.uint8).chunk(self.size)),
+            mine.view(torch.uint8),
+            group=self._group,
+        )
+        return found
+
+    def _together(self, work: Callable[[], T]) -> T:
+        with _arithmetic.outside(), _lost(), torch.no_grad():
+            return work()
+
+
+@contextlib.contextmanager
+def _lost() -> Iterator[None]:
+    """What torch's backends raise where a process is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise StorageError(
+            f"a process of the group is gone: {str(error).splitlines()[0]}",
+            "see what it printed, and start all of them again: the run goes on where it was kept",
+        ) from error

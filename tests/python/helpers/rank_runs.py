@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the processes of a data-parallel training run: `python rank_runs.py RANK SIZE SCENARIO DIR`.
+
+Each scenario says what came of it for this rank; `together` runs one in a few processes.
+"""
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import programs
+import tasks
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+import potl
+
+# Tasks whose micro-batches share nothing but the weights, each with an arithmetic.
+SHARED = {
+    "accumulated stock": tasks.accumulated,
+    "accumulated ord32": tasks.accumulated,
+    "uneven ord32": tasks.uneven,
+    "one number ord32": lambda: one_number(),
+    "double ord32": lambda: double(),
+    "tied ord32": tasks.tied,
+    "averaged ord32": tasks.averaged,
+    "sometimes ord32": lambda: sometimes(),
+    "sometimes stock": lambda: sometimes(),
+    "channels last stock": lambda: channels_last(),
+    "frozen stock": tasks.frozen,
+    "several stock": tasks.several,
+    "plateau stock": tasks.plateau,
+    "augmented stock": tasks.augmented,
+    "scaled stock": tasks.scaled,
+    "autocast stock": tasks.autocast,
+}
+UNSHARED = {
+    "batch_norm": tasks.batch_norm,
+    "hidden_buffers": tasks.hidden_buffers,
+    "extra_state": tasks.extra_state,
+    "own_step": lambda: own_step(),
+    "noisy_update": lambda: noisy_update(),
+}
+
+
+class Sometimes(nn.Module):
+    """Leaves out a layer, and with it the gradients of that, for some micro-batches."""
+
+    def __init__(self):
+        super().__init__()
+        self.always, self.rarely, self.never = nn.Linear(8, 4), nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def forward(self, x):
+        y = self.always(x)
+        return y + self.rarely(x) if x[0, 0] > 0 else y
+
+
+def sometimes():
+    return tasks.task(Sometimes())
+
+
+def one_number():
+    data = torch.utils.data.TensorDataset(tasks.X, tasks.X.sum(1, keepdim=True))
+    return tasks.task(nn.Linear(8, 1), dataset=data, loss=F.mse_loss)
+
+
+def double():
+    data = torch.utils.data.TensorDataset(tasks.X.double(), tasks.Y)
+    return tasks.task(tasks.mlp().double(), dataset=data)
+
+
+def channels_last():
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 4)
+    )
+    data = torch.utils.data.TensorDataset(tasks.IMAGES, tasks.Y)
+    return tasks.task(model.to(memory_format=torch.channels_last), dataset=data)
+
+
+class OwnStep(potl.Task):
+    def step(self, batch):
+        return super().step(batch)
+
+
+def own_step():
+    model = tasks.mlp()
+    return OwnStep(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        dataset=torch.utils.data.TensorDataset(tasks.X, tasks.Y),
+        loss=F.cross_entropy,
+        batch_size=12,
+        epochs=1,
+    )
+
+
+class Noisy(torch.optim.SGD):
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad.add_(torch.randn_like(parameter) * 1e-3)
+        super().step(closure)
+
+
+def noisy_update():
+    model = tasks.mlp()
+    return tasks.task(model, Noisy(model.parameters(), lr=0.1))
+
+
+def cut(make, parts=4):
+    """`make` with its batches cut into micro-batches."""
+
+    def build():
+        task = make()
+        task.accumulate = max(parts, task.accumulate)
+        return task
+
+    return build
+
+
+def shared(folder, rank, group):
+    for name, make in SHARED.items():
+        run = potl.record(
+            cut(make), folder / f"{name}.run", job=folder / f"{name}.json", group=group
+        )
+        assert (run is None) == (rank > 0)
+
+
+def refused(folder, rank, group):
+    """What every process says where a training cannot begin or go on."""
+
+    def record(name, build, arithmetic="stock"):
+        # By rank 0 alone: the others get it from there.
+        job = rank == 0 and potl.Job.create(
+            build, seed=7, checkpoint_every=4, arithmetic=arithmetic
+        )
+        try:
+            potl.record(build, folder / name, job=job, group=group)
+        except potl.PotlError as error:
+            return type(error).__name__, str(error)
+        return None
+
+    found = {name: record(name, cut(make)) for name, make in UNSHARED.items()}
+    found["one part"] = record("one part", cut(tasks.plain, 1))
+    found["log64"] = record("log64", cut(tasks.plain), arithmetic="log64")
+    last = rank == group.size() - 1
+    found["another task"] = record("another task", cut(tasks.adam if last else tasks.plain))
+    (folder / "occupied").mkdir(exist_ok=True)
+    (folder / "occupied/letter.txt").touch()
+    found["occupied"] = record("occupied", cut(tasks.plain))
+    Inexact.off = 1e-7 if rank == 1 else 0.0
+    found["another machine"] = record("another machine", cut(inexact))
+    return found
+
+
+class Inexact(torch.optim.SGD):
+    """Of a machine that rounds otherwise."""
+
+    off = 0.0
+
+    def step(self, closure=None):
+        super().step(closure)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.data.add_(self.off)
+
+
+def inexact():
+    model = tasks.mlp()
+    return tasks.task(model, Inexact(model.parameters(), lr=0.1))
+
+
+def interrupted(folder, rank, group):
+    """Rank 1 fails after the second stored state."""
+    run_step = potl.Session.run_step
+
+    def fails(self, step, batch, **options):
+        if step == 10:
+            raise OSError("the disk is gone")
+        return run_step(self, step, batch, **options)
+
+    if rank == 1:
+        potl.Session.run_step = fails
+    try:
+        resumed(folder, rank, group)
+    except (OSError, potl.PotlError) as error:
+        return type(error).__name__, str(error)
+
+
+def resumed(folder, rank, group):
+    potl.record(cut(tasks.accumulated), folder / "run", job=folder / "job.json", group=group)
+
+
+def build():
+    return cut(tasks.accumulated)()
+
+
+def together(scenario, folder, size=3):
+    """Runs a scenario in `size` processes; returns what it gave in each."""
+    store = folder / f"{scenario}.store"
+    processes = [
+        subprocess.Popen(
+            [programs.python(), __file__, str(rank), str(size), scenario, str(folder)],
+            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    try:
+        for one in processes:
+            _, errors = one.communicate(timeout=600)
+            assert one.returncode == 0, errors
+    finally:
+        for one in processes:
+            one.kill()
+            one.wait()
+        store.unlink(missing_ok=True)
+    return [json.loads((folder / f"{scenario}.{rank}.json").read_text()) for rank in range(size)]
+
+
+def main():
+    rank, size, scenario, folder = (
+        int(sys.argv[1]),
+        int(sys.argv[2]),
+        sys.argv[3],
+        Path(sys.argv[4]),
+    )
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder / scenario}.store",
+        rank=rank,
+        world_size=size,
+        timeout=datetime.timedelta(seconds=300),
+    )
+    found = globals()[scenario](folder, rank, dist.group.WORLD)
+    (folder / f"{scenario}.{rank}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

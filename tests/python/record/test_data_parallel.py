@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training that several processes share has the record of one process."""
+
+import json
+import os
+import subprocess
+
+import programs
+import pytest
+import rank_runs
+import tasks
+from places import HELPERS
+
+import potl
+from potl._cli import _cli
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Every shared task, recorded by this process and by three."""
+    folder = tmp_path_factory.mktemp("shared")
+    for name, make in rank_runs.SHARED.items():
+        build = rank_runs.cut(make)
+        job = potl.Job.create(build, seed=7, checkpoint_every=4, arithmetic=name.rpartition(" ")[2])
+        job.write(folder / f"{name}.json")
+        potl.record(build, folder / f"{name}.alone", job=job)
+    rank_runs.together("shared", folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", rank_runs.SHARED)
+def test_bits_are_those_of_one_process(trained, name):
+    found = potl.diff(trained / f"{name}.alone", trained / f"{name}.run")
+    assert found.same and found.compared >= 12, found
+
+
+def test_one_process_verifies_them(trained):
+    run = potl.Run(trained / "accumulated ord32.run")
+    report = potl.verify(
+        run,
+        job=trained / "accumulated ord32.json",
+        commitment=run.commit(),
+        task=rank_runs.cut(tasks.accumulated),
+        checks=[potl.Replay(samples=3), potl.PEV(fraction=1.0)],
+        ledger=None,
+    )
+    assert report.verdict == "accepted", report.findings
+
+
+def test_goes_on_where_a_process_died(trained, tmp_path):
+    """The others say so, and the run is as if nothing had happened."""
+    (tmp_path / "job.json").write_bytes((trained / "accumulated ord32.json").read_bytes())
+    found = rank_runs.together("interrupted", tmp_path)
+    assert found[1] == ["OSError", "the disk is gone"]
+    for rank in (0, 2):
+        kind, text = found[rank]
+        assert kind == "StorageError" and "a process of the group is gone" in text
+    rank_runs.together("resumed", tmp_path)
+    found = potl.diff(trained / "accumulated ord32.alone", tmp_path / "run")
+    assert found.same and found.compared == 12, found
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    return rank_runs.together("refused", tmp_path_factory.mktemp("refused"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text"),
+    [
+        ("batch_norm", "UnsupportedError", "changes in the forward pass"),
+        ("hidden_buffers", "UnsupportedError", "changes in the forward pass"),
+        ("extra_state", "UnsupportedError", "changes in the forward pass"),
+        ("own_step", "UnsupportedError", "cannot share a step of the task's own"),
+        ("noisy_update", "UnsupportedError", "the update draws random numbers"),
+        ("one part", "UsageError", "3 processes share 1 micro-batch of a step"),
+        ("log64", "UnsupportedError", "a rounding log is of one process"),
+        ("another task", "UsageError", "rank 2 could not begin: the task is not the job's"),
+        ("occupied", "UsageError", "holds files that are not a run's"),
+        ("another machine", "MismatchError", "ranks 0 and 1 have different states after step 4"),
+    ],
+)
+def test_every_process_says_what_prevents_it(refused, name, kind, text):
+    assert refused[0][name][0] == kind
+    for rank, found in enumerate(refused):
+        own = name == "another task" and rank == 2
+        assert (text.partition(": ")[2] if own else text) in found[name][1]
+
+
+def test_torchrun_starts_the_command(tmp_path):
+    """Rank 0 alone prints, and --json is one document."""
+    potl.Job.create(rank_runs.build, seed=7, checkpoint_every=4).write(tmp_path / "job.json")
+    launch = [programs.python(), "-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "potl"]
+    record = ["record", "rank_runs:build", "run", "--job", "job.json", "--data-parallel"]
+    done = subprocess.run(
+        [*launch, *record, "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(HELPERS), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"] == 12
+
+
+def test_the_option_needs_a_launcher(tmp_path, capsys):
+    run = ["record", "rank_runs:build", str(tmp_path / "run"), "--seed", "7"]
+    assert _cli.run([*run, "--checkpoint-every", "4", "--data-parallel"]) == 2
+    assert "torchrun --nproc-per-node" in capsys.readouterr().err
