@@ -19,6 +19,7 @@ from .._task import _random
 from .._task._task import Task, overrides_step, split_batch
 from .._task._trees import first_difference
 from ._ranks import Ranks
+from ._running_statistics import RunningStatistics
 from ._steps import parameters_of
 
 _LOSSES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -52,6 +53,7 @@ class ParallelStep:
             )
         self._task = task
         self._ranks = ranks
+        self._statistics = RunningStatistics(task.model)
         self._capture: Callable[[], _core.State] | None = capture  # until it was looked once
 
     def __call__(self, batch: object) -> torch.Tensor:
@@ -70,15 +72,21 @@ class ParallelStep:
         for first in range(0, len(parts), ranks.size):
             mine = first + ranks.rank
             loss, drawn = None, _random.draws()
-            if mine < len(parts):
-                task._before_micro_batch(mine)
-                loss = task._backward_of(*parts[mine])
-            told = ranks.rows(_row(loss, _random.draws() - drawn, parameters))
+            with self._statistics.learned() as moves:
+                if mine < len(parts):
+                    task._before_micro_batch(mine)
+                    loss = task._backward_of(*parts[mine])
+            if before is not None:
+                self._require_unchanged(before)
+                before = None
+            told = ranks.rows(_row(loss, _random.draws() - drawn, len(moves), parameters))
             _random.count(sum(int(row[2]) for row in told) - int(told[ranks.rank][2]))
+            for found in ranks.lists(moves, [int(row[3]) for row in told]):
+                self._statistics.move(found)
             for value, kind, *_ in told[: len(parts) - first]:
                 one = torch.tensor(value, dtype=_LOSSES[int(kind)], device=task.device)
                 total = one if total is None else total + one
-            has = dict(zip(parameters, zip(*(row[3:] for row in told), strict=True), strict=True))
+            has = dict(zip(parameters, zip(*(row[4:] for row in told), strict=True), strict=True))
             with torch.no_grad():
                 for each in sums:
                     each.add(has)
@@ -86,8 +94,6 @@ class ParallelStep:
         with torch.no_grad():
             for each in sums:
                 each.put_back()
-        if before is not None:
-            self._require_unchanged(before)
         drawn = _random.draws()
         task.update(total)
         if _random.draws() != drawn:
@@ -106,8 +112,8 @@ class ParallelStep:
             raise UnsupportedError(
                 f"{place} changes in the forward pass, and each process sees only its own "
                 "micro-batches",
-                "use layers without running statistics (LayerNorm, GroupNorm), put batch norms "
-                "into evaluation mode in build(), or train in one process",
+                "keep no numbers of batches in the model but those of torch's batch norms, in "
+                "float32 and with a momentum, or train in one process",
             )
 
 
@@ -190,10 +196,15 @@ def _alike(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Param
 
 
 def _row(
-    loss: torch.Tensor | None, drawn: int, parameters: Sequence[torch.nn.Parameter]
+    loss: torch.Tensor | None, drawn: int, moves: int, parameters: Sequence[torch.nn.Parameter]
 ) -> list[float]:
-    """What a process tells of its micro-batch: the loss and its type, how often it drew, and which
-    gradients there are.
+    """What a process tells of its micro-batch: the loss and its type, how often it drew, how long
+    its list of running statistics is, and which gradients there are.
     """
     told = [0.0, 0.0] if loss is None else [float(loss), float(_LOSSES.index(loss.dtype))]
-    return [*told, float(drawn), *(0.0 if one.grad is None else 1.0 for one in parameters)]
+    return [
+        *told,
+        float(drawn),
+        float(moves),
+        *(0.0 if one.grad is None else 1.0 for one in parameters),
+    ]

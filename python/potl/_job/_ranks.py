@@ -71,6 +71,14 @@ class Ranks:
         mine = torch.tensor(row, dtype=torch.float64, device=self._place)
         return self._together(lambda: self._gathered(mine).reshape(self.size, -1).tolist())
 
+    def lists(self, numbers: list[float], lengths: list[int]) -> list[list[float]]:
+        """The numbers of each process, by rank, of which each has as many as its length says."""
+        most = max(lengths)
+        if most == 0:
+            return [[] for _ in lengths]
+        rows = self.rows([*numbers, *([0.0] * (most - len(numbers)))])
+        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
+
     def texts(self, text: str) -> list[str]:
         """The text of each process, by rank, or how it begins."""
         line = text.encode()[:_LINE].ljust(_LINE, b"\0")

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import potl
 
@@ -31,6 +32,9 @@ SHARED = {
     "averaged ord32": tasks.averaged,
     "sometimes ord32": lambda: sometimes(),
     "sometimes stock": lambda: sometimes(),
+    "batch norm ord32": tasks.batch_norm,
+    "batch norm stock": tasks.batch_norm,
+    "cut batch norm ord32": lambda: checkpointed_norm(),
     "channels last stock": lambda: channels_last(),
     "frozen stock": tasks.frozen,
     "several stock": tasks.several,
@@ -40,7 +44,7 @@ SHARED = {
     "autocast stock": tasks.autocast,
 }
 UNSHARED = {
-    "batch_norm": tasks.batch_norm,
+    "mean of all": lambda: mean_of_all(),
     "hidden_buffers": tasks.hidden_buffers,
     "extra_state": tasks.extra_state,
     "own_step": lambda: own_step(),
@@ -72,6 +76,26 @@ def one_number():
 def double():
     data = torch.utils.data.TensorDataset(tasks.X.double(), tasks.Y)
     return tasks.task(tasks.mlp().double(), dataset=data)
+
+
+def checkpointed_norm():
+    """Its batch norm is called twice in a forward pass, and again in the backward pass."""
+    norm = nn.BatchNorm1d(6, momentum=0.3)
+    return tasks.task(Checkpointed(norm))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(8, 6), norm, nn.Linear(6, 4)
+
+    def forward(self, x):
+        inner = checkpoint(lambda y: self.norm(y).relu(), self.first(x), use_reentrant=False)
+        return self.last(self.norm(inner))
+
+
+def mean_of_all():
+    return tasks.task(tasks.mlp(nn.BatchNorm1d(6, momentum=None)))
 
 
 def channels_last():
