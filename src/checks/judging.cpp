@@ -42,9 +42,12 @@ std::optional<finding> finding_of(measured status, std::string_view check, std::
     case measured::prover_error:
       return reject("transcript.checkpoint",
                     "the recorded state for " + where + " cannot be restored");
-    case measured::verifier_error:
-      return make_finding(check, "", outcome::inconclusive,
-                          where + " could not be recomputed here" + why);
+    case measured::verifier_error: {
+      finding out = make_finding(check, "", outcome::inconclusive,
+                                 where + " could not be recomputed here" + why);
+      out.details.emplace_back("trouble", message);
+      return out;
+    }
   }
   return std::nullopt;
 }

@@ -21,6 +21,7 @@ TEST_CASE("what a request came to is a finding, and whose fault decides which") 
   const auto own = finding_of(measured::verifier_error, "replay", "a", "why");
   REQUIRE(own.has_value());
   REQUIRE(own->result == outcome::inconclusive);
+  REQUIRE(*own->detail<std::string>("trouble") == "why");
   REQUIRE_FALSE(looked_at(measured::verifier_error));
   REQUIRE(looked_at(measured::ok));
   REQUIRE(finding_of_missing("replay", "a").result == outcome::inconclusive);

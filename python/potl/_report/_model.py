@@ -88,6 +88,8 @@ class FindingRow:
     statistic: str
     threshold: str
     error_probability: str
+    trouble: str
+    """The verifier's own, which other findings may share."""
     details: tuple[tuple[str, str], ...]
 
 
@@ -193,41 +195,25 @@ def findings_of(document: Mapping[str, object]) -> list[FindingRow]:
     return sorted(found, key=lambda row: _RESULT_ORDER.index(row.result))
 
 
-@dataclass(frozen=True)
-class FindingGroup:
-    """Findings that say the same of different places, or a single one."""
-
-    rows: tuple[FindingRow, ...]
-
-    @property
-    def first(self) -> FindingRow:
-        """The one that is shown for all."""
-        return self.rows[0]
-
-
-def grouped(rows: Sequence[FindingRow], *, least: int = 4) -> list[FindingGroup]:
+def grouped(rows: Sequence[FindingRow], *, least: int = 4) -> list[list[FindingRow]]:
     """Findings that say the same of several places together, when there are at least `least`:
-    what passes one rule of a check, and what could not be judged for one reason. What rejects stays
-    apart."""
+    what passes one rule of a check, and what one trouble kept from being judged. What rejects
+    stays apart."""
 
-    def key_of(row: FindingRow) -> tuple[str, str, str, str] | None:
-        # "segment 0-20 could not be recomputed here: out of memory": the place, and why.
-        why = "" if row.result == "pass" else row.reason.partition(": ")[2]
-        is_one_of_many = row.result != "reject" and (row.rule if row.result == "pass" else why)
-        return (row.check, row.rule, row.result, why) if is_one_of_many else None
+    def key_of(row: FindingRow) -> tuple[object, ...]:
+        said = {"pass": row.rule, "inconclusive": row.trouble}.get(row.result)
+        return (row.check, row.rule, row.result, row.trouble) if said else (id(row),)
 
-    groups: dict[tuple[str, str, str, str], list[FindingRow]] = {}
+    groups: dict[tuple[object, ...], list[FindingRow]] = {}
     for row in rows:
-        if (key := key_of(row)) is not None:
-            groups.setdefault(key, []).append(row)
-    out: list[FindingGroup] = []
+        groups.setdefault(key_of(row), []).append(row)
+    out = []
     for row in rows:
-        key = key_of(row)
-        alike = [] if key is None else groups[key]
+        alike = groups[key_of(row)]
         if len(alike) < least:
-            out.append(FindingGroup((row,)))
+            out.append([row])
         elif alike[0] is row:
-            out.append(FindingGroup(tuple(alike)))
+            out.append(alike)
     return out
 
 
@@ -237,7 +223,8 @@ def _finding(entry: Mapping[str, object], meanings: Mapping[str, str]) -> Findin
         result = "inconclusive"
     rule = printable(entry.get("rule") or "", limit=200)
     details = entry.get("details")
-    pairs = list(details.items()) if isinstance(details, Mapping) else []
+    known = dict(details) if isinstance(details, Mapping) else {}
+    trouble = known.pop("trouble", "")
     return FindingRow(
         check=printable(entry.get("check") or "", limit=200),
         rule=rule,
@@ -250,7 +237,8 @@ def _finding(entry: Mapping[str, object], meanings: Mapping[str, str]) -> Findin
         statistic=number(entry.get("statistic")),
         threshold=number(entry.get("threshold")),
         error_probability=number(entry.get("error_probability")),
-        details=tuple((printable(name, limit=200), printable(value)) for name, value in pairs),
+        trouble=printable(trouble),
+        details=tuple((printable(name, limit=200), printable(it)) for name, it in known.items()),
     )
 
 

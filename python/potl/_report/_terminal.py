@@ -61,7 +61,7 @@ def _findings(rows: list[FindingRow]) -> Table:
     table.add_column("finding", overflow="fold", ratio=1)
     table.add_column("rule", overflow="fold")
     for group in grouped(rows):
-        row, more = group.first, len(group.rows) - 1
+        row, more = group[0], len(group) - 1
         reason = Text(row.reason)
         if more:
             reason.append(f" (and {number(more)} more)", style="dim")

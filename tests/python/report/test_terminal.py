@@ -55,14 +55,17 @@ def test_the_answer_and_what_would_be_stronger_are_printed(reports: Reports) -> 
 
 def test_what_could_not_be_judged_for_one_reason_is_one_line(reports: Reports) -> None:
     report = reports["inconclusive"]
-    why = "could not be recomputed here: no task was given"
+    unjudged = {"check": "replay", "rule": "", "result": "inconclusive"}
+    trouble = "no task was given"
+    why = f"could not be recomputed here: {trouble}"
     report["findings"] = [
-        {"check": "replay", "rule": "", "result": "inconclusive", "reason": f"segment {at} {why}"}
+        {**unjudged, "reason": f"segment {at} {why}", "details": {"trouble": trouble}}
         for at in range(5)
-    ]
+    ] + [{**unjudged, "reason": f"step {at}: {trouble}"} for at in range(5)]
     text = printed(report, width=200)
     assert f"segment 0 {why} (and 4 more)" in text
     assert "segment 1" not in text
+    assert all(f"step {at}: {trouble}" in text for at in range(5))
 
 
 def test_what_rejects_for_one_reason_stays_apart(reports: Reports) -> None:
