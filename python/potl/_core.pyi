@@ -6,148 +6,16 @@ report.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias  # Any: a caller's buffers, and trees of states
+from typing import Any  # Any: a caller's buffers, and trees of states
 
-from ._core_arithmetic import (
-    Convolver as Convolver,
-    FreivaldsResult as FreivaldsResult,
-    RoundingSession as RoundingSession,
-    SegmentResult as SegmentResult,
-    ThreadPool as ThreadPool,
-    active_isa as active_isa,
-    apply as apply,
-    cap_isa as cap_isa,
-    channel_sums as channel_sums,
-    decode_rounding_log as decode_rounding_log,
-    encode_rounding_log as encode_rounding_log,
-    fill_bernoulli as fill_bernoulli,
-    fill_erfinv as fill_erfinv,
-    fill_exponential as fill_exponential,
-    fill_integers as fill_integers,
-    fill_normal as fill_normal,
-    fill_permutation as fill_permutation,
-    fill_uniform as fill_uniform,
-    freivalds as freivalds,
-    freivalds_convolution as freivalds_convolution,
-    freivalds_exact as freivalds_exact,
-    freivalds_segment as freivalds_segment,
-    gemm as gemm,
-    gemm_log64 as gemm_log64,
-    gemm_ord64 as gemm_ord64,
-    pack_rounding_log as pack_rounding_log,
-    processor_isa as processor_isa,
-    referee_rounding as referee_rounding,
-    round_to_bits as round_to_bits,
-    rounding_log_digest as rounding_log_digest,
-    search_threshold as search_threshold,
-    unpack_rounding_log as unpack_rounding_log,
-)
-from ._core_checks import (
-    AnyMeasurement as AnyMeasurement,
-    Finding as Finding,
-    GroupDistance as GroupDistance,
-    LossMeasurement as LossMeasurement,
-    LossRequest as LossRequest,
-    Measurement as Measurement,
-    OperatorTrace as OperatorTrace,
-    Outcome as Outcome,
-    Questions as Questions,
-    Replayer as Replayer,
-    Request as Request,
-    RoundingRejection as RoundingRejection,
-    RoundingSummary as RoundingSummary,
-    SegmentMeasurement as SegmentMeasurement,
-    SegmentRequest as SegmentRequest,
-    Status as Status,
-    SubsetLossMeasurement as SubsetLossMeasurement,
-    SubsetLossRequest as SubsetLossRequest,
-    TensorDistance as TensorDistance,
-    check_fields as check_fields,
-    compare_states as compare_states,
-    conclude as conclude,
-    judge_check as judge_check,
-    judge_model as judge_model,
-    plan_check as plan_check,
-    register_check as register_check,
-    registered_checks as registered_checks,
-    returns_unset as returns_unset,
-    screen_reach as screen_reach,
-    unanswered as unanswered,
-)
-from ._core_dispute import *  # noqa: F403
-from ._core_documents import (
-    AskedCheck as AskedCheck,
-    BuildInfo as BuildInfo,
-    CheckField as CheckField,
-    DecodedLog as DecodedLog,
-    JobDocument as JobDocument,
-    JobOrder as JobOrder,
-    Json as Json,
-    JsonValue as JsonValue,
-    LogRejection as LogRejection,
-    NewCheckField as NewCheckField,
-    Options as Options,
-    PrunePlan as PrunePlan,
-    RegisteredCheck as RegisteredCheck,
-    ReportContext as ReportContext,
-    ResumeRange as ResumeRange,
-    RunFacts as RunFacts,
-    ScreenedSegment as ScreenedSegment,
-    StepAudit as StepAudit,
-    StepColumns as StepColumns,
-    StepGap as StepGap,
-    StepLog as StepLog,
-    StoragePlan as StoragePlan,
-    StoredCheckpoint as StoredCheckpoint,
-    SupersededRange as SupersededRange,
-    Threshold as Threshold,
-    WatchedElement as WatchedElement,
-)
-from ._core_extra_task import (
-    ExtraContent as ExtraContent,
-    ExtraJudged as ExtraJudged,
-    ExtraPlanned as ExtraPlanned,
-    ExtraSamples as ExtraSamples,
-    difference_p_value as difference_p_value,
-    effect_p_value as effect_p_value,
-    extra_needed_hits as extra_needed_hits,
-    extra_progress as extra_progress,
-    extra_region as extra_region,
-    extra_words as extra_words,
-    judge_extra_task as judge_extra_task,
-    mann_whitney_less as mann_whitney_less,
-    plan_extra_task as plan_extra_task,
-    shared_regions as shared_regions,
-)
-from ._core_keys import (
-    CheckpointNote as CheckpointNote,
-    FrameOpener as FrameOpener,
-    FrameSealer as FrameSealer,
-    OpeningKey as OpeningKey,
-    PublicKey as PublicKey,
-    SealingKey as SealingKey,
-    SignedNote as SignedNote,
-    SigningKey as SigningKey,
-)
-from ._core_spot_check import (
-    GradientSource as GradientSource,
-    GuardedTraining as GuardedTraining,
-    SpotCheckDoor as SpotCheckDoor,
-    SpotCheckListener as SpotCheckListener,
-    SpotCheckSession as SpotCheckSession,
-    SpotCheckSocket as SpotCheckSocket,
-    spot_check_guard as spot_check_guard,
-    spot_check_report as spot_check_report,
-    spot_check_serve as spot_check_serve,
-)
-from ._core_statistics import (
-    DisplacementCertificate as DisplacementCertificate,
-    DisplacementPlan as DisplacementPlan,
-    gradient_responses as gradient_responses,
-    plan_displacement as plan_displacement,
-)
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
+from ._core_arithmetic import *
+from ._core_checks import *
+from ._core_dispute import *
+from ._core_documents import *
+from ._core_extra_task import *
+from ._core_keys import *
+from ._core_spot_check import *
+from ._core_statistics import *
 
 # ---------------------------------------------------------------------------- parsing
 
@@ -598,7 +466,6 @@ def rule_enabled(rule: str) -> bool: ...
 
 # ---------------------------------------------------------------------------- hashes and trees
 
-ReadableBuffer: TypeAlias = Any  # anything with a contiguous buffer; its element type is ignored
 CONTENT_CHUNK_BYTES: int
 
 def sha256(data: ReadableBuffer) -> bytes: ...

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypedDict
 
 from ._core_checks import Finding
 
-ReadableBuffer: TypeAlias = Any  # a contiguous array of the stated dtype; the key: 32 bytes
+ReadableBuffer: TypeAlias = Any  # contiguous, of the dtype that is stated, if any; a key: 32 bytes
 WritableBuffer: TypeAlias = Any
 Curves: TypeAlias = Sequence[tuple[str, Sequence[tuple[float, float]]]]
 
