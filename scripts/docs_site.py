@@ -242,11 +242,12 @@ def check_headers() -> None:
 def check_python() -> None:
     """Every public name has a docstring and stands in the Python reference."""
     tree = ast.parse((ROOT / "python/potl/__init__.py").read_text(encoding="utf-8"))
-    exports = next(
+    modules = next(
         ast.literal_eval(node.value)
         for node in tree.body
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "_EXPORTS"
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "_MODULES"
     )
+    exports = {name: module for module, names in modules.items() for name in names.split()}
     listed = re.findall(
         r"^::: potl\.([\w.]+)$", (ROOT / "docs/reference/python.md").read_text(), re.MULTILINE
     )
