@@ -7,6 +7,7 @@ the directory without following a link.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -224,27 +225,18 @@ class ServedRun:
 
     def tree(self, step: int, branch: int) -> bytes:
         """The encoding of a state, which its digest is of and which names every content root."""
-        file = self.open_state(step, branch)
-        try:
+        with contextlib.closing(self.open_state(step, branch)) as file:
             return self._tensor(file, _Header.of(file), _TREE)
-        finally:
-            file.close()
 
     def open_chunk(self, step: int, branch: int, tensor: str, index: int) -> OpenedChunk:
         """A chunk of a tensor of a stored state."""
-        file = self.open_state(step, branch)
-        try:
+        with contextlib.closing(self.open_state(step, branch)) as file:
             header = _Header.of(file)
             if tensor in header.places or not header.leaves_out:
                 data = self._tensor(file, header, tensor)
             else:
-                first = self.open_state(0, 0)
-                try:
+                with contextlib.closing(self.open_state(0, 0)) as first:
                     data = self._tensor(first, _Header.of(first), tensor)
-                finally:
-                    first.close()
-        finally:
-            file.close()
         chunk = _core.CONTENT_CHUNK_BYTES
         try:
             proof = _core.open_chunk(data, index)
@@ -265,8 +257,12 @@ class ServedRun:
         note = read_note(self._directory / _source.COMMITMENT)
         return _core.SignedNote.parse(note).note.size
 
-    def _scanned(self) -> _Scanned:
-        return _Scanned(self._records, self._lock)
+    @contextlib.contextmanager
+    def _scanned(self) -> Iterator[Records]:
+        """The records with those that were appended meanwhile, for one caller at a time."""
+        with self._lock:
+            self._records.scan()
+            yield self._records
 
     def _size_of(self, name: str) -> int | None:
         try:
@@ -299,26 +295,6 @@ class ServedRun:
         if len(data) != end - start:
             raise StorageError("the checkpoint ends too early", "")
         return data
-
-
-class _Scanned:
-    """The records with those that were appended meanwhile, for one caller at a time."""
-
-    def __init__(self, records: Records, lock: threading.Lock) -> None:
-        self._records = records
-        self._lock = lock
-
-    def __enter__(self) -> Records:
-        self._lock.acquire()
-        try:
-            self._records.scan()
-        except BaseException:
-            self._lock.release()
-            raise
-        return self._records
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
 
 
 @dataclass(frozen=True)
