@@ -371,12 +371,6 @@ void bind_extra_task(py::module_& module) {
       },
       py::arg("hits"), py::arg("samples"), py::arg("control_hits"), py::arg("controls"),
       py::arg("margin"));
-  module.def(
-      "effect_p_value",
-      [](std::uint64_t pairs, double share, double observed) {
-        return statistics::effect_test(pairs, share).p_value(observed);
-      },
-      py::arg("pairs"), py::arg("share"), py::arg("observed"));
   module.def("mann_whitney_less", &mann_whitney, py::arg("first"), py::arg("second"));
 }
 

@@ -230,10 +230,5 @@ def difference_p_value(
 ) -> float:
     """Exact unconditional test of "the hit rates differ by at most `margin`"."""
 
-def effect_p_value(pairs: int, share: float, observed: float) -> float:
-    """A bound of P(an estimate of `observed` at least) when a value of one sample is below one of
-    the other with a probability of `share` at most. `pairs`: values in the smaller sample.
-    """
-
 def mann_whitney_less(first: ReadableBuffer, second: ReadableBuffer) -> tuple[float, float, bool]:
     """U, one-sided p-value of "values of `first` are not smaller", whether it is exact. float64."""

@@ -52,12 +52,6 @@ double detection_without_replacement(std::uint64_t units, std::uint64_t bad,
   return -std::expm1(log_miss(static_cast<double>(units), static_cast<double>(sampled), bad));
 }
 
-double detection_with_replacement(double check_probability, double bad) noexcept {
-  if (!(check_probability > 0) || !(bad > 0)) return 0;
-  if (check_probability >= 1) return 1;
-  return -std::expm1(bad * std::log1p(-check_probability));
-}
-
 std::uint64_t packed_units(std::uint64_t units, double cheat_fraction) noexcept {
   if (units == 0 || !(cheat_fraction > 0)) return 0;
   if (cheat_fraction >= 1) return units;
@@ -83,23 +77,6 @@ std::uint64_t samples_for(std::uint64_t segments, double probability,
     }
   }
   return low;
-}
-
-namespace {
-std::uint64_t rounded_up(double value) noexcept {
-  if (!(value > 0)) return 0;
-  if (value >= 0x1p63) return std::uint64_t{1} << 63;
-  return static_cast<std::uint64_t>(std::ceil(value));
-}
-}  // namespace
-
-std::uint64_t independent_samples_for(double probability, double cheat_fraction) noexcept {
-  return rounded_up(std::log1p(-probability) / std::log1p(-cheat_fraction));
-}
-
-std::uint64_t fiat_shamir_samples(double security_bits, double log2_attempts,
-                                  double cheat_fraction) noexcept {
-  return rounded_up((security_bits + log2_attempts) * std::log(2.0) / -std::log1p(-cheat_fraction));
 }
 
 double check_probability_for(double probability, double bad) noexcept {
