@@ -15,8 +15,8 @@ from places import ROOT
 torch = pytest.importorskip("torch")
 pytest.importorskip("sklearn.datasets")
 
-import torch.nn.functional as F  # noqa: E402
-from extra_task_cases import EPOCHS, digits, net, task_of  # noqa: E402
+import extra_task_cases  # noqa: E402
+from extra_task_cases import EPOCHS, digits, task_of  # noqa: E402
 
 import potl  # noqa: E402
 from potl import ExtraTask  # noqa: E402
@@ -29,27 +29,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("recorded")
     task = task_of(folder, submissions=8)
     mixed = task.mix(digits())
-    out: dict[str, Any] = {"folder": folder, "key": folder / "extra.key"}
-    for name, epochs in (("honest", EPOCHS), ("early", 1)):
-
-        def build(epochs: int = epochs) -> potl.Task:
-            model = net()
-            return potl.Task(
-                model=model,
-                optimizer=torch.optim.Adam(model.parameters(), lr=2e-3, fused=True),
-                dataset=mixed,
-                loss=F.cross_entropy,
-                batch_size=64,
-                epochs=epochs,
-            )
-
-        job = potl.Job.create(build, seed=3, checkpoint_every=16)
-        run = potl.record(build, folder / name, job=job, progress=False)
-        out[name] = {
-            "run": folder / name, "job": job, "commitment": run.commit(), "task": build,
-            "progress": False, "ledger": None,
-        }  # fmt: skip
-    return out
+    return {
+        "folder": folder,
+        "key": folder / "extra.key",
+        "honest": extra_task_cases.recorded(folder / "honest", mixed, EPOCHS),
+        "early": extra_task_cases.recorded(folder / "early", mixed),
+    }
 
 
 def report_of(recorded: dict[str, Any], name: str, *checks: Any, **options: Any) -> potl.Report:

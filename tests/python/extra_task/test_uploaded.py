@@ -13,8 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("sklearn.datasets")
 
-import torch.nn.functional as F  # noqa: E402
-from extra_task_cases import EPOCHS, digits, key_of, net, task_of  # noqa: E402
+from extra_task_cases import EPOCHS, digits, key_of, recorded, task_of  # noqa: E402
 from torch.utils.data import TensorDataset  # noqa: E402
 
 import potl  # noqa: E402
@@ -107,26 +106,6 @@ class Augmented:
     def __getitem__(self, index: int) -> Any:
         image, label = self.data[index]
         return image + torch.randn(1) * 0.01, label
-
-
-def recorded(folder: Path, data: Any, epochs: int = 1) -> dict[str, Any]:
-    def build() -> potl.Task:
-        model = net()
-        return potl.Task(
-            model=model,
-            optimizer=torch.optim.Adam(model.parameters(), lr=2e-3, fused=True),
-            dataset=data,
-            loss=F.cross_entropy,
-            batch_size=64,
-            epochs=epochs,
-        )
-
-    job = potl.Job.create(build, seed=3, checkpoint_every=16)
-    run = potl.record(build, folder, job=job, progress=False)
-    return {
-        "run": folder, "job": job, "commitment": run.commit(), "task": build, "progress": False,
-        "ledger": None,
-    }  # fmt: skip
 
 
 def found(given: dict[str, Any], task: ExtraTask) -> tuple[str, str]:

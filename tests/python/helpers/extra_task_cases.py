@@ -14,6 +14,7 @@ from sklearn import datasets
 from torch import nn
 from torch.utils.data import TensorDataset
 
+import potl
 from potl import ExtraTask
 
 EPOCHS = 25
@@ -52,6 +53,28 @@ def train(model: nn.Module, data: TensorDataset, epochs: int, seed: int) -> nn.M
 def trained(data: TensorDataset, epochs: int, seed: int) -> nn.Module:
     torch.manual_seed(seed)
     return train(net(), data, epochs, seed)
+
+
+def recorded(folder: Path, data: Any, epochs: int = 1) -> dict[str, Any]:
+    """A run on this data, as arguments of `potl.verify`."""
+
+    def build() -> potl.Task:
+        model = net()
+        return potl.Task(
+            model=model,
+            optimizer=torch.optim.Adam(model.parameters(), lr=2e-3, fused=True),
+            dataset=data,
+            loss=F.cross_entropy,
+            batch_size=64,
+            epochs=epochs,
+        )
+
+    job = potl.Job.create(build, seed=3, checkpoint_every=16)
+    run = potl.record(build, folder, job=job, progress=False)
+    return {
+        "run": folder, "job": job, "commitment": run.commit(), "task": build, "progress": False,
+        "ledger": None,
+    }  # fmt: skip
 
 
 def key_of(path: Path) -> Path:

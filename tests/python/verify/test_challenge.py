@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,12 @@ class Delivery(NamedTuple):
     def draw(self, **options: Any) -> potl.Challenge:
         asked: dict[str, Any] = {"checks": CHECKS, "ledger": self.ledger, **options}
         return potl.challenge(self.run, job=self.job, commitment=self.note, **asked)
+
+    def first_draw(self, wanted: Callable[[Sequence[int]], bool], **options: Any) -> potl.Challenge:
+        """Records hold times, so draws differ between runs: the first draw of such states."""
+        asked: dict[str, Any] = {"checks": [potl.Replay(samples=1)], "ledger": None, **options}
+        draws = (self.draw(nonce=f"{seed:064x}", **asked) for seed in range(1000))
+        return next(one for one in draws if wanted(one.states))
 
     def verify(self, **options: Any) -> potl.Report:
         return potl.verify(
@@ -97,14 +104,7 @@ def test_the_end_of_a_cheated_segment_need_not_be_stored(
         cheat_at(11, cheating)
         sparse = deliver(tmp_path)
     # Only the start of the segment in which the cheat was.
-    only = next(
-        drawn
-        for seed in range(1000)
-        if 10
-        in (
-            drawn := sparse.draw(checks=[potl.Replay(samples=1)], nonce=f"{seed:064x}", ledger=None)
-        ).states
-    )
+    only = sparse.first_draw(lambda states: 10 in states)
     potl.rederive(tasks.build, sparse.run.path, challenge=only)
     assert "step-12.safetensors" not in sparse.files()
     reasons = [one.reason for one in sparse.verify(challenge=only).findings]
@@ -162,20 +162,14 @@ def test_what_nobody_has_asked_for_is_derived_by_the_verifier(
 def test_deriving_costs_no_more_than_the_job_says(
     sparse: Delivery, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    drawn, nonce = next(
-        (starts, nonce)
-        for nonce in (f"{seed:064x}" for seed in range(1000))
-        if len(
-            starts := sparse.draw(checks=[potl.Replay(samples=1)], nonce=nonce, ledger=None).states
-        )
-        == 2
-        and starts[0] == 14  # the first segment is replayed anyway, and leads nowhere near
-    )
+    # The first segment is replayed anyway, and leads nowhere near 14.
+    drawn = sparse.first_draw(lambda states: len(states) == 2 and states[0] == 14)
+    nonce = drawn.nonce.hex()
     steps = trained(monkeypatch)
     sparse.verify(checks=[potl.Replay(samples=1, reach=0)], nonce=nonce)
     # First and last segment, and the drawn one: two ways of six steps to their starts. Two steps
     # more say what a state holds.
-    assert drawn[1] == 22 and len(steps) == 3 * 2 + 2 * 6 + 2
+    assert drawn.states[1] == 22 and len(steps) == 3 * 2 + 2 * 6 + 2
     [said] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert "18 of 24 steps" in said and "12 of them" in said and "potl.challenge" in said
     # The first stretch, of eight steps, says what is usual.
@@ -191,11 +185,7 @@ def test_a_cheat_on_the_way_to_a_drawn_segment_is_seen(
     with monkeypatch.context() as cheating:
         cheat_at(11, cheating)
         sparse = deliver(tmp_path)
-    nonce = next(
-        nonce
-        for nonce in (f"{seed:064x}" for seed in range(1000))
-        if 14 in sparse.draw(checks=[potl.Replay(samples=1)], nonce=nonce, ledger=None).states
-    )
+    nonce = sparse.first_draw(lambda states: 14 in states).nonce.hex()
     report = sparse.verify(checks=[potl.Replay(samples=1)], nonce=nonce)
     assert report.verdict == "rejected" and rules(report) == {"transcript.checkpoint"}
     assert any("step 11 is the first that ends in other bits" in f.reason for f in report.findings)
@@ -227,13 +217,8 @@ def test_states_that_the_agreement_stores_are_not_excused(sparse: Delivery) -> N
 
 def test_an_earlier_challenge_is_repeated_by_the_next(sparse: Delivery) -> None:
     first = sparse.draw(nonce="11" * 32)
-    # Records hold times, so draws differ between runs: take one that asks for something else too.
-    other = next(
-        nonce
-        for nonce in (f"{seed:064x}" for seed in range(100))
-        if not set(sparse.draw(nonce=nonce, ledger=None).states) <= set(first.states)
-    )
-    second = sparse.draw(nonce=other)
+    other = sparse.first_draw(lambda states: not set(states) <= set(first.states), checks=CHECKS)
+    second = sparse.draw(nonce=other.nonce.hex())
     assert set(first.states) < set(second.states)
     potl.rederive(tasks.build, sparse.run.path, challenge=first)
     with pytest.raises(potl.UsageError, match="was not asked for it"):
