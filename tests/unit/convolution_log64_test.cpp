@@ -14,6 +14,7 @@
 #include "catch.hpp"
 #include "convolution_inputs.hpp"
 #include "convolution_reference.hpp"
+#include "numeric_levels.hpp"
 
 using namespace convolutions;
 using namespace potl::numeric;
@@ -49,14 +50,12 @@ void judge(std::span<const float> result, const std::vector<near_tie>& ties, int
 TEST_CASE("sampled convolutions in log64 are an honest trainer's", "[convolution]") {
   std::mt19937 generator(6464);
   const auto pools = {make_thread_pool(1), make_thread_pool(3)};
-  const isa before = active_isa();
   std::size_t logged = 0;
   for (int number = 0; number < 12; ++number) {
     const convolution g = random_geometry(generator, 30'000);
     const auto kind = number % 3 == 2 ? inputs::hostile : inputs::random;
     const operands in(g, kind, generator);
-    for (const isa level : {isa::portable, isa::avx2, isa::avx512}) {
-      if (cap_isa(level) != level) continue;
+    const auto at_level = [&](isa level) {
       const executor& threads = *pools.begin()[number % 2];
       for (const log64_options options : {log64_options{32, 0}, log64_options{30, 7}}) {
         INFO(text(g) << ", level " << to_string(level) << ", order " << options.order);
@@ -73,9 +72,9 @@ TEST_CASE("sampled convolutions in log64 are an honest trainer's", "[convolution
         judge(dw, tw, options.bits, weight_gradient_operands(g, of.x.data(), of.dy.data()));
         logged += ty.size() + tx.size() + tw.size();
       }
-    }
+    };
+    potl::test::at_each_level(at_level, {isa::portable, isa::avx2, isa::avx512});
   }
-  cap_isa(before);
   CHECK(logged > 0);
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
-#include <cstdlib>
 #include <limits>
 #include <random>
 #include <string>
@@ -14,9 +13,13 @@
 #include "convolution_inputs.hpp"
 #include "convolution_reference.hpp"
 #include "guarded_memory.hpp"
+#include "long_tests.hpp"
+#include "numeric_levels.hpp"
 
 using namespace convolutions;
 using namespace potl::numeric;
+using potl::test::at_each_level;
+using potl::test::is_full;
 
 namespace {
 
@@ -36,9 +39,7 @@ void check(arithmetic mode, const convolution& g, inputs kind, std::mt19937& gen
   const auto y = reference::forward(mode, g, in.x, in.w);
   const auto dx = reference::input_gradient(mode, g, in.dy, in.w);
   const auto dw = reference::weight_gradient(mode, g, in.x, in.dy);
-  const isa before = active_isa();
-  for (const isa level : levels) {
-    if (cap_isa(level) != level) continue;
+  const auto at_level = [&](isa level) {
     for (const guarded_end at : guarded_ends) {
       INFO(to_string(mode) << " " << text(g) << ", level " << to_string(level) << ", threads "
                            << threads.concurrency());
@@ -52,8 +53,8 @@ void check(arithmetic mode, const convolution& g, inputs kind, std::mt19937& gen
         convolve_weight_gradient(mode, g, of.x.data(), of.dy.data(), to, threads);
       });
     }
-  }
-  cap_isa(before);
+  };
+  at_each_level(at_level, levels);
 }
 
 void check(const convolution& g, inputs kind, std::mt19937& generator, const executor& threads) {
@@ -67,11 +68,10 @@ TEST_CASE("sampled convolutions have the bits of the definition", "[convolution]
   std::mt19937 generator(seed);
   const auto pools = {make_thread_pool(1), make_thread_pool(2), make_thread_pool(3),
                       make_thread_pool(7)};
-  const bool full = std::getenv("POTL_FULL") != nullptr;
-  const int rounds = full ? 400 : 20;
+  const int rounds = is_full() ? 400 : 20;
   for (int round = 0; round < rounds; ++round)
     for (const auto& pool : pools)
-      check(random_geometry(generator, full && round % 10 == 0 ? 10'000'000 : 300'000),
+      check(random_geometry(generator, is_full() && round % 10 == 0 ? 10'000'000 : 300'000),
             static_cast<inputs>(generator() % 3), generator, *pool);
 }
 
@@ -100,8 +100,7 @@ TEST_CASE("pointwise convolutions have the bits of the definition", "[convolutio
         square(4, 600, 70, 11, 1, 1), square(4, 64, 600, 10, 1, 1)})
     for (const auto& pool : pools) {
       // Every other pool, and the others for the next sizes.
-      if ((turn + turn / 4) % 2 == 0 || std::getenv("POTL_FULL") != nullptr)
-        check(g, inputs::hostile, generator, *pool);
+      if ((turn + turn / 4) % 2 == 0 || is_full()) check(g, inputs::hostile, generator, *pool);
       ++turn;
     }
 }
@@ -109,7 +108,7 @@ TEST_CASE("pointwise convolutions have the bits of the definition", "[convolutio
 TEST_CASE("depthwise convolutions have the bits of the definition", "[convolution]") {
   std::mt19937 generator(31);
   const auto pools = {make_thread_pool(1), make_thread_pool(3)};
-  for (int round = 0; round < (std::getenv("POTL_FULL") != nullptr ? 200 : 20); ++round)
+  for (int round = 0; round < (is_full() ? 200 : 20); ++round)
     for (const auto& pool : pools) {
       convolution g = random_geometry(generator, 20'000);
       g.in_channels = g.groups = 2 + static_cast<std::int64_t>(generator() % 39);
@@ -151,7 +150,7 @@ TEST_CASE("products of whole images have the bits of the definition", "[convolut
 TEST_CASE("weight gradients of few channels have the bits of the definition", "[convolution]") {
   std::mt19937 generator(33);
   const auto pool = make_thread_pool(3);
-  for (int round = 0; round < (std::getenv("POTL_FULL") != nullptr ? 200 : 10); ++round) {
+  for (int round = 0; round < (is_full() ? 200 : 10); ++round) {
     convolution g = random_geometry(generator, 20'000);
     g.groups = 1 + static_cast<std::int64_t>(generator() % 2);
     g.in_channels = g.groups * (1 + static_cast<std::int64_t>(generator() % 4));
@@ -164,7 +163,7 @@ TEST_CASE("weight gradients of few channels have the bits of the definition", "[
 TEST_CASE("other modes have the bits of their matrix product", "[convolution]") {
   std::mt19937 generator(77);
   const auto pool = make_thread_pool(2);
-  for (int round = 0; round < (std::getenv("POTL_FULL") != nullptr ? 60 : 6); ++round)
+  for (int round = 0; round < (is_full() ? 60 : 6); ++round)
     for (const auto mode : {arithmetic::cr32, arithmetic::xint24, arithmetic::xint16})
       check(mode, random_geometry(generator, 60'000), static_cast<inputs>(generator() % 3),
             generator, *pool, {processor_isa()});

@@ -226,4 +226,28 @@ std::vector<Element> column(placed<Element>& m, std::int64_t j) {
   return out;
 }
 
+/// The whole memory of C after the product: what lies between its elements must stay.
+template <class Element, class Define>
+std::vector<Element> expected(one_case<Element>& one, const Define& define) {
+  placed<Element> c = one.c;
+  const auto view = c.view();
+  std::vector<std::vector<Element>> columns;
+  for (std::int64_t j = 0; j < c.columns; ++j) columns.push_back(column(one.b, j));
+  for (std::int64_t i = 0; i < c.rows; ++i) {
+    const std::vector<Element> from = row(one.a, i);
+    for (std::int64_t j = 0; j < c.columns; ++j)
+      view(i, j) = define(from, columns[static_cast<std::size_t>(j)]);
+  }
+  return c.memory;
+}
+
+/// How many elements have other bits.
+inline std::size_t different(const std::vector<float>& a, const std::vector<float>& b) {
+  std::size_t out = a.size() != b.size();
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    out += std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i]);
+  }
+  return out;
+}
+
 }  // namespace gemm_cases

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every mode equals its definition on drawn shapes, layouts and hostile operands, at every level of
 // the instruction set and with any number of threads; POTL_FULL=1 draws 2,000 shapes.
-#include <cstdlib>
 #include <string>
 
 #include <potl/core/error.hpp>
@@ -12,60 +11,20 @@
 #include "catch.hpp"
 #include "gemm_cases.hpp"
 #include "gemm_definition.hpp"
+#include "long_tests.hpp"
+#include "numeric_levels.hpp"
 
 using namespace potl::numeric;
+using potl::test::at_each_level;
+using potl::test::is_full;
 
 namespace {
 
-constexpr std::uint64_t quick_cases = 160;
-constexpr std::uint64_t full_cases = 2000;
-
-bool full() {
-  const char* value = std::getenv("POTL_FULL");
-  return value != nullptr && *value == '1';
-}
-
-std::uint64_t case_count() { return full() ? full_cases : quick_cases; }
-
-/// Caps the level while it lives.
-class level_cap {
- public:
-  explicit level_cap(isa level) : before_(active_isa()), active_(cap_isa(level)) {}
-  ~level_cap() { cap_isa(before_); }
-  level_cap(const level_cap&) = delete;
-  level_cap& operator=(const level_cap&) = delete;
-  isa active() const { return active_; }
-
- private:
-  isa before_, active_;
-};
-
-std::vector<isa> levels() {
-  std::vector<isa> out;
-  for (const isa level : {isa::portable, isa::avx2, isa::avx512, isa::vnni}) {
-    if (level <= processor_isa()) out.push_back(level);
-  }
-  return out;
-}
+std::uint64_t case_count() { return is_full() ? 2000 : 160; }
 
 template <class Element>
 std::string bits_of(const std::vector<Element>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Element)};
-}
-
-// The whole memory of C after the product: what lies between its elements must stay.
-template <class Element, class Define>
-std::vector<Element> expected(gemm_cases::one_case<Element>& one, const Define& define) {
-  gemm_cases::placed<Element> c = one.c;
-  const auto view = c.view();
-  std::vector<std::vector<Element>> columns;
-  for (std::int64_t j = 0; j < c.columns; ++j) columns.push_back(gemm_cases::column(one.b, j));
-  for (std::int64_t i = 0; i < c.rows; ++i) {
-    const std::vector<Element> row = gemm_cases::row(one.a, i);
-    for (std::int64_t j = 0; j < c.columns; ++j)
-      view(i, j) = define(row, columns[static_cast<std::size_t>(j)]);
-  }
-  return c.memory;
 }
 
 // Runs every case at every level; threads vary with the case. Returns one digest of all results.
@@ -77,9 +36,8 @@ std::string digest_of_cases(const Define& define, const Multiply& multiply) {
   potl::sha256 hash;
   for (std::uint64_t number = 0; number < case_count(); ++number) {
     auto one = gemm_cases::draw<Element>(number);
-    const std::string wanted = bits_of(expected(one, define));
-    for (const isa level : levels()) {
-      const level_cap cap(level);
+    const std::string wanted = bits_of(gemm_cases::expected(one, define));
+    at_each_level([&](isa level) {
       auto result = one.c;
       const auto& pool = *pools[(number + static_cast<std::size_t>(level)) % pools.size()];
       const guarded_end at = guarded_ends[number % 2];
@@ -90,7 +48,7 @@ std::string digest_of_cases(const Define& define, const Multiply& multiply) {
                    << " threads: " << one.extent.rows << " x " << one.extent.columns << " x "
                    << one.extent.depth << ", kind " << static_cast<int>(one.what));
       REQUIRE((bits_of(result.memory) == wanted));
-    }
+    });
     hash.update({reinterpret_cast<const std::uint8_t*>(wanted.data()), wanted.size()});
   }
   return hash.finish().hex();
@@ -109,40 +67,40 @@ using row = std::vector<float>;
 
 TEST_CASE("ord32 is the chain of its definition", "[gemm]") {
   const auto digest = digest_of_mode(arithmetic::ord32, gemm_definition::ordered<float>);
-  CHECK(digest == (full() ? "73f3a92bd68f7f435ab0879dfeb8b5c71aab04b242cf3fdad17d543af34c24ce"
-                          : "afd4d96368c3eedc6420a2b495d9a783246f0160c71ce1a0cb754407ef4b29db"));
+  CHECK(digest == (is_full() ? "73f3a92bd68f7f435ab0879dfeb8b5c71aab04b242cf3fdad17d543af34c24ce"
+                             : "afd4d96368c3eedc6420a2b495d9a783246f0160c71ce1a0cb754407ef4b29db"));
 }
 
 TEST_CASE("ord64 is the chain of its definition", "[gemm]") {
   const auto digest = digest_of_cases<double>(
       gemm_definition::ordered<double>,
       [](auto a, auto b, auto c, const executor& threads) { gemm_ord64(a, b, c, threads); });
-  CHECK(digest == (full() ? "d63906c116f12e6e128b4ed8d366dc1f8c118bb958f9b07341d87da8b21f111c"
-                          : "feac92bcb172c0a252b95f20fef786c6cfc65a0c0e0d18b3e1a8fe4014860350"));
+  CHECK(digest == (is_full() ? "d63906c116f12e6e128b4ed8d366dc1f8c118bb958f9b07341d87da8b21f111c"
+                             : "feac92bcb172c0a252b95f20fef786c6cfc65a0c0e0d18b3e1a8fe4014860350"));
 }
 
 TEST_CASE("cr32 is the exact dot product rounded once", "[gemm]") {
   const auto digest = digest_of_mode(arithmetic::cr32, [](const row& a, const row& b) {
     return gemm_definition::rounded(a, b, 32);
   });
-  CHECK(digest == (full() ? "bae57c90704060d1549023c5604db679620ac9f6ce6370cd10a4357bb2db6014"
-                          : "c8f8bd8907701b545b2c658c3ee2b91f88066e7c1f960e36ccbcf07ba049bccf"));
+  CHECK(digest == (is_full() ? "bae57c90704060d1549023c5604db679620ac9f6ce6370cd10a4357bb2db6014"
+                             : "c8f8bd8907701b545b2c658c3ee2b91f88066e7c1f960e36ccbcf07ba049bccf"));
 }
 
 TEST_CASE("xint24 is the scaled integer dot product", "[gemm]") {
   const auto digest = digest_of_mode(arithmetic::xint24, [](const row& a, const row& b) {
     return gemm_definition::scaled_integers(a, b, 24);
   });
-  CHECK(digest == (full() ? "989f7879572869e2833f28ab94155d80491182722b61aee8a53000628e625371"
-                          : "ac062e8ca358b42d446450203e2442605ed800f659506e83b87096ea6a48de57"));
+  CHECK(digest == (is_full() ? "989f7879572869e2833f28ab94155d80491182722b61aee8a53000628e625371"
+                             : "ac062e8ca358b42d446450203e2442605ed800f659506e83b87096ea6a48de57"));
 }
 
 TEST_CASE("xint16 is the scaled integer dot product", "[gemm]") {
   const auto digest = digest_of_mode(arithmetic::xint16, [](const row& a, const row& b) {
     return gemm_definition::scaled_integers(a, b, 16);
   });
-  CHECK(digest == (full() ? "d8d220d7a63767cd5ddbff7e42d905602db1c1d8b5de8e8c6055f0a9ae9b6f0b"
-                          : "40468ded51ad86714708c8e0da5da1780f5b2fda259f93e935d7f8f13129b38f"));
+  CHECK(digest == (is_full() ? "d8d220d7a63767cd5ddbff7e42d905602db1c1d8b5de8e8c6055f0a9ae9b6f0b"
+                             : "40468ded51ad86714708c8e0da5da1780f5b2fda259f93e935d7f8f13129b38f"));
 }
 
 TEST_CASE("integer sums of more terms than 64 bits hold are exact", "[gemm]") {
@@ -154,8 +112,7 @@ TEST_CASE("integer sums of more terms than 64 bits hold are exact", "[gemm]") {
   for (float& x : b) x = 2.0F - 0x1p-22F * static_cast<float>(1 + from.below(4));
   for (std::int64_t i = k; i < m * k; ++i)
     a[static_cast<std::size_t>(i)] *= i % 2 == 0 ? 1.0F : -1.0F;
-  for (const isa level : levels()) {
-    const level_cap cap(level);
+  at_each_level([&](isa) {
     for (const auto mode : {arithmetic::xint24, arithmetic::xint16}) {
       const auto view = row_major<const float>(a.data(), m, k);
       gemm(mode, view, row_major<const float>(b.data(), k, n), row_major(c.data(), m, n),
@@ -171,7 +128,7 @@ TEST_CASE("integer sums of more terms than 64 bits hold are exact", "[gemm]") {
         CHECK(c[static_cast<std::size_t>(i)] == wanted);
       }
     }
-  }
+  });
 }
 
 TEST_CASE("no terms give +0, and an empty C is left alone", "[gemm]") {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions, run by simulated blocks and compared with their definition.
 #include <cmath>
-#include <cstdlib>
 #include <random>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "convolution_inputs.hpp"
 #include "convolution_reference.hpp"
 #include "convolutions.hpp"
+#include "long_tests.hpp"
 #include "modes.hpp"
 #include "simulated_device.hpp"
 
@@ -36,8 +36,7 @@ void check(arithmetic mode, const numeric::convolution& g, inputs kind, std::uin
 }
 
 TEST_CASE("simulated convolutions and their gradients have the defined bits", "[kernels]") {
-  const char* full = std::getenv("POTL_FULL");
-  const std::uint64_t cases = full != nullptr && *full == '1' ? 600 : 60;
+  const std::uint64_t cases = potl::test::is_full() ? 600 : 60;
   std::mt19937 generator(7);
   for (std::uint64_t number = 0; number < cases; ++number) {
     const auto g = convolutions::random_geometry(generator, 60'000);
@@ -46,8 +45,7 @@ TEST_CASE("simulated convolutions and their gradients have the defined bits", "[
 }
 
 TEST_CASE("simulated convolutions in other modes have the defined bits", "[kernels]") {
-  const char* full = std::getenv("POTL_FULL");
-  const std::uint64_t cases = full != nullptr && *full == '1' ? 300 : 12;
+  const std::uint64_t cases = potl::test::is_full() ? 300 : 12;
   std::mt19937 generator(8);
   for (std::uint64_t number = 0; number < cases; ++number) {
     const auto g = convolutions::random_geometry(generator, 30'000);

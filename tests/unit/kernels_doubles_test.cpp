@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <initializer_list>
 #include <limits>
 #include <span>
@@ -15,20 +14,15 @@
 #include "double_layers.hpp"
 #include "gemm_cases.hpp"
 #include "gemm_definition.hpp"
+#include "long_tests.hpp"
 #include "simulated_device.hpp"
 
 using namespace potl;
+using gemm_cases::different;
+using potl::test::is_full;
 using potl::test::simulated_device;
 
 namespace {
-
-std::size_t different(const std::vector<float>& a, const std::vector<float>& b) {
-  std::size_t out = a.size() != b.size();
-  for (std::size_t i = 0; out == 0 && i < a.size(); ++i) {
-    out += std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i]);
-  }
-  return out;
-}
 
 /// Whether both have the same elements near ties. Their sums are of different orders.
 bool agree(const std::vector<numeric::near_tie>& here,
@@ -40,31 +34,22 @@ bool agree(const std::vector<numeric::near_tie>& here,
                     });
 }
 
-std::uint64_t cases(std::uint64_t quick, std::uint64_t full) {
-  const char* value = std::getenv("POTL_FULL");
-  return value != nullptr && *value == '1' ? full : quick;
-}
-
 TEST_CASE("a simulated product in cr32 is rounded correctly", "[kernels]") {
-  for (std::uint64_t number = 0; number < cases(60, 1000); ++number) {
+  for (std::uint64_t number = 0; number < (is_full() ? 1000 : 60); ++number) {
     auto one = gemm_cases::draw<float>(number);
-    auto wanted = one.c;
-    for (std::int64_t j = 0; j < wanted.columns; ++j) {
-      const auto column = gemm_cases::column(one.b, j);
-      for (std::int64_t i = 0; i < wanted.rows; ++i) {
-        wanted.view()(i, j) = gemm_definition::rounded(gemm_cases::row(one.a, i), column, 32);
-      }
-    }
+    const auto wanted = gemm_cases::expected(one, [](const auto& row, const auto& column) {
+      return gemm_definition::rounded(row, column, 32);
+    });
     cuda::multiply_rounded(simulated_device(number), 32,
                            {{1, 0, 0, 0}, one.a.view(), one.b.view(), one.c.view()}, nullptr);
     INFO("case " << number);
-    REQUIRE(different(wanted.memory, one.c.memory) == 0);
+    REQUIRE(different(wanted, one.c.memory) == 0);
   }
 }
 
 TEST_CASE("a simulated product in log64 has the CPU's results and near ties", "[kernels]") {
   const int bits = GENERATE(32, 26);
-  for (std::uint64_t number = 0; number < cases(60, 1000); ++number) {
+  for (std::uint64_t number = 0; number < (is_full() ? 1000 : 60); ++number) {
     auto one = gemm_cases::draw<float>(number), there = one;
     const auto wanted = numeric::gemm_log64(one.a.view(), one.b.view(), one.c.view(), {bits, 0},
                                             numeric::inline_executor());

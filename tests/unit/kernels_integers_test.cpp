@@ -2,7 +2,6 @@
 // Products in xint24 and xint16, run by simulated blocks and compared with their definition.
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <vector>
 
@@ -10,9 +9,11 @@
 #include "gemm_cases.hpp"
 #include "gemm_definition.hpp"
 #include "integer_layers.hpp"
+#include "long_tests.hpp"
 #include "simulated_device.hpp"
 
 using namespace potl;
+using potl::test::is_full;
 using potl::test::simulated_device;
 
 namespace {
@@ -20,32 +21,17 @@ namespace {
 /// How many elements of C, and of the memory around them, are not as the mode has them.
 std::size_t differences(std::uint64_t number, int bits) {
   auto one = gemm_cases::draw<float>(number);
-  auto wanted = one.c;
-  for (std::int64_t j = 0; j < wanted.columns; ++j) {
-    const auto column = gemm_cases::column(one.b, j);
-    for (std::int64_t i = 0; i < wanted.rows; ++i) {
-      wanted.view()(i, j) =
-          gemm_definition::scaled_integers(gemm_cases::row(one.a, i), column, bits);
-    }
-  }
+  const auto wanted = gemm_cases::expected(one, [bits](const auto& row, const auto& column) {
+    return gemm_definition::scaled_integers(row, column, bits);
+  });
   cuda::multiply_integers(simulated_device(number), bits,
                           {{1, 0, 0, 0}, one.a.view(), one.b.view(), one.c.view()});
-  std::size_t out = 0;
-  for (std::size_t i = 0; i < wanted.memory.size(); ++i) {
-    out += std::bit_cast<std::uint32_t>(wanted.memory[i]) !=
-           std::bit_cast<std::uint32_t>(one.c.memory[i]);
-  }
-  return out;
-}
-
-std::uint64_t cases(std::uint64_t quick, std::uint64_t full) {
-  const char* value = std::getenv("POTL_FULL");
-  return value != nullptr && *value == '1' ? full : quick;
+  return gemm_cases::different(wanted, one.c.memory);
 }
 
 TEST_CASE("a simulated integer product has the defined bits", "[kernels]") {
   const int bits = GENERATE(24, 16);
-  for (std::uint64_t number = 0; number < cases(60, 1000); ++number) {
+  for (std::uint64_t number = 0; number < (is_full() ? 1000 : 60); ++number) {
     INFO("case " << number << ", " << bits << " bits");
     REQUIRE(differences(number, bits) == 0);
   }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bodies of the CUDA kernels, run by simulated blocks and compared bit for bit.
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -13,10 +12,12 @@
 #include "gemm.hpp"
 #include "gemm_cases.hpp"
 #include "gemm_definition.hpp"
+#include "long_tests.hpp"
 #include "simulated_block.hpp"
 #include "simulated_device.hpp"
 
 using namespace potl;
+using potl::test::is_full;
 using potl::test::simulated_block;
 using potl::test::simulated_device;
 
@@ -43,33 +44,19 @@ using cuda::small_tile;
 template <class Tile>
 std::size_t differences(std::uint64_t number) {
   auto one = gemm_cases::draw<float>(number);
-  auto wanted = one.c;
-  for (std::int64_t j = 0; j < wanted.columns; ++j) {
-    const auto column = gemm_cases::column(one.b, j);
-    for (std::int64_t i = 0; i < wanted.rows; ++i) {
-      wanted.view()(i, j) = gemm_definition::ordered(gemm_cases::row(one.a, i), column);
-    }
-  }
+  const auto wanted = gemm_cases::expected(one, [](const auto& row, const auto& column) {
+    return gemm_definition::ordered(row, column);
+  });
   multiply<Tile>({{1, 0, 0, 0}, one.a.view(), one.b.view(), one.c.view()}, number);
-  std::size_t out = 0;
-  for (std::size_t i = 0; i < wanted.memory.size(); ++i) {
-    out += std::bit_cast<std::uint32_t>(wanted.memory[i]) !=
-           std::bit_cast<std::uint32_t>(one.c.memory[i]);
-  }
-  return out;
-}
-
-std::uint64_t cases(std::uint64_t quick, std::uint64_t full) {
-  const char* value = std::getenv("POTL_FULL");
-  return value != nullptr && *value == '1' ? full : quick;
+  return gemm_cases::different(wanted, one.c.memory);
 }
 
 TEST_CASE("a simulated ord32 product has the defined bits", "[kernels]") {
-  for (std::uint64_t number = 0; number < cases(100, 1500); ++number) {
+  for (std::uint64_t number = 0; number < (is_full() ? 1500 : 100); ++number) {
     INFO("case " << number);
     REQUIRE(differences<small_tile>(number) == 0);
   }
-  for (std::uint64_t number = 5000; number < cases(5012, 5100); ++number) {
+  for (std::uint64_t number = 5000; number < (is_full() ? 5100 : 5012); ++number) {
     INFO("case " << number);
     REQUIRE(differences<medium_tile>(number) == 0);
     REQUIRE(differences<large_tile>(number) == 0);
@@ -100,11 +87,7 @@ std::size_t differences_of_whole_tiles(std::int64_t depth, unsigned way) {
   like.data = wanted.data() + (way / 8 % 2);
   multiply<Tile>({{1, 0, 0, 0}, left, right, at}, way);
   numeric::gemm(numeric::arithmetic::ord32, left, right, like, numeric::inline_executor());
-  std::size_t out = 0;
-  for (std::size_t i = 0; i < c.size(); ++i) {
-    out += std::bit_cast<std::uint32_t>(c[i]) != std::bit_cast<std::uint32_t>(wanted[i]);
-  }
-  return out;
+  return gemm_cases::different(c, wanted);
 }
 
 TEST_CASE("simulated ord32 products of whole tiles have the defined bits", "[kernels]") {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 
-#include <cstdlib>
 #include <limits>
 #include <vector>
 
 #include <potl/crypto/hasher.hpp>
 #include <potl/crypto/merkle.hpp>
+
+#include "long_tests.hpp"
 
 namespace {
 
@@ -37,7 +38,7 @@ template <class Function>
 void for_each_damage(const potl::merkle_proof& proof, Function rejected) {
   // A bit of each byte, another one each time; all of them in the long tests.
   static std::size_t turn = 0;
-  const std::size_t apart = std::getenv("POTL_FULL") != nullptr ? 1 : 8;
+  const std::size_t apart = potl::test::is_full() ? 1 : 8;
   potl::merkle_proof damaged = proof;
   for (digest& hash : damaged) {
     for (std::size_t bit = turn++ % apart; bit < 256; bit += apart) {

@@ -15,16 +15,19 @@
 
 namespace potl::test {
 
-/// Runs body(level) at each level that this processor has; restores the level.
+inline const std::vector<numeric::isa> all_levels{numeric::isa::portable, numeric::isa::avx2,
+                                                  numeric::isa::avx512, numeric::isa::vnni};
+
+/// Runs body(level) at each of these levels that this processor has; restores the level.
 template <class Body>
-void at_each_level(const Body& body) {
-  using numeric::isa;
-  const isa before = numeric::active_isa();
-  for (const isa level : {isa::portable, isa::avx2, isa::avx512, isa::vnni}) {
-    if (numeric::cap_isa(level) != level) continue;
-    body(level);
+void at_each_level(const Body& body, const std::vector<numeric::isa>& levels = all_levels) {
+  struct restored {
+    numeric::isa before = numeric::active_isa();
+    ~restored() { numeric::cap_isa(before); }
+  } const afterwards;
+  for (const numeric::isa level : levels) {
+    if (numeric::cap_isa(level) == level) body(level);
   }
-  numeric::cap_isa(before);
 }
 
 /// Runs body(level, end) at each level with either end at a forbidden page.

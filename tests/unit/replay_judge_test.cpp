@@ -6,7 +6,7 @@
 #include <functional>
 #include <limits>
 
-#include "fake_run.hpp"
+#include "replay_fixture.hpp"
 
 using namespace potl;
 using namespace potl::checks;
@@ -15,40 +15,9 @@ namespace {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-group_distance group(const std::string& name, double l2 = 0) {
-  group_distance out;
-  out.group = name;
-  out.l1 = out.l2 = out.linf = out.excess_l2 = l2;
-  out.cosine = 0;  // a difference in no particular direction
-  out.update_l2 = out.replayed_update_l2 = 1;
-  out.weight_l2 = 10;
-  out.rounding_l2 = 1e-6;
-  out.count = 1000;
-  return out;
-}
-
 /// A tensor of `count` elements that the segment moves by 1.
 tensor_distance tensor(const std::string& path, double off, double count = 1) {
   return {path, count, off, off, 1e-6, 1, 1, false};
-}
-
-std::vector<group_distance> groups(double parameters, double buffers = 0, double optimizer = 0) {
-  return {group("parameters", parameters), group("buffers", buffers), group("optimizer", optimizer),
-          group("other")};
-}
-
-segment_measurement honest(const fake_run& run, const segment_request& request) {
-  segment_measurement out;
-  out.request = request;
-  out.digest_equal = true;
-  for (std::uint64_t step = request.start + 1; step <= request.end; ++step) {
-    const auto* record =
-        request.superseded ? run.view.superseded_step(request.branch, step) : run.view.step(step);
-    out.losses.push_back(record == nullptr ? 0 : record->loss);
-    out.rates.push_back({0.1});
-    out.skipped.push_back(false);
-  }
-  return out;
 }
 
 /// An honest machine of another kind: the end differs as much as the verifier's own repeats.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fake_run.hpp"
+#include "replay_fixture.hpp"
 
 using namespace potl;
 using namespace potl::checks;
@@ -18,16 +18,7 @@ struct scene {
 
   scene() {
     const auto plan = plan_replay(run.view, options, nonce_of(1));
-    for (const auto& request : plan.value()) {
-      segment_measurement& one = measured.emplace_back();
-      one.request = request;
-      one.digest_equal = true;
-      for (std::uint64_t step = request.start + 1; step <= request.end; ++step) {
-        one.losses.push_back(run.view.step(step)->loss);
-        one.rates.push_back({0.1});
-        one.skipped.push_back(false);
-      }
-    }
+    for (const auto& request : plan.value()) measured.push_back(honest(run, request));
   }
   std::vector<finding> judge() const {
     return judge_replay(run.view, options, nonce_of(1), measured).value();

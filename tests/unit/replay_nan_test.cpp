@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "fake_run.hpp"
+#include "replay_fixture.hpp"
 
 using namespace potl;
 using namespace potl::checks;
@@ -15,22 +15,6 @@ namespace {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinite = std::numeric_limits<double>::infinity();
-
-group_distance group(const std::string& name, double l2) {
-  group_distance out;
-  out.group = name;
-  out.l2 = out.excess_l2 = l2;
-  out.cosine = 0;  // a difference in no particular direction
-  out.count = 1000;
-  out.update_l2 = out.replayed_update_l2 = 1;
-  out.weight_l2 = 10;
-  out.rounding_l2 = 1e-6;
-  return out;
-}
-
-std::vector<group_distance> groups(double l2) {
-  return {group("parameters", l2), group("buffers", l2), group("optimizer", l2), group("other", 0)};
-}
 
 /// Every segment ends in other bits, well within the noise: accepted before a test changes it.
 struct scene {
@@ -42,15 +26,10 @@ struct scene {
     run.distance = 1000;  // an interpolation is not at stake
     const auto plan = plan_replay(run.view, options, nonce_of(1));
     for (const auto& request : plan.value()) {
-      segment_measurement one;
-      one.request = request;
-      for (std::uint64_t step = request.start + 1; step <= request.end; ++step) {
-        one.losses.push_back(run.view.step(step)->loss);
-        one.rates.push_back({0.1});
-        one.skipped.push_back(false);
-      }
-      one.distances = groups(1e-4);
-      one.noise.assign(2, groups(1e-4));
+      segment_measurement one = honest(run, request);
+      one.digest_equal = false;
+      one.distances = groups(1e-4, 1e-4, 1e-4);
+      one.noise.assign(2, one.distances);
       one.noise_losses.assign(2, one.losses);
       one.other_arithmetic = true;
       measured.push_back(one);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "fake_run.hpp"
+#include "replay_fixture.hpp"
 
 using namespace potl;
 using namespace potl::checks;
@@ -50,17 +50,7 @@ struct scene {
     options.reach = 0;
     options.margin = 8;
     const auto plan = plan_replay(run.view, options, nonce_of(1));
-    for (const auto& request : plan.value()) {
-      segment_measurement one;
-      one.request = request;
-      one.digest_equal = true;
-      for (std::uint64_t step = request.start + 1; step <= request.end; ++step) {
-        one.losses.push_back(run.view.step(step)->loss);
-        one.rates.push_back({0.1});
-        one.skipped.push_back(false);
-      }
-      measured.push_back(one);
-    }
+    for (const auto& request : plan.value()) measured.push_back(honest(run, request));
   }
   void differs(std::size_t at, std::vector<tensor_distance> tensors) {
     measured[at].digest_equal = false;
