@@ -11,7 +11,7 @@ import typer
 
 from .._base._printable import counted, duration, printable
 from ._files import signing_key
-from ._result import FAILED, REJECTED, Debug, Json, Result, command
+from ._result import FAILED, REJECTED, Result, command
 from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
 from ._task import load
 
@@ -90,8 +90,6 @@ def _audit(
     open_with: OpenWith = None,
     tls_ca: TlsCa = None,
     cache_bytes: CacheBytes = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Repeat a run in full, and compare every step with its log.
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ._result import FAILED, Debug, Json, Result, command
+from ._result import FAILED, Result, command
 
 
 def add_to(app: typer.Typer) -> None:
@@ -21,8 +21,6 @@ def _demo(
     out: Annotated[Path, typer.Option(help="Directory for runs and report.html.")] = Path(
         "potl-demo"
     ),
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Train on scikit-learn's digits, verify, and play cheats.
 

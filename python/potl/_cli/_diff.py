@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._base._printable import printable
-from ._result import REJECTED, Debug, Json, Result, command
+from ._result import REJECTED, Result, command
 from ._serve import TlsCa, run_of
 from ._task import load
 
@@ -60,8 +60,6 @@ def _diff(
         Path | None, typer.Option(metavar="FILE", help="The same for RUN_B's server.")
     ] = None,
     tls_ca: TlsCa = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Find the first step and operator at which two runs part.
 

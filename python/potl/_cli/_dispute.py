@@ -10,7 +10,7 @@ import typer
 
 from ._files import signing_key
 from ._referee import result_of
-from ._result import Debug, Json, Result, command
+from ._result import Result, command
 from ._task import load
 
 if TYPE_CHECKING:
@@ -129,8 +129,6 @@ def _dispute(
             help="File that keeps each line. After a crash, the same command resumes from it."
         ),
     ] = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Settle who is right when two parties get different results.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ._result import FAILED, Debug, Json, Result, command
+from ._result import FAILED, Result, command
 from ._task import TaskArgument, load
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ def _explain(
     mode: Annotated[
         str, typer.Option(help="ord32, cr32, log64, xint24 or xint16.", metavar="MODE")
     ] = "ord32",
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Show how each operator of a task would run reproducibly.
 

@@ -23,7 +23,7 @@ from ._extra_data import (
 )
 from ._extra_verify import audit, verify
 from ._options import given_of
-from ._result import Debug, Json, Result, command
+from ._result import Result, command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,9 +82,6 @@ def _keygen(
     path: Annotated[
         Path, typer.Argument(metavar="KEY", help="The file to write.", show_default=False)
     ],
-    *,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Make the secret key of one extra task: 32 bytes that only you may have.
 
@@ -108,8 +105,6 @@ def _plan(
     samples: Annotated[
         int | None, typer.Option(help="Instead of DATA: the number of training samples.")
     ] = None,
-    json: Json = False,
-    debug: Debug = False,
     **given: object,
 ) -> Result:
     """Say how many extra samples there would be, what each verdict takes, and what they cost.
@@ -176,8 +171,6 @@ def _mix(
     out: OutPath,
     *,
     key: KeyPath,
-    json: Json = False,
-    debug: Debug = False,
     **given: object,
 ) -> Result:
     """Write the training data with the extra samples among them, for upload.
@@ -200,8 +193,6 @@ def _make(
     out: OutPath,
     *,
     key: KeyPath,
-    json: Json = False,
-    debug: Debug = False,
     **given: object,
 ) -> Result:
     """Write the extra samples alone, to look at them or to mix them by other means.

@@ -12,7 +12,7 @@ import typer
 from .._base._printable import counted, number, percent, printable
 from ._extra_data import TABLE, DataPath, Transform, function_of, read, split, tell_of_key
 from ._options import given_of
-from ._result import Debug, Json, Result
+from ._result import Result
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,8 +49,6 @@ def verify(
     calibration: Annotated[
         Path | None, typer.Option(help="Reference curves (JSON), for an estimate of progress.")
     ] = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Ask a model about the extra samples, and judge its answers.
 
@@ -141,8 +139,6 @@ def audit(
     transform: Transform = None,
     epochs: Annotated[int, typer.Option(help="Epochs of honest training.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed of keys, initial weights and order.")] = 0,
-    json: Json = False,
-    debug: Debug = False,
     **given: object,
 ) -> Result:
     """Play a cheating cloud against extra samples in these data, with both layouts or --layout.

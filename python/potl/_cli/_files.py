@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._base._printable import counted, number, printable, size
-from ._result import UNREADABLE, Debug, Json, Result, command
+from ._result import UNREADABLE, Result, command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -89,8 +89,6 @@ def _keygen(
             "NAME.pem for --open-with.",
         ),
     ] = False,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Make a key pair, for example of a trainer.
 
@@ -132,8 +130,6 @@ def _inspect(
         Path | None, typer.Option(help="Of evidence: the referee's public key, as you know it.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Of evidence: write it as a page.")] = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Show what a run directory holds, or the evidence of a dispute.
 
@@ -197,8 +193,6 @@ def _prune(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be removed.")
     ] = False,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Remove checkpoints until a run fits a disk budget.
 

@@ -10,7 +10,7 @@ import typer
 
 from .._base._printable import printable
 from ._files import signing_key
-from ._result import FAILED, REJECTED, Debug, Json, Result, command
+from ._result import FAILED, REJECTED, Result, command
 from ._task import load
 
 if TYPE_CHECKING:
@@ -102,8 +102,6 @@ def _referee(
             "reaches the port can read what they open of their runs."
         ),
     ] = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Decide disputes of parties that call, or judge one again.
 

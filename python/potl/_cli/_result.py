@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec, TextIO, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TextIO, get_type_hints
 
 import typer
 
@@ -28,13 +28,22 @@ if TYPE_CHECKING:
 
 REJECTED, USAGE, FAILED, UNREADABLE, INTERRUPTED = 1, 2, 3, 4, 130
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
+# Of every command.
+_COMMON = [
+    inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[bool, typer.Option(f"--{name}", help=text)],
+    )
+    for name, text in (
+        ("json", "Print one JSON document and nothing else."),
+        ("debug", "Show where an error came from."),
+    )
+]
 
 # typer carries its own copy of click since 0.2x; this is the class that its parser raises.
 UsageProblem: type[Exception] = typer.BadParameter.__mro__[1]
-
-P = ParamSpec("P")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,29 +65,25 @@ class Result:
 
 def command(
     app: typer.Typer, name: str, *, examples: str, extra: Sequence[inspect.Parameter] = ()
-) -> Callable[[Callable[P, Result]], Callable[P, int]]:
-    """Adds a function to `app`. Its parameters `json` and `debug` are obeyed here; `extra` are
-    parameters that it takes as `**options`."""
+) -> Callable[[Callable[..., Result]], Callable[..., int]]:
+    """Adds a function to `app`, with the options `--json` and `--debug`, which are obeyed here;
+    `extra` are parameters that it takes as `**options`."""
 
-    def decorate(function: Callable[P, Result]) -> Callable[P, int]:
+    def decorate(function: Callable[..., Result]) -> Callable[..., int]:
         @functools.wraps(function)
-        def run(*args: P.args, **kwargs: P.kwargs) -> int:
-            return perform(
-                lambda: function(*args, **kwargs),
-                json=bool(kwargs["json"]),
-                debug=bool(kwargs["debug"]),
-            )
+        def run(*args: object, json: bool, debug: bool, **options: object) -> int:
+            return perform(lambda: function(*args, **options), json=json, debug=debug)
 
-        if extra:
-            hints = get_type_hints(function, include_extras=True)
-            known = [
-                one.replace(annotation=hints[one.name])
-                for one in inspect.signature(function).parameters.values()
-                if one.kind is not inspect.Parameter.VAR_KEYWORD
-            ]
-            # typer reads the flags from here.
-            run.__signature__ = inspect.Signature([*known, *extra])  # type: ignore[attr-defined]
-            run.__annotations__ = {one.name: one.annotation for one in (*known, *extra)}
+        hints = get_type_hints(function, include_extras=True)
+        own = [
+            one.replace(annotation=hints[one.name])
+            for one in inspect.signature(function).parameters.values()
+            if one.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        # typer reads the flags from here.
+        told = [*own, *_COMMON, *extra]
+        run.__signature__ = inspect.Signature(told)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in told}
         app.command(name, epilog="Examples:\n\n" + examples)(run)
         return run
 

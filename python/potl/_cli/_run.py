@@ -15,7 +15,7 @@ import typer
 from .._arithmetic._arithmetic import AUTO
 from .._base._printable import counted, number, percent, printable, size
 from ._files import RunPath, parse_size, signing_key
-from ._result import FAILED, Debug, Json, Result, command
+from ._result import FAILED, Result, command
 from ._task import TaskArgument, load
 
 if TYPE_CHECKING:
@@ -127,8 +127,6 @@ def _job_create(
             "auto: ord32 if the task allows it.",
         ),
     ] = AUTO,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Write down what is agreed before the training.
 
@@ -159,9 +157,6 @@ def _job_create(
 
 def _job_show(
     path: Annotated[Path, typer.Argument(metavar="JOB", help="A job file.")],
-    *,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Show what a job says."""
     from .._record._inputs import as_job
@@ -212,8 +207,6 @@ def _record(
             help="Compute the micro-batches of a step in all processes that torchrun started.",
         ),
     ] = False,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Train a task and keep the evidence.
 
@@ -252,8 +245,6 @@ def _commit(
     *,
     key: KeyPath = None,
     out: Annotated[Path | None, typer.Option(help="Also write the note to this file.")] = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Sign a finished run: from here its story cannot change. Give the printed note to the client.
 
@@ -278,8 +269,6 @@ def _rederive(
         Path | None,
         typer.Option(help="Derive only the states that this file of potl challenge names."),
     ] = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Train again, and store, the states that a run lacks.
 
@@ -306,8 +295,6 @@ def _trace(
     *,
     step: Annotated[int, typer.Option(help="The step, counted from 1.")],
     job: Annotated[Path | None, typer.Option(help="Your own job file. Default: the run's.")] = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Replay one step and write a digest of each operator's result.
 
@@ -344,8 +331,6 @@ def _check(
         bool,
         typer.Option("--disputable", help="End with 3 also if no dispute could be decided."),
     ] = False,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """List what in a task prevents a replay, with its remedy.
 
@@ -414,8 +399,6 @@ def _calibrate(
             help="Plan for an exact arithmetic, in which challenged states are derived on demand.",
         ),
     ] = False,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Measure how far honest replays drift on this machine.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ._files import RunPath, parse_size
-from ._result import Debug, Json, Result, command
+from ._result import Result, command
 from ._task import load
 
 if TYPE_CHECKING:
@@ -135,8 +135,6 @@ def _serve(
         Path | None,
         typer.Option(help="Public key of the only referee whose disputes are answered."),
     ] = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Serve a run over HTTP, to be verified from elsewhere.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._base._printable import duration, printable
-from ._result import FAILED, Debug, Json, Result, command
+from ._result import FAILED, Result, command
 from ._task import TaskArgument, load, make_importable
 
 if TYPE_CHECKING:
@@ -153,8 +153,6 @@ def _plan(
     check_seconds: Annotated[
         float | None, typer.Option(help="Time of a check, if it is not measured.")
     ] = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Say how often each step has to be checked, what that guarantees, and what it costs.
 
@@ -202,8 +200,6 @@ def _worker(
     timeout: Annotated[
         float, typer.Option(help="Seconds that the trusted side may be silent.")
     ] = 600.0,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Compute gradients for a trusted side, until it ends the training.
 
@@ -260,8 +256,6 @@ def _train(
         Path | None, typer.Option(help="Write the weights as safetensors when all is final.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Train with a worker that nobody has to trust, and check its gradients.
 
@@ -311,8 +305,6 @@ def _bench(
     steps_at_risk: Goal = None,
     displacement: Displacement = None,
     clip: Clip = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Measure here what a guarded training of a task costs.
 

@@ -11,7 +11,7 @@ import typer
 
 from .._arithmetic._arithmetic import MODES
 from .._base._printable import printable
-from ._result import FAILED, Debug, Json, Result, command
+from ._result import FAILED, Result, command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,8 +33,6 @@ def add_to(app: typer.Typer) -> None:
 def _doctor(
     *,
     directory: Annotated[Path, typer.Option(help="Where runs would be written.")] = Path(),
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Say what is wrong with this installation, with the remedy.
 
@@ -56,8 +54,6 @@ def _selftest(
     device: Annotated[
         str, typer.Option(help="cpu, or cuda for what a GPU computes.", metavar="DEVICE")
     ] = "cpu",
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Print a digest of what every reproducible operator computes.
 

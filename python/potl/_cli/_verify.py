@@ -10,7 +10,7 @@ import typer
 
 from .._base._printable import counted, number, percent
 from ._options import chosen, parameters, policy_of
-from ._result import Debug, Json, Result, command
+from ._result import Result, command
 from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
 from ._task import TaskName, make_importable
 
@@ -117,8 +117,6 @@ def _verify(
     cache_bytes: CacheBytes = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit XML.")] = None,
-    json: Json = False,
-    debug: Debug = False,
     **options: object,
 ) -> Result:
     """Check that a run was trained as agreed.
@@ -196,8 +194,6 @@ def _challenge(
     open_with: OpenWith = None,
     tls_ca: TlsCa = None,
     cache_bytes: CacheBytes = None,
-    json: Json = False,
-    debug: Debug = False,
     **options: object,
 ) -> Result:
     """Draw what you will verify, for the trainer to answer.
@@ -250,8 +246,6 @@ def _plan(
     samples: Annotated[
         int | None, typer.Option(help="Instead of --probability: the number of samples.")
     ] = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> Result:
     """Say how many replays a goal takes, or what a number can see.
 
