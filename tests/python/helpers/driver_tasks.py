@@ -52,11 +52,6 @@ def build() -> potl.Task:
     return potl.Task(**options())
 
 
-def build_long() -> potl.Task:
-    """600 steps."""
-    return potl.Task(**options(epochs=50))
-
-
 def build_less_momentum() -> potl.Task:
     return potl.Task(**options(momentum=0.5))
 
