@@ -97,7 +97,8 @@ void apply(binary function, std::span<const double> x, std::span<const double> y
            std::span<double> out, const executor& workers);
 
 // Scalars such as 0.999 ** step or a cosine schedule, where a Python float would ask the platform's
-// library. exact_log is in numeric/detail/random.hpp; all are what `evaluate` gives for double.
+// library. exact_log is in statistics/detail/quantile.hpp; all are what `evaluate` gives for
+// double.
 double exact_exp(double x);
 double exact_pow(double x, double y);
 double exact_sin(double x);
