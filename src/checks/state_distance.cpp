@@ -43,6 +43,22 @@ group group_of(std::string_view path) {
   return other;
 }
 
+// Where rounding may move a tensor that a replay leaves where it was: not in a buffer, and not in a
+// parameter that is frozen. They have the same bits on every machine.
+bool may_round(const state_value& root, std::string_view path) {
+  for (const std::string module : {"model", "ema"}) {
+    if (begins(path, module + "/buffers/")) return false;
+    const std::string parameters_of = module + "/parameters/";
+    if (!begins(path, parameters_of)) continue;
+    const auto* part = as<state_map>(item(as<state_map>(&root), state_key(module)));
+    const auto* flags = as<state_map>(item(part, state_key(std::string("requires_grad"))));
+    const state_key name(std::string(path.substr(parameters_of.size())));
+    const auto* trained = as<bool>(item(flags, name));
+    return trained == nullptr || *trained;
+  }
+  return true;
+}
+
 struct tensor_sums {
   std::string path;
   norms of;
@@ -177,7 +193,7 @@ class walker {
   }
 };
 
-group_distance gather(group which, const group_sums& sums) {
+group_distance gather(group which, const group_sums& sums, const state_value& replayed_root) {
   group_distance out;
   out.group = group_names[which];
   out.structure_equal = sums.structure_equal;
@@ -188,8 +204,10 @@ group_distance gather(group which, const group_sums& sums) {
     // Step counters and the like would drown the moments in a norm: each stands for itself.
     const bool scalar = tensor.scalar && which != parameters;
     if (!(of.l2 <= 0) || !of.finite) {
+      const bool rounding_only = of.rounding_only && (!(of.replayed_update_l2 <= 0) ||
+                                                      may_round(replayed_root, tensor.path));
       out.tensors.push_back({tensor.path, tensor.count, of.l2, of.excess_l2, of.rounding_l2,
-                             of.update_l2, of.replayed_update_l2, scalar, of.rounding_only});
+                             of.update_l2, of.replayed_update_l2, scalar, rounding_only});
       const double travelled = std::min(of.update_l2, of.replayed_update_l2);
       const double relative = !of.finite          ? std::numeric_limits<double>::quiet_NaN()
                               : of.excess_l2 <= 0 ? 0
@@ -240,7 +258,7 @@ std::vector<group_distance> compare_states(const state_value& start, const state
   all.walk(&start, recorded, replayed, "");
   std::vector<group_distance> out;
   for (std::size_t i = 0; i < group_count; ++i) {
-    out.push_back(gather(static_cast<group>(i), all.groups[i]));
+    out.push_back(gather(static_cast<group>(i), all.groups[i], replayed));
   }
   return out;
 }

@@ -311,6 +311,28 @@ TEST_CASE(
   REQUIRE_FALSE(compare(start, recorded, replayed).parameters.tensors[0].rounding_only);
 }
 
+TEST_CASE("rounding moves no buffer and no frozen parameter that the replay leaves where it was") {
+  tree held;
+  const auto of = [&](std::vector<float> values, bool trained) {
+    const tree::value weights = held.floats(values);
+    return tree::dict({{"model", tree::dict({{"parameters", tree::dict({{"w", weights}})},
+                                             {"buffers", tree::dict({{"mean", weights}})},
+                                             {"requires_grad", tree::dict({{"w", {trained}}})}})}});
+  };
+  const std::vector<float> before{1, 2}, moved{1, 3}, off{std::nextafter(1.0f, 2.0f), 2},
+      moved_off{std::nextafter(1.0f, 2.0f), 3};
+  for (const bool trained : {true, false}) {
+    CAPTURE(trained);
+    const auto still = compare_states(of(before, trained), of(off, trained), of(before, trained));
+    CHECK(still[0].tensors.at(0).rounding_only == trained);
+    CHECK_FALSE(still[1].tensors.at(0).rounding_only);
+    const auto moves =
+        compare_states(of(before, trained), of(moved_off, trained), of(moved, trained));
+    CHECK(moves[0].tensors.at(0).rounding_only);
+    CHECK(moves[1].tensors.at(0).rounding_only);
+  }
+}
+
 TEST_CASE("no value of one element, or of the record, lifts what rounding explains of another") {
   small_state start, recorded, replayed;
   const float huge = -1e9f;

@@ -84,7 +84,7 @@ struct tensor_distance {
   double rounding = 0;  ///< of what rounding alone explains
   double update_l2 = 0, replayed_update_l2 = 0;
   bool scalar = false;         ///< a counter or the like, which is in no norm of its group
-  bool rounding_only = false;  ///< no element is farther off than rounding explains
+  bool rounding_only = false;  ///< no element is farther off than rounding may move it
 };
 
 /// Distances of one group of tensors ("parameters", "buffers", "optimizer", "other").

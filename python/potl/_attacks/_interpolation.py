@@ -190,6 +190,27 @@ def drifting(scene: Scene, share: float, job: Job) -> Forgery:
 
 @attack(
     "A29",
+    "drift of a frozen tensor",
+    rule="replay.parameters",
+    found_by=("replay.parameters", "replay.update_relative", "replay.tolerance_cap"),
+    verdict="inconclusive",
+    task="frozen",
+)
+def drift_of_a_frozen_tensor(scene: Scene) -> Forgery:
+    """Trains in bfloat16 as agreed, and at each checkpoint moves a small tensor that is not trained
+    by as much as rounding explains.
+    """
+
+    def drift(session: Session, step: int) -> None:
+        gain = dict(session.task.model.named_parameters())["gain"]
+        with torch.no_grad():
+            gain.mul_(torch.where(scene.stolen["net.2.bias"] > 0, 1.011, 0.991))
+
+    return scene.forged("A29-frozen", rewrite=drift)
+
+
+@attack(
+    "A29",
     "noise inflation",
     rule="replay.parameters",
     found_by=(

@@ -187,6 +187,26 @@ def normed() -> Task:
     return _classifier(model, torch.optim.SGD(model.parameters(), lr=0.05))
 
 
+class Scaled(nn.Module):
+    """A classifier in bfloat16, whose outputs are scaled by gains that are not trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = perceptron()
+        self.gain = nn.Parameter(torch.ones(10), requires_grad=False)
+        self.bfloat16()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = (self.net(x.bfloat16()) * self.gain).float()
+        return out
+
+
+def frozen() -> Task:
+    """Plain SGD in bfloat16, with a small tensor that is not trained."""
+    model = Scaled()
+    return _classifier(model, torch.optim.SGD(model.net.parameters(), lr=0.05))
+
+
 class Ordered(Sampler[int]):
     """As many indices as there are samples, each drawn by its weight."""
 
