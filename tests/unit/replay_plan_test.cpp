@@ -224,6 +224,22 @@ TEST_CASE("superseded steps are always asked for, from the branch they started i
   REQUIRE(at->start_branch == 1);
 }
 
+TEST_CASE("superseded segments take no repeats from those whose noise speaks for others") {
+  fake_run run;
+  const auto repeated = [&] {
+    std::vector<std::uint64_t> starts;
+    for (const auto& one : plan(run)) {
+      if (one.noise_repeats > 0) starts.push_back(one.start);
+    }
+    return starts;
+  };
+  const auto before = repeated();
+  REQUIRE(before.size() > 1);
+  run.ranges = {{0, 1, 3, 0}, {1, 2, 4, 0}};
+  run.link();
+  REQUIRE(repeated() == before);
+}
+
 TEST_CASE("in exact arithmetic only the first step is asked for that was recorded in two ways") {
   fake_run run;
   run.view.agreed.arithmetic = "ord32";

@@ -107,6 +107,26 @@ TEST_CASE("what rough sums turn excuses a difference of that segment") {
   REQUIRE(one.verdict() == "inconclusive");
 }
 
+TEST_CASE("the noise of a segment speaks for the others, unless it was superseded") {
+  for (const bool superseded : {false, true}) {
+    scene one;
+    one.differs(3, {tensor("w", 0.05, 500)});
+    one.noise(3, {tensor("w", 0.001, 500)});
+    segment_measurement loud = one.measured[4];
+    loud.request.superseded = superseded;
+    loud.request.branch = 1;
+    loud.noise.assign(2, parameters({tensor("w", 0.01, 500)}));
+    loud.noise_losses.assign(2, loud.losses);
+    if (superseded) {
+      one.measured.push_back(loud);
+    } else {
+      one.measured[4] = loud;
+    }
+    CAPTURE(superseded);
+    REQUIRE(one.verdict() == (superseded ? "inconclusive" : "accepted"));
+  }
+}
+
 TEST_CASE("rough sums excuse nothing in another tensor, and nothing beyond the cap") {
   scene one;
   one.noise(3, {tensor("w", 0.001, 500), tensor("v", 0.001, 500)});

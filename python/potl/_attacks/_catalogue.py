@@ -9,6 +9,7 @@ from . import (  # noqa: F401
     _history,
     _injection,
     _interpolation,
+    _noise,
     _parking,
     _poison,
     _pool,

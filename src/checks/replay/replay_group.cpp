@@ -349,10 +349,13 @@ void raise(std::map<std::string, double>& in, const std::string& name, double sh
   if (std::isfinite(share) && share > at) at = share;
 }
 
+// What was superseded speaks for no other segment: the state that it starts from may follow from
+// nothing, and one can be made up in which everything is noise.
 void take_noise(const segment_measurement& from, replay_context& to) {
+  if (from.request.superseded) return;
   for (const char* which : {"parameters", "buffers", "optimizer", "other"}) {
     raise(to.group_share, which, noise_of_group(from.noise, which).share);
-    const bool first = from.request.start == 0 && !from.request.superseded;
+    const bool first = from.request.start == 0;
     double noisy = 0;
     std::map<std::string, double> paths;
     for (const auto& [path, own] : noise_of_tensors(from.noise, which)) {

@@ -252,9 +252,12 @@ result<std::vector<segment_request>> plan_replay(const run_view& run, const repl
   if (detail::is_exact(run, options)) return requests;
   // The noise of some speaks for the others; the first starts where the prover has no say.
   constexpr std::size_t every = 4;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const std::uint64_t repeats = i == 0 ? options.noise_repeats : i % every == 0 ? 1 : 0;
-    requests[i].noise_repeats = static_cast<std::uint32_t>(repeats);
+  std::size_t number = 0;
+  for (segment_request& one : requests) {
+    if (one.superseded) continue;
+    const std::uint64_t repeats = number == 0 ? options.noise_repeats : number % every == 0 ? 1 : 0;
+    one.noise_repeats = static_cast<std::uint32_t>(repeats);
+    ++number;
   }
   return requests;
 }
