@@ -32,6 +32,7 @@ run_view view_of(const transcript::evidence& run) {
   out.checkpoints = run.checkpoints();
   out.superseded = run.superseded();
   out.superseded_steps = run.superseded_steps();
+  out.resumes = run.resumes();
   out.telemetry = run.telemetry();
   out.parameter_distance = [&run](std::uint64_t from, std::uint64_t to) {
     return parameter_distance(run, from, to);

@@ -280,6 +280,7 @@ std::vector<checkpoint_info> evidence::missing_checkpoints() const {
 }
 const std::vector<superseded_range>& evidence::superseded() const { return body_->run.ranges; }
 const std::vector<step_record>& evidence::superseded_steps() const { return body_->run.superseded; }
+const std::vector<resume_record>& evidence::resumes() const { return body_->run.resumes; }
 const std::vector<std::uint8_t>& evidence::telemetry() const { return body_->telemetry; }
 std::uint64_t evidence::log_bytes() const { return body_->run.bytes; }
 

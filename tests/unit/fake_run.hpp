@@ -70,13 +70,21 @@ struct fake_run {
     view.checkpoints = checkpoints;
     view.superseded = ranges;
     view.superseded_steps = superseded;
+    view.resumes = resumes;
     view.telemetry = {reinterpret_cast<const std::uint8_t*>(telemetry.data()), telemetry.size()};
+  }
+
+  /// After a state that was stored.
+  void resumed(std::uint64_t from) {
+    resumes.emplace_back().from_step = from;
+    link();
   }
 
   potl::checks::run_view view;
   std::vector<potl::transcript::step_record> records, superseded;
   std::vector<potl::transcript::checkpoint_info> checkpoints;
   std::vector<potl::transcript::superseded_range> ranges;
+  std::vector<potl::transcript::resume_record> resumes;
   std::string telemetry;
   double distance = 0.1;  ///< of the parameters, per step
   int loads = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -99,9 +101,69 @@ TEST_CASE("marks may go back once for each resume") {
   const auto text = mark(1, 0, 1, 46) + mark(2, 0, 41, 50) + mark(3, 1, 51, 100);
   const auto log = parse_telemetry(as_bytes_view(text)).value();
   REQUIRE_FALSE(wrong_sequence(run.view, log.steps).empty());
-  run.ranges = {{0, 40, 46, 0}};
-  run.link();
+  run.resumed(40);
   REQUIRE(wrong_sequence(run.view, log.steps).empty());
+}
+
+TEST_CASE("marks may lack what a crash took, before a resume and at the end") {
+  const auto wrong = [](const std::string& text, std::uint64_t from) {
+    fake_run run;
+    run.resumed(from);
+    return wrong_sequence(run.view, parse_telemetry(as_bytes_view(text))->steps);
+  };
+  const std::string lost = mark(1, 0, 1, 46) + mark(2, 1, 51, 100);
+  REQUIRE(wrong(lost, 50).empty());
+  REQUIRE_FALSE(wrong(lost, 40).empty());
+  REQUIRE(wrong(mark(1, 0, 1, 50) + mark(2, 1, 51, 97), 100).empty());
+  REQUIRE_FALSE(wrong(mark(1, 0, 1, 50) + mark(2, 1, 51, 97), 90).empty());
+}
+
+namespace {
+
+/// An ordinary run that begins `later` seconds later, with a counter that starts from `counter`.
+std::string ordinary_again(double later, int counter) {
+  std::string out = sample(later, ",\"util\":0,\"memory\":100");
+  for (int i = 1; i <= 30; ++i) {
+    out += sample(later + i, ",\"util\":0.9,\"memory\":1000,\"power\":200,\"energy\":" +
+                                 std::to_string(counter + 200 * i));
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a run that waited to be resumed fits: nobody knows what the device did meanwhile") {
+  REQUIRE(count(judged(ordinary() + header + ordinary_again(36'000, 900'000)), outcome::reject) ==
+          0);
+}
+
+TEST_CASE("a resume after a reboot fits: the counter is another") {
+  REQUIRE(count(judged(ordinary() + header + ordinary_again(300, 0)), outcome::reject) == 0);
+}
+
+TEST_CASE("a machine that slept for an hour fits, and a clock that was set back") {
+  for (const int jump : {3'600, -30}) {
+    std::string text = ordinary();
+    for (int i = 41; i <= 70; ++i) {
+      text += sample(jump + i, ",\"util\":0.9,\"memory\":1000,\"power\":200,\"energy\":" +
+                                   std::to_string(200 * i));
+    }
+    INFO(jump);
+    REQUIRE(count(judged(text), outcome::reject) == 0);
+  }
+}
+
+TEST_CASE("after a gap load, memory and energy still have to fit") {
+  std::string idle = ordinary() + header, growing = idle;
+  std::string other = ordinary() + header + ordinary_again(36'000, 0);
+  for (int i = 0; i < 400; ++i) {
+    idle += sample(36'000 + i, ",\"util\":0,\"memory\":5");
+    growing += sample(36'000 + i, ",\"util\":1,\"memory\":" + std::to_string(100 + 100 * i));
+  }
+  other += sample(36'031, ",\"util\":0.9,\"memory\":1000,\"power\":200,\"energy\":20000");
+  REQUIRE(count(judged(idle), outcome::reject) == 1);
+  REQUIRE(count(judged(growing), outcome::reject) == 1);
+  REQUIRE(count(judged(other), outcome::reject) == 1);
 }
 
 TEST_CASE("the published share of samples above their mean fails a device that is always busy") {
@@ -253,6 +315,20 @@ TEST_CASE("the sampler writes what the parser reads, and marks every step once")
   REQUIRE(log->samples.size() >= 2);
   REQUIRE(wrong_sequence(fake_run().view, log->steps).empty());
   REQUIRE(log->samples.back().memory > 0.0);
+}
+
+TEST_CASE("the sampler goes on in a file of any size, behind its last whole line") {
+  const std::string path = "telemetry_long_test.log";
+  std::remove(path.c_str());
+  std::ofstream(path) << header;
+  REQUIRE(truncate(path.c_str(), 3 * std::int64_t{telemetry_max_bytes}) == 0);  // zeros, as after
+  telemetry_sampler sampler(path, 60);                                          // a power cut
+  REQUIRE(sampler.start().has_value());
+  REQUIRE(sampler.stop().has_value());
+  const auto text = read_file(path, telemetry_max_bytes);
+  std::remove(path.c_str());
+  REQUIRE(text.has_value());
+  REQUIRE(parse_telemetry(*text)->headers.size() == 2);
 }
 
 TEST_CASE("a sampler that cannot open its file says so") {

@@ -32,6 +32,7 @@ struct run_view {
   std::span<const transcript::superseded_range> superseded;
   /// The replaced steps, range after range.
   std::span<const transcript::step_record> superseded_steps;
+  std::span<const transcript::resume_record> resumes;
   bytes_view telemetry;
   /// |W_to - W_from| over the parameters of two stored checkpoints; loads both.
   std::function<result<double>(std::uint64_t from, std::uint64_t to)> parameter_distance;

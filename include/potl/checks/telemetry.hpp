@@ -60,7 +60,7 @@ struct memory_shape {
   double rise_at = 0;  ///< where the largest part of the rise is reached, as a share of the samples
   double spread = 0;   ///< (largest - smallest) / largest of the second half
 };
-/// Empty when fewer than four samples have memory.
+/// In the longest part that no sample begins; empty when fewer than four of it have memory.
 std::optional<memory_shape> shape_of_memory(std::span<const telemetry_sample> samples);
 
 /// Empty, or where and why the step marks differ from the recorded steps.

@@ -77,6 +77,7 @@ class evidence {
   std::vector<checkpoint_info> missing_checkpoints() const;
   const std::vector<superseded_range>& superseded() const;
   const std::vector<step_record>& superseded_steps() const;
+  const std::vector<resume_record>& resumes() const;
   /// Bytes of telemetry.log as committed; may be empty.
   const std::vector<std::uint8_t>& telemetry() const;
   std::uint64_t log_bytes() const;

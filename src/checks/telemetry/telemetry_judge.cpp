@@ -224,9 +224,10 @@ std::vector<finding> judge_telemetry(const run_view& run, const telemetry_option
         make_finding("telemetry", "telemetry.consistent", outcome::inconclusive, reason)};
   };
   if (run.telemetry.empty()) return say("there is no telemetry");
-  const auto log = parse_telemetry(run.telemetry);
+  auto log = parse_telemetry(run.telemetry);
   if (!log) return say(log.why().message);
   if (log->samples.empty() && log->steps.empty()) return say("telemetry.log holds no samples");
+  close_gaps(log->samples);
   telemetry_judge judge(run, options, log.value());
   return options.mode == "apex" ? judge.apex() : judge.robust();
 }

@@ -2,6 +2,7 @@
 #include <potl/checks/detail/telemetry_log.hpp>
 
 #include <algorithm>
+#include <utility>
 
 #include <potl/encoding/json.hpp>
 
@@ -64,12 +65,17 @@ class line_reader {
   const json_value& line_;
 };
 
-bool read_line(const json_value& line, telemetry_log& to) {
+// starts: a header was read, and no sample after it.
+bool read_line(const json_value& line, telemetry_log& to, bool& starts) {
   const auto kind = line.root().string("kind");
   if (!kind) return false;
   const line_reader reader(line);
-  if (kind.value() == "sample") return reader.sample(to.samples.emplace_back());
+  if (kind.value() == "sample") {
+    to.samples.emplace_back().begins = std::exchange(starts, false);
+    return reader.sample(to.samples.back());
+  }
   if (kind.value() == "step") return reader.steps(to.steps.emplace_back());
+  starts = true;
   return kind.value() == "header" && reader.header(to.headers.emplace_back());
 }
 
@@ -84,6 +90,7 @@ result<telemetry_log> parse_telemetry(bytes_view text) {
   limits.max_depth = 4;
   limits.max_nodes = 64;
   telemetry_log out;
+  bool starts = false;
   std::size_t at = 0;
   for (std::size_t number = 1; at < text.size(); ++number) {
     const auto begin = text.begin() + static_cast<std::ptrdiff_t>(at);
@@ -94,7 +101,7 @@ result<telemetry_log> parse_telemetry(bytes_view text) {
     if (length > telemetry_max_line) return error{errc::limit, where + "is too long", ""};
     const auto line = parse_json(text.subspan(at, length), limits);
     if (!line) return error{line.why().code, where + "is not JSON: " + line.why().message, ""};
-    if (!read_line(line.value(), out)) {
+    if (!read_line(line.value(), out, starts)) {
       return error{errc::malformed, where + "is not a header, sample or step", ""};
     }
     at += length + 1;

@@ -8,6 +8,33 @@
 
 namespace potl::checks {
 
+void close_gaps(std::vector<telemetry_sample>& samples) {
+  std::vector<double> pauses;
+  for (std::size_t i = 1; i < samples.size(); ++i) {
+    if (const double pause = samples[i].t - samples[i - 1].t; pause > 0) pauses.push_back(pause);
+  }
+  if (pauses.empty()) return;
+  // The interval of the sampler doubles in long runs: nearly all are no longer than this.
+  const auto usual = pauses.begin() + static_cast<std::ptrdiff_t>((pauses.size() - 1) * 9 / 10);
+  std::nth_element(pauses.begin(), usual, pauses.end());
+  const double longest = 10 * *usual;
+  double before = samples.front().t, away = 0, counted = 0, counter = 0;
+  bool goes_on = false;  // the counter, from its last value on
+  for (telemetry_sample& one : samples) {
+    const double pause = one.t - before;
+    before = one.t;
+    one.begins = one.begins || !(pause >= 0) || pause > longest;
+    if (one.begins) away += pause;
+    one.t -= away;
+    goes_on = goes_on && !one.begins;
+    if (!one.energy) continue;
+    if (!goes_on) counted += *one.energy - counter;
+    goes_on = true;
+    counter = *one.energy;
+    *one.energy -= counted;
+  }
+}
+
 double share_above_mean(std::span<const double> samples) {
   if (samples.empty()) return 0;
   const auto count = static_cast<double>(samples.size());
@@ -29,10 +56,16 @@ double busy_share_of_time(std::span<const telemetry_sample> samples, double floo
 }
 
 std::optional<memory_shape> shape_of_memory(std::span<const telemetry_sample> samples) {
-  std::vector<double> memory;
+  std::vector<double> memory, part;  // the longest part without a gap
+  const auto keep_longer = [&] {
+    if (part.size() > memory.size()) memory.swap(part);
+    part.clear();
+  };
   for (const telemetry_sample& one : samples) {
-    if (one.memory) memory.push_back(*one.memory);
+    if (one.begins) keep_longer();
+    if (one.memory) part.push_back(*one.memory);
   }
+  keep_longer();
   if (memory.size() < 4) return std::nullopt;
   memory_shape out;
   const auto count = static_cast<double>(memory.size());
@@ -49,19 +82,17 @@ std::optional<memory_shape> shape_of_memory(std::span<const telemetry_sample> sa
 
 std::string wrong_sequence(const run_view& run, std::span<const telemetry_steps> marks) {
   std::uint64_t next = 1;
-  std::vector<bool> used(run.superseded.size(), false);
+  std::vector<bool> used(run.resumes.size(), false);
+  // A crash may have lost marks, so that steps after a resume may follow none of the others.
+  const auto resumed_after = [&](std::uint64_t step) {
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      if (!used[i] && run.resumes[i].from_step == step) return used[i] = true, true;
+    }
+    return false;
+  };
   for (const telemetry_steps& one : marks) {
-    if (one.first != next) {
-      // A resume goes back to where it restored, once each; a crash may have lost marks before.
-      bool resumed = false;
-      for (std::size_t i = 0; i < used.size() && !resumed; ++i) {
-        if (!used[i] && run.superseded[i].from_step + 1 == one.first) {
-          used[i] = resumed = true;
-        }
-      }
-      if (!resumed) {
-        return "step " + text(one.first) + " is marked where step " + text(next) + " should follow";
-      }
+    if (one.first != next && !resumed_after(one.first - 1)) {
+      return "step " + text(one.first) + " is marked where step " + text(next) + " should follow";
     }
     if (one.last > run.last_step()) {
       return "step " + text(one.last) + " is marked, the run ends with step " +
@@ -76,7 +107,7 @@ std::string wrong_sequence(const run_view& run, std::span<const telemetry_steps>
     }
     next = one.last + 1;
   }
-  if (next != run.last_step() + 1) {
+  if (next != run.last_step() + 1 && !resumed_after(run.last_step())) {
     return "the last mark is of step " + text(next - 1) + ", the run ends with step " +
            text(run.last_step());
   }

@@ -2,10 +2,12 @@
 #include <potl/checks/telemetry_sampler.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -58,17 +60,32 @@ std::string steps_line(const telemetry_steps& one) {
          "\n";
 }
 
+// Where the last whole line ends. Looked for from the end on: the file may have any size.
+result<std::uint64_t> end_of_lines(const std::string& path) {
+  const auto file = file_pieces::open(path);
+  if (!file) return file.why();
+  std::array<std::uint8_t, telemetry_max_line> room{};
+  for (std::uint64_t end = file->size(); end > 0;) {
+    const auto piece = std::span(room).first(std::min<std::uint64_t>(end, room.size()));
+    end -= piece.size();
+    const status read = file->read(end, piece);
+    if (!read) return read.why();
+    const auto newline = std::find(piece.rbegin(), piece.rend(), std::uint8_t{'\n'});
+    if (newline != piece.rend()) return end + static_cast<std::uint64_t>(piece.rend() - newline);
+  }
+  return 0;
+}
+
 // What a crash left of the last line goes; a file that is not there is made.
 result<append_file> open_log(const std::string& path) {
-  const auto text = read_file(path, telemetry_max_bytes);
-  if (!text) {
-    return text.why().code == errc::missing ? append_file::create(path)
-                                            : result<append_file>(text.why());
+  const auto end = end_of_lines(path);
+  if (!end) {
+    return end.why().code == errc::missing ? append_file::create(path)
+                                           : result<append_file>(end.why());
   }
   auto file = append_file::open(path);
   if (!file) return file;
-  const auto end = std::find(text->rbegin(), text->rend(), std::uint8_t{'\n'});
-  const status cut = file->truncate(static_cast<std::uint64_t>(text->rend() - end));
+  const status cut = file->truncate(end.value());
   if (!cut) return cut.why();
   return file;
 }

@@ -26,6 +26,7 @@ struct telemetry_sample {
   std::optional<double> memory;       ///< bytes
   std::optional<double> power;        ///< watts
   std::optional<double> energy;       ///< joules since some fixed moment
+  bool begins = false;                ///< the sampler was not there just before
 };
 
 /// Consecutive steps of one epoch that ended before t.
@@ -49,5 +50,10 @@ struct telemetry_log {
 
 /// malformed: names the line; limit: too long.
 result<telemetry_log> parse_telemetry(bytes_view text);
+
+/// Takes out of the times, and of the energy counter, what passed while the sampler was not there:
+/// a run that waited to be resumed, a machine that slept, a clock that was set. The samples behind
+/// such a gap begin.
+void close_gaps(std::vector<telemetry_sample>& samples);
 
 }  // namespace potl::checks
