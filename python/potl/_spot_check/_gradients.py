@@ -117,18 +117,19 @@ class Gradients:
         return (p for p, has in zip(self.parameters, self._moved, strict=True) if has)
 
     def _try_step(self) -> list[bool]:
-        task = self.session.task
-        before = [buffer.clone() for buffer in task.model.buffers()]
+        model = self.session.task.model
+        before = [one.clone() for one in self._weights]
         _, found = self.session.gradients(1, self.session.sample_ids(1))
-        ignored = _statistics(task.model)
-        for (name, buffer), old in zip(task.model.named_buffers(), before, strict=True):
-            changed = not torch.equal(buffer, old)
-            buffer.copy_(old)
-            if changed and id(buffer) not in ignored:
+        ignored = _statistics(model)
+        named = (*model.named_parameters(), *model.named_buffers())
+        for (name, owner), one, old in zip(named, self._weights, before, strict=True):
+            changed = not torch.equal(one, old)
+            one.copy_(old)
+            if changed and id(owner) not in ignored:
                 raise UnsupportedError(
-                    f"a step changes the buffer {name}, which no gradient does",
-                    "only running statistics of batch normalisation may change: the trusted side "
-                    "computes them itself",
+                    f"a step changes {name}, which no gradient does",
+                    "nothing but the optimizer may change a weight, and only running statistics of "
+                    "batch normalisation a buffer: the trusted side computes them itself",
                 )
         return [gradient is not None for gradient in found]
 

@@ -94,7 +94,8 @@ def of_job(job: Job) -> Steps:
         raise UnsupportedError(
             "the job does not fix how far its steps move the weights: rates follow a metric, or "
             "Task.step is overridden",
-            "pass rates= and momentum= that no step exceeds",
+            "let a schedule fix the rates; a plan alone also takes rates= and momentum= that no "
+            "step exceeds",
         )
     if recipe.get("scaler") is not None:
         raise UnsupportedError(
@@ -106,7 +107,8 @@ def of_job(job: Job) -> Steps:
     if moving := changing & set(_OF_MOMENTUM):
         raise UnsupportedError(
             f"a scheduler changes {', '.join(sorted(moving))}",
-            "switch that off (cycle_momentum=False), or pass rates= and the largest momentum=",
+            "switch that off (cycle_momentum=False); a plan alone also takes rates= and the "
+            "largest momentum=",
         )
     groups = [
         _momentum(group) for one in optimizers for group in _lists(_mapping(one).get("groups"))

@@ -402,6 +402,24 @@ def remade(kind: type[potl.Task]) -> Callable[[], potl.Task]:
     return make
 
 
+class Clamped(nn.Linear):
+    """Changes its weights beside the optimizer."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.weight.clamp_(-0.01, 0.01)
+        return super().forward(x)
+
+
+def clamped() -> potl.Task:
+    task = build()
+    task.model.append(Clamped(10, 10))  # type: ignore[operator]
+    assert task.optimizer is not None
+    task.optimizer.add_param_group({"params": [*task.model[7].parameters()]})  # type: ignore[index]
+    task.schedulers = ()
+    return task
+
+
 def counting() -> potl.Task:
     task = build()
     task.model.append(Counting())  # type: ignore[operator]
@@ -455,7 +473,8 @@ def taught() -> potl.Task:
         (renormalised, "depends on more than the weights"),
         (remade(OwnUpdate), "an update of its own"),
         (remade(NoUpdate), "called self.update 0 times"),
-        (counting, "changes the buffer 7.count"),
+        (counting, "changes 7.count"),
+        (clamped, "changes 7.weight"),
         (adam, "no certificate for Adam"),
     ],
 )
