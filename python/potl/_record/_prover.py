@@ -24,6 +24,7 @@ from ._inputs import as_job
 from ._late_forms import FIRST_STEPS, LateForms
 from ._run import Run
 from ._structure import Structure
+from ._untouched import Untouched
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -112,6 +113,7 @@ class Prover:
         self._told_not_finite = False
         self._late: LateForms | None = None  # not after a resume: who began saw the first steps
         self._structure: Structure | None = None
+        self._untouched: Untouched | None = None  # where a body of the caller's could change it
         self._loop: Generator[Step, None, None] | None = None
         self._session: Session | None = None
         self._recorder: _core.Recorder | None = None
@@ -139,7 +141,8 @@ class Prover:
 
         After a resume it starts with the first step that is not kept.
         """
-        self._open_session()
+        session = self._open_session()
+        self._untouched = Untouched(session) if self._check_job else None
         self._loop = self._steps(self._between_steps)
         return self._loop
 
@@ -204,6 +207,8 @@ class Prover:
                 )
                 telemetry.mark_step(number, epoch)
                 self._next = number + 1
+                if self._untouched is not None:
+                    self._untouched.look()
                 with between():
                     yield Step(
                         number,
@@ -213,6 +218,8 @@ class Prover:
                         result.skipped,
                         not result.non_finite,
                     )
+                if self._untouched is not None and number < last:
+                    self._untouched.require(number, after)
 
     def _tell_not_finite(self, step: int) -> None:
         if not self._told_not_finite:

@@ -4,6 +4,7 @@
 import logging
 import random
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import driver_tasks as tasks
@@ -182,6 +183,59 @@ def test_what_the_body_does_to_randomness_and_flags_does_not_matter(
             torch.rand(3)
             random.seed(0)
             np.random.seed(0)
+    assert prover.run.final_digest == run.final_digest
+
+
+def clamped(task: potl.Task) -> None:
+    for parameter in task.model.parameters():
+        parameter.data.clamp_(-0.01, 0.01)  # which torch does not count
+
+
+def with_decay(task: potl.Task) -> None:
+    task.optimizers[0].param_groups[0]["weight_decay"] = 0.5
+
+
+def halved(task: potl.Task) -> None:
+    with torch.no_grad():
+        next(task.model.parameters()).mul_(0.5)
+
+
+def and_back(task: potl.Task) -> None:
+    with torch.no_grad():
+        first = next(task.model.parameters())
+        kept = first.clone()
+        first.zero_()
+        first.copy_(kept)
+
+
+@pytest.mark.parametrize(
+    ("step", "change", "place"),
+    [
+        (1, clamped, "model/parameters/"),
+        (3, halved, "model/parameters/"),
+        (4, with_decay, "optimizers/0/param_groups/0/weight_decay"),
+    ],
+)
+def test_a_body_that_changes_the_training_ends_the_recording(
+    tmp_path: Path, job: potl.Job, step: int, change: Callable[[potl.Task], None], place: str
+) -> None:
+    with (
+        pytest.raises(potl.NotReplayable, match=rf"{place}.* after step {step}: the body"),
+        potl.Prover(tasks.build, tmp_path / "run", job=job) as prover,
+    ):
+        for each in prover.steps():
+            if each.number == step:
+                change(prover.task)
+
+
+def test_a_body_may_put_weights_back_and_change_what_no_step_follows(
+    tmp_path: Path, job: potl.Job, run: potl.Run
+) -> None:
+    with potl.Prover(tasks.build, tmp_path / "run", job=job) as prover:
+        for step in prover.steps():
+            and_back(prover.task)
+            if step.number == prover.total:
+                halved(prover.task)
     assert prover.run.final_digest == run.final_digest
 
 
