@@ -187,7 +187,7 @@ class _Attempt:
         return Session.open(self._build, seed=self._seed, arithmetic=self._arithmetic)
 
     def _problems(self, first: Session, start: _core.State) -> list[Problem]:
-        problems = [*visible(first.task), *check_reads(first.task.dataset)]
+        problems = [*visible(first.task), *check_reads(first.task.dataset, first.task.transform)]
         if problems:
             return problems
         order = own_order(first.task, self._seed)

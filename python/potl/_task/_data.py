@@ -29,7 +29,7 @@ _CHUNK = 64
 # Samples that are read a second time although they drew nothing.
 _SECOND_READS = 256
 # Samples that a check reads before anything is trained.
-_TRIED = 8
+_TRIED = 32
 
 Planned = tuple[int, int, list[int]]
 """Step, epoch and sample ids of one batch."""
@@ -72,16 +72,33 @@ def check_dataset(dataset: Any) -> list[Problem]:
     return []
 
 
-def check_reads(dataset: Any) -> list[Problem]:
-    """Reads a few samples as `scan` reads all of them."""
-    if _is_plain(dataset):
+def check_reads(dataset: Any, transform: Callable[[Any], Any] | None = None) -> list[Problem]:
+    """Reads a few samples as `scan` reads all of them, and looks whether a transform leaves them
+    as they are in the data set.
+    """
+    plain = _is_plain(dataset)
+    if plain and transform is None:
         return []
     with _random.scope():
         for index in range(0, len(dataset), max(1, len(dataset) // _TRIED)):
             try:
-                _compare_second_read(dataset, index, _seeded_leaf(dataset, index), True)
+                leaf = _seeded_leaf(dataset, index)
+                if not plain:
+                    _compare_second_read(dataset, index, leaf, True)
             except NotReplayable as error:
                 return list(error.problems)
+            if transform is None:
+                continue
+            transform(dataset[index])
+            if _seeded_leaf(dataset, index) != leaf:
+                return [
+                    Problem(
+                        what=f"it changes {type(dataset).__name__}[{index}] itself, so that a later "
+                        "epoch reads another sample",
+                        where="transform",
+                        remedy="let it change a copy (x = x.clone(), or inplace=False)",
+                    )
+                ]
     return []
 
 

@@ -223,6 +223,13 @@ _model = tasks.mlp()
 _private = np.random.default_rng(0)
 
 
+def erasing(sample):
+    x, _ = sample
+    if random.random() < 0.5:
+        x[random.randrange(len(x))] = 0.0
+    return sample
+
+
 def with_optimizer(make):
     model = tasks.mlp()
     return tasks.task(model, make(model.parameters()))
@@ -273,6 +280,13 @@ PROBLEMS = {
     ),
     "an unseeded transform that losses hardly show": (
         lambda: own(Task, transform=nearly), "two trainings from the same seed differ", "draw",
+    ),
+    # Erased again under the same randomness, a sample looks the same.
+    "a transform that changes the data set": (
+        lambda: tasks.task(
+            tasks.mlp(), dataset=TensorDataset(tasks.X.clone(), tasks.Y), transform=erasing
+        ),
+        "changes TensorDataset", "clone",
     ),
     "unseeded reads": (
         lambda: tasks.task(tasks.mlp(), dataset=Private()), "differs between two reads", "seeds",
