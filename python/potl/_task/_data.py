@@ -93,8 +93,8 @@ def check_reads(dataset: Any, transform: Callable[[Any], Any] | None = None) -> 
             if _seeded_leaf(dataset, index) != leaf:
                 return [
                     Problem(
-                        what=f"it changes {type(dataset).__name__}[{index}] itself, so that a later "
-                        "epoch reads another sample",
+                        what=f"it changes {type(dataset).__name__}[{index}] itself, so that later "
+                        "epochs read another sample",
                         where="transform",
                         remedy="let it change a copy (x = x.clone(), or inplace=False)",
                     )
