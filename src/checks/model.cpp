@@ -280,9 +280,16 @@ finding compare_model_file(const state_value& last, const std::string& path,
 namespace {
 
 // Nothing is vouched for where the last state cannot be opened.
-std::vector<finding> judge_unopened(const error& why, bool compared) {
-  const std::string reason = "the last committed state cannot be opened: " + why.message;
+std::vector<finding> judge_unopened(const error& why, bool committed, bool compared) {
   const bool withheld = why.code == errc::missing;
+  // The run may still be going on, and few steps store their state. Of one that is closed, the
+  // audit of its files has said it.
+  if (withheld && !committed) {
+    return {make_finding("model", "", outcome::inconclusive,
+                         "there is no model to judge: the last step that is recorded has no stored "
+                         "state, and nobody has committed to it")};
+  }
+  const std::string reason = "the last committed state cannot be opened: " + why.message;
   if (withheld || why.code == errc::mismatch || why.code == errc::malformed) {
     const char* rule = withheld ? "transcript.withheld" : "transcript.checkpoint";
     if (rule_enabled(rule)) return {make_finding("model", rule, outcome::reject, reason)};
@@ -298,7 +305,9 @@ std::vector<finding> judge_model(const transcript::evidence& run,
                                  const optional_buffers& may_lack) {
   if (run.steps().empty()) return {};
   const auto last = run.load_state(run.steps().back().step);
-  if (!last) return judge_unopened(last.why(), path && rule_enabled("model.delivered"));
+  if (!last) {
+    return judge_unopened(last.why(), run.committed(), path && rule_enabled("model.delivered"));
+  }
   std::vector<finding> out = judge_finite(run, last->root());
   if (!path) {
     const std::string vouched = model_digest(last->root()).hex();

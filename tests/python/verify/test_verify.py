@@ -509,3 +509,14 @@ def test_workers_that_die_make_the_verdict_inconclusive(tmp_path: Path) -> None:
     report = delivery.verify(task="driver_tasks:build_in_parent_only", workers=1)
     assert report.verdict == "inconclusive"
     assert report.exit_code == 3
+
+
+def test_a_run_that_is_still_recorded_accuses_nobody(tmp_path: Path) -> None:
+    job = potl.Job.create(tasks.build, seed=7, checkpoint_every=4)
+    with potl.Prover(tasks.build, tmp_path / "run", job=job) as prover:
+        for step in prover.steps():
+            if step.number == 6:
+                break
+    report = potl.verify(tmp_path / "run", job=job, task=tasks.build, ledger=None)
+    assert report.verdict == "inconclusive"
+    assert "no stored state" in " ".join(f.reason for f in report.findings if f.check == "model")
