@@ -17,7 +17,6 @@ void bind_keys(py::module_& module) {
           "from_pem", [](const std::string& pem) { return public_key::from_pem(pem).value(); },
           py::arg("pem"))
       .def_property_readonly("raw", [](const public_key& key) { return to_bytes(key.raw()); })
-      .def_property_readonly("key_id", &public_key::key_id)
       .def("to_pem", &public_key::to_pem)
       .def(
           "verify",
@@ -30,7 +29,7 @@ void bind_keys(py::module_& module) {
           "__eq__", [](const public_key& a, const public_key& b) { return a == b; },
           py::is_operator())
       .def("__hash__", [](const public_key& key) { return py::hash(to_bytes(key.raw())); })
-      .def("__repr__", [](const public_key& key) { return "PublicKey(" + key.key_id() + ")"; });
+      .def("__repr__", [](const public_key& key) { return "PublicKey(" + key.hex() + ")"; });
 
   py::class_<signing_key>(module, "SigningKey", py::module_local())
       .def_static("generate", &signing_key::generate)
@@ -52,7 +51,7 @@ void bind_keys(py::module_& module) {
           py::arg("message"))
       .def("to_pem", &signing_key::to_pem)
       .def("__repr__",
-           [](const signing_key& key) { return "SigningKey(" + key.verifier().key_id() + ")"; });
+           [](const signing_key& key) { return "SigningKey(" + key.verifier().hex() + ")"; });
 }
 
 /// Notes are text, but files hold bytes: both are taken.

@@ -14,9 +14,6 @@ class PublicKey:
     def from_pem(pem: str) -> PublicKey: ...
     @property
     def raw(self) -> bytes: ...
-    @property
-    def key_id(self) -> str:
-        """Hexadecimal SHA-256 of `raw`."""
     def to_pem(self) -> str: ...
     def verify(self, message: ReadableBuffer, signature: Buffer) -> None:
         """MismatchError unless the signature is this key's."""

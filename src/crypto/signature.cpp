@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <potl/crypto/hasher.hpp>
-
 #include "pem.hpp"
 
 namespace potl {
@@ -43,7 +41,7 @@ std::string public_key::to_pem() const {
   return detail::write_public_pem(detail::public_of(raw_, detail::ed25519).get());
 }
 
-std::string public_key::key_id() const { return sha256_of(raw_).hex(); }
+std::string public_key::hex() const { return digest{raw_}.hex(); }
 
 status public_key::verify(bytes_view message, bytes_view signature) const {
   const key_handle key = detail::public_of(raw_, detail::ed25519);
@@ -55,7 +53,7 @@ status public_key::verify(bytes_view message, bytes_view signature) const {
                                        message.data(), message.size());
   ERR_clear_error();
   if (outcome == 1) return unit{};
-  return error{errc::mismatch, "the signature is not by the key " + key_id(), ""};
+  return error{errc::mismatch, "the signature is not by the key " + hex(), ""};
 }
 
 struct signing_key::state {

@@ -169,7 +169,7 @@ status verify_note(const signed_note& note, const public_key& key, std::string_v
     found = true;
   }
   if (found) return unit{};
-  return error{errc::missing, "the note carries no signature by the key " + key.key_id(), ""};
+  return error{errc::missing, "the note carries no signature by the key " + key.hex(), ""};
 }
 
 }  // namespace potl

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <potl/crypto/hasher.hpp>
 #include <potl/crypto/signature.hpp>
 
 namespace {
@@ -54,11 +53,13 @@ TEST_CASE("keys survive the way through PEM, and moving") {
   REQUIRE(verifier.verify(as_bytes_view("x"), moved.sign(as_bytes_view("x"))));
 }
 
-TEST_CASE("two generated keys differ, and a key's name is the digest of its bytes") {
+TEST_CASE("two generated keys differ, and errors show a key as jobs do") {
   const signing_key a = signing_key::generate();
   const signing_key b = signing_key::generate();
   REQUIRE_FALSE(a.verifier() == b.verifier());
-  REQUIRE(a.verifier().key_id() == potl::sha256_of(a.verifier().raw()).hex());
+  const std::string shown = potl::digest{a.verifier().raw()}.hex();
+  REQUIRE(a.verifier().hex() == shown);
+  REQUIRE(a.verifier().verify({}, b.sign({})).why().message.find(shown) != std::string::npos);
 }
 
 TEST_CASE("what is not one Ed25519 PEM block is refused with the remedy") {

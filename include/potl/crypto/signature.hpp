@@ -32,8 +32,8 @@ class public_key {
 
   const std::array<std::uint8_t, size>& raw() const noexcept { return raw_; }
   std::string to_pem() const;
-  /// Hexadecimal SHA-256 of the raw key: the name by which jobs and reports call it.
-  std::string key_id() const;
+  /// The raw key in hexadecimal: how jobs, commands and reports show it.
+  std::string hex() const;
   /// mismatch unless `signature` is this key's signature of `message`.
   status verify(bytes_view message, bytes_view signature) const;
 

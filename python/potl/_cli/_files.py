@@ -98,18 +98,18 @@ def _keygen(
     """
     from .._record._keygen import write_pair
 
-    private, public, key_id = write_pair(path, encryption=encryption)
+    private, public, key = write_pair(path, encryption=encryption)
     use = (
         "give it to the trainer (potl serve --for)"
         if encryption
         else "give it to the client (potl job create --trainer)"
     )
-    document = {"private": str(private), "public": str(public), "key_id": key_id}
+    document = {"private": str(private), "public": str(public), "key": key}
 
     def show(console: Console) -> None:
         console.print(f"{printable(private)}  private: keep it secret, keep a copy")
         console.print(f"{printable(public)}  public: {use}")
-        console.print(f"key id {key_id}")
+        console.print(f"key {key}")
 
     return Result(document=document, show=show)
 
@@ -148,6 +148,7 @@ def _inspect(
     if path.is_file():
         return _inspect_evidence(path, job, keys, html)
     from .._record import _inspect
+    from .._record._inputs import run_directory
 
     if job is not None or keys or html is not None:
         raise UsageError("these options are for the evidence of a dispute", "leave them out")
@@ -155,7 +156,7 @@ def _inspect(
         raise UsageError(
             f"there is no run directory or evidence {path}", "check the path; a run is a folder"
         )
-    facts = _core.inspect_run(str(path))
+    facts = _core.inspect_run(str(run_directory(path)))
     return Result(document=facts, show=lambda console: _inspect.show(facts, console))
 
 

@@ -46,7 +46,7 @@ class AuditCheck:
         hidden: So many would be drawn from if the run was repeated to its end, and the trainer gave
             away no other states than the job says.
         covered: The last step that both logs have alike.
-        auditor: Identity of the key that signed.
+        auditor: The public key that signed, in hexadecimal.
         seconds: Time on the clock.
     """
 
@@ -144,7 +144,7 @@ def check_audit(
             population=population,
             hidden=len(agreed_hidden),
             covered=covered,
-            auditor=key.key_id,
+            auditor=key.raw.hex(),
             seconds=time.monotonic() - began,
         )
 

@@ -11,7 +11,8 @@ from .._base._errors import UsageError
 
 
 def write_pair(path: Path, *, encryption: bool = False) -> tuple[Path, Path, str]:
-    """Writes NAME.pem (mode 0600) and NAME.pub, and returns both paths and the key id.
+    """Writes NAME.pem (mode 0600) and NAME.pub, and returns both paths and the public key in
+    hexadecimal, as jobs show it.
 
     Args:
         path: NAME, or one of the files.
@@ -29,7 +30,7 @@ def write_pair(path: Path, *, encryption: bool = False) -> tuple[Path, Path, str
     key = _core.OpeningKey.generate() if encryption else _core.SigningKey.generate()
     write_private(private, key)
     write_new(public, key.public_key.to_pem(), mode=0o644)
-    return private, public, key.public_key.key_id
+    return private, public, key.public_key.raw.hex()
 
 
 def write_private(path: Path, key: _core.SigningKey | _core.OpeningKey) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import _core
 from .._arithmetic import _rounded_steps
-from .._base._errors import JobMismatch, NotReplayable, UsageError
+from .._base._errors import NotReplayable, UsageError
 from .._base._executors import require_own_call
 from .._job._agreement import open_checked, open_unchecked
 from .._task._schedule import same_rates, unscheduled
@@ -85,7 +85,7 @@ class Prover:
         check_job: False records a task that is not the job's. For tests: no verifier accepts it.
 
     Raises:
-        JobMismatch: The task, or the key, is not the job's; the message names each difference.
+        JobMismatch: The task is not the job's; the message names each difference.
         UsageError: The directory holds something else; a closed run; arguments that contradict each
             other.
     """
@@ -360,7 +360,7 @@ class Prover:
         if seed is None or checkpoint_every is None:
             raise UsageError(
                 "recording needs a job, or seed and checkpoint_every to make one",
-                "pass job=potl.Job.create(build, seed=7, checkpoint_every=100)",
+                "potl job create makes a job, and potl.Job.create: pass it as --job, or job=",
             )
         from .._job._job import Job
 
@@ -380,9 +380,10 @@ class Prover:
         chosen_by = _keys.of_recorded if self._resuming else _keys.for_run
         chosen = chosen_by(key, self._directory)
         if pinned is not None and check_job and chosen.public_key.raw != pinned:
-            raise JobMismatch(
-                f"the job pins the trainer's key {pinned.hex()[:16]}..., and this is "
-                f"{chosen.public_key.raw.hex()[:16]}..."
+            raise UsageError(
+                f"this is not the trainer's key: the job pins {pinned.hex()}, and the key given is "
+                f"{chosen.public_key.raw.hex()}",
+                "pass the private key that belongs to the job's trainer: --key, or key=",
             )
         return chosen
 
@@ -391,7 +392,7 @@ def _holds_run(directory: Path) -> bool:
     if not directory.exists():
         return False
     if not directory.is_dir():
-        raise UsageError(f"{directory} is not a directory", "")
+        raise UsageError(f"{directory} is not a directory", "record into a directory of its own")
     names = {entry.name for entry in directory.iterdir()}
     if "transcript.log" in names:
         return True

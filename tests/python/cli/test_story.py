@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -98,6 +99,19 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = potl(folder, words)
         assert done.code == 0, done.err
     return folder
+
+
+def test_a_key_is_shown_alike_when_it_is_made_and_pinned(story: Path) -> None:
+    made = potl(story, "keygen shown")
+    key = made.out.split()[-1]
+    pinned = potl(
+        story,
+        "job create story_task:build shown.json --seed 7 --checkpoint-every 4 --trainer shown.pub",
+    )
+    assert re.search(f"^trainer +{key}$", pinned.out, re.MULTILINE)
+    wrong = potl(story, "record story_task:build new --job shown.json --key trainer.pem")
+    assert wrong.code == 2 and not (story / "new").exists()
+    assert f"this is not the trainer's key: the job pins {key}" in wrong.err
 
 
 VERIFY = (

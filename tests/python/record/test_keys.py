@@ -66,11 +66,13 @@ def test_a_run_without_a_key_keeps_its_own(tmp_path: Path) -> None:
 
 def test_a_run_that_was_recorded_gets_no_new_key(tmp_path: Path) -> None:
     wrong = tmp_path / "typo.pem"
+    log = tmp_path / "transcript.log"
+    log.touch()
     with pytest.raises(UsageError, match=r"no key .*typo\.pem \(.*that recorded"):
         potl.Run(tmp_path, key=wrong).commit()
     with pytest.raises(UsageError, match=r"no key of its own .*--key"):
         potl.Run(tmp_path).commit()
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [log]
 
 
 @pytest.mark.parametrize("key", ["typo.pem", None])
@@ -88,6 +90,7 @@ def test_a_command_makes_no_key_where_a_path_was_mistyped(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("transcript.log").touch()
     words += " --checkpoint-every 8" if words.startswith("record") else ""
     assert _cli.run([*words.split(), "--key", "typo.pem"]) == 2
     assert "there is no key typo.pem (" in capsys.readouterr().err
@@ -113,7 +116,7 @@ def test_referees_that_begin_at_once_have_one_key(
         "    def __getattr__(self, name): return getattr(c, name)\n"
         "g._core = Core()\n"
         "from potl._record._keys import of_referee\n"
-        "print(of_referee().public_key.key_id)\n"
+        "print(of_referee().public_key.raw.hex())\n"
     )
     both = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

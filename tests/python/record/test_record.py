@@ -137,8 +137,12 @@ def test_a_key_that_is_not_the_jobs_is_refused(tmp_path: Path) -> None:
     public.write_text(_core.SigningKey.generate().public_key.to_pem())
     pinned = potl.Job.create(tasks.build, seed=7, checkpoint_every=4, trainer=public)
     other = _core.SigningKey.generate()
-    with pytest.raises(potl.JobMismatch, match="key"):
+    with pytest.raises(
+        potl.UsageError, match=r"not the trainer's key.*\(pass the private key"
+    ) as no:
         potl.record(tasks.build, tmp_path / "run", job=pinned, key=other)
+    assert pinned.core.trainer is not None and pinned.core.trainer.hex() in str(no.value)
+    assert other.public_key.raw.hex() in str(no.value)
     with pytest.raises(potl.UsageError, match="pins the trainer"):
         potl.record(tasks.build, tmp_path / "run", job=pinned)
     with pytest.raises(potl.UsageError, match="pins the trainer"):
