@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from .. import _core
@@ -21,11 +22,12 @@ def write_new(path: Path, text: str, *, mode: int = 0o600) -> None:
     """Writes a file that must not exist, with these permissions.
 
     Raises:
-        OSError: It exists, or cannot be written.
+        OSError: It exists, or cannot be written; then nothing is left of it.
         StorageError: Its name cannot be made durable.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    _fill(handle, text)
+    with _removed_unless_whole(path, named=path):
+        _fill(handle, text)
     _core.sync_directory(str(path.parent))
 
 
@@ -37,14 +39,22 @@ def replace_private(path: Path, text: str) -> None:
         StorageError: Its name cannot be made durable.
     """
     handle, name = tempfile.mkstemp(prefix=path.name, dir=path.parent)
-    try:
+    with _removed_unless_whole(Path(name), named=path):
         _fill(handle, text)
         Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
     _core.sync_directory(str(path.parent))
+
+
+@contextlib.contextmanager
+def _removed_unless_whole(made: Path, *, named: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            made.unlink()
+        if isinstance(error, OSError):  # of a handle, which has no name
+            error.filename = str(named)
+        raise
 
 
 def _fill(handle: int, text: str) -> None:

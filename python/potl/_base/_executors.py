@@ -95,7 +95,7 @@ def load_task(name: str) -> Callable[[], Any]:
                 f"name the function that builds the task in {where}",
             )
     if not callable(found):
-        raise UsageError(f'"{name}" is not a function', "")
+        raise UsageError(f'"{name}" is not a function', "name the one that builds the task")
     function: Callable[[], Any] = found
     return function
 

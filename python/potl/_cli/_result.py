@@ -14,6 +14,7 @@ import inspect
 import json as json_module
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,14 @@ from .._base._printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_LIBRARIES = (
+    str(Path(__file__).parents[1]),
+    str(Path(os.__file__).parent),
+    "site-packages",
+    "dist-packages",
+    "<frozen",
+)
 
 REJECTED, USAGE, FAILED, UNREADABLE, INTERRUPTED = 1, 2, 3, 4, 130
 
@@ -112,6 +121,8 @@ def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
     except (BrokenPipeError, SystemExit):  # the latter is what rich makes of the former
         return unread()
     except BaseException as error:  # printing failed: full disk, interrupt
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = "standard output"
         return failed(error, None, debug=debug)
 
 
@@ -154,7 +165,9 @@ def exit_code_of(error: BaseException) -> int:
 def describe(error: BaseException) -> tuple[str, str]:
     """(what happened, what to do about it), each on one line."""
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted", ""
+        return "interrupted", (
+            "give the same command again: record and audit go on from the last stored state"
+        )
     if isinstance(error, SystemExit):
         return f"the task ended the process (exit {printable(error.code)})", ""
     if isinstance(error, UsageProblem):
@@ -163,6 +176,10 @@ def describe(error: BaseException) -> tuple[str, str]:
     if not isinstance(message, str) or not message:
         message = str(error)
     name = type(error).__name__
+    if isinstance(error, OSError) and error.filename and error.strerror and not _own_frames(error):
+        return printable(f"{error.filename}: {error.strerror}"), (
+            "check the path, who may write there, and the free space"
+        )
     if not message:
         message = name
     elif not type(error).__module__.startswith("potl"):
@@ -173,14 +190,18 @@ def describe(error: BaseException) -> tuple[str, str]:
     return printable(message), printable(remedy) if isinstance(remedy, str) else ""
 
 
-def _place_of(error: BaseException) -> str:
-    """Where it comes from: the last line that is in no library, as a task's mostly are."""
-    import traceback
+def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The lines on its way that are in no library, as a task's mostly are."""
+    return [
+        one
+        for one in traceback.extract_tb(error.__traceback__)
+        if not any(part in one.filename for part in _LIBRARIES)
+    ]
 
-    frames = traceback.extract_tb(error.__traceback__)
-    libraries = (str(Path(__file__).parents[1]), "site-packages", "dist-packages", "<frozen")
-    own = [one for one in frames if not any(part in one.filename for part in libraries)]
-    places = own or frames
+
+def _place_of(error: BaseException) -> str:
+    """Where it comes from: the last line that is in no library."""
+    places = _own_frames(error) or traceback.extract_tb(error.__traceback__)
     return f" ({Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""
 
 
@@ -201,8 +222,6 @@ def failed(error: BaseException, machine: TextIO | None, *, debug: bool = False)
     # A closed pipe may be the reason for being here.
     with contextlib.suppress(OSError, ValueError):
         if debug:
-            import traceback
-
             traceback.print_exception(error, file=sys.stderr)
         line = f"{message} ({remedy})" if remedy else message
         print(f"potl: {line}", file=sys.stderr, flush=True)

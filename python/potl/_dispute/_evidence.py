@@ -74,7 +74,10 @@ class DisputeEvidence:
                 _core.PublicKey.from_pem(pem).to_pem() == pem for pem in keys.values()
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise MalformedError(f"{os.fspath(path)} is not evidence of a dispute") from error
+            raise MalformedError(
+                f"{os.fspath(path)} is not evidence of a dispute",
+                "potl dispute writes it; a run is a folder, and potl job show shows a job",
+            ) from error
         if not same:
             raise MalformedError(f"{os.fspath(path)} is evidence of a dispute, but not as written")
         return read

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .. import _core
-from .._base._errors import MalformedError, UsageError
+from .._base._errors import MalformedError, MissingError, UsageError
 from .._job._job import Job
 
 # A prover wrote it: no file is read whole before its size is known.
@@ -30,13 +30,27 @@ class Recorded(Protocol):
 
 
 def run_directory(run: str | os.PathLike[str] | Recorded) -> Path:
-    """The directory of a run, which must exist."""
+    """The directory of a run, which must exist.
+
+    Raises:
+        UsageError: There is no such directory.
+        MissingError: It holds no run.
+    """
     path = Path(getattr(run, "path", run))  # type: ignore[arg-type]
     if not path.is_dir():
         raise UsageError(
             f"there is no run directory {path}",
             "check the path; the address of a server begins with http:// or https://",
         )
+    try:
+        os.lstat(path / "transcript.log")
+    except FileNotFoundError:
+        raise MissingError(
+            f"{path} holds no run: there is no transcript.log",
+            "name the folder that potl record wrote",
+        ) from None
+    except OSError:
+        pass  # whoever reads it says why it cannot
     return path
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import typer
 from potl._base import _errors
 from potl._base._printable import counted
 from potl._cli import _cli, _result
-from potl._cli._result import Result, exit_code_of, perform
+from potl._cli._result import Result, describe, exit_code_of, perform
 
 
 def fails_with(error: BaseException) -> Callable[[], Result]:
@@ -121,6 +122,48 @@ def test_a_file_that_cannot_be_written_costs_no_report(capsys: pytest.CaptureFix
     out, err = capsys.readouterr()
     assert json.loads(out) == {"seen": True}
     assert err.startswith("potl: cannot write /dev/full: No space left on device (")
+
+
+def test_a_result_that_finds_no_room_says_where() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "potl", "plan", "--segments", "10", "--samples", "3"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == _result.FAILED
+    assert done.stderr == (
+        "potl: standard output: No space left on device (check the path, who may write there, and "
+        "the free space)\n"
+    )
+
+
+def test_an_interrupt_says_what_goes_on() -> None:
+    message, remedy = describe(KeyboardInterrupt())
+    assert message == "interrupted" and "give the same command again" in remedy
+
+
+def test_a_key_that_finds_no_room_leaves_no_half(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        code = _cli.run(["keygen", str(tmp_path / "trainer")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert code == _result.FAILED
+    assert f"potl: {tmp_path}/trainer.pem: File too large (" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "commit", "prune --max-bytes 1MB"])
+def test_a_folder_that_is_no_run_has_a_remedy(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _cli.run([*command.split(), str(tmp_path)]) == _result.FAILED
+    assert "holds no run: there is no transcript.log (name the folder" in capsys.readouterr().err
 
 
 def test_a_page_is_written_where_nobody_reads_what_is_printed(tmp_path: Path) -> None:
