@@ -35,6 +35,8 @@ _LIBRARIES = (
     "<frozen",
 )
 
+_EXTRA_WITH = {"torch": "torch", "numpy": "torch", "safetensors": "torch", "sklearn": "demo"}
+
 REJECTED, USAGE, FAILED, UNREADABLE, INTERRUPTED = 1, 2, 3, 4, 130
 
 # Of every command.
@@ -187,6 +189,8 @@ def describe(error: BaseException) -> tuple[str, str]:
     remedy = getattr(error, "remedy", "")
     if isinstance(error, ImportError) and "potl._core" in message:
         remedy = "potl doctor says what is wrong with this installation"
+    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRA_WITH:
+        return f"this needs {error.name}", f'pip install "potl[{_EXTRA_WITH[error.name]}]"'
     return printable(message), printable(remedy) if isinstance(remedy, str) else ""
 
 

@@ -139,6 +139,12 @@ def test_a_result_that_finds_no_room_says_where() -> None:
     )
 
 
+def test_what_is_not_installed_is_named_with_its_extra() -> None:
+    missing = ModuleNotFoundError("No module named 'sklearn.datasets'", name="sklearn")
+    assert describe(missing) == ("this needs sklearn", 'pip install "potl[demo]"')
+    assert describe(ModuleNotFoundError("No module named 'x'", name="x"))[1] == ""
+
+
 def test_an_interrupt_says_what_goes_on() -> None:
     message, remedy = describe(KeyboardInterrupt())
     assert message == "interrupted" and "give the same command again" in remedy
