@@ -56,11 +56,17 @@ checks::check_pointer as_check(const Options& options) {
 }  // namespace detail
 
 /// The report (docs/format/report.schema.json). A check is named by its options, or is a
-/// checks::check_pointer. Throws usage when the options of a check are nonsense, the nonce is zero,
-/// or the ledger is another job's.
+/// checks::check_pointer. Throws usage when options are nonsense, the nonce is zero, or the ledger
+/// is another job's, or the workload, if it says which it is of: agreed().
 template <workload Workload, class... Checks>
 json_value verify(const transcript::evidence& run, Workload& work, const verify_options& options,
                   const Checks&... wanted) {
+  if constexpr (requires { work.agreed().id(); }) {
+    if (work.agreed().id() != run.agreed().id()) {
+      throw exception({errc::usage, "the workload is of another job than the run",
+                       "make it of the job that you agreed on"});
+    }
+  }
   checks::workload_of<Workload> handle(work);
   const std::vector<checks::check_pointer> all{detail::as_check(wanted)...};
   return detail::verify(run, handle, options, all);

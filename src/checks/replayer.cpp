@@ -53,6 +53,8 @@ trouble trouble_of(const std::exception& thrown) {
     out.own = code == errc::io || code == errc::limit || code == errc::internal;
     return out;
   }
+  // What LibTorch puts behind its message: a stack of addresses, others in every process.
+  out.message.resize(std::min(out.message.size(), out.message.find("\nException raised from ")));
   const std::string_view text(out.message);
   out.own = dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr ||
             dynamic_cast<const std::system_error*>(&thrown) != nullptr ||

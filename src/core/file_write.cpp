@@ -109,6 +109,15 @@ status write_file_atomically(const std::string& path, bytes_view bytes) {
   return file->commit();
 }
 
+namespace {
+
+// Nobody else's input, as what is read may be: the caller has named it.
+error not_a_directory(const std::string& path) {
+  return {errc::usage, path + " is not a directory", "choose another name"};
+}
+
+}  // namespace
+
 status create_directory(const std::string& path) {
   // From the top: a name is durable when the directory that holds it was synced after it came.
   for (std::size_t end = path.find_first_not_of('/'); end != std::string::npos;) {
@@ -119,7 +128,10 @@ status create_directory(const std::string& path) {
     if (!made && errno != EEXIST) {
       const int why = errno;
       struct stat about {};
-      if (::stat(part.c_str(), &about) != 0) return detail::system_error_of(why, "create", part);
+      if (::stat(part.c_str(), &about) != 0) {
+        return why == ENOTDIR ? not_a_directory(detail::parent_of(part))
+                              : detail::system_error_of(why, "create", part);
+      }
     }
     // The last one may have been made just now by somebody who did not sync.
     if (!made && end != std::string::npos) continue;
@@ -128,7 +140,7 @@ status create_directory(const std::string& path) {
   }
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) return detail::system_error_of(errno, "create", path);
-  if (!S_ISDIR(about.st_mode)) return detail::system_error_of(ENOTDIR, "create", path);
+  if (!S_ISDIR(about.st_mode)) return not_a_directory(path);
   return unit{};
 }
 

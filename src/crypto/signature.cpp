@@ -96,6 +96,10 @@ result<signing_key> signing_key::from_pem(std::string_view pem) {
 }
 
 signature_bytes signing_key::sign(bytes_view message) const {
+  if (!state_) {
+    throw exception({errc::usage, "this signing key was moved to another object",
+                     "sign with the one that it was moved to"});
+  }
   const detail::digest_context context(EVP_MD_CTX_new());
   require(context != nullptr, "EVP_MD_CTX_new");
   require(EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, state_->key.get()) == 1,

@@ -67,6 +67,11 @@ json_value verify(const transcript::evidence& run, checks::any_workload& work,
   const auto seconds_since = [](std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
+  policy::parse(checks::options_json(options.policy)).value();
+  if (options.timeout && !(*options.timeout > 0)) {
+    throw exception({errc::usage, "timeout is " + std::to_string(*options.timeout),
+                     "give seconds above 0, or none"});
+  }
   const auto begin = std::chrono::steady_clock::now();
   const digest nonce = nonce_of(options);
   report_context context;

@@ -193,6 +193,17 @@ TEST_CASE("a full disk harms nothing that was written before") {
   REQUIRE(::umount(folder.path().c_str()) == 0);
 }
 
+TEST_CASE("a directory in a file's place or below it is the caller's mistake") {
+  const temporary_directory folder;
+  const std::string file = folder / "file";
+  put(file, "x");
+  for (const std::string& path : {file, file + "/below", file + "/far/below"}) {
+    const potl::status made = potl::create_directory(path);
+    REQUIRE(made.why().code == errc::usage);
+    REQUIRE(made.why().message == file + " is not a directory");
+  }
+}
+
 TEST_CASE("an atomic file appears complete or not at all") {
   const temporary_directory folder;
   put(folder / "a", "old");

@@ -49,8 +49,10 @@ TEST_CASE("keys survive the way through PEM, and moving") {
   REQUIRE(again.sign(as_bytes_view("x")) == key.sign(as_bytes_view("x")));
   REQUIRE(public_key::from_pem(verifier.to_pem()).value() == verifier);
   REQUIRE(public_key::from_raw(verifier.raw()).value() == verifier);
-  const signing_key moved = std::move(key);
+  signing_key moved = std::move(key);
   REQUIRE(verifier.verify(as_bytes_view("x"), moved.sign(as_bytes_view("x"))));
+  const signing_key last = std::move(moved);
+  REQUIRE_THROWS_AS(moved.sign(as_bytes_view("x")), potl::exception);
 }
 
 TEST_CASE("two generated keys differ, and errors show a key as jobs do") {

@@ -110,6 +110,50 @@ TEST_CASE("a C++ workload accepts its own run") {
   REQUIRE(report.find("cost")->find("checks")->if_array()->size() == 2);
 }
 
+TEST_CASE("what a C++ client cannot have meant is its own mistake") {
+  const auto code_of = [](verification& one) {
+    try {
+      one.report();
+    } catch (const exception& thrown) {
+      return thrown.details().code;
+    }
+    return errc::internal;
+  };
+  verification percent, backwards;
+  percent.wanted.policy = policy::for_detection(95, 0.2);
+  REQUIRE(code_of(percent) == errc::usage);
+  backwards.wanted.timeout = -1;
+  REQUIRE(code_of(backwards) == errc::usage);
+}
+
+TEST_CASE("a C++ workload of another job judges nobody") {
+  struct job_workload : counting_workload {
+    job of = small_job();
+    const job& agreed() const { return of; }
+  };
+  const temporary_directory directory;
+  const job agreed = small_job();
+  evidence_options options;
+  options.directory = directory.file("run");
+  options.client_job = agreed;
+  options.commitment = record_run(options.directory, agreed, {});
+  const evidence seen = evidence::open(options).value();
+  verify_options wanted;
+  wanted.ledger = "";
+  job_workload work;
+  REQUIRE(verdict_of(verify(seen, work, wanted, checks::replay_options())) == "accepted");
+  work.of.text += " ";
+  REQUIRE_THROWS_WITH(verify(seen, work, wanted, checks::replay_options()),
+                      Catch::Matchers::Contains("another job than the run"));
+}
+
+TEST_CASE("a C++ report has no stack of addresses") {
+  const std::runtime_error thrown(
+      "mm: sizes do not fit\nException raised from f at a.cpp:1 (most recent call first):\n"
+      "frame #0: 0x7f");
+  REQUIRE(checks::trouble_of(thrown).message == "mm: sizes do not fit");
+}
+
 TEST_CASE("a C++ workload does not accept a state that its steps do not lead to") {
   verification one;
   deviation how;

@@ -175,7 +175,7 @@ class atomic_file {
 status write_file_atomically(const std::string& path, bytes_view bytes);
 
 /// Makes a directory, and those above it that are missing, whose names survive a power cut. Fine
-/// when it is there already.
+/// when it is there already. usage when a part of the path is something else.
 status create_directory(const std::string& path);
 
 /// Makes creations, renames and removals inside a directory durable.

@@ -9,6 +9,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,9 +23,9 @@
 namespace potl::libtorch {
 
 struct job_options {
-  std::uint64_t seed = 0;
-  std::uint64_t checkpoint_every = 1;
-  std::uint64_t max_segment = 0;  ///< 0: checkpoint_every
+  std::uint64_t seed = 0;              ///< below 2^53: everything random follows from it
+  std::uint64_t checkpoint_every = 1;  ///< steps of a segment, the unit that a verifier draws
+  std::uint64_t max_segment = 0;       ///< after potl prune; 0: checkpoint_every
   /// "ord32", "cr32", "log64", "xint24" or "xint16", in which a replay has the same bits on every
   /// machine; they need task::exact. "stock": LibTorch's own kernels. "auto" is ord32 where the
   /// task names task::exact and the steps that make_job tries have a form in it, else stock.
@@ -33,8 +34,8 @@ struct job_options {
   /// those between. Needs an exact arithmetic. Absent: all are stored, but in an exact arithmetic
   /// without max_segment no more than 20 states or 2 GB, whichever is more.
   std::optional<std::uint64_t> store_every = std::nullopt;
-  double tolerance_cap = 0.1;  ///< see transcript::job
-  std::uint64_t max_resumes = 16;
+  double tolerance_cap = 0.1;      ///< see transcript::job
+  std::uint64_t max_resumes = 16;  ///< interruptions after which the recording may go on
   std::optional<public_key> trainer = std::nullopt;  ///< absent: who trains is left open
 };
 
@@ -99,7 +100,12 @@ inline std::vector<transcript::rate_run> rate_table(const task& of, std::uint64_
   for (std::uint64_t step = 1; step <= steps; ++step) {
     std::vector<double> rates = of.rates ? of.rates(step) : constant;
     if (rates.size() != constant.size()) {
-      throw exception({errc::usage, "task::rates must give every parameter group its rate", ""});
+      misuse("task::rates gives step " + std::to_string(step) + " " + std::to_string(rates.size()) +
+                 " rates for " + std::to_string(constant.size()) + " parameter groups",
+             "give every group of every optimizer one");
+    }
+    if (!std::all_of(rates.begin(), rates.end(), [](double one) { return std::isfinite(one); })) {
+      misuse("a learning rate of step " + std::to_string(step) + " is not finite", "use a number");
     }
     if (out.empty() || out.back().rates != rates) {
       out.push_back({1, std::move(rates)});
@@ -115,6 +121,9 @@ inline std::vector<transcript::rate_run> rate_table(const task& of, std::uint64_
 
 /// Everything that the task says of itself: the arithmetic and what is stored are left out.
 inline transcript::job draft_of(const task& made, const job_options& options) {
+  if (options.seed >> 53 != 0) {
+    misuse("seed is " + std::to_string(options.seed), "use a number below 2^53");
+  }
   transcript::snapshot_memory memory;
   transcript::job out;
   out.seed = options.seed;
@@ -127,6 +136,11 @@ inline transcript::job draft_of(const task& made, const job_options& options) {
   out.data_count = sample_count(made.data);
   out.data_root = data_root(made.data);
   out.steps = out.steps_per_epoch() * out.epochs;
+  if (out.steps == 0) {
+    misuse("an epoch of " + std::to_string(out.data_count) + " samples has no batch of " +
+               std::to_string(out.batch_size),
+           "use a smaller batch_size, or drop_last = false");
+  }
   out.initial_state = capture_task(made, 0, 0, memory).state_digest();
   out.rates = rate_table(made, out.steps);
   out.tolerance_cap = options.tolerance_cap;
@@ -168,6 +182,11 @@ inline transcript::job tried(const builder& build, const task& made, transcript:
 /// arithmetic other than "auto" has no form of an operator. What keeps "auto" from ord32 is a
 /// warning of LibTorch's: such an operator, or an error of LibTorch's but for a lack of memory.
 inline transcript::job make_job(const builder& build, const job_options& options) {
+  if (options.arithmetic != "auto" && options.arithmetic != "stock" &&
+      !numeric::arithmetic_from(options.arithmetic)) {
+    detail::misuse("there is no arithmetic \"" + options.arithmetic + "\"",
+                   "use auto, stock, ord32, cr32, log64, xint24 or xint16");
+  }
   const task made = build_task(build, options.seed);
   transcript::job draft = detail::draft_of(made, options);
   if (options.arithmetic != "auto") {

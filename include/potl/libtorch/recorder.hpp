@@ -28,9 +28,14 @@ namespace potl::libtorch {
 
 class recorder {
  public:
-  /// The workload and the key must outlive it.
+  /// The workload and the key must outlive it. A new run begins with a workload that has run no
+  /// step.
   recorder(std::string directory, workload& work, const signing_key& key)
       : directory_(std::move(directory)), work_(work), key_(key), log_(open()) {}
+  recorder(std::string directory, workload& work, signing_key&& key) = delete;
+  recorder(const recorder&) = delete;
+  recorder& operator=(const recorder&) = delete;
+  ~recorder() = default;
 
   /// Whether all agreed steps are recorded.
   bool done() const noexcept { return recorded_ == work_.agreed().steps; }
@@ -67,8 +72,15 @@ class recorder {
   /// Signs the log as it is now: the commitment will have to extend this note.
   std::string publish() { return log_.publish().value(); }
 
-  /// Ends the run and commits to it: the signed note, to be given to the verifier.
+  /// Ends the run and commits to it: the signed note, to be given to the verifier. usage before
+  /// done(): a run that ends early is rejected, and a commitment cannot be taken back.
   std::string finish() {
+    if (!done()) {
+      throw exception({errc::usage,
+                       "only " + std::to_string(recorded_) + " of the agreed " +
+                           std::to_string(work_.agreed().steps) + " steps are recorded",
+                       "go on until done(), or destroy the recorder and resume later"});
+    }
     log_.close().value();
     return transcript::commit_run(directory_, key_).value();
   }
@@ -77,7 +89,9 @@ class recorder {
   transcript::writer open() {
     const std::optional<digest>& pinned = work_.agreed().trainer;
     if (pinned && *pinned != digest{key_.verifier().raw()}) {
-      throw exception({errc::mismatch, "the job pins another key of the trainer",
+      throw exception({errc::usage,
+                       "this is not the trainer's key: the job pins " + pinned->hex() +
+                           ", and the key given is " + key_.verifier().hex(),
                        "record with the private key that belongs to the job's trainer"});
     }
     transcript::writer_options options;
@@ -88,6 +102,12 @@ class recorder {
       work_.load_state(resumed.at, resumed.step);
       recorded_ = resumed.step;
       return std::move(resumed.recorder);
+    }
+    if (work_.step() != 0) {
+      throw exception({errc::usage,
+                       "the workload has run to step " + std::to_string(work_.step()) +
+                           ", and a recording begins before the first",
+                       "record with a workload that has run no step"});
     }
     auto log = transcript::writer::create(options, work_.agreed(), key_).value();
     log.append_initial(work_.capture()).value();

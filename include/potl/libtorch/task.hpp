@@ -16,6 +16,7 @@
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -63,17 +64,37 @@ struct task {
 /// Makes a task. Called with LibTorch's generator seeded from the job.
 using builder = std::function<task()>;
 
-/// Builds the task with its initial weights under the job's seed.
+namespace detail {
+
+[[noreturn]] inline void misuse(const std::string& what, const std::string& remedy) {
+  throw exception({errc::usage, what, remedy});
+}
+
+inline void require_whole(const task& made) {
+  if (!made.model) misuse("the task has no model", "set task::model");
+  if (made.optimizers.empty()) misuse("the task has no optimizer", "set task::optimizers");
+  if (!made.losses) misuse("the task has no losses", "set task::losses");
+  if (made.batch_size == 0) misuse("batch_size is 0", "use at least 1");
+  if (made.epochs == 0) misuse("epochs is 0", "use at least 1");
+  if (made.accumulate == 0 || made.accumulate > made.batch_size) {
+    misuse("accumulate is " + std::to_string(made.accumulate) + ", and batch_size is " +
+               std::to_string(made.batch_size),
+           "use 1 to batch_size, which counts all micro-batches of a step together");
+  }
+  if (made.grad_clip && !(std::isfinite(*made.grad_clip) && *made.grad_clip > 0)) {
+    misuse("grad_clip is " + std::to_string(*made.grad_clip), "use a positive norm, or none");
+  }
+}
+
+}  // namespace detail
+
+/// Builds the task with its initial weights under the job's seed. Throws potl::exception (usage)
+/// when a part is missing or a number makes no training.
 inline task build_task(const builder& build, std::uint64_t seed) {
   const generator_scope scope;
   seed_generator(derive_key(seed, "init"));
   task out = build();
-  if (!out.model || out.optimizers.empty() || !out.losses) {
-    throw exception({errc::usage, "the task lacks a model, an optimizer or losses", ""});
-  }
-  if (out.batch_size == 0 || out.accumulate == 0 || out.accumulate > out.batch_size) {
-    throw exception({errc::usage, "batch_size and accumulate do not fit", ""});
-  }
+  detail::require_whole(out);
   if (out.initialize) {
     out.initialize(*out.model, seed);
   } else {

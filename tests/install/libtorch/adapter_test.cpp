@@ -4,10 +4,12 @@
 // as well.
 #include <torch/torch.h>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <potl/libtorch/libtorch.hpp>
@@ -254,8 +256,55 @@ void an_exact_arithmetic_needs_its_component() {
   const auto of = [&](const pl::job_options& options) {
     return code_of([&] { pl::make_job(build, options); });
   };
-  EXPECT(of({.arithmetic = "rn53"}) == potl::errc::unsupported);
+  EXPECT(of({.arithmetic = "rn53"}) == potl::errc::usage);
   EXPECT(of({.store_every = 10}) == potl::errc::usage);  // nobody could derive the others
+}
+
+void a_number_that_makes_no_training_is_named() {
+  const auto says = [](const std::function<void(pl::task&)>& change, const std::string& what,
+                       const pl::job_options& options = {.checkpoint_every = 5}) {
+    const pl::builder plain = builder_of(momentum);
+    const pl::builder build = [&] {
+      pl::task out = plain();
+      change(out);
+      return out;
+    };
+    try {
+      pl::make_job(build, options);
+    } catch (const potl::exception& e) {
+      if (e.details().code == potl::errc::usage && !e.details().remedy.empty() &&
+          e.details().message.find(what) != std::string::npos) {
+        return true;
+      }
+      std::printf("%s\n", e.what());
+    } catch (const std::exception& e) {
+      std::printf("%s\n", e.what());
+    }
+    return false;
+  };
+  EXPECT(says([](pl::task& t) { t.model = nullptr; }, "no model"));
+  EXPECT(says([](pl::task& t) { t.optimizers.clear(); }, "no optimizer"));
+  EXPECT(says([](pl::task& t) { t.losses = nullptr; }, "no losses"));
+  EXPECT(says([](pl::task& t) { t.batch_size = 0; }, "batch_size is 0"));
+  EXPECT(says([](pl::task& t) { t.epochs = 0; }, "epochs is 0"));
+  EXPECT(says([](pl::task& t) { t.accumulate = t.batch_size + 1; }, "accumulate is"));
+  EXPECT(says([](pl::task& t) { t.grad_clip = -1; }, "grad_clip is -1"));
+  EXPECT(says([](pl::task& t) { t.grad_clip = NAN; }, "grad_clip is nan"));
+  EXPECT(says([](pl::task& t) { t.data = {at::Tensor()}; }, "no samples"));
+  EXPECT(says([](pl::task& t) { t.data = {at::zeros({0, 5}), at::zeros({0})}; }, "no samples"));
+  EXPECT(says(
+      [](pl::task& t) {
+        t.batch_size = 1000;
+        t.drop_last = true;
+      },
+      "an epoch of 40 samples has no batch of 1000"));
+  const auto rates = [](std::vector<double> all) {
+    return [all](pl::task& t) { t.rates = [all](std::uint64_t) { return all; }; };
+  };
+  EXPECT(says(rates({0.1, 0.1}), "gives step 1 2 rates for 1 parameter group"));
+  EXPECT(says(rates({NAN}), "a learning rate of step 1 is not finite"));
+  EXPECT(says([](pl::task&) {}, "seed is 9007199254740992", {.seed = std::uint64_t{1} << 53}));
+  EXPECT(says([](pl::task&) {}, "no arithmetic \"ord23\"", {.arithmetic = "ord23"}));
 }
 
 void learning_rates_come_from_the_job() {
@@ -352,13 +401,32 @@ void an_interrupted_recording_goes_on_where_it_stopped(const std::string& path) 
   EXPECT(note.size + (job.steps - 6) + 1 == evidence.records());
 }
 
+void a_recording_begins_and_ends_with_the_run(const std::string& path) {
+  const pl::builder build = builder_of(momentum);
+  const potl::transcript::job job = job_of(build);
+  const potl::signing_key key = potl::signing_key::generate();
+  pl::workload used(build, job);
+  used.run_step(1);
+  EXPECT(code_of([&] { pl::recorder(path, used, key); }) == potl::errc::usage);
+  EXPECT(!std::filesystem::exists(path));
+  static_assert(
+      !std::is_constructible_v<pl::recorder, std::string, pl::workload&, potl::signing_key>);
+  static_assert(!std::is_move_constructible_v<pl::recorder>);
+  pl::workload work(build, job);
+  pl::recorder run(path, work, key);
+  run.step();
+  EXPECT(code_of([&] { run.finish(); }) == potl::errc::usage);
+  while (!run.done()) run.step();  // what was refused has ended nothing
+  EXPECT(!run.finish().empty());
+}
+
 void a_key_that_the_job_does_not_pin_records_nothing(const std::string& path) {
   const pl::builder build = builder_of(momentum);
   const potl::signing_key key = potl::signing_key::generate();
   const auto job = pl::make_job(
       build, {.checkpoint_every = 5, .trainer = potl::signing_key::generate().verifier()});
   pl::workload work(build, job);
-  EXPECT(code_of([&] { pl::recorder(path, work, key); }) == potl::errc::mismatch);
+  EXPECT(code_of([&] { pl::recorder(path, work, key); }) == potl::errc::usage);
   EXPECT(!std::filesystem::exists(path));
 }
 
@@ -395,6 +463,7 @@ int main(int count, char** words) {
   a_task_that_is_not_the_jobs_is_refused();
   hidden_state_is_refused();
   an_exact_arithmetic_needs_its_component();
+  a_number_that_makes_no_training_is_named();
   learning_rates_come_from_the_job();
   recomputing_a_loss_changes_nothing();
   the_users_generator_is_left_alone();
@@ -402,6 +471,7 @@ int main(int count, char** words) {
   memory_formats_survive();
   a_key_that_the_job_does_not_pin_records_nothing(words[1]);
   an_interrupted_recording_goes_on_where_it_stopped(words[1]);
+  a_recording_begins_and_ends_with_the_run(words[1] + std::string("-whole"));
   if (failures == 0) {
     const at::Tensor whole = at::arange(12, at::kFloat).reshape({4, 3});
     std::printf("%s\n", pl::data_root({whole, at::arange(4, at::kLong)}).hex().c_str());

@@ -25,13 +25,15 @@ namespace potl::libtorch {
 /// Columns of a data set.
 using tensors = std::vector<at::Tensor>;
 
-/// Samples of a data set; throws potl::exception (usage) unless every column has as many.
+/// Samples of a data set, at least one; throws potl::exception (usage) unless every column has as
+/// many.
 inline std::uint64_t sample_count(const tensors& data) {
-  if (data.empty() || data[0].dim() == 0) {
+  if (data.empty() || !data[0].defined() || data[0].dim() == 0 || data[0].size(0) == 0) {
     throw exception({errc::usage, "the data set has no samples", "give it a tensor per column"});
   }
   for (const at::Tensor& column : data) {
-    if (column.dim() == 0 || column.size(0) != data[0].size(0) || !column.device().is_cpu()) {
+    if (!column.defined() || column.dim() == 0 || column.size(0) != data[0].size(0) ||
+        !column.device().is_cpu()) {
       throw exception({errc::usage, "the data set's columns differ in length",
                        "use CPU tensors whose first dims are equal"});
     }
