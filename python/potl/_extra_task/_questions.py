@@ -286,7 +286,13 @@ def _evaluating(model: Any) -> Iterator[None]:
 
     flags = [(module, module.training) for module in model.modules()]
     try:
-        model.eval()
+        try:
+            model.eval()
+        except NotImplementedError as error:  # of torch.export
+            raise UsageError(
+                "the model cannot be put into evaluation mode",
+                "export it after eval(), and pass a function that calls it as predict=",
+            ) from error
         with torch.no_grad():
             yield
     finally:

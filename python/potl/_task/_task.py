@@ -139,7 +139,7 @@ class Task:
         self.max_steps = max_steps
         if max_steps is not None:
             self._validate_max_steps()
-            if epochs == 0 or epochs > self._epochs_needed:
+            if epochs == 0 or (isinstance(epochs, int) and epochs > self._epochs_needed):
                 self.epochs = self._epochs_needed
         # The session's: called before each micro-batch to set the randomness of its forward pass.
         self._before_micro_batch: Callable[[int], None] = _nothing

@@ -36,6 +36,7 @@ class Classifier:
         (Path("model.pt"), "load the file"),
         ({"weight": torch.zeros(1)}, "load_state_dict"),
         (net().to("meta"), "weights"),
+        (torch.export.export(net(), (torch.zeros(1, 1, 8, 8),)).module(), "after eval"),
         (3, "predict="),
     ],
 )

@@ -105,6 +105,8 @@ def test_a_length_in_steps_needs_no_epochs() -> None:
     assert task(epochs=1, max_steps=100).steps == 12
     with pytest.raises(potl.UsageError, match="max_steps"):
         task(max_steps=0)
+    with pytest.raises(potl.UsageError, match="epochs is None"):
+        task(epochs=None, max_steps=3)
 
 
 class Counting(ByLength):
