@@ -30,6 +30,7 @@ SHARED = {
     "double ord32": lambda: double(),
     "tied ord32": tasks.tied,
     "averaged ord32": tasks.averaged,
+    "negative zeros ord32": lambda: negative_zeros(),
     "sometimes ord32": lambda: sometimes(),
     "sometimes stock": lambda: sometimes(),
     "batch norm ord32": tasks.batch_norm,
@@ -66,6 +67,21 @@ class Sometimes(nn.Module):
 
 def sometimes():
     return tasks.task(Sometimes())
+
+
+class NegativeZeros(nn.Module):
+    """All gradients are -0, which is in the momentum, and 0 + -0 is not."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(1, 8))
+
+    def forward(self, x):
+        return -(x.abs() * 0) * self.gain
+
+
+def negative_zeros():
+    return tasks.task(NegativeZeros(), loss=lambda output, y: output.mean(), accumulate=12)
 
 
 def one_number():
