@@ -217,11 +217,12 @@ def _record(
     from .._record._record import record
 
     with launched() if data_parallel else contextlib.nullcontext() as group:
+        records = group is None or group.rank() == 0
         made = record(
             load(task),
             run,
             job=job,
-            key=signing_key(key),
+            key=signing_key(key) if records else None,
             seed=seed,
             checkpoint_every=None if checkpoint_every is None else parse_interval(checkpoint_every),
             group=group,

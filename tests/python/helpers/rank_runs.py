@@ -20,6 +20,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import potl
+from potl._cli import _cli
 
 # Tasks whose micro-batches share nothing but the weights, each with an arithmetic.
 SHARED = {
@@ -246,7 +247,7 @@ def together(scenario, folder, size=3):
     processes = [
         subprocess.Popen(
             [programs.python(), __file__, str(rank), str(size), scenario, str(folder)],
-            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -264,7 +265,15 @@ def together(scenario, folder, size=3):
     return [json.loads((folder / f"{scenario}.{rank}.json").read_text()) for rank in range(size)]
 
 
+def command():
+    """The command line, in a folder of each process's own."""
+    os.chdir(os.environ["RANK"])
+    sys.exit(_cli.run(sys.argv[2:]))
+
+
 def main():
+    if sys.argv[1] == "command":
+        command()
     rank, size, scenario, folder = (
         int(sys.argv[1]),
         int(sys.argv[2]),

@@ -93,14 +93,20 @@ def test_every_process_says_what_prevents_it(refused, name, kind, text):
 
 
 def test_torchrun_starts_the_command(tmp_path):
-    """Rank 0 alone prints, and --json is one document."""
-    potl.Job.create(rank_runs.build, seed=7, checkpoint_every=4).write(tmp_path / "job.json")
-    launch = [programs.python(), "-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "potl"]
-    record = ["record", "rank_runs:build", "run", "--job", "job.json", "--data-parallel"]
+    """Rank 0 alone has the job and the key, and prints: one document, with --json."""
+    (tmp_path / "0").mkdir()
+    (tmp_path / "1").mkdir()
+    assert _cli.run(["keygen", str(tmp_path / "0/trainer")]) == 0
+    job = potl.Job.create(
+        rank_runs.build, seed=7, checkpoint_every=4, trainer=tmp_path / "0/trainer.pub"
+    )
+    job.write(tmp_path / "0/job.json")
+    launch = [programs.python(), "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    record = ["record", "rank_runs:build", "run", "--job", "job.json", "--key", "trainer.pem"]
     done = subprocess.run(
-        [*launch, *record, "--json"],
+        [*launch, rank_runs.__file__, "command", *record, "--data-parallel", "--json"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(HELPERS), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(HELPERS)},
         capture_output=True,
         text=True,
         timeout=600,
