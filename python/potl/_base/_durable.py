@@ -52,7 +52,7 @@ def _removed_unless_whole(made: Path, *, named: Path) -> Iterator[None]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             made.unlink()
-        if isinstance(error, OSError):  # of a handle, which has no name
+        if isinstance(error, OSError) and error.errno is not None:  # of a handle, without a name
             error.filename = str(named)
         raise
 

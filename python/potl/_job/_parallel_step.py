@@ -53,6 +53,8 @@ class ParallelStep:
             )
         self._task = task
         self._ranks = ranks
+        self._parameters = parameters_of(task)
+        self._sums = [_OrderedSum(alike, ranks) for alike in _alike(self._parameters)]
         self._statistics = RunningStatistics(task.model)
         self._capture: Callable[[], _core.State] | None = capture  # until it was looked once
 
@@ -65,8 +67,7 @@ class ParallelStep:
             # It begins with its first loss, and not every process has one in a short batch.
             task.scaler.scale(torch.zeros((), device=task.device))
         before = None if self._capture is None else self._capture()
-        parameters = parameters_of(task)
-        sums = [_OrderedSum(alike, ranks) for alike in _alike(parameters)]
+        parameters, sums = self._parameters, self._sums
         parts = split_batch(batch, task.accumulate)
         total: torch.Tensor | None = None
         for first in range(0, len(parts), ranks.size):
@@ -134,7 +135,10 @@ class _OrderedSum:
         ends = list(itertools.accumulate(one.numel() for one in parameters))
         self._bounds = list(itertools.pairwise([0, *ends]))
         self._share = -(-ends[-1] // ranks.size)
-        self._sum = parameters[0].new_empty(self._share)
+        self._sum = parameters[0].new_empty(self._share, requires_grad=False)
+        # What this process sends, and in the end the gradients; and what it gets.
+        self._flat = self._sum.new_empty(self._share * ranks.size)
+        self._received = torch.empty_like(self._flat)
         self._added = [False] * len(parameters)
 
     def add(self, has: dict[torch.nn.Parameter, tuple[float, ...]]) -> None:
@@ -143,12 +147,12 @@ class _OrderedSum:
         Args:
             has: For each parameter the ranks that have a gradient: 1, or 0.
         """
-        send = self._sum.new_zeros(self._share * self._ranks.size)
         for one, (start, end) in zip(self._parameters, self._bounds, strict=True):
             if one.grad is not None:
-                send[start:end] = one.grad.reshape(-1)
+                self._flat[start:end] = one.grad.reshape(-1)
                 one.grad = None
-        received = self._ranks.exchange(send).view(self._ranks.size, -1)
+        self._ranks.exchange(self._flat, self._received)
+        received = self._received.view(self._ranks.size, -1)
         mine = self._ranks.rank * self._share
         which = [
             (has[one], added) for one, added in zip(self._parameters, self._added, strict=True)
@@ -177,15 +181,18 @@ class _OrderedSum:
             added = True
 
     def put_back(self) -> None:
-        """Makes the sums the gradients of the parameters."""
-        found = self._ranks.gather(self._sum)
+        """Makes the sums the gradients of the parameters, and begins anew."""
+        self._ranks.gather(self._sum, self._flat)
         for one, (start, end), added in zip(
             self._parameters, self._bounds, self._added, strict=True
         ):
             if added:
-                gradient = found[start:end].view(one.shape)
+                gradient = self._flat[start:end].view(one.shape)
                 # In the layout that a backward pass chooses.
-                one.grad = torch.empty_like(one).copy_(gradient)
+                one.grad = (
+                    gradient if one.is_contiguous() else torch.empty_like(one).copy_(gradient)
+                )
+        self._added = [False] * len(self._parameters)
 
 
 def _alike(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:

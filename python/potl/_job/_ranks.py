@@ -69,7 +69,9 @@ class Ranks:
     def rows(self, row: list[float]) -> list[list[float]]:
         """The numbers of each process, by rank; all have as many."""
         mine = torch.tensor(row, dtype=torch.float64, device=self._place)
-        return self._together(lambda: self._gathered(mine).reshape(self.size, -1).tolist())
+        found = torch.empty(self.size, len(row), dtype=torch.float64, device=self._place)
+        self.gather(mine, found.view(-1))
+        return found.tolist()
 
     def lists(self, numbers: list[float], lengths: list[int]) -> list[list[float]]:
         """The numbers of each process, by rank, of which each has as many as its length says."""
@@ -83,42 +85,27 @@ class Ranks:
         """The text of each process, by rank, or how it begins."""
         line = text.encode()[:_LINE].ljust(_LINE, b"\0")
         mine = torch.frombuffer(bytearray(line), dtype=torch.uint8).to(self._place)
-        found = self.gather(mine).cpu().numpy().tobytes()
-        lines = [found[at : at + _LINE] for at in range(0, len(found), _LINE)]
+        found = torch.empty(self.size, _LINE, dtype=torch.uint8, device=self._place)
+        self.gather(mine, found.view(-1))
+        lines = [bytes(one) for one in found.tolist()]
         return [one.rstrip(b"\0").decode(errors="replace") for one in lines]
 
-    def gather(self, share: torch.Tensor) -> torch.Tensor:
-        """The flat tensors of all processes, one after the other; all are as long."""
-        return self._together(lambda: self._gathered(share))
+    def gather(self, share: torch.Tensor, into: torch.Tensor) -> None:
+        """Puts the flat tensors of all processes one after the other; all are as long."""
+        import torch.distributed as dist
 
-    def exchange(self, parts: torch.Tensor) -> torch.Tensor:
-        """Sends the k-th of `size` equal parts of a flat tensor to rank k.
+        # As bytes, here and below: backends do not know every type of gradients.
+        places = list(into.view(torch.uint8).chunk(self.size))
+        self._together(lambda: dist.all_gather(places, share.view(torch.uint8), group=self._group))
 
-        Returns:
-            What the processes sent to this one, one after the other.
+    def exchange(self, parts: torch.Tensor, into: torch.Tensor) -> None:
+        """Sends the k-th of `size` equal parts of a flat tensor to rank k, and puts what the
+        processes send to this one there, one after the other.
         """
         import torch.distributed as dist
 
-        def work() -> torch.Tensor:
-            received = torch.empty_like(parts)
-            # As bytes: backends do not know every type of gradients.
-            dist.all_to_all_single(
-                received.view(torch.uint8), parts.view(torch.uint8), group=self._group
-            )
-            return received
-
-        return self._together(work)
-
-    def _gathered(self, mine: torch.Tensor) -> torch.Tensor:
-        import torch.distributed as dist
-
-        found = torch.empty(self.size * mine.numel(), dtype=mine.dtype, device=mine.device)
-        dist.all_gather(
-            list(found.view(torch.uint8).chunk(self.size)),
-            mine.view(torch.uint8),
-            group=self._group,
-        )
-        return found
+        received, sent = into.view(torch.uint8), parts.view(torch.uint8)
+        self._together(lambda: dist.all_to_all_single(received, sent, group=self._group))
 
     def _together(self, work: Callable[[], T]) -> T:
         with _arithmetic.outside(), _lost(), torch.no_grad():

@@ -68,6 +68,7 @@ def planned(run: Path, monkeypatch: pytest.MonkeyPatch, *, remove: list[str]) ->
     monkeypatch.setattr(_core, "prune_plan", plan, raising=False)
     (run / "checkpoints").mkdir(parents=True)
     (run / "checkpoints" / "step-10.safetensors").write_bytes(b"x")
+    (run / "transcript.log").touch()
 
 
 def test_prune_removes_what_the_plan_names(
