@@ -220,6 +220,9 @@ class Session:
     def share_steps(self, ranks: Ranks) -> None:
         """From now on computes steps together with other processes, which do the same.
 
+        Args:
+            ranks: The processes, of which this is one.
+
         Raises:
             UnsupportedError: Processes cannot share a step of this task.
             UsageError: There are more of them than micro-batches.
