@@ -86,6 +86,16 @@ class python_workload final : public any_workload {
   std::optional<std::uint64_t> largest_state_bytes() override {
     return calling_python([&] { return py::cast<std::uint64_t>(method("largest_state_bytes")()); });
   }
+  std::vector<still_elements> still() override {
+    return calling_python([&] {
+      std::vector<still_elements> out;
+      for (const py::handle one : method("still")()) {
+        const auto [paths, mask] = py::cast<std::pair<std::vector<std::string>, std::string>>(one);
+        out.push_back({paths, {mask.begin(), mask.end()}});
+      }
+      return out;
+    });
+  }
   void follow(std::uint64_t step, const logged_rounding* logged) override {
     calling_python([&] {
       if (logged == nullptr) {

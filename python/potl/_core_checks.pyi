@@ -86,10 +86,11 @@ class TensorDistance:
     replayed_update_l2: float
     scalar: bool
     rounding_only: bool
+    still: bool
     def __init__(self, **fields: str | float | bool) -> None: ...
 
 class GroupDistance:
-    """How far one group of tensors is off: "parameters", "buffers", "optimizer" or "other"."""
+    """How far a group of tensors is off: "parameters", "buffers", "optimizer", "other", "next"."""
 
     group: str
     l1: float

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <string_view>
 
 #include <potl/numeric/detail/distance.hpp>
@@ -64,6 +65,7 @@ struct tensor_sums {
   norms of;
   double count = 0;
   bool scalar = false;
+  bool still = false;
 };
 
 struct group_sums {
@@ -71,8 +73,19 @@ struct group_sums {
   bool structure_equal = true;
 };
 
+// Without a gradient every machine computes the same of an element, apart from the last bit of one
+// in a million where a multiplication and an addition are fused: the root of that share, or so.
+constexpr double still_rounding = 0x1p-10;
+constexpr const char* where_still = " where it has no gradient";
+
 class walker {
  public:
+  explicit walker(std::span<const still_elements> still) {
+    for (const still_elements& one : still) {
+      for (const std::string& path : one.paths) still_[path] = &one.mask;
+    }
+  }
+
   void walk(const state_value* start, const state_value& recorded, const state_value& replayed,
             const std::string& path) {
     if (recorded.content.index() != replayed.content.index()) return differ(path);
@@ -171,6 +184,40 @@ class walker {
     add(path, recorded.dims.empty(),
         numeric::tensor_norms(recorded.type, before, recorded.bytes, replayed.bytes),
         recorded.bytes.size() / info(recorded.type).size);
+    if (!still_.empty() && !(groups[group_of(path)].tensors.back().of.l2 <= 0)) {
+      compare_still(before, recorded, replayed, path);
+    }
+  }
+
+  // What no gradient moved has the same bits everywhere, or nearly, and must not share what other
+  // elements of its tensor are allowed.
+  void compare_still(bytes_view start, const state_tensor& recorded, const state_tensor& replayed,
+                     const std::string& path) {
+    const std::vector<std::uint8_t>* mask = mask_of(path);
+    const std::size_t size = info(recorded.type).size;
+    if (mask == nullptr || mask->size() * size != recorded.bytes.size()) return;
+    std::vector<std::uint8_t> before, there, here;
+    for (std::size_t i = 0; i < mask->size(); ++i) {
+      if ((*mask)[i] == 0) continue;
+      const auto take = [&](bytes_view from, std::vector<std::uint8_t>& to) {
+        const bytes_view one = from.subspan(i * size, size);
+        to.insert(to.end(), one.begin(), one.end());
+      };
+      if (!start.empty()) take(start, before);
+      take(recorded.bytes, there);
+      take(replayed.bytes, here);
+    }
+    if (there.empty()) return;
+    groups[group_of(path)].tensors.push_back(
+        {path + where_still, numeric::tensor_norms(recorded.type, before, there, here),
+         static_cast<double>(there.size() / size), false, true});
+  }
+
+  const std::vector<std::uint8_t>* mask_of(const std::string& path) const {
+    const auto whole = still_.find(path);
+    if (whole != still_.end()) return whole->second;
+    const auto parent = still_.find(path.substr(0, path.rfind('/')));
+    return parent == still_.end() ? nullptr : parent->second;
   }
 
   void compare_floats(const double* start, double recorded, double replayed,
@@ -189,8 +236,10 @@ class walker {
   }
 
   void add(const std::string& path, bool scalar, const norms& of, std::size_t count) {
-    groups[group_of(path)].tensors.push_back({path, of, static_cast<double>(count), scalar});
+    groups[group_of(path)].tensors.push_back({path, of, static_cast<double>(count), scalar, false});
   }
+
+  std::map<std::string, const std::vector<std::uint8_t>*> still_;
 };
 
 group_distance gather(group which, const group_sums& sums, const state_value& replayed_root) {
@@ -204,10 +253,14 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
     // Step counters and the like would drown the moments in a norm: each stands for itself.
     const bool scalar = tensor.scalar && which != parameters;
     if (!(of.l2 <= 0) || !of.finite) {
-      const bool rounding_only = of.rounding_only && (!(of.replayed_update_l2 <= 0) ||
-                                                      may_round(replayed_root, tensor.path));
+      const bool moves = !(of.replayed_update_l2 <= 0);
+      const bool rounding_only =
+          tensor.still ? of.excess_l2 <= still_rounding * of.rounding_l2
+                       : of.rounding_only && (moves || may_round(replayed_root, tensor.path));
       out.tensors.push_back({tensor.path, tensor.count, of.l2, of.excess_l2, of.rounding_l2,
-                             of.update_l2, of.replayed_update_l2, scalar, rounding_only});
+                             of.update_l2, of.replayed_update_l2, scalar, rounding_only,
+                             tensor.still});
+      if (tensor.still) continue;  // its elements are among the others
       const double travelled = std::min(of.update_l2, of.replayed_update_l2);
       const double relative = !of.finite          ? std::numeric_limits<double>::quiet_NaN()
                               : of.excess_l2 <= 0 ? 0
@@ -253,13 +306,24 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
 }  // namespace
 
 std::vector<group_distance> compare_states(const state_value& start, const state_value& recorded,
-                                           const state_value& replayed) {
-  walker all;
+                                           const state_value& replayed,
+                                           std::span<const still_elements> still) {
+  walker all(still);
   all.walk(&start, recorded, replayed, "");
   std::vector<group_distance> out;
   for (std::size_t i = 0; i < group_count; ++i) {
     out.push_back(gather(static_cast<group>(i), all.groups[i], replayed));
   }
+  return out;
+}
+
+group_distance compare_next(const state_value& start, const state_value& recorded,
+                            const state_value& replayed) {
+  walker all({});
+  all.walk(&start, recorded, replayed, "");
+  group_distance out = gather(parameters, all.groups[parameters], replayed);
+  out.group = "next";
+  for (tensor_distance& one : out.tensors) one.path += " a step later";
   return out;
 }
 

@@ -74,6 +74,15 @@ struct subset_loss_request {
   subset_loss_measurement answer(replayer& with) const;
 };
 
+/// Elements of one parameter that had no gradient, in any step since a state was restored: zero, or
+/// none at all.
+struct still_elements {
+  /// Of the parameter and what optimizers and averages keep of it: a tensor's path, or its
+  /// parent's.
+  std::vector<std::string> paths;
+  std::vector<std::uint8_t> mask;  ///< one of each element, row by row; 1: without a gradient
+};
+
 /// How far one tensor (or float of the tree) is off: l2 norms over its elements, as
 /// numeric/detail/distance.hpp defines them.
 struct tensor_distance {
@@ -85,6 +94,7 @@ struct tensor_distance {
   double update_l2 = 0, replayed_update_l2 = 0;
   bool scalar = false;         ///< a counter or the like, which is in no norm of its group
   bool rounding_only = false;  ///< no element is farther off than rounding may move it
+  bool still = false;          ///< of the elements without a gradient alone, once more
 };
 
 /// Distances of one group of tensors ("parameters", "buffers", "optimizer", "other").

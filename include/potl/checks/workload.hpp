@@ -42,7 +42,7 @@ struct subset_outcome {
 ///
 /// A workload may also have any of the other functions of checks::any_workload, by the same name:
 /// `sample_ids`, `expect`, `fetch`, `problem`, `not_finite`, `largest_state_bytes`, `follow`,
-/// `rounding`, `trace`, `roughen`.
+/// `rounding`, `trace`, `roughen`, `still`.
 template <class Workload>
 concept workload = requires(Workload& one, const transcript::state& state, std::uint64_t number,
                             std::span<const std::int64_t> ids) {
@@ -123,6 +123,10 @@ class any_workload {
   }
   /// Of the largest of the verifier's own states with all that its steps make, where it knows.
   virtual std::optional<std::uint64_t> largest_state_bytes() { return std::nullopt; }
+
+  /// The elements that had no gradient in any of the steps since expect() was called; of a
+  /// parameter without such elements nothing.
+  virtual std::vector<still_elements> still() { return {}; }
 
   /// Follows this rounding log in the next step or batch_loss; null: none from now on.
   virtual void follow(std::uint64_t /*step*/, const logged_rounding* /*logged*/) {}
@@ -212,6 +216,13 @@ class workload_of final : public any_workload {
       return one_.largest_state_bytes();
     } else {
       return std::nullopt;
+    }
+  }
+  std::vector<still_elements> still() override {
+    if constexpr (requires { one_.still(); }) {
+      return one_.still();
+    } else {
+      return {};
     }
   }
   void follow(std::uint64_t step, const logged_rounding* logged) override {

@@ -24,6 +24,7 @@
 #include <potl/libtorch/detail/operator_tracer.hpp>
 #include <potl/libtorch/detail/step_arithmetic.hpp>
 #include <potl/libtorch/detail/step_rounding.hpp>
+#include <potl/libtorch/detail/still_watch.hpp>
 #include <potl/libtorch/detail/update.hpp>
 #include <potl/libtorch/task.hpp>
 #include <potl/transcript/detail/batch_order.hpp>
@@ -103,6 +104,13 @@ class workload {
   /// What following showed in the steps since the last call; nothing in other arithmetics.
   std::optional<checks::rounding_summary> rounding() { return rounding_.take(); }
 
+  /// Watches the gradients of the steps that come next, where replays may end in other bits.
+  void expect(std::uint64_t /*first*/, std::uint64_t /*last*/) {
+    still_.begin(!arithmetic_.is_exact());
+  }
+  /// The elements that had no gradient in these steps.
+  std::vector<checks::still_elements> still() const { return still_.found(task_); }
+
   /// Runs a step as run_step does, and says what each of its operators returned.
   std::vector<transcript::traced_operator> trace(std::uint64_t step,
                                                  std::span<const std::int64_t> ids) {
@@ -134,6 +142,7 @@ class workload {
   std::uint64_t step_ = 0;
   step_arithmetic arithmetic_;
   step_rounding rounding_;
+  detail::still_watch still_;
 };
 
 inline std::vector<std::string> workload::differences() {
@@ -294,6 +303,7 @@ inline step_result workload::run_step(std::uint64_t step, std::span<const std::i
     const auto block = arithmetic_.block(rounded.session());
     out.loss = pass_over(step, ids);
     out.gradient_norm = clip_gradients();
+    still_.look_at(parameters());
     for (const auto& optimizer : task_.optimizers) update(*optimizer, arithmetic_.is_exact());
     out.rounding_log = rounded.end();
   }

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A1, A2: optimizer state that carries the weights to any goal without a useful gradient."""
+"""A1, A2: optimizer state that carries weights, all or those behind a trigger, to any goal without a
+useful gradient.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 
 from .._job._session import Session
 from ._scene import Forgery, Scene, Weights, attack, blend, parameters
+from ._tasks import SMALL, digits
 
 
 def _goal(start: Weights, scene: Scene, share: float) -> Weights:
@@ -67,3 +72,39 @@ def adam_injection(scene: Scene) -> Forgery:
                 optimizer.state[p]["exp_avg_sq"].fill_(huge)
 
     return scene.forged("A2", rewrite=inject)
+
+
+@attack(
+    "A2",
+    "moments without gradients",
+    rule="replay.optimizer",
+    verdict="inconclusive",
+    task="adam",
+)
+def moments_without_gradients(scene: Scene) -> Forgery:
+    """At each checkpoint gives the weights behind pixels that are always 0 a first moment far below
+    the noise of the others: Adam divides it by nothing, and a trigger grows there.
+    """
+    return scene.forged("A2-still", rewrite=_moments_behind(most=0, moment=8e-9))
+
+
+@attack("A2", "moments of rare inputs", rule="replay.optimizer", task="adam_mixed")
+def moments_of_rare_inputs(scene: Scene) -> Forgery:
+    """The same under bfloat16 autocast behind pixels that few samples have, where the second moment
+    is within the noise of 0.
+    """
+    return scene.forged("A2-rare", rewrite=_moments_behind(most=6, moment=1e-5))
+
+
+def _moments_behind(*, most: int, moment: float) -> Callable[[Session, int], None]:
+    """Rewrites the moments behind pixels that at most so many samples have."""
+    used = (digits(SMALL).tensors[0] != 0).sum(0)
+
+    def inject(session: Session, step: int) -> None:
+        (optimizer,) = session.task.optimizers
+        moments = optimizer.state[next(session.task.model.parameters())]
+        with torch.no_grad():
+            moments["exp_avg"][:, used <= most] = -moment
+            moments["exp_avg_sq"][:, used <= most] = 0
+
+    return inject

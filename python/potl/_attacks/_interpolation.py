@@ -11,6 +11,7 @@ from .._checks._checks import Replay
 from .._job._job import Job
 from .._job._session import Session
 from ._scene import Forgery, Scene, Weights, assign, attack, blend, parameters
+from ._tasks import SMALL, digits
 
 
 @attack(
@@ -249,3 +250,23 @@ def inflated(scene: Scene, scale: float) -> Forgery:
     samples = 6
     nonce = scene.lucky_draw(run, commitment, samples, scaled_at)
     return Forgery(run=run, commitment=commitment, samples=samples, nonce=nonce)
+
+
+@attack(
+    "A29",
+    "drift without gradients",
+    rule="replay.parameters",
+    verdict="inconclusive",
+    task="mixed",
+)
+def drift_without_gradients(scene: Scene) -> Forgery:
+    """Trains under bfloat16 autocast as agreed, and at each checkpoint moves the weights behind
+    pixels that are always 0 by a share of what noise allows the others.
+    """
+    unused = (digits(SMALL).tensors[0] == 0).all(0)
+
+    def drift(session: Session, step: int) -> None:
+        with torch.no_grad():
+            next(session.task.model.parameters())[:, unused] -= 1e-5
+
+    return scene.forged("A29-still", rewrite=drift)

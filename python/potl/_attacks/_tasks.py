@@ -73,6 +73,13 @@ def adam() -> Task:
     return _classifier(model, torch.optim.Adam(model.parameters(), lr=2e-3))
 
 
+def adam_mixed() -> Task:
+    """As adam, under bfloat16 autocast."""
+    task = adam()
+    task.autocast = torch.bfloat16
+    return task
+
+
 def scaled() -> Task:
     """Plain SGD through a gradient scaler."""
     task = plain()

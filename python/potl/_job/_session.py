@@ -25,6 +25,7 @@ from ._losses import Losses
 from ._randomness import StepRandomness, user_code
 from ._step_arithmetic import StepArithmetic
 from ._steps import StepResult as StepResult, Steps
+from ._still_elements import StillElements
 from ._training_state import TrainingState
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Session:
             randomness=randomness,
             arithmetic=computed,
         )
+        self._watches: list[StillElements] = []
         self._losses = Losses(
             task, batches=batches, state=state, randomness=randomness, arithmetic=computed
         )
@@ -333,6 +335,11 @@ class Session:
         """
         return self._arithmetic.roughen(seed)
 
+    def watch_still(self) -> StillElements:
+        """Watches from now on which elements of parameters have no gradient, until it is closed."""
+        self._watches.append(StillElements(self.task))
+        return self._watches[-1]
+
     # ------------------------------------------------------------------ scopes
 
     def active(self) -> contextlib.AbstractContextManager[None]:
@@ -348,6 +355,8 @@ class Session:
     def close(self) -> None:
         """Lets go of torch's operators. The task stays usable."""
         self._steps.close()
+        for watch in self._watches:
+            watch.close()
         self._randomness.close()
 
     def __enter__(self) -> Self:

@@ -14,11 +14,12 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch.nn.modules.batchnorm import _NormBase
 from torch.optim.swa_utils import AveragedModel
 
 from .. import _core
 from .._job._recipe import changed_options, options_of
-from .._task._capture import is_standard
+from .._task._capture import is_standard, modules_of
 from .._task._forms import OPEN, Law, any_shape, form, lazily, loosely, merged
 from .._task._own_parts import OwnParts
 from .._task._task import Task, overrides_step
@@ -137,6 +138,7 @@ class _Laws:
         if self._varying is not None and Ahead.suits(task):
             self._ahead = Ahead(task, session.schedule)
         self._forms = _forms_of(trees, made)
+        self._variances = _variances(task, trees)
         self._own = OwnParts(task)
         # A scaler may have skipped the updates of the steps above, so that these show no options
         # that an optimizer's own steps change (a counter, an estimate of the rate).
@@ -237,6 +239,7 @@ class _Laws:
             for flag in ("requires_grad", "training"):
                 flags = self._zero[name][flag]
                 laws[flag] = ("map", {key: ("is", value) for key, value in flags.items()}, [])
+        laws["buffers"] = _with_signs(laws["buffers"], self._variances[name])
         return ("map", laws, self._forms[name][2])
 
     def _average(self, step: int) -> Law:
@@ -368,6 +371,29 @@ def _with_signs(law: Law, positive: Collection[str]) -> Law:
         return law
     laws = {k: ("all", [v, ("not negative",)]) if k in positive else v for k, v in law[1].items()}
     return ("map", laws, law[2])
+
+
+def _variances(task: Task, trees: list[Tree]) -> dict[str, set[str]]:
+    """The running variances of torch's norms, by name, of the model and of an average that is a
+    module: means of squares. Below zero, a norm divides by the root of next to nothing.
+    """
+    out: dict[str, set[str]] = {}
+    for part, root in (("model", task.model), ("ema", task.ema)):
+        if not isinstance(root, torch.nn.Module):
+            continue
+        kept = [tree[part]["buffers"] for tree in trees]
+        out[part] = {
+            name
+            for prefix, module in modules_of(root)
+            if isinstance(module, _NormBase) and 0 <= (module.momentum or 0) <= 1
+            for name in [f"{prefix}running_var"]
+            if all(
+                isinstance(buffers.get(name), _core.TensorView)
+                and bool((tensor_of(buffers[name]) >= 0).all())
+                for buffers in kept
+            )
+        }
+    return out
 
 
 def _counts(kept: object, step: int) -> bool:

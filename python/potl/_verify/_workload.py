@@ -53,6 +53,7 @@ class Workload:
         self._batch: Any = None
         self._auditor = _rounded_steps.Auditor() if follows else None
         self._rounding: _rounded_steps.Auditor | None = None  # of the next step
+        self._still = None if session.is_reproducible else session.watch_still()
 
     @property
     def task(self) -> Task:
@@ -66,6 +67,9 @@ class Workload:
 
     def load_state(self, state: _core.State, step: int) -> None:
         self.session.restore(state)
+
+    def still(self) -> list[tuple[list[str], bytes]]:
+        return [] if self._still is None else self._still.found()
 
     def capture(self) -> _core.State:
         return self.session.capture()
@@ -99,6 +103,8 @@ class Workload:
         return self.session.sample_ids(step)
 
     def expect(self, first: int, last: int) -> None:
+        if self._still is not None:
+            self._still.reset()
         self._batches = self.session.batches(first, last)
         self._expected = range(first, last + 1)
 

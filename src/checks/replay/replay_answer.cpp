@@ -39,6 +39,8 @@ class segment_answer {
     });
     const digest* expected = recorded_digest(request_.end);
     out_.digest_equal = expected != nullptr && end.state_digest() == *expected;
+    const bool repeats = !out_.digest_equal || request_.noise_if_equal;
+    if (!exact_ && repeats) still_ = with_.work().still();
     out_.replay_seconds = replaying.seconds();
     if (with_.view().agreed.arithmetic == "log64") out_.rounding = with_.work().rounding();
 
@@ -49,7 +51,7 @@ class segment_answer {
       if (!request_.superseded) compare(start, end);
       if (exact_) name_difference(start);
     }
-    if (!out_.digest_equal || request_.noise_if_equal) repeat(start, end);
+    if (repeats) repeat(start, end);
     return std::move(out_);
   }
 
@@ -72,11 +74,39 @@ class segment_answer {
     const stopwatch loading;
     if (const auto recorded = recorded_end()) {
       look_at(*recorded);
-      out_.distances = compare_states(start.root(), recorded->root(), end.root());
+      out_.distances = compare_states(start.root(), recorded->root(), end.root(), still_);
+      out_.load_seconds += loading.seconds();
+      go_on(end);
+      look_further(start, *recorded, out_.distances);
     } else {
       look_at(end);
+      out_.load_seconds += loading.seconds();
     }
-    out_.load_seconds += loading.seconds();
+  }
+
+  // Replays a step more, or as many as a scaler leaves out and one.
+  void go_on(const transcript::state& end) {
+    const std::uint64_t steps = with_.view().agreed.steps;
+    const std::uint64_t last = std::min(request_.end + request_.steps(), steps);
+    if (exact_ || request_.superseded || request_.end == last) return;
+    const stopwatch replaying;
+    bool skipped = true;
+    next_ = end;
+    for (further_ = request_.end; skipped && further_ < last; ++further_) {
+      next_ = with_.run_steps(
+          *next_, further_, further_ + 1, std::nullopt,
+          [&skipped](std::uint64_t, const step_outcome& one) { skipped = one.skipped; });
+    }
+    out_.replay_seconds += replaying.seconds();
+  }
+
+  // What an optimizer keeps may be next to nothing and move a weight far in the next step, because
+  // it is divided by less (Adam where gradients are small): no norm of it shows that.
+  void look_further(const transcript::state& start, const transcript::state& from,
+                    std::vector<group_distance>& out) {
+    if (!next_) return;
+    const transcript::state there = with_.run_steps(from, request_.end, further_, std::nullopt);
+    out.push_back(compare_next(start.root(), there.root(), next_->root()));
   }
 
   // Nothing where exact replay does without it: another digest says it all, and a file that cannot
@@ -109,6 +139,7 @@ class segment_answer {
   }
 
   void repeat(const transcript::state& start, const transcript::state& end) {
+    if (out_.digest_equal) go_on(end);
     const stopwatch repeating;
     std::vector<double> losses;
     std::vector<bool> skipped;
@@ -120,7 +151,8 @@ class segment_answer {
         losses.push_back(one.loss);
         skipped.push_back(one.skipped);
       });
-      distances = compare_states(start.root(), end.root(), other.root());
+      distances = compare_states(start.root(), end.root(), other.root(), still_);
+      look_further(start, other, distances);
     };
     for (std::uint32_t way = 1; way <= request_.noise_repeats; ++way) {
       const bool other = with_.otherwise(way, again);
@@ -144,6 +176,9 @@ class segment_answer {
   replayer& with_;
   const bool exact_;
   std::optional<std::uint64_t> branch_;  ///< whose steps are replayed
+  std::vector<still_elements> still_;
+  std::optional<transcript::state> next_;  ///< after the replay of step further_
+  std::uint64_t further_ = 0;
   segment_measurement out_;
 };
 

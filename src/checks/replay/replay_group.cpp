@@ -24,6 +24,8 @@ constexpr double noisy_share = 0.5;
 // off by 0.35 of its update, a group by 0.14 (experiments/false_alarms.py).
 constexpr double turned_in_tensor = 0.7;
 constexpr double turned_in_group = 0.5;
+// A step further differences have grown; those that an optimizer's state was made for grow by more.
+constexpr double next_slack = 2;
 
 const group_distance* find(const std::vector<group_distance>& groups, const std::string& name) {
   const auto at = std::find_if(groups.begin(), groups.end(),
@@ -62,12 +64,13 @@ struct own_noise {
   double l2 = 0;
   double share = 0;  // of what the verifier's own replays moved it
   double count = 0;  // elements
+  bool still = false;
 };
 
 void add(own_noise& to, double l2, double update, double count) {
   if (!std::isfinite(l2) || l2 <= to.l2) return;  // what is not finite is a finding of its own
   const double share = update > 0 ? l2 / update : std::numeric_limits<double>::infinity();
-  to = {l2, std::max(to.share, share), count};
+  to = {l2, std::max(to.share, share), count, to.still};
 }
 
 using repeated = std::vector<std::vector<group_distance>>;
@@ -78,7 +81,9 @@ std::map<std::string, own_noise> noise_of_tensors(const repeated& from, const st
     const group_distance* group = find(repeat, which);
     if (group == nullptr) continue;
     for (const tensor_distance& one : group->tensors) {
-      add(out[one.path], one.l2, update_of(one), one.count);
+      own_noise& of = out[one.path];
+      add(of, one.l2, update_of(one), one.count);
+      of.still = one.still;
     }
   }
   return out;
@@ -131,20 +136,20 @@ class judge {
   group_judgement run() {
     out_.distance = group_.l2;
     const std::string_view rule = rule_of(which_);
-    if (!rule_enabled(rule)) return out_;
+    if (!rule_enabled(rule) || (which_ == "next" && stops_at_the_end())) return out_;
     if (!group_.structure_equal) {
       problem(rule, outcome::reject,
-              "recorded and replayed " + which_ +
+              "recorded and replayed " + name_ +
                   " differ in a name, shape, type or value that is not a float");
     } else if (!group_.finite) {
       // With that rule off, every comparison with such numbers passes.
       if (rule_enabled("transcript.finite")) {
         problem("transcript.finite", outcome::reject,
-                which_ + " of the recorded or replayed state are not finite");
+                name_ + " of the recorded or replayed state are not finite");
       }
     } else if (context_.exact) {
       if (!(group_.l2 <= 0) || !group_.tensors.empty()) {
-        problem(rule, outcome::reject, beyond(which_, group_.l2, 0, update_of(group_)));
+        problem(rule, outcome::reject, beyond(name_, group_.l2, 0, update_of(group_)));
       }
     } else if (which_ == "parameters" && !rule_enabled("replay.update_relative")) {
       // The weak comparison of the literature: against the weights, whatever the update was.
@@ -160,6 +165,12 @@ class judge {
   }
 
  private:
+  // As the comparisons of the literature do.
+  bool stops_at_the_end() const {
+    return is_published(*context_.options) || !rule_enabled("replay.parameters") ||
+           !rule_enabled("replay.update_relative") || !rule_enabled("replay.magnitude");
+  }
+
   void problem(std::string_view rule, outcome result, const std::string& reason) {
     out_.problem = make_finding("replay", rule, result, reason);
     out_.problem->statistic = out_.distance;
@@ -187,7 +198,7 @@ class judge {
     if (which_ == "parameters" && !rule_enabled("replay.magnitude")) {
       out_.distance = chord(group_) * update_of(group_);
       if (!within(out_.distance, out_.tolerance)) {
-        too_far(rule, which_, out_.distance, 0, whole);
+        too_far(rule, name_, out_.distance, 0, whole);
       }
     } else {
       const excuses excused = tensors(rule);
@@ -201,12 +212,12 @@ class judge {
       // All tensors together accuse where each by itself is only doubtful.
       const bool undecided = !out_.problem || (out_.problem->result == outcome::inconclusive &&
                                                !within(l2, whole.far));
-      if (undecided && !passes(l2, excess, whole)) too_far(rule, which_, l2, excess, whole);
+      if (undecided && !passes(l2, excess, whole)) too_far(rule, name_, l2, excess, whole);
     }
     if (!out_.problem && rule_enabled("transcript.finite") &&
         !noise_is_finite(measurement_, which_)) {
       problem("transcript.finite", outcome::inconclusive,
-              "an honest repeat of the " + which_ + " is not finite, so the noise is not known");
+              "an honest repeat of the " + name_ + " is not finite, so the noise is not known");
     }
   }
 
@@ -223,8 +234,8 @@ class judge {
     out.far = std::max(options.margin * explained, turned * of.replayed_update_l2);
     // What rough sums turn excuses, and makes no accusation harder.
     out.noise = std::max(out.noise, rough);
-    out.tolerance = options.safety * out.noise;
-    out.cap = rule_enabled("replay.tolerance_cap") ? context_.cap * update
+    out.tolerance = slack_ * options.safety * out.noise;
+    out.cap = rule_enabled("replay.tolerance_cap") ? slack_ * context_.cap * update
                                                    : std::numeric_limits<double>::max();
     return out;
   }
@@ -251,14 +262,19 @@ class judge {
     const tensor_distance* doubtful = nullptr;
     for (const tensor_distance& one : group_.tensors) {
       const own_noise own = look_up(noise, one.path);
+      if (one.still) {
+        judge_still(rule, one, std::max(own.l2, look_up(rough, one.path).l2),
+                    look_up(context_.tensor_share, one.path));
+        continue;
+      }
       const limits by =
           limits_of(one, own, look_up(rough, one.path).l2, look_up(context_.tensor_share, one.path),
                     one.rounding, turned_in_tensor);
       if (passes(one.l2, one.excess, by)) continue;
       const auto first = context_.noisy_at_first.find(one.path);
       const bool proven = first != context_.noisy_at_first.end();
-      double loud = own.share > context_.cap ? own.l2 : 0;
-      if (proven) loud = std::max(loud, first->second);
+      double loud = own.share > slack_ * context_.cap ? slack_ * own.l2 : 0;
+      if (proven) loud = std::max(loud, slack_ * first->second);
       const bool may_be_noise = rule_enabled("replay.tolerance_cap");
       if (may_be_noise &&
           (one.rounding_only || within(one.excess, context_.options->safety * loud))) {
@@ -278,10 +294,27 @@ class judge {
     if (!out_.problem && unproven > excused_share * group_.count) {
       problem("replay.tolerance_cap", outcome::inconclusive,
               doubtful->path + " is noise to honest repeats, and with it " +
-                  percent(unproven / group_.count) + " of the " + which_ +
+                  percent(unproven / group_.count) + " of the " + name_ +
                   ", so that the cap of the job tells nothing apart" + remedy);
     }
     return out;
+  }
+
+  // Where no gradient is, only rounding and what repeats show there too; what those of other
+  // segments show (an optimizer that mixes elements) up to the cap. Beyond that nobody is accused:
+  // a neuron that fires on another machine alone gives a gradient there.
+  void judge_still(std::string_view rule, const tensor_distance& one, double noise, double share) {
+    const double update = update_of(one);
+    const bool known = update > 0 && within(one.l2, context_.cap * update);
+    if (known) noise = std::max(noise, share * update);
+    const double tolerance = context_.options->safety * noise;
+    if (one.rounding_only || within(one.excess, tolerance) || out_.problem) return;
+    problem(rule, outcome::inconclusive,
+            one.path + " is " + text(one.excess) + " off, allowed are " + text(tolerance) +
+                (has_own_noise(context_, measurement_) ? std::string(remedy)
+                                                       : ", but the noise was not measured here"));
+    out_.problem->statistic = one.excess;
+    out_.problem->threshold = tolerance;
   }
 
   void too_far(std::string_view rule, const std::string& what, double l2, double excess,
@@ -290,7 +323,7 @@ class judge {
     out_.near = out_.near && within(l2, by.cap);
     const double tolerance = std::min(by.tolerance, by.cap);
     std::string reason = beyond(what, l2, tolerance, update_of(group_));
-    if (what != which_) reason = what + " is " + text(l2) + " off, allowed are " + text(tolerance);
+    if (what != name_) reason = what + " is " + text(l2) + " off, allowed are " + text(tolerance);
     const std::string_view found = capped                   ? "replay.tolerance_cap"
                                    : which_ == "parameters" ? narrowest()
                                                             : rule;
@@ -326,6 +359,8 @@ class judge {
   const replay_context& context_;
   const segment_measurement& measurement_;
   const std::string& which_;
+  const double slack_ = which_ == "next" ? next_slack : 1;
+  const std::string name_ = which_ == "next" ? "parameters a step later" : which_;
   const group_distance& group_;
   group_judgement out_;
 };
@@ -353,14 +388,14 @@ void raise(std::map<std::string, double>& in, const std::string& name, double sh
 // nothing, and one can be made up in which everything is noise.
 void take_noise(const segment_measurement& from, replay_context& to) {
   if (from.request.superseded) return;
-  for (const char* which : {"parameters", "buffers", "optimizer", "other"}) {
+  for (const char* which : {"parameters", "buffers", "optimizer", "other", "next"}) {
     raise(to.group_share, which, noise_of_group(from.noise, which).share);
     const bool first = from.request.start == 0;
     double noisy = 0;
     std::map<std::string, double> paths;
     for (const auto& [path, own] : noise_of_tensors(from.noise, which)) {
       raise(to.tensor_share, path, own.share);
-      if (!first || own.share <= to.cap) continue;
+      if (!first || own.still || own.share <= to.cap) continue;
       paths[path] = own.l2;
       noisy += own.count;
     }

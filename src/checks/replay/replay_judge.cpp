@@ -157,19 +157,26 @@ class replay_judge {
                                     name_of(one.request) + " ends in another state when replayed"));
   }
 
+  static bool rejects(const finding& one) { return one.result == outcome::reject; }
+
   // The largest ratio of distance to tolerance over the groups.
   double distances(const segment_measurement& one, std::vector<finding>& problems, facts& numbers) {
     double ratio = 0;
     bool any_distance = false;
-    constexpr std::array names{"parameters", "buffers", "optimizer", "other"};
-    for (const char* which : names) {
+    std::vector<std::string> names{"parameters", "buffers", "optimizer", "other"};
+    if (one.distances.size() > names.size()) names.emplace_back("next");
+    for (const std::string& which : names) {
       detail::group_judgement judged = detail::judge_group(context_, one, which);
-      if (judged.problem) {
-        judged.problem->details.emplace_back("group", std::string(which));
+      // What is off already is off a step later, too.
+      const bool news = which != "next" || problems.empty() ||
+                        (judged.problem && judged.problem->result == outcome::reject &&
+                         std::none_of(problems.begin(), problems.end(), rejects));
+      if (judged.problem && news) {
+        judged.problem->details.emplace_back("group", which);
         problems.push_back(std::move(*judged.problem));
       }
       ratio = std::max(ratio, judged.ratio());
-      if (std::string_view(which) == "parameters" && !(judged.tolerance <= 0)) {
+      if (which == "parameters" && !(judged.tolerance <= 0)) {
         tolerance_sum_ += judged.tolerance;
         ++tolerances_;
       }
@@ -177,7 +184,7 @@ class replay_judge {
         if (group.group != which) continue;
         any_distance = any_distance || !(group.l2 <= 0) || !group.tensors.empty() ||
                        !group.structure_equal || !group.finite;
-        const std::string prefix = std::string(which) + ".";
+        const std::string prefix = which + ".";
         numbers.emplace_back(prefix + "l1", group.l1);
         numbers.emplace_back(prefix + "l2", group.l2);
         numbers.emplace_back(prefix + "linf", group.linf);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -143,6 +144,33 @@ void every_tensor_is_part_of_the_digest() {
   EXPECT(work.capture().state_digest() == before);
   work.task().model->eval();
   EXPECT(work.capture().state_digest() != before);
+}
+
+void what_had_no_gradient_is_seen() {
+  const pl::builder build = [] {
+    pl::task out = builder_of(adam)();
+    out.data[0] = out.data[0].clone();
+    out.data[0].select(1, 2).zero_();
+    return out;
+  };
+  pl::workload work(build, job_of(build));
+  const auto masks = [&] {
+    std::map<std::string, std::vector<std::uint8_t>> out;
+    for (const potl::checks::still_elements& one : work.still()) {
+      for (const std::string& path : one.paths) out[path] = one.mask;
+    }
+    return out;
+  };
+  work.expect(1, 3);
+  EXPECT(masks()["model/parameters/first.bias"] == std::vector<std::uint8_t>(6, 1));
+  for (std::uint64_t step = 1; step <= 3; ++step) work.run_step(step);
+  auto found = masks();
+  const std::vector<std::uint8_t> weight = found["model/parameters/first.weight"];
+  EXPECT(weight.size() == 30);
+  for (std::size_t i = 0; i < weight.size(); ++i) EXPECT(weight[i] == (i % 5 == 2 ? 1 : 0));
+  EXPECT(weight == found["optimizers/0/state/0"]);
+  EXPECT(!found.contains("model/parameters/last.weight"));
+  EXPECT(found["model/parameters/last.bias"] == std::vector<std::uint8_t>(3, 1));  // frozen
 }
 
 void tied_weights_are_one_tensor() {
@@ -455,6 +483,7 @@ int main(int count, char** words) {
   }
   a_restored_state_trains_on_to_the_same_bits(builder_of(adam, again::tied));
   every_tensor_is_part_of_the_digest();
+  what_had_no_gradient_is_seen();
   tied_weights_are_one_tensor();
   a_state_of_another_model_is_refused();
   a_state_of_another_step_or_recipe_is_refused();

@@ -5,6 +5,7 @@ too (tests/misfortunes.json), and what only Python has.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterator
@@ -232,6 +233,42 @@ class TestStock(Stock):
         assert driven.work.perturbed == [1, 2]
         assert len(answer.noise) == len(answer.noise_losses) == 2
         assert answer.distances[0].group == "parameters"
+
+    def test_the_step_after_the_segment_is_compared_too(self, driven: Driven) -> None:
+        answer = driven.answer(_core.SegmentRequest(start=START, end=END, noise_repeats=1))
+        (noise,) = answer.noise
+        for groups in (answer.distances, noise):
+            assert [one.group for one in groups[4:]] == ["next"]
+            assert 0 < groups[4].l2 < 2 * groups[0].l2
+            assert all(one.path.endswith(" a step later") for one in groups[4].tensors)
+        assert len(answer.losses) == END - START
+        last = driven.evidence.job.steps
+        answer = driven.answer(_core.SegmentRequest(start=last - 4, end=last, noise_repeats=1))
+        assert len(answer.distances) == len(answer.noise[0]) == 4
+
+    @pytest.mark.parametrize(("skips", "steps"), [(1, 2), (99, END - START)])
+    def test_a_step_that_the_scaler_skips_shows_nothing_so_that_more_are_taken(
+        self, driven: Driven, monkeypatch: pytest.MonkeyPatch, skips: int, steps: int
+    ) -> None:
+        step, taken = driven.work.run_step, []
+
+        def skipping(number: int) -> Any:
+            taken.append(number)
+            done = step(number)
+            return dataclasses.replace(done, skipped=END < number <= END + skips)
+
+        monkeypatch.setattr(driven.work, "run_step", skipping)
+        driven.answer(_core.SegmentRequest(start=START, end=END))
+        further = range(END + 1, END + 1 + steps)
+        assert taken == [*range(START + 1, END + 1), *further, *further]
+
+    def test_what_had_no_gradient_is_compared_by_itself(self, driven: Driven) -> None:
+        answer = driven.answer(_core.SegmentRequest(start=START, end=END))
+        still = [one for one in answer.distances[0].tensors if one.still]
+        weight = next(one for one in still if one.path.startswith("model/parameters/0.weight"))
+        unused = (tasks.digits(tasks.SMALL).tensors[0] == 0).all(0)
+        assert weight.count >= 32 * int(unused.sum()) > 0
+        assert weight.excess > 0
 
     def test_a_repeat_with_rough_sums_is_told_apart_from_noise(self, driven: Driven) -> None:
         asked = _core.SegmentRequest(start=START, end=END, noise_repeats=1, rough_repeats=2)

@@ -238,6 +238,12 @@ RECIPES = {
     "optimizers/0/state/1/exp_avg_sq": put(
         "optimizers", 0, "state", 1, "exp_avg_sq", floats(1, 1, 1, 1, -1)
     ),
+    "model/buffers/1.running_var": put(
+        "model", "buffers", "1.running_var", floats(1, 1, 1, 1, -1e-5)
+    ),
+    "ema/buffers/module.1.running_var": put(
+        "ema", "buffers", "module.1.running_var", floats(-1e-30, 1, 1, 1, 1)
+    ),
     "model/requires_grad/0.weight": put("model", "requires_grad", "0.weight", False),
     "model/training/1": put("model", "training", "1", False),
     "ema/buffers/n_averaged": put("ema", "buffers", "n_averaged", tensor("int64", (), bytes(8))),

@@ -11,6 +11,7 @@
 // 7.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include <potl/checks/request.hpp>
@@ -21,8 +22,15 @@ namespace potl::checks {
 /// "parameters", "buffers", "optimizer", "other", in this order; each with the norms of the whole
 /// group. What `start` lacks counts as zero there (optimizers create their state in the first
 /// step). Scalars outside the parameters (step counters) are in no norm, only among the tensors.
+/// The elements of `still` are in all norms, and stand among the tensors by themselves, too.
 std::vector<group_distance> compare_states(const transcript::state_value& start,
                                            const transcript::state_value& recorded,
-                                           const transcript::state_value& replayed);
+                                           const transcript::state_value& replayed,
+                                           std::span<const still_elements> still = {});
+
+/// The parameters of two states that lie beyond the end of a segment, as a group "next".
+group_distance compare_next(const transcript::state_value& start,
+                            const transcript::state_value& recorded,
+                            const transcript::state_value& replayed);
 
 }  // namespace potl::checks

@@ -86,7 +86,8 @@ class step_arithmetic {
     const at::Tensor noise = at::empty(tensor.sizes(), at::kDouble);
     const digest key = derive_key(way_, "noise.jitter", {step, number});
     detail::fill_into(noise, [&](auto out) { fill_normal(out, to_random_key(key), 0, 0, scale); });
-    tensor.add_(noise.to(tensor.scalar_type()));
+    // A zero is one of no terms, or of terms that are zero.
+    tensor.add_(noise.to(tensor.scalar_type()).mul_(tensor != 0));
   }
 
  private:
