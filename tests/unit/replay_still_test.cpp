@@ -145,6 +145,18 @@ TEST_CASE("where no gradient is but something moves, repeats of others excuse up
   }
 }
 
+TEST_CASE("elements without a gradient are none of the tensors that are noise at first") {
+  const tensor_distance loud{"w", 100, 0.5, 0.5, 1e-9, 1, 1};
+  tensor_distance still = scene::still(0.5);
+  still.count = 900;
+  scene run;
+  run.measured[0].noise.assign(1, groups(0.5));
+  run.measured[0].noise[0][0].tensors = {loud, still};
+  run.one->distances[0].tensors = {loud};
+  run.one->distances[0].l2 = run.one->distances[0].excess_l2 = 0.5;
+  CHECK(run.verdict() == "accepted");
+}
+
 TEST_CASE("what a state makes of the next step is judged with twice the tolerance") {
   for (const auto& [off, verdict] : {std::pair{0.0015, "accepted"},
                                      {0.0018, "inconclusive"},

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A1, A2: optimizer state that carries weights, all or those behind a trigger, to any goal without a
-useful gradient.
+"""A1, A2: optimizer state that carries all weights, or those behind a trigger, to any goal without
+a useful gradient.
 """
 
 from __future__ import annotations
