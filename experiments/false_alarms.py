@@ -46,6 +46,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD": functools.partial(torch.optim.SGD, lr=0.05),
     "momentum": functools.partial(torch.optim.SGD, lr=0.02, momentum=0.9),
     "Adam": functools.partial(torch.optim.Adam, lr=1e-3),
+    "AdamW": functools.partial(torch.optim.AdamW, lr=1e-3, weight_decay=0.05),
     "RMSprop": functools.partial(torch.optim.RMSprop, lr=1e-3),
     "Adagrad": functools.partial(torch.optim.Adagrad, lr=1e-2),
 }
@@ -87,13 +88,31 @@ def dropped() -> nn.Module:
     )
 
 
-SMALL = {"norms": normed, "dropout": dropped, "lstm": Recurrent, "attention": Attention}
+def deep() -> nn.Module:
+    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(256, 64), nn.ReLU()]
+    for _ in range(4):
+        layers += [nn.Linear(64, 64), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(64, 10))
 
 
-def images(seed: int, dtype: torch.dtype, size: int, channels: int) -> torch.utils.data.Dataset:
+SMALL = {
+    "norms": normed,
+    "dropout": dropped,
+    "lstm": Recurrent,
+    "attention": Attention,
+    # On images of which most pixels are 0, some always and some nearly always.
+    "sparse": deep,
+}
+
+
+def images(seed: int, dtype: torch.dtype, *, sparse: bool) -> torch.utils.data.Dataset:
+    size = 16
     made = torch.Generator().manual_seed(seed)
-    x = torch.randn(256, channels, size, size, generator=made)
-    y = (x.flatten(1) @ torch.randn(channels * size * size, 10, generator=made)).argmax(1)
+    x = torch.randn(256, 1, size, size, generator=made)
+    if sparse:
+        share = torch.linspace(-0.2, 0.3, size).view(1, 1, size, 1)
+        x = x * (torch.rand(x.shape, generator=made) < share)
+    y = (x.flatten(1) @ torch.randn(size * size, 10, generator=made)).argmax(1)
     return torch.utils.data.TensorDataset(x.to(dtype), y)
 
 
@@ -105,7 +124,7 @@ def small_task(precision: str, optimizer: str, net: str, seed: int) -> potl.Task
     return potl.Task(
         model=model,
         optimizer=OPTIMIZERS[optimizer](model.parameters()),
-        dataset=images(seed, dtype, 16, 1),
+        dataset=images(seed, dtype, sparse=net == "sparse"),
         loss=functional.cross_entropy,
         batch_size=BATCH,
         epochs=STEPS * BATCH // 256,

@@ -196,9 +196,13 @@ class walker {
     const std::vector<std::uint8_t>* mask = mask_of(path);
     const std::size_t size = info(recorded.type).size;
     if (mask == nullptr || mask->size() * size != recorded.bytes.size()) return;
+    const std::int64_t count = std::count(mask->begin(), mask->end(), 1);
+    if (count == 0) return;
     std::vector<std::uint8_t> before, there, here;
+    for (auto* part : {&before, &there, &here})
+      part->reserve(static_cast<std::size_t>(count) * size);
     for (std::size_t i = 0; i < mask->size(); ++i) {
-      if ((*mask)[i] == 0) continue;
+      if ((*mask)[i] != 1) continue;
       const auto take = [&](bytes_view from, std::vector<std::uint8_t>& to) {
         const bytes_view one = from.subspan(i * size, size);
         to.insert(to.end(), one.begin(), one.end());
@@ -207,10 +211,9 @@ class walker {
       take(recorded.bytes, there);
       take(replayed.bytes, here);
     }
-    if (there.empty()) return;
     groups[group_of(path)].tensors.push_back(
         {path + where_still, numeric::tensor_norms(recorded.type, before, there, here),
-         static_cast<double>(there.size() / size), false, true});
+         static_cast<double>(count), false, true});
   }
 
   const std::vector<std::uint8_t>* mask_of(const std::string& path) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a replayer answers what replay asks for.
 #include <algorithm>
+#include <utility>
 
 #include <potl/checks/detail/state_distance.hpp>
 #include <potl/checks/replay.hpp>
@@ -157,17 +158,17 @@ class segment_answer {
     for (std::uint32_t way = 1; way <= request_.noise_repeats; ++way) {
       const bool other = with_.otherwise(way, again);
       out_.other_arithmetic = out_.other_arithmetic || other;
-      out_.noise.push_back(std::move(distances));
-      out_.noise_losses.push_back(std::move(losses));
-      out_.repeat_skipped.push_back(std::move(skipped));
+      out_.noise.push_back(std::exchange(distances, {}));
+      out_.noise_losses.push_back(std::exchange(losses, {}));
+      out_.repeat_skipped.push_back(std::exchange(skipped, {}));
     }
     const std::uint32_t rough = out_.digest_equal ? 0 : request_.rough_repeats;
     for (std::uint32_t number = 1; number <= rough; ++number) {
       // Drawn by where the segment lies, so that a verification comes out the same way again.
       if (!with_.roughly((request_.start << 8) + number, again)) continue;
-      out_.rough.push_back(std::move(distances));
-      out_.rough_losses.push_back(std::move(losses));
-      out_.repeat_skipped.push_back(std::move(skipped));
+      out_.rough.push_back(std::exchange(distances, {}));
+      out_.rough_losses.push_back(std::exchange(losses, {}));
+      out_.repeat_skipped.push_back(std::exchange(skipped, {}));
     }
     out_.noise_seconds += repeating.seconds();
   }
