@@ -81,14 +81,13 @@ void multiply(rounding_session& session, const std::string& kind, const py::buff
 
 /// The third party has the operands: `operands(position)` gives both rows.
 void judge(const py::buffer& proof, const py::object& committed, int bits, std::uint64_t values,
-           const py::function& operands, double false_alarm) {
+           const py::function& operands) {
   const readable_buffer bytes(proof);
   const fraud_proof decoded = decode_fraud_proof(bytes.bytes()).value();
   referee_facts facts;
   if (!committed.is_none()) facts.committed = to_digest(committed);
   facts.bits = bits;
   facts.values = values;
-  facts.false_alarm = false_alarm;
   facts.bind = [&](const fraud_element& element) -> status {
     const auto rows = py::cast<std::pair<py::buffer, py::buffer>>(operands(element.position));
     const auto equal = [](const py::buffer& buffer, const std::vector<float>& shown) {
@@ -173,8 +172,7 @@ void bind_rounding(py::module_& module) {
     return to_bytes(rounding_log_digest(buffer.bytes()));
   });
   module.def("referee_rounding", &judge, py::arg("proof"), py::kw_only(), py::arg("committed"),
-             py::arg("bits"), py::arg("values"), py::arg("operands"),
-             py::arg("false_alarm") = 1e-9);
+             py::arg("bits"), py::arg("values"), py::arg("operands"));
   bind_rounding_session(module).def("multiply", &multiply, py::arg("kind"), py::arg("a"),
                                     py::arg("b"), py::arg("out"));
   bind_published(module);

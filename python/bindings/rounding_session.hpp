@@ -31,7 +31,6 @@ inline py::dict dict_of(const numeric::step_audit& audit) {
   out["moved_l2"] = audit.moved_l2;
   out["reachable_l2"] = audit.reachable_l2;
   out["reachable_linf"] = audit.reachable_linf;
-  out["bias_p_value"] = audit.bias_p_value;
   out["rejected"] = audit.rejected;
   py::list rejections;
   for (const numeric::log_rejection& each : audit.rejections) rejections.append(dict_of(each));
@@ -44,7 +43,7 @@ inline numeric::log_rejection rejection_of(const py::dict& told) {
   numeric::log_rejection out;
   const auto fault = py::cast<std::string>(told["fault"]);
   while (to_string(out.fault) != fault) {
-    if (out.fault == numeric::log_fault::direction_bias) {
+    if (out.fault == numeric::log_fault::missing_entry) {
       throw exception({errc::usage, "rounding logs have no fault named " + fault, ""});
     }
     out.fault = static_cast<numeric::log_fault>(static_cast<int>(out.fault) + 1);
@@ -118,11 +117,10 @@ inline py::object watched_of(const numeric::rounding_session& session) {
 /// The caller may add methods of its own.
 inline py::class_<numeric::rounding_session> bind_rounding_session(py::module_& module) {
   return py::class_<numeric::rounding_session>(module, "RoundingSession", py::module_local())
-      .def(py::init([](const std::string& role, int bits, std::uint64_t order, double alarm) {
-             return numeric::rounding_session({role_of(role), bits, order, alarm});
+      .def(py::init([](const std::string& role, int bits, std::uint64_t order) {
+             return numeric::rounding_session({role_of(role), bits, order});
            }),
-           py::arg("role"), py::kw_only(), py::arg("bits") = 32, py::arg("order") = 0,
-           py::arg("false_alarm") = 1e-9)
+           py::arg("role"), py::kw_only(), py::arg("bits") = 32, py::arg("order") = 0)
       .def(
           "begin_step",
           [](numeric::rounding_session& self, std::uint64_t step, const py::object& log,

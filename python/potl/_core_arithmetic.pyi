@@ -81,9 +81,7 @@ class Convolver:
 class RoundingSession:
     """log64 over a training, for one side: `role` is "trainer", "auditor" or "none"."""
 
-    def __init__(
-        self, role: str, *, bits: int = 32, order: int = 0, false_alarm: float = 1e-9
-    ) -> None: ...
+    def __init__(self, role: str, *, bits: int = 32, order: int = 0) -> None: ...
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         """Values, near ties and corrections since the session began, by kind of operator."""
@@ -129,7 +127,6 @@ def referee_rounding(
     bits: int,
     values: int,
     operands: Callable[[int], tuple[Any, Any]],
-    false_alarm: float = 1e-9,
 ) -> None:
     """Returns when the proof shows fraud; MismatchError when it does not. `operands(position)`
     gives the rows of operands that the third party has itself.

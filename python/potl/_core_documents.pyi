@@ -249,7 +249,6 @@ class StepAudit(TypedDict):
     moved_l2: float
     reachable_l2: float
     reachable_linf: float
-    bias_p_value: float
     rejected: int
     rejections: list[LogRejection]
 

@@ -86,11 +86,10 @@ class RoundingAuditor(_Side):
     Args:
         bits: The trainer's.
         order: Its own order of summation; any will do.
-        false_alarm: Probability that an honest training is accused of lopsided directions.
     """
 
-    def __init__(self, *, bits: int = 32, order: int = 0, false_alarm: float = 1e-9) -> None:
-        super().__init__("auditor", bits=bits, order=order, false_alarm=false_alarm)
+    def __init__(self, *, bits: int = 32, order: int = 0) -> None:
+        super().__init__("auditor", bits=bits, order=order)
 
     def begin_step(self, step: int, *, log: bytes, committed: bytes | None = None) -> None:
         """From here results follow the log. `committed` is the digest that the trainer committed

@@ -7,13 +7,8 @@
 
 #include <potl/numeric/detail/rounding_session.hpp>
 
-#include "numeric/rounding_log/directions.hpp"
-
 namespace potl::numeric {
 namespace {
-
-// Operands kept for a proof of bias, per step.
-constexpr std::size_t kept_bytes_limit = std::size_t{16} * 1024 * 1024;
 
 double step_of(const tie& nearest) {
   return 2 * (nearest.midpoint - static_cast<double>(nearest.lower));
@@ -64,13 +59,11 @@ std::uint64_t rounding_session::follow(std::span<float> results, std::span<const
     const bool theirs = entry != nullptr && (!mine || values_ + own->index == entry->position);
     const std::uint64_t index = mine ? own->index : entry->position - values_;
     if (theirs) ++next_entry_;
-    if (mine && theirs &&
-        entry->up == (results[index] == nearest_tie(own->value, options_.bits).upper)) {
-      fraud_element element{entry->position, {}, {}};
-      if (kept_bytes_ <= kept_bytes_limit) operands(index, element.a, element.b);
-      keep(std::move(element), own->value);
-    } else if (mine || audit_.rejected == 0 ||
-               meets_another_binade(results[index], options_.bits)) {
+    const bool agreed =
+        mine && theirs &&
+        entry->up == (results[index] == nearest_tie(own->value, options_.bits).upper);
+    if (!agreed &&
+        (mine || audit_.rejected == 0 || meets_another_binade(results[index], options_.bits))) {
       rule(results[index], index, theirs ? std::optional(entry->up) : std::nullopt, operands);
     }
     if (mine) ++own;
@@ -92,11 +85,7 @@ void rounding_session::rule(float& result, std::uint64_t index, std::optional<bo
     moved_squares_ += moved * moved;
   }
   result = ruling.value;
-  if (ruling.fault == log_fault::none) {
-    if (logged) keep(std::move(element), ruling.exact);
-    return;
-  }
-  if (!has_log_) return;  // that was the fault
+  if (ruling.fault == log_fault::none || !has_log_) return;  // no log was the fault then
   const std::string where = "element " + std::to_string(element.position) + " of step " +
                             std::to_string(step_) + ": distance to the tie " +
                             std::to_string(ruling.distance / ruling.step) + " steps, window " +
@@ -126,31 +115,6 @@ void rounding_session::look(std::span<float> results, const element_operands& op
   results[index] = watched_->value;
 }
 
-void rounding_session::keep(fraud_element element, double value) {
-  kept_bytes_ += (element.a.size() + element.b.size()) * sizeof(float);
-  if (kept_.size() == max_bias_entries || kept_bytes_ > kept_bytes_limit) return;
-  kept_.push_back(std::move(element));
-  kept_values_.push_back(value);
-}
-
-// Only a log without other faults is tested: the kept elements are its first entries then.
-void rounding_session::test_directions() {
-  direction_count count;
-  for (std::size_t i = 0; i < kept_.size(); ++i) count.add(kept_values_[i], log_.entries[i].up);
-  audit_.bias_p_value = count.p_value();
-  if (!(audit_.bias_p_value < step_false_alarm(options_.false_alarm, step_))) return;
-  fraud_proof proof{log_fault::direction_bias, step_, log_bytes_, kept_};
-  referee_facts facts;
-  facts.committed = rounding_log_digest(log_bytes_);
-  facts.bits = options_.bits;
-  facts.values = log_.values;
-  facts.false_alarm = options_.false_alarm;
-  facts.bind = [](const fraud_element&) -> status { return unit{}; };  // gathered by this side
-  if (!referee(proof, facts)) return;
-  reject(log_fault::direction_bias, "step " + std::to_string(step_) + " rounds near ties one way",
-         std::move(proof));
-}
-
 step_audit rounding_session::end_audit() {
   require(options_.role == log_role::auditor, "only an auditor judges a log");
   require(in_step_, "no step has begun");
@@ -160,8 +124,6 @@ step_audit rounding_session::end_audit() {
            "the log is of " + std::to_string(log_.values) + " values, the step rounds " +
                std::to_string(values_),
            proof_of(log_fault::wrong_size, nullptr));
-  } else if (has_log_ && audit_.rejected == 0) {
-    test_directions();
   }
   audit_.values = values_;
   audit_.moved_l2 = std::sqrt(moved_squares_);

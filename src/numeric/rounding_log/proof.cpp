@@ -96,14 +96,14 @@ result<fraud_proof> decode_fraud_proof(bytes_view bytes) {
   }
   fraud_proof out;
   const std::uint8_t fault = in.u8();
-  if (fault == 0 || fault > static_cast<std::uint8_t>(log_fault::direction_bias)) {
+  if (fault == 0 || fault > static_cast<std::uint8_t>(log_fault::missing_entry)) {
     return malformed("unknown fault");
   }
   out.fault = static_cast<log_fault>(fault);
   out.step = in.u64();
   out.log = in.raw(in.u64());
   const std::uint64_t elements = in.u64();
-  if (in.failed() || elements > max_bias_entries || elements > in.left() / 16) {
+  if (in.failed() || elements > 1) {
     return malformed("wrong length");
   }
   for (std::uint64_t i = 0; i < elements && !in.failed(); ++i) {

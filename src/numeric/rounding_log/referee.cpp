@@ -7,8 +7,6 @@
 
 #include <potl/crypto/detail/tensor_digest.hpp>
 
-#include "numeric/rounding_log/directions.hpp"
-
 namespace potl::numeric {
 namespace {
 
@@ -43,27 +41,6 @@ status judge_element(const fraud_proof& proof, const rounding_log& log,
   return unit{};
 }
 
-status judge_directions(const fraud_proof& proof, const rounding_log& log,
-                        const referee_facts& facts) {
-  if (proof.elements.empty() || proof.elements.size() > log.entries.size()) {
-    return not_shown("it takes the log's first entries");
-  }
-  direction_count count;
-  for (std::size_t i = 0; i < proof.elements.size(); ++i) {
-    const fraud_element& element = proof.elements[i];
-    if (element.position != log.entries[i].position) {
-      return not_shown("it takes the log's first entries");
-    }
-    const status binding = bound(element, facts);
-    if (!binding) return binding;
-    count.add(exact_dot(element.operands()).to_odd(), log.entries[i].up);
-  }
-  if (!(count.p_value() < step_false_alarm(facts.false_alarm, proof.step))) {
-    return not_shown("chance explains the directions");
-  }
-  return unit{};
-}
-
 }  // namespace
 
 status referee(const fraud_proof& proof, const referee_facts& facts) {
@@ -91,7 +68,6 @@ status referee(const fraud_proof& proof, const referee_facts& facts) {
     case log_fault::outside_window:
     case log_fault::wrong_direction:
     case log_fault::missing_entry: return judge_element(proof, *log, facts);
-    case log_fault::direction_bias: return judge_directions(proof, *log, facts);
     default: return not_shown("this fault has no proof");
   }
 }

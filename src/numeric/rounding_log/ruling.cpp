@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <potl/statistics/detail/binomial.hpp>
-
 namespace potl::numeric {
 
 const char* to_string(log_fault fault) noexcept {
@@ -18,7 +16,6 @@ const char* to_string(log_fault fault) noexcept {
     case log_fault::outside_window: return "outside_window";
     case log_fault::wrong_direction: return "wrong_direction";
     case log_fault::missing_entry: return "missing_entry";
-    case log_fault::direction_bias: return "direction_bias";
   }
   return "unknown";
 }
@@ -62,11 +59,6 @@ element_ruling rule_on(const dot_operands& operands, int bits, std::optional<boo
   out.value = wanted;
   out.flipped = true;
   return out;
-}
-
-double direction_p_value(std::uint64_t entries, std::uint64_t ups) noexcept {
-  const std::uint64_t most = std::max(ups, entries - std::min(ups, entries));
-  return std::min(1.0, 2 * statistics::binomial_upper_tail(entries, most, 0.5));
 }
 
 }  // namespace potl::numeric

@@ -34,7 +34,6 @@ element_operands matrix_operands(const gemm_batch& batch, matrix<const float> a,
 rounding_session::rounding_session(session_options options) : options_(options) {
   require(options.bits >= min_rounding_bits && options.bits <= max_rounding_bits,
           "bits are 23 to 32");
-  require(options.false_alarm > 0 && options.false_alarm < 1, "false_alarm lies between 0 and 1");
 }
 
 void rounding_session::require(bool condition, const char* what) const {
@@ -52,9 +51,6 @@ void rounding_session::start(std::uint64_t step) {
   watched_.reset();
   log_ = {options_.bits, 0, {}};
   log_bytes_.clear();
-  kept_.clear();
-  kept_values_.clear();
-  kept_bytes_ = 0;
   audit_ = {};
   audit_.step = step;
   moved_squares_ = reachable_squares_ = 0;

@@ -173,11 +173,12 @@ def test_steering_inside_of_the_window_is_reported_with_what_it_could_reach() ->
     assert 0.5 * audit["reachable_l2"] < audit["moved_l2"] <= audit["reachable_l2"]
 
 
-def test_a_log_that_points_one_way_is_rejected() -> None:
+def test_a_log_that_points_one_way_accuses_nobody() -> None:
+    """Honest ones may: no exact sum tells it from noise."""
     trainer = steered(lambda _, distance, up: up or distance < 0.99)
-    audit, products = audit_step(trainer.log())
-    assert [each["fault"] for each in audit["rejections"]] == ["direction_bias"]
-    assert is_proven(audit, products, trainer.log())
+    audit, _ = audit_step(trainer.log())
+    assert audit["rejected"] == 0
+    assert 0 < audit["moved_l2"] <= audit["reachable_l2"]
 
 
 def test_entries_that_are_left_out_are_rejected(first: Any) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,12 @@ def in_parts() -> potl.Task:
 class Delivery:
     """A job in log64, its run and commitment."""
 
-    def __init__(self, folder: Path, job: potl.Job | None = None) -> None:
+    def __init__(
+        self, folder: Path, job: potl.Job | None = None, task: Callable[[], potl.Task] = build
+    ) -> None:
         self.job = job or potl.Job.create(build, seed=3, checkpoint_every=3, arithmetic="log64")
-        self.run = potl.record(build, folder / "run", job=self.job, key=folder / "key.pem")
+        self.task = task
+        self.run = potl.record(task, folder / "run", job=self.job, key=folder / "key.pem")
         self.commitment = self.run.commit()
         self.path = folder / "run"
 
@@ -73,7 +77,7 @@ class Delivery:
             self.run,
             job=self.job,
             commitment=self.commitment,
-            task=build,
+            task=self.task,
             checks=[potl.PEV(), potl.Replay(samples=4)],
             ledger=None,
         )
@@ -131,6 +135,38 @@ def test_an_honest_run_is_accepted_by_a_verifier_that_adds_in_another_order(tmp_
     report = delivery.verify()
     assert report.verdict == "accepted", [finding.reason for finding in report.findings]
     assert all(replay["equal"] for replay in report.document["replays"])
+
+
+def build_above_ties() -> potl.Task:
+    """Every sum is a tie and a little more, so that everybody rounds it up."""
+    draw = torch.Generator().manual_seed(4)
+    digits = torch.randint(1 << 22, (HIDDEN * 4, 3), generator=draw)
+    first, last = nn.Linear(3, HIDDEN * 4, bias=False), nn.Linear(HIDDEN * 4, 4)
+    with torch.no_grad():
+        first.weight.copy_((digits * 2 + torch.tensor([0, 1, 0])) * 2.0**-23 + 1)
+        first.weight[:, 2] *= 2.0**-51
+    groups: list[Any] = [
+        {"params": first.parameters(), "lr": 1e-30},
+        {"params": last.parameters(), "lr": 0.05},
+    ]
+    return potl.Task(
+        model=nn.Sequential(first, nn.ReLU(), last),
+        optimizer=torch.optim.SGD(groups, lr=0.05),
+        dataset=TensorDataset(torch.ones(96, 3), torch.randint(4, (96,), generator=draw)),
+        loss=functional.cross_entropy,
+        batch_size=BATCH,
+        epochs=2,
+    )
+
+
+@pytest.mark.usefixtures("other_order")
+def test_an_honest_run_whose_ties_all_go_one_way_is_accepted(tmp_path: Path) -> None:
+    job = potl.Job.create(build_above_ties, seed=3, checkpoint_every=3, arithmetic="log64")
+    delivery = Delivery(tmp_path, job, build_above_ties)
+    entries = _core.decode_rounding_log(delivery.evidence().load_rounding_log(1))["entries"]
+    assert sum(up for _, up in entries) > 0.99 * len(entries) > 1000
+    report = delivery.verify()
+    assert report.verdict == "accepted", [finding.reason for finding in report.findings]
 
 
 def test_losses_of_micro_batches_follow_the_log_from_part_to_part() -> None:

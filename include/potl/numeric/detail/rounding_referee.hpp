@@ -10,9 +10,9 @@
 // Claims: everything that an honest trainer does under any order of summation passes, whatever the
 // operands are; steps of different binades are taken in the trainer's favour where they meet. A
 // proof is judged from the proof, the facts that the third party has itself, and one exact dot
-// product (bias: one per entry). Nothing that a proof says is believed.
+// product. Nothing that a proof says is believed.
 // Cost: 3 ns per term and element. Proofs have at most max_fraud_proof_bytes.
-// Cannot: tell what lies inside the window apart from noise; direction_bias does where many do.
+// Cannot: tell what lies inside the window apart from noise.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,6 @@ enum class log_fault : std::uint8_t {
   outside_window = 5,   ///< an entry where no honest sum is near a tie
   wrong_direction = 6,  ///< an entry whose direction no honest sum is rounded to
   missing_entry = 7,    ///< no entry although every honest sum is near a tie
-  direction_bias = 8,   ///< directions that chance does not explain
 };
 
 const char* to_string(log_fault fault) noexcept;
@@ -56,9 +55,6 @@ struct element_ruling {
 /// The rule above for one element; `logged` is the entry's direction (up) if there is one.
 element_ruling rule_on(const dot_operands& operands, int bits, std::optional<bool> logged);
 
-/// P(a fair coin is at least so uneven), both sides.
-double direction_p_value(std::uint64_t entries, std::uint64_t ups) noexcept;
-
 /// The element whose operands a proof shows.
 struct fraud_element {
   std::uint64_t position = 0;  ///< in the step's log
@@ -74,13 +70,12 @@ struct fraud_proof {
   log_fault fault = log_fault::none;
   std::uint64_t step = 0;
   std::vector<std::uint8_t> log;        ///< the encoded log of the step; empty for not_committed
-  std::vector<fraud_element> elements;  ///< one; for direction_bias the log's first entries
+  std::vector<fraud_element> elements;  ///< one, for the faults of elements
 
   friend bool operator==(const fraud_proof&, const fraud_proof&) = default;
 };
 
 inline constexpr std::size_t max_fraud_proof_bytes = std::size_t{64} * 1024 * 1024;
-inline constexpr std::size_t max_bias_entries = 4096;
 
 /// Throws potl::exception (limit) when it would be longer than max_fraud_proof_bytes.
 std::vector<std::uint8_t> encode(const fraud_proof& proof);
@@ -90,8 +85,7 @@ result<fraud_proof> decode_fraud_proof(bytes_view bytes);
 struct referee_facts {
   std::optional<digest> committed;  ///< digest of the log in the step's leaf
   int bits = 32;
-  std::uint64_t values = 0;   ///< elements that the step rounds
-  double false_alarm = 1e-9;  ///< of the test for direction_bias
+  std::uint64_t values = 0;  ///< elements that the step rounds
   /// ok: these are the operands at this position. See open_operand(); or compare with own tensors.
   std::function<status(const fraud_element&)> bind;
 };

@@ -23,10 +23,9 @@
 // logged; after the first rejection in a step, entries beyond its own list are looked at only where
 // they can change a result, so that a flood costs the trainer the job and the auditor nothing. So a
 // result is a function of operands and log alone, whatever the log is and in whatever order one
-// adds; what is not a log counts as one without entries. False alarms: none at elements;
-// direction_bias at most false_alarm per session (step t is tested at false_alarm / (t (t + 1))).
-// Elements with the same digits count once: equal rows (padding) are rounded alike. Cannot see:
-// steering inside the window that is not lopsided; the audit reports how far it can go.
+// adds; what is not a log counts as one without entries. False alarms: none. Cannot see: steering
+// inside the window; the audit reports how far it went, and how far it can go. Directions that all
+// point one way accuse nobody: a tie plus a sum of tiny positive terms is rounded up by everybody.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +53,6 @@ struct session_options {
   log_role role = log_role::none;
   int bits = 32;
   std::uint64_t order = 0;  ///< for the kernels: 0 is the default order of summation
-  double false_alarm = 1e-9;
 };
 
 /// Fills the two rows of operands of the element with this index, in the order of the terms.
@@ -98,7 +96,6 @@ struct step_audit {
   double moved_l2 = 0;            ///< length of all corrections, in the results' own units
   double reachable_l2 = 0;        ///< what a trainer could have moved within the window
   double reachable_linf = 0;
-  double bias_p_value = 1;
   std::vector<log_rejection> rejections;  ///< at most max_rejections; empty when all is well
   std::uint64_t rejected = 0;             ///< elements and properties at fault, also those left out
 
@@ -146,10 +143,8 @@ class rounding_session {
   void look(std::span<float> results, const element_operands& operands);
   void rule(float& result, std::uint64_t index, std::optional<bool> logged,
             const element_operands& operands);
-  void keep(fraud_element element, double value);
   fraud_proof proof_of(log_fault fault, const fraud_element* element) const;
   void reject(log_fault fault, std::string message, std::optional<fraud_proof> proof);
-  void test_directions();
 
   session_options options_;
   bool in_step_ = false;
@@ -162,9 +157,6 @@ class rounding_session {
   std::size_t next_entry_ = 0;
   std::optional<std::uint64_t> watched_position_;
   std::optional<element_ruling> watched_;
-  std::vector<fraud_element> kept_;  // operands of the log's first entries, for a proof of bias
-  std::vector<double> kept_values_;
-  std::size_t kept_bytes_ = 0;
   double moved_squares_ = 0;
   double reachable_squares_ = 0;
   step_audit audit_;
