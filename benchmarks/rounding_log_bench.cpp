@@ -33,7 +33,7 @@ numeric::step_log log_of_product(std::int64_t terms) {
   std::vector<float> c(rows * columns);
   const auto left = numeric::row_major(a.data(), rows, terms);
   const auto right = numeric::row_major(b.data(), terms, columns);
-  numeric::rounding_session session({numeric::log_role::trainer, 32, 0, 1e-9});
+  numeric::rounding_session session({numeric::log_role::trainer, 32, 0});
   session.begin_step(1);
   const auto ties = numeric::gemm_log64(left, right, numeric::row_major(c.data(), rows, columns),
                                         {}, numeric::inline_executor());

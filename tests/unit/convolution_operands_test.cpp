@@ -103,11 +103,11 @@ TEST_CASE("an auditor follows the log of convolutions to the same bits", "[convo
         y.insert(y.end(), dw.begin(), dw.end());
         return y;
       };
-      rounding_session trainer({log_role::trainer, 32, 0, 1e-9});
+      rounding_session trainer({log_role::trainer, 32, 0});
       trainer.begin_step(1);
       const auto ours = run(trainer);
       const step_log log = trainer.end_step();
-      rounding_session auditor({log_role::auditor, 32, 3, 1e-9});
+      rounding_session auditor({log_role::auditor, 32, 3});
       auditor.begin_step(1, log.bytes, log.content);
       const auto theirs = run(auditor);
       const step_audit audit = auditor.end_audit();

@@ -318,7 +318,7 @@ TEST_CASE("ties that everybody rounds the same way accuse nobody") {
     p.b[columns + j] = 1 + static_cast<float>(2 * digits(random) + 1) * 0x1p-23F;
     p.b[2 * columns + j] = (1 + static_cast<float>(digits(random)) * 0x1p-23F) * 0x1p-51F;
   }
-  for (const std::uint64_t order : {0, 3}) {
+  for (const std::uint64_t order : {0U, 3U}) {
     const one_step trained = train({p}, bits, order);
     const rounding_log log = *decode_rounding_log(trained.log.bytes);
     REQUIRE(log.entries.size() == columns);
@@ -373,7 +373,7 @@ TEST_CASE("late, foreign, malformed and misfit logs are rejected; the step goes 
 }
 
 TEST_CASE("misuse of a session throws") {
-  rounding_session trainer({log_role::trainer, 32, 0, 1e-9});
+  rounding_session trainer({log_role::trainer, 32, 0});
   std::vector<float> y(4);
   CHECK_THROWS_AS(trainer.apply("x", y, {}, {}), potl::exception);
   CHECK_THROWS_AS(trainer.begin_step(1, {}, std::nullopt), potl::exception);
@@ -384,7 +384,7 @@ TEST_CASE("misuse of a session throws") {
   CHECK_THROWS_AS(trainer.end_audit(), potl::exception);
   trainer.cancel_step();
   CHECK_THROWS_AS(trainer.end_step(), potl::exception);
-  CHECK_THROWS_AS(rounding_session({log_role::trainer, 22, 0, 1e-9}), potl::exception);
+  CHECK_THROWS_AS(rounding_session({log_role::trainer, 22, 0}), potl::exception);
   rounding_session none{session_options{}};
   none.apply("x", y, {}, {});
   CHECK(none.counts().empty());

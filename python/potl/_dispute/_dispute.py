@@ -16,7 +16,7 @@ from ._audit import Audit
 from ._evidence import DisputeEvidence, Verdict, judge
 from ._party import Party
 from ._seat import NAMES, Name, Seat, require_held, setting_of
-from ._table import Clock, SystemClock, Table, stored
+from ._table import Clock, Table, WatchedClock, require_turn, stored
 from ._there import There
 
 if TYPE_CHECKING:
@@ -24,8 +24,17 @@ if TYPE_CHECKING:
 
 _TURN_SECONDS = 3600.0
 _AGAIN_SECONDS = 0.1
+# A referee that has not looked at its clock for longer was away, suspended for example.
+_AWAY_SECONDS = 5.0
 
 Keys = Mapping[str, _core.PublicKey | str | os.PathLike[str]]
+
+
+class Watched(Clock, Protocol):
+    """A clock that notices when nobody looks at it."""
+
+    def was_away(self) -> bool:
+        """Whether the referee stood still, since this was last asked."""
 
 
 class Side(Protocol):
@@ -114,15 +123,17 @@ def dispute(
             or the trainer's is another one than you hold.
         StorageError: Nobody answers at a URL, before the first line.
     """
-    return play(
-        {"trainer": trainer, "auditor": auditor},
-        referee,
-        keys=keys or {},
-        commitment=commitment,
-        turn_seconds=turn_seconds,
-        transcript=transcript,
-        clock=SystemClock(),
-    )
+    require_turn(turn_seconds)
+    with WatchedClock(min(_AWAY_SECONDS, turn_seconds / 2)) as clock:
+        return play(
+            {"trainer": trainer, "auditor": auditor},
+            referee,
+            keys=keys or {},
+            commitment=commitment,
+            turn_seconds=turn_seconds,
+            transcript=transcript,
+            clock=clock,
+        )
 
 
 def play(
@@ -133,7 +144,7 @@ def play(
     commitment: object = None,
     turn_seconds: float,
     transcript: str | os.PathLike[str] | None,
-    clock: Clock,
+    clock: Watched,
 ) -> Verdict:
     """`dispute` by a clock."""
     chosen = {name: _chosen(party, referee) for name, party in parties.items()}
@@ -164,7 +175,7 @@ def play(
             clock=clock,
         )
         while table.now.verdict is None:
-            _move(table, sides)
+            _move(table, sides, clock)
     return verdict_of(table.transcript, referee, public, commitment)
 
 
@@ -213,7 +224,7 @@ def verdict_of(
     return judge(evidence, job=referee.job, keys=public, commitment=commitment)
 
 
-def _move(table: Table, sides: Mapping[Name, Side]) -> None:
+def _move(table: Table, sides: Mapping[Name, Side], clock: Watched) -> None:
     """What happens next."""
     now = table.now
     expected = now.expected
@@ -222,7 +233,7 @@ def _move(table: Table, sides: Mapping[Name, Side]) -> None:
         return
 
     def left() -> float:
-        return (expected.deadline - table.clock.now()) / 1000
+        return (expected.deadline - clock.now()) / 1000
 
     try:
         message = sides[expected.who].message(
@@ -232,10 +243,12 @@ def _move(table: Table, sides: Mapping[Name, Side]) -> None:
         # What fails in this program is not the fault of whoever it stands for.
         table.give_up(f"the {expected.who} could not answer: {type(error).__name__}: {error}")
         return
+    if clock.was_away():
+        table.restart()
     if message is None:
         table.tick(expected.deadline + 1)
     elif not table.receive(expected.who, message):
-        table.clock.sleep(_AGAIN_SECONDS)
+        clock.sleep(_AGAIN_SECONDS)
 
 
 def _chosen(party: Party | Audit | Remote | str, referee: Referee) -> Party | Remote:

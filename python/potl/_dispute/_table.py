@@ -6,16 +6,20 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .. import _core
 from .._base._errors import LimitError, MissingError, PotlError, StorageError, UsageError
 from ._answers import to_json
 from ._referee import Referee
 from ._seat import Name, require_about
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MOST_STORED = 256 << 20
 
@@ -38,6 +42,44 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+class WatchedClock(SystemClock):
+    """The machine's, and whether this process stood still: a lid was closed, or Ctrl-Z pressed.
+
+    A thread of its own looks at it all the time, so that no party can feign that by being slow.
+
+    Args:
+        away_seconds: Not to have looked for longer is to have been away.
+    """
+
+    def __init__(self, away_seconds: float) -> None:
+        self._most, self._looked, self._away = int(1000 * away_seconds), self.now(), False
+        self._lock, self._end = threading.Lock(), threading.Event()
+
+    def was_away(self) -> bool:
+        """Whether it was, since this was last asked."""
+        self._look()
+        with self._lock:
+            out, self._away = self._away, False
+        return out
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+
+    def _watch(self) -> None:
+        while not self._end.wait(self._most / 4000):
+            self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            now = self.now()
+            self._away |= now - self._looked > self._most
+            self._looked = now
 
 
 class Table:
@@ -114,6 +156,14 @@ class Table:
     def tick(self, at: int = 0) -> bool:
         """Looks at the clock, or at what is said to be its time."""
         return self._took(self._desk.tick(at=max(at, self.clock.now())))
+
+    def restart(self) -> None:
+        """The referee was away: whose turn it is gets its whole time again."""
+        size = len(self.transcript)
+        self._desk = _core.DisputeReferee.resume(
+            self._setting, self.transcript, key=self._referee.key, at=self.clock.now()
+        )
+        self._take(self.transcript[size:-1])
 
     def decide(self) -> None:
         """The referee's turn."""

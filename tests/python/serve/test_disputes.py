@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ import potl
 from potl import _core
 from potl._cli import _cli
 from potl._dispute._dispute import play
-from potl._dispute._table import Store
+from potl._dispute._table import Store, WatchedClock
 from potl._record._keygen import write_pair
 from potl._remote._http import Http
 
@@ -257,6 +260,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.at = 1_000_000
+        self.is_away = False
 
     def now(self) -> int:
         return self.at
@@ -264,10 +268,57 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.at += max(1, int(1000 * seconds))
 
+    def was_away(self) -> bool:
+        out, self.is_away = self.is_away, False
+        return out
+
 
 def played(case: Case, urls: dict[str, Any], **changes: Any) -> potl.Verdict:
     options = {"keys": {"auditor": case.key("auditor")}, "turn_seconds": 8.0, "transcript": None}
-    return play(urls, case.referee(), clock=Clock(), **{**options, **changes})  # type: ignore[arg-type]
+    options["clock"] = Clock()
+    return play(urls, case.referee(), **{**options, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_time_in_which_the_referee_was_away_counts_against_nobody(
+    answered: bool, case: Case, urls: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine is suspended while it waits, and the answer is there when it wakes, or lost."""
+    clock, post, calls = Clock(), Http.post, [0]
+
+    def suspended(self: Http, *given: Any, **options: Any) -> bytes:
+        answer = post(self, *given, **options)
+        calls[0] += 1
+        if calls[0] in (2, 7):
+            clock.at += 10 * 3600 * 1000
+            clock.is_away = True
+            return answer if answered else b""
+        return answer
+
+    monkeypatch.setattr(Http, "post", suspended)
+    verdict = played(case, urls, clock=clock)
+    assert case.is_found_in(verdict)
+    assert verdict.evidence.transcript.count('"restarted"') == 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped")
+def test_a_process_that_was_stopped_knows_it() -> None:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with WatchedClock(2.0) as clock:
+            time.sleep(3)
+            before = clock.was_away()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            os.write(writing, bytes([before, clock.was_away(), clock.was_away()]))
+        os._exit(0)
+    os.waitpid(child, os.WUNTRACED)
+    time.sleep(2.5)
+    os.kill(child, signal.SIGCONT)
+    os.waitpid(child, 0)
+    assert os.read(reading, 3) == bytes([False, True, False])
+    os.close(reading)
+    os.close(writing)
 
 
 ODD: dict[str, Callable[[dict[str, Any]], bytes]] = {
