@@ -24,8 +24,9 @@
 // they can change a result, so that a flood costs the trainer the job and the auditor nothing. So a
 // result is a function of operands and log alone, whatever the log is and in whatever order one
 // adds; what is not a log counts as one without entries. False alarms: none. Cannot see: steering
-// inside the window; the audit reports how far it went, and how far it can go. Directions that all
-// point one way accuse nobody: a tie plus a sum of tiny positive terms is rounded up by everybody.
+// inside the window; the audit reports how far it moved results of the step, and could have, which
+// bounds no weights. Directions that all point one way accuse nobody: a tie plus a sum of tiny
+// positive terms is rounded up by everybody.
 #pragma once
 
 #include <cstdint>
