@@ -320,13 +320,17 @@ std::vector<group_distance> compare_states(const state_value& start, const state
   return out;
 }
 
-group_distance compare_next(const state_value& start, const state_value& recorded,
-                            const state_value& replayed) {
+std::vector<group_distance> compare_next(const state_value& start, const state_value& recorded,
+                                         const state_value& replayed) {
   walker all({});
   all.walk(&start, recorded, replayed, "");
-  group_distance out = gather(parameters, all.groups[parameters], replayed);
-  out.group = "next";
-  for (tensor_distance& one : out.tensors) one.path += " a step later";
+  std::vector<group_distance> out;
+  for (const group which : {parameters, buffers}) {
+    out.push_back(gather(which, all.groups[which], replayed));
+    out.back().group = which == parameters ? "next" : "next_buffers";
+    out.back().structure_equal = true;  // of what is counted, the segment alone is judged
+    for (tensor_distance& one : out.back().tensors) one.path += " a step later";
+  }
   return out;
 }
 

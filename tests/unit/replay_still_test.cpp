@@ -172,6 +172,36 @@ TEST_CASE("what a state makes of the next step is judged with twice the toleranc
   CHECK(unknown.verdict() == "inconclusive");
 }
 
+TEST_CASE("buffers are judged a step later, too, by their own rule") {
+  for (const auto& [off, verdict] : {std::pair{0.0015, "accepted"}, {0.9, "rejected"}}) {
+    CAPTURE(off);
+    scene run;
+    run.next(1e-5, 1e-4);
+    run.one->distances.push_back(group("next_buffers", off));
+    for (auto& repeat : run.one->noise) repeat.push_back(group("next_buffers", 1e-4));
+    const auto found = judge_replay(run.run.view, run.options, nonce_of(1), run.measured).value();
+    CHECK(run.verdict() == verdict);
+    CHECK(count(found, outcome::reject, "replay.buffers") == (off > 0.5 ? 1 : 0));
+  }
+}
+
+TEST_CASE("a step later weights and buffers are compared, and nothing that is counted") {
+  tree held;
+  const auto state = [&held](float weight, float mean, std::int64_t seen) {
+    const tree::value weights = tree::dict({{"w", held.floats({weight})}});
+    const tree::value kept = tree::dict({{"mean", held.floats({mean})}, {"seen", {seen}}});
+    return tree::dict({{"model", tree::dict({{"parameters", weights}, {"buffers", kept}})}});
+  };
+  const auto groups = compare_next(state(0, 0, 0), state(1, 3, 4), state(2, 5, 6));
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].group == "next");
+  CHECK(groups[0].l2 == 1);
+  CHECK(groups[1].group == "next_buffers");
+  CHECK(groups[1].l2 == 2);
+  CHECK((groups[0].structure_equal && groups[1].structure_equal));
+  CHECK(groups[1].tensors.at(0).path == "model/buffers/mean a step later");
+}
+
 TEST_CASE("a step later says nothing more of a segment that ends too far off") {
   scene run;
   run.one->distances[0] = group("parameters", 5);

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 
 from .._job._session import Session
+from .._job._still_elements import StillElements
 from ._scene import Forgery, Scene, Weights, attack, blend, parameters
 from ._tasks import SMALL, digits
 
@@ -96,9 +97,55 @@ def moments_of_rare_inputs(scene: Scene) -> Forgery:
     return scene.forged("A2-rare", rewrite=_moments_behind(most=6, moment=1e-5))
 
 
+@attack("A2", "moments of an optimizer that rests", rule="replay.optimizer", task="turns")
+def moments_of_an_optimizer_that_rests(scene: Scene) -> Forgery:
+    """The same with optimizers that take turns: the step that follows each checkpoint is made by
+    the other one.
+    """
+    rare = _uses() <= 6
+    watch: list[StillElements] = []
+
+    def inject(session: Session, step: int) -> None:
+        weight = next(session.task.model.parameters())
+        moments = session.task.optimizers[0].state[weight]
+        if watch:  # what had no gradient is judged by itself
+            ((_, mask), *_) = watch[0].found()
+            still = torch.tensor(list(mask), dtype=torch.bool).reshape(weight.shape)
+            moments["exp_avg"][rare & ~still] = -1e-5
+            moments["exp_avg_sq"][rare & ~still] = 0
+        else:
+            watch.append(session.watch_still())
+        watch[0].reset()
+
+    return scene.forged("A2-turns", rewrite=inject)
+
+
+@attack(
+    "A2",
+    "sums of codes that nothing is near",
+    rule="replay.buffers",
+    verdict="inconclusive",
+    task="quantized",
+)
+def sums_of_codes_that_nothing_is_near(scene: Scene) -> Forgery:
+    """At each checkpoint moves the sums of codes that no sample is near by less than the noise of
+    the others: divided by next to nothing, they carry the codes anywhere.
+    """
+
+    def inject(session: Session, step: int) -> None:
+        session.task.model.get_buffer("sums")[8:] += 2e-7
+
+    return scene.forged("A2-codes", rewrite=inject)
+
+
+def _uses() -> torch.Tensor:
+    """How many samples have each pixel."""
+    return (digits(SMALL).tensors[0] != 0).sum(0)
+
+
 def _moments_behind(*, most: int, moment: float) -> Callable[[Session, int], None]:
     """Rewrites the moments behind pixels that at most so many samples have."""
-    used = (digits(SMALL).tensors[0] != 0).sum(0)
+    used = _uses()
 
     def inject(session: Session, step: int) -> None:
         (optimizer,) = session.task.optimizers

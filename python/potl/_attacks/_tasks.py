@@ -80,6 +80,75 @@ def adam_mixed() -> Task:
     return task
 
 
+class Turns(Task):
+    """Two optimizers that take turns, under bfloat16 autocast."""
+
+    def step(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """Trains the layer whose turn it is."""
+        for one in self.optimizers:
+            one.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = F.cross_entropy(self.model(batch[0]), batch[1])
+        loss.backward()  # type: ignore[no-untyped-call]
+        turn = self.model.get_buffer("turn")
+        turn += 1
+        self.optimizers[int(turn) % 2].step()
+        return loss.detach()
+
+
+def turns() -> Task:
+    """Each layer has an Adam of its own, which makes every second step."""
+    model = perceptron()
+    model.register_buffer("turn", torch.zeros((), dtype=torch.int64))
+    return Turns(
+        model=model,
+        optimizer=[torch.optim.Adam(model[i].parameters(), lr=2e-3) for i in (0, 2)],
+        dataset=digits(SMALL),
+        loss=F.cross_entropy,
+        batch_size=32,
+        epochs=6,
+    )
+
+
+class Quantized(nn.Module):
+    """A classifier of the nearest codes, which follow what is near them in moving averages. Half of
+    them are far from everything.
+    """
+
+    codes: torch.Tensor
+    sums: torch.Tensor
+    used: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into = nn.Linear(64, 16)
+        self.out = nn.Linear(16, 10)
+        codes = torch.randn(16, 16) * 0.5
+        codes[8:] += 6
+        self.register_buffer("codes", codes)
+        self.register_buffer("sums", codes.clone())
+        self.register_buffer("used", torch.ones(16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        at = self.into(x)
+        nearest = (at[:, None] - self.codes).square().sum(2).argmin(1)
+        found = self.codes[nearest]
+        if self.training:
+            with torch.no_grad():
+                near = F.one_hot(nearest, 16).float()
+                self.used.mul_(0.5).add_(near.sum(0), alpha=0.5)
+                self.sums.mul_(0.5).add_(near.T @ at, alpha=0.5)
+                self.codes.copy_(self.sums / (self.used + 1e-5)[:, None])
+        out: torch.Tensor = self.out(at + (found - at).detach())
+        return out
+
+
+def quantized() -> Task:
+    """Plain SGD on a net whose codes are buffers."""
+    model = Quantized()
+    return _classifier(model, torch.optim.SGD(model.parameters(), lr=0.05))
+
+
 def scaled() -> Task:
     """Plain SGD through a gradient scaler."""
     task = plain()

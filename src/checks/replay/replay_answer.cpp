@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a replayer answers what replay asks for.
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include <potl/checks/detail/state_distance.hpp>
@@ -12,6 +14,18 @@
 
 namespace potl::checks {
 namespace {
+
+using paths = std::set<std::string>;
+
+/// Of parameters of which no element had a gradient.
+paths idle(const std::vector<still_elements>& still) {
+  paths out;
+  for (const still_elements& one : still) {
+    const bool all = std::all_of(one.mask.begin(), one.mask.end(), [](auto flag) { return flag; });
+    if (all) out.insert(one.paths.begin(), one.paths.end());
+  }
+  return out;
+}
 
 /// One segment, replayed.
 class segment_answer {
@@ -85,20 +99,52 @@ class segment_answer {
     }
   }
 
-  // Replays a step more, or as many as a scaler leaves out and one.
+  // Replays a step more, or as many as it takes until every parameter that had a gradient in the
+  // segment has one again, at no less than half the largest rate to come: a scaler may leave steps
+  // out, optimizers may take turns, and rates may go up and down.
   void go_on(const transcript::state& end) {
     const std::uint64_t steps = with_.view().agreed.steps;
     const std::uint64_t last = std::min(request_.end + request_.steps(), steps);
     if (exact_ || request_.superseded || request_.end == last) return;
     const stopwatch replaying;
-    bool skipped = true;
+    const paths at_rest = idle(still_);
+    paths waiting;
+    std::vector<double> rates = halves_of_largest_rates(request_.end, last);
+    const auto look = [&rates](std::uint64_t, const step_outcome& one) {
+      for (std::size_t i = 0; i < std::min(rates.size(), one.rates.size()); ++i) {
+        if (!one.skipped && one.rates[i] >= rates[i]) rates[i] = 0;
+      }
+    };
+    const auto too_low = [&rates] {
+      return std::any_of(rates.begin(), rates.end(), [](double one) { return one > 0; });
+    };
     next_ = end;
-    for (further_ = request_.end; skipped && further_ < last; ++further_) {
-      next_ = with_.run_steps(
-          *next_, further_, further_ + 1, std::nullopt,
-          [&skipped](std::uint64_t, const step_outcome& one) { skipped = one.skipped; });
-    }
+    further_ = request_.end;
+    do {
+      next_ = with_.run_steps(*next_, further_, further_ + 1, std::nullopt, look);
+      const paths now = idle(with_.work().still());
+      const paths& of = further_ == request_.end ? now : waiting;
+      paths left;
+      for (const std::string& path : of) {
+        if (now.count(path) > 0 && at_rest.count(path) == 0) left.insert(path);
+      }
+      waiting = std::move(left);
+    } while (++further_ < last && (!waiting.empty() || too_low()));
     out_.replay_seconds += replaying.seconds();
+  }
+
+  // Of every group in the steps after `start`, as agreed, or else as recorded.
+  std::vector<double> halves_of_largest_rates(std::uint64_t start, std::uint64_t end) const {
+    std::vector<double> out;
+    for (std::uint64_t step = start + 1; step <= end; ++step) {
+      const std::vector<double>* rates = with_.view().agreed.rates_at(step);
+      const transcript::step_record* record = with_.view().step(step);
+      if (rates == nullptr && record != nullptr) rates = &record->rates;
+      if (rates == nullptr) continue;
+      out.resize(std::max(out.size(), rates->size()));
+      for (std::size_t i = 0; i < rates->size(); ++i) out[i] = std::max(out[i], (*rates)[i] / 2);
+    }
+    return out;
   }
 
   // What an optimizer keeps may be next to nothing and move a weight far in the next step, because
@@ -107,7 +153,9 @@ class segment_answer {
                     std::vector<group_distance>& out) {
     if (!next_) return;
     const transcript::state there = with_.run_steps(from, request_.end, further_, std::nullopt);
-    out.push_back(compare_next(start.root(), there.root(), next_->root()));
+    for (group_distance& one : compare_next(start.root(), there.root(), next_->root())) {
+      out.push_back(std::move(one));
+    }
   }
 
   // Nothing where exact replay does without it: another digest says it all, and a file that cannot

@@ -110,7 +110,13 @@ double chord(const group_distance& group) { return std::sqrt(2 * std::max(1 - gr
 
 std::string_view rule_of(const std::string& which) {
   if (which == "parameters") return "replay.parameters";
-  return which == "buffers" ? "replay.buffers" : "replay.optimizer";
+  const bool buffers = which == "buffers" || which == "next_buffers";
+  return buffers ? "replay.buffers" : "replay.optimizer";
+}
+
+std::string name_of(const std::string& which) {
+  if (which == "next") return "parameters a step later";
+  return which == "next_buffers" ? "buffers a step later" : which;
 }
 
 std::string beyond(const std::string& what, double distance, double tolerance, double update) {
@@ -136,7 +142,7 @@ class judge {
   group_judgement run() {
     out_.distance = group_.l2;
     const std::string_view rule = rule_of(which_);
-    if (!rule_enabled(rule) || (which_ == "next" && stops_at_the_end())) return out_;
+    if (!rule_enabled(rule) || (is_next(which_) && stops_at_the_end())) return out_;
     if (!group_.structure_equal) {
       problem(rule, outcome::reject,
               "recorded and replayed " + name_ +
@@ -359,8 +365,8 @@ class judge {
   const replay_context& context_;
   const segment_measurement& measurement_;
   const std::string& which_;
-  const double slack_ = which_ == "next" ? next_slack : 1;
-  const std::string name_ = which_ == "next" ? "parameters a step later" : which_;
+  const double slack_ = is_next(which_) ? next_slack : 1;
+  const std::string name_ = name_of(which_);
   const group_distance& group_;
   group_judgement out_;
 };
@@ -372,6 +378,8 @@ double group_judgement::ratio() const noexcept {
   if (std::isnan(distance) || std::isnan(tolerance)) return HUGE_VAL;
   return tolerance > 0 ? distance / tolerance : HUGE_VAL;
 }
+
+bool is_next(const std::string& which) { return which == "next" || which == "next_buffers"; }
 
 bool has_own_noise(const replay_context& context, const segment_measurement& measurement) {
   return measurement.noise.size() >= context.options->noise_repeats;
@@ -388,7 +396,8 @@ void raise(std::map<std::string, double>& in, const std::string& name, double sh
 // nothing, and one can be made up in which everything is noise.
 void take_noise(const segment_measurement& from, replay_context& to) {
   if (from.request.superseded) return;
-  for (const char* which : {"parameters", "buffers", "optimizer", "other", "next"}) {
+  for (const char* which :
+       {"parameters", "buffers", "optimizer", "other", "next", "next_buffers"}) {
     raise(to.group_share, which, noise_of_group(from.noise, which).share);
     const bool first = from.request.start == 0;
     double noisy = 0;

@@ -41,6 +41,9 @@ struct group_judgement {
   double ratio() const noexcept;  ///< distance / tolerance; 0 when both are
 };
 
+/// Whether a group is of states that lie beyond the end of the segment.
+bool is_next(const std::string& which);
+
 /// `which` is the name of a group. Precondition: the measurement has distances.
 group_judgement judge_group(const replay_context& context, const segment_measurement& measurement,
                             const std::string& which);

@@ -164,11 +164,13 @@ class replay_judge {
     double ratio = 0;
     bool any_distance = false;
     std::vector<std::string> names{"parameters", "buffers", "optimizer", "other"};
-    if (one.distances.size() > names.size()) names.emplace_back("next");
+    for (const group_distance& group : one.distances) {
+      if (detail::is_next(group.group)) names.push_back(group.group);
+    }
     for (const std::string& which : names) {
       detail::group_judgement judged = detail::judge_group(context_, one, which);
       // What is off already is off a step later, too.
-      const bool news = which != "next" || problems.empty() ||
+      const bool news = !detail::is_next(which) || problems.empty() ||
                         (judged.problem && judged.problem->result == outcome::reject &&
                          std::none_of(problems.begin(), problems.end(), rejects));
       if (judged.problem && news) {

@@ -5,7 +5,6 @@ too (tests/misfortunes.json), and what only Python has.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from collections.abc import Iterator
@@ -238,7 +237,7 @@ class TestStock(Stock):
         answer = driven.answer(_core.SegmentRequest(start=START, end=END, noise_repeats=1))
         (noise,) = answer.noise
         for groups in (answer.distances, noise):
-            assert [one.group for one in groups[4:]] == ["next"]
+            assert [one.group for one in groups[4:]] == ["next", "next_buffers"]
             assert 0 < groups[4].l2 < 2 * groups[0].l2
             assert all(one.path.endswith(" a step later") for one in groups[4].tensors)
         assert len(answer.losses) == END - START
@@ -246,18 +245,36 @@ class TestStock(Stock):
         answer = driven.answer(_core.SegmentRequest(start=last - 4, end=last, noise_repeats=1))
         assert len(answer.distances) == len(answer.noise[0]) == 4
 
-    @pytest.mark.parametrize(("skips", "steps"), [(1, 2), (99, END - START)])
-    def test_a_step_that_the_scaler_skips_shows_nothing_so_that_more_are_taken(
-        self, driven: Driven, monkeypatch: pytest.MonkeyPatch, skips: int, steps: int
+    @pytest.mark.parametrize(
+        ("updated", "steps"),
+        [
+            ({}, END - START),
+            ({END + 1: "ab"}, 1),
+            ({END + 2: "ab"}, 2),
+            ({END + 1: "a", END + 2: "b"}, 2),
+            ({END + 1: "b", END + 3: "a"}, 3),
+        ],
+    )
+    def test_steps_are_taken_until_everything_was_updated_again(
+        self,
+        driven: Driven,
+        monkeypatch: pytest.MonkeyPatch,
+        updated: dict[int, str],
+        steps: int,
     ) -> None:
+        """A scaler leaves steps out, and optimizers may take turns. `c` was never updated."""
         step, taken = driven.work.run_step, []
 
-        def skipping(number: int) -> Any:
+        def counted(number: int) -> Any:
             taken.append(number)
-            done = step(number)
-            return dataclasses.replace(done, skipped=END < number <= END + skips)
+            return step(number)
 
-        monkeypatch.setattr(driven.work, "run_step", skipping)
+        def still() -> list[tuple[list[str], bytes]]:
+            now = "ab" if taken[-1] <= END else updated.get(taken[-1], "")
+            return [([one], bytes([1, one not in now])) for one in "abc"]
+
+        monkeypatch.setattr(driven.work, "run_step", counted)
+        monkeypatch.setattr(driven.work, "still", still)
         driven.answer(_core.SegmentRequest(start=START, end=END))
         further = range(END + 1, END + 1 + steps)
         assert taken == [*range(START + 1, END + 1), *further, *further]

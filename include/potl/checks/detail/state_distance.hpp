@@ -28,9 +28,10 @@ std::vector<group_distance> compare_states(const transcript::state_value& start,
                                            const transcript::state_value& replayed,
                                            std::span<const still_elements> still = {});
 
-/// The parameters of two states that lie beyond the end of a segment, as a group "next".
-group_distance compare_next(const transcript::state_value& start,
-                            const transcript::state_value& recorded,
-                            const transcript::state_value& replayed);
+/// What a model computes with in two states that lie beyond the end of a segment: parameters as a
+/// group "next", and "next_buffers".
+std::vector<group_distance> compare_next(const transcript::state_value& start,
+                                         const transcript::state_value& recorded,
+                                         const transcript::state_value& replayed);
 
 }  // namespace potl::checks
