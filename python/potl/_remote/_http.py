@@ -325,6 +325,8 @@ class Http:
         if status in (404, 410):
             remedy = "pass the address that potl serve printed" if path == "/v1/run" else ""
             raise MissingError(f"{self._base} has no {path}", remedy)
+        if status >= 400:
+            raise self._odd(path, f"status {status}", "ask who serves it: potl serve says why")
 
     def _odd(self, path: str, what: str, remedy: str = "") -> StorageError:
         return StorageError(f"{self._base}{path}: {what}", remedy)

@@ -10,13 +10,16 @@ for room are brought again: digests bind them.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
-from .._base._errors import LimitError, StorageError, UsageError
+from .._base._errors import LimitError, MissingError, PotlError, StorageError, UsageError
 from . import _source
 from ._source import Sizes, Source
 
@@ -63,12 +66,18 @@ class Mirror:
                     nonlocal at
                     if len(piece) > offset + size - at:
                         raise StorageError(f"{name}: more bytes come than were asked for", "")
-                    at += os.pwrite(file.fileno(), piece, at)
+                    while piece:
+                        with _written(self._path(name)):
+                            count = os.pwrite(file.fileno(), piece, at)
+                        at, piece = at + count, piece[count:]
 
                 try:
                     self._source.read(name, offset, size, write)
-                except BaseException:
+                except BaseException as error:
                     self._drop(name)
+                    if isinstance(error, PotlError) and not isinstance(error, MissingError):
+                        # Whatever kind it is of, it must say nothing about the run.
+                        raise StorageError(error.message, error.remedy) from error
                     raise
             if at != offset + size:
                 self._drop(name)
@@ -104,15 +113,29 @@ class Mirror:
         self._empty(name, self._sizes[name])
 
     def _empty(self, name: str, size: int) -> None:
-        try:
-            with self._path(name).open("wb") as file:
+        with _written(self._path(name)), self._path(name).open("wb") as file:
+            try:
                 os.truncate(file.fileno(), size)
-        except (OSError, OverflowError) as error:
-            raise LimitError(f"{name} is said to have {size} bytes: {error}", "") from error
+            except (OSError, OverflowError) as error:
+                if getattr(error, "errno", None) not in (None, errno.EFBIG, errno.EINVAL):
+                    raise
+                raise LimitError(f"{name} is said to have {size} bytes: {error}", "") from error
 
     def _path(self, name: str) -> Path:
         assert _source.is_of_a_run(name), name
         return self.directory / name
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be written: {error.strerror}",
+            "see that there is room in the folder for temporary files: TMPDIR names another one, "
+            "and cache_bytes what may lie there",
+        ) from error
 
 
 def sizes_of(directory: Path) -> Sizes:

@@ -5,6 +5,7 @@
 
 import asyncio
 import contextlib
+import logging
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Annotated, Any, TypeVar
@@ -22,6 +23,8 @@ from ._sealing import Sealing
 from ._served import File, Listing, OpenedChunk, OpenedRecord, ServedRun
 
 T = TypeVar("T")
+
+_log = logging.getLogger("potl")
 
 _PIECE = 256 << 10
 _MOST = 10**15 - 1
@@ -94,8 +97,10 @@ def endpoints(run: ServedRun, *, limits: ServeLimits, seat: Seat | None = None) 
 
     @app.exception_handler(PotlError)
     async def _failed(_: Request, error: PotlError) -> JSONResponse:
-        status = 404 if isinstance(error, MissingError) else 500
-        return JSONResponse({"detail": error.message}, status_code=status)
+        if isinstance(error, MissingError):
+            return JSONResponse({"detail": error.message}, status_code=404)
+        _log.warning("%s", error)  # nobody but who serves it can mend it
+        return JSONResponse({"detail": error.message}, status_code=500)
 
     async def opened(call: Callable[[], T]) -> T:
         # What waits here holds no thread.

@@ -8,6 +8,7 @@ the directory without following a link.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -129,7 +130,11 @@ class ServedRun:
         os.close(self._root)
 
     def open(self, name: str) -> File:
-        """A file by its name in the format. MissingError: it is not there, or not the run's."""
+        """A file by its name in the format. MissingError: it is not there, or not the run's.
+
+        Raises:
+            StorageError: It cannot be opened, which does not say that it is not there.
+        """
         *folders, last = name.split("/")
         place = self._root
         try:
@@ -141,7 +146,9 @@ class ServedRun:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
             descriptor = os.open(last, flags, dir_fd=place)
         except OSError as error:
-            raise MissingError(f"{name} is not there: {error.strerror}", "") from error
+            if isinstance(error, FileNotFoundError):
+                raise MissingError(f"{name} is not there", "") from error
+            raise _refused(name, error.errno) from error
         finally:
             if place != self._root:
                 os.close(place)
@@ -275,14 +282,24 @@ class ServedRun:
     def _files_in(self, folder: str) -> Iterator[tuple[str, int]]:
         try:
             place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._root)
-        except OSError:
+        except FileNotFoundError:
             return
+        except OSError as error:
+            raise _refused(folder, error.errno) from error
         try:
             with os.scandir(place) as entries:
                 for entry in entries:
-                    if entry.is_file(follow_symlinks=False):
+                    name = f"{folder}/{entry.name}"
+                    if not _source.is_of_a_run(name):
+                        continue
+                    with contextlib.suppress(FileNotFoundError):  # removed meanwhile
                         about = entry.stat(follow_symlinks=False)
-                        yield f"{folder}/{entry.name}", about.st_size
+                        if stat.S_ISLNK(about.st_mode):
+                            raise _refused(name, errno.ELOOP)
+                        if stat.S_ISREG(about.st_mode):
+                            yield name, about.st_size
+        except OSError as error:
+            raise _refused(folder, error.errno) from error
         finally:
             os.close(place)
 
@@ -295,6 +312,17 @@ class ServedRun:
         if len(data) != end - start:
             raise StorageError("the checkpoint ends too early", "")
         return data
+
+
+def _refused(name: str, why: int | None) -> StorageError:
+    """What is not said to be missing, since a verifier would hold that against the trainer: the
+    system may be short of something, and a link may lead to where somebody moved it.
+    """
+    is_link = why in (errno.ELOOP, errno.ENOTDIR)
+    return StorageError(
+        f"{name} cannot be opened: {os.strerror(why or errno.EIO)}",
+        "links are not followed: put what it leads to in its place" if is_link else "",
+    )
 
 
 @dataclass(frozen=True)

@@ -192,6 +192,33 @@ def test_redirections_are_not_followed(recorded: Recorded, url: str, where: str)
                 recorded.verify(proxy.url, **QUICK)
 
 
+@pytest.mark.parametrize("where", ["/v1/telemetry", STATE])
+@pytest.mark.parametrize("status", [401, 403])
+def test_who_is_turned_away_in_the_middle_rejects_nobody(
+    recorded: Recorded, url: str, where: str, status: int
+) -> None:
+    """A proxy may do that, or a server that was started anew with another token."""
+
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        if path.startswith(where):
+            raw = b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status
+        yield raw
+
+    with proxied(url, change) as proxy:
+        report = recorded.verify(proxy.url, **QUICK)
+    assert report.verdict == "inconclusive", report.sentence
+    assert f"status {status}" in report.json()
+
+
+def test_a_server_that_fails_is_said_to_fail(recorded: Recorded, url: str) -> None:
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        yield with_head(raw, b"HTTP/1.1 200 OK", b"HTTP/1.1 500 Oh")
+
+    said = r"status 500 \(ask who serves it"
+    with proxied(url, change) as proxy, pytest.raises(potl.StorageError, match=said):
+        recorded.verify(proxy.url, **QUICK)
+
+
 def another_range(raw: bytes) -> Iterator[bytes]:
     yield with_head(raw, b"content-range: bytes 0-", b"content-range: bytes 1-")
 

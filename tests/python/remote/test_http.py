@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -131,6 +133,28 @@ def test_no_room_for_a_state_is_no_verdict_and_says_what_to_raise(
     report = recorded.verify(potl.Remote(url, cache_bytes=room))
     assert report.verdict == "inconclusive"
     assert "cache_bytes" in report.json()
+
+
+def test_a_full_disk_is_no_verdict_and_says_what_to_do(
+    recorded: Recorded, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of the bytes may still find room: those that do not were no fault of the server's."""
+    writing, left = os.pwrite, 20_000
+
+    def full(file: int, data: bytes, at: int) -> int:
+        nonlocal left
+        if left == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        count = writing(file, data[: min(left, 1000)], at)
+        left -= count
+        return count
+
+    monkeypatch.setattr(os, "pwrite", full)
+    report = recorded.verify(url)
+    assert report.verdict == "inconclusive", report.sentence
+    assert "No space left" in report.json() and "TMPDIR" in report.json()
+    left = 10_000_000
+    assert recorded.verify(url).verdict == "accepted"
 
 
 def test_a_token_opens(recorded: Recorded, tmp_path: Path) -> None:

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
+import errno
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -249,17 +252,73 @@ def test_links_are_not_followed(run: Path, tmp_path: Path, name: str) -> None:
         ServedRun(copy)
 
 
-def test_a_link_that_appears_later_is_not_followed(run: Path, tmp_path: Path) -> None:
+def test_a_link_that_appears_later_is_neither_followed_nor_missing(
+    run: Path, tmp_path: Path
+) -> None:
+    """Somebody may have moved it to another disk, which a verifier would take for withheld."""
+    for name, path in {
+        "checkpoints/step-2.safetensors": "/v1/checkpoints/2/0",
+        "checkpoints": "/v1/checkpoints/2/0",
+        "commitment": "/v1/commitment",
+    }.items():
+        copy = shutil.copytree(run, tmp_path / name / "run")
+        served = ServedRun(copy)
+        try:
+            (copy / name).rename(tmp_path / name / "elsewhere")
+            (copy / name).symlink_to(tmp_path / name / "elsewhere")
+            assert get(served, path).status_code == 500
+            assert get(served, "/v1/run").status_code == 500
+        finally:
+            served.close()
+
+
+def test_what_the_system_does_not_open_is_not_said_to_be_missing(
+    run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A verifier holds what is missing against the trainer."""
+    served = ServedRun(run)
+    opening, broken = os.open, ""
+
+    def refused(path: Any, *given: Any, dir_fd: int | None = None) -> int:
+        if path == broken:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return opening(path, *given, dir_fd=dir_fd)
+
+    try:
+        monkeypatch.setattr(os, "open", refused)
+        for name, path in {
+            "checkpoints": "/v1/checkpoints/2/0",
+            "rounding": "/v1/run",
+            "telemetry.log": "/v1/telemetry",
+            "job.json": "/v1/run",
+        }.items():
+            broken = name
+            for asked in (path, "/v1/run"):
+                assert get(served, asked).status_code == 500
+                assert "Too many open files" in caplog.text
+                caplog.clear()
+    finally:
+        served.close()
+
+
+def test_a_state_that_goes_while_it_is_listed_hides_no_other(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy = shutil.copytree(run, tmp_path / "run")
     served = ServedRun(copy)
+    scanning = os.scandir
+
+    @contextlib.contextmanager
+    def scanned(place: Any) -> Iterator[list[os.DirEntry[str]]]:
+        with scanning(place) as entries:
+            found = sorted(entries, key=lambda one: one.name)
+        (copy / "checkpoints" / "step-0.safetensors").unlink(missing_ok=True)
+        yield found
+
     try:
-        for name in ("checkpoints/step-2.safetensors", "commitment"):
-            (copy / name).rename(tmp_path / "elsewhere")
-            (copy / name).symlink_to(tmp_path / "elsewhere")
-        assert get(served, "/v1/checkpoints/2/0").status_code == 404
-        assert get(served, "/v1/commitment").status_code == 404
-        listing = get(served, "/v1/run").json()
-        assert listing["commitment"] is None and len(listing["checkpoints"]) == 3
+        before = get(served, "/v1/run").json()["checkpoints"]
+        monkeypatch.setattr(os, "scandir", scanned)
+        assert get(served, "/v1/run").json()["checkpoints"] == before[1:]
     finally:
         served.close()
 
