@@ -22,6 +22,7 @@ from .._base._errors import (
     UnsupportedError,
     UsageError,
 )
+from .._base._printable import printable
 from .._job._agreement import job_of, open_checked
 from .._record import _keys
 from .._record._inputs import as_job, run_directory
@@ -168,7 +169,7 @@ class Party:
         try:
             full = self._answer(now)
         except _OddQuestionError as error:  # and no trouble of the party's own, which it must hear
-            _log.warning("a question of the referee is not answered: %s", error)
+            _log.warning("a question of the referee is not answered: %s", printable(error))
             return to_json({})
         if len(full) > now.asked.max_bytes and "marks" in (shown := from_json(full)):
             full = to_json({key: value for key, value in shown.items() if key != "marks"})

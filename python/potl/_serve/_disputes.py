@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 
 from .. import _core
 from .._base._errors import LimitError, MalformedError, MismatchError, UsageError
+from .._base._printable import printable
 from .._dispute._seat import Name, Seat
 from .._dispute._there import PATH, PIECE
 from ._limits import Responses, ServeLimits, Waits, first_of
@@ -112,7 +113,8 @@ class Desk:
     def _done(self, running: asyncio.Future[PartysTurn]) -> None:
         self._running = None
         if not running.cancelled() and running.exception() is not None:
-            _log.warning("a dispute: %s", running.exception())
+            # Whoever reaches the server may have written what is in it.
+            _log.warning("a dispute: %s", printable(running.exception()))
 
     def _work(
         self,

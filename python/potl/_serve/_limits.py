@@ -31,8 +31,10 @@ class ServeLimits:
     """What a server spends on its clients.
 
     Attributes:
-        requests: Requests that are answered at a time; others are told to come back (503). Those
-            that wait for news are not counted; of more of them the oldest are answered at once.
+        requests: Requests that are answered at a time; others are told to come back (503), unless
+            a client has yet to take what was sent: then the one that has done so longest is cut.
+            Those that wait for news are not counted; of more of them the oldest are answered at
+            once.
         openings: Chunks and trees that are opened at a time: each reads and hashes a tensor.
         stall_seconds: How long a client may take for the next 64 KiB, or for sending its request.
         request_seconds: How long one request may take.
@@ -111,6 +113,8 @@ class Gate:
         self._token = None if token is None else _digest(token.encode())
         self._limits = limits
         self._running = 0
+        # What clients have yet to take, the longest first.
+        self._taking: dict[asyncio.Future[None], None] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -124,14 +128,11 @@ class Gate:
             if message["type"] == "http.response.start":
                 begun = True
                 message["headers"] = [*message.get("headers", []), *self._headers]
-            try:
-                await asyncio.wait_for(send(message), self._limits.stall_seconds)
-            except (asyncio.TimeoutError, TimeoutError) as error:
-                raise _StalledError from error
+            await self._sent(send(message))
 
         if not self._is_known(scope):
             await refuse(sent, 401, "who is asking?", (b"www-authenticate", b"Bearer"))
-        elif self._running >= self._limits.requests:
+        elif self._running >= self._limits.requests and not self._cut():
             await refuse(sent, 503, "too many requests at a time", (b"retry-after", b"1"))
         else:
             self._running += 1
@@ -150,6 +151,30 @@ class Gate:
                     await refuse(sent, 500, "the server failed")
             finally:
                 self._running -= 1
+
+    async def _sent(self, sending: Awaitable[None]) -> None:
+        """Until the client has taken so much that there is room for more."""
+        taking = asyncio.ensure_future(sending)
+        self._taking[taking] = None
+        try:
+            await asyncio.wait_for(taking, self._limits.stall_seconds)
+        except (asyncio.TimeoutError, TimeoutError) as error:
+            raise _StalledError from error
+        except asyncio.CancelledError:
+            if taking in self._taking:  # the request itself is to end
+                raise
+            raise _StalledError from None
+        finally:
+            self._taking.pop(taking, None)
+
+    def _cut(self) -> bool:
+        """Makes room: who takes nothing keeps nobody out. False: there is no such client."""
+        longest = next(iter(self._taking), None)
+        if longest is None:
+            return False
+        del self._taking[longest]
+        longest.cancel()
+        return True
 
     @contextlib.contextmanager
     def _left(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base._errors import StorageError, UsageError
+from .._base._printable import printable
 from .._job._agreement import open_checked
 from .._job._job import Job
 from ._gradients import Gradients
@@ -105,7 +106,7 @@ class Worker:
             stopped, reason, steps = self._answer(socket, key, timeout)
             if stopped:
                 return Served(steps=steps, finished=not reason, reason=reason)
-            _log.warning("a session ended after %d steps: %s", steps, reason)
+            _log.warning("a session ended after %d steps: %s", steps, printable(reason))
 
     def open(self, address: str, *, timeout: float = 600.0) -> OwnLoop:
         """Waits for a trusted side that checks a loop of your own: see

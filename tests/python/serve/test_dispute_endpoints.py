@@ -137,6 +137,12 @@ def test_garbage_is_refused(ask: Ask, body: bytes, status: int, said: str) -> No
     assert said in answer.text
 
 
+def test_what_a_stranger_writes_moves_no_cursor(ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
+    line = _core.canonical_json({"\x1b]0;x\x07\x1b[2J\x9b31m": 1}) + b"\n"
+    assert ask(line).status_code == 409
+    assert "unknown member" in caplog.text and caplog.messages[0].isprintable()
+
+
 def test_who_does_not_say_how_much_comes_or_takes_too_long_is_refused(ask: Ask) -> None:
     async def slowly() -> Any:
         yield b"x"
