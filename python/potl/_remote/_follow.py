@@ -132,7 +132,7 @@ def followed(run: AnyRun, *, job: _core.Job, patience: float) -> Iterator[Follow
     if remote is None:
         yield Followed(Path(getattr(run, "path", run)))  # type: ignore[arg-type]
         return
-    with new_root() as root, contextlib.closing(remote.source()) as source:
+    with new_root() as root, contextlib.closing(remote.source(job)) as source:
         copy = _Copy(Path(root), remote, source, job, patience)
         copy.bring()
         thread = threading.Thread(target=copy.go_on, daemon=True)

@@ -125,7 +125,7 @@ class Http:
             listed = _listed(document)
         except (PotlError, KeyError, TypeError, ValueError) as error:
             raise MalformedError(f"{self._base} does not list a run: {error}", "") from error
-        self._job = document["job"]
+        self._job = self._job or document["job"]
         return listed
 
     def read(self, name: str, offset: int, size: int, write: Write) -> None:
@@ -315,7 +315,11 @@ class Http:
             raise _AgainError(f"status {status}")
         job = answer.headers.get(JOB_HEADER, "")
         if not job or (self._job and job != self._job):
-            raise self._odd(path, f"this is not an answer of potl serve about the run ({status})")
+            raise self._odd(
+                path,
+                f"this is not an answer of potl serve about the run ({status})",
+                "see that the address is that of the run, and the job the one that was agreed",
+            )
         if "Content-Encoding" in answer.headers:
             raise self._odd(path, "it answers in an encoding that was not asked for")
 

@@ -107,10 +107,13 @@ class Remote:
         key = None if self.key is None else read_opening_key(self.key)
         return Http(self.url, token=self._word, key=key, ca=self.ca, timeout=self.timeout)
 
-    def source(self) -> Source:
-        """Connects."""
+    def source(self, job: _core.Job | None) -> Source:
+        """Connects. Of a server, only answers about a run of this job count."""
         if self._is_served:
-            return self.served()
+            server = self.served()
+            if job is not None:
+                server.require_job(job.id.hex())
+            return server
         from ._storage import Storage
 
         return Storage(self.url, self.options)
@@ -165,7 +168,7 @@ def opened(run: AnyRun, job: _core.Job | None) -> Iterator[Place]:
     if remote is None:
         yield Place.of(run_directory(run))  # type: ignore[arg-type]
         return
-    with new_root() as root, contextlib.closing(remote.source()) as source:
+    with new_root() as root, contextlib.closing(remote.source(job)) as source:
         sizes = source.sizes()
         require_few(remote, sizes, job)
         mirror = Mirror(source, sizes, root=Path(root), room=remote.cache_bytes)
@@ -187,11 +190,11 @@ def _most_files(job: _core.Job | None) -> int:
     return min(_MOST_FILES, 1024 + 2 * (job.steps + superseded))
 
 
-def again(remote: Remote, directory: Path) -> Place:
+def again(remote: Remote, directory: Path, job: _core.Job) -> Place:
     """A mirror for a worker process, beside the one of its parent, with which it goes."""
     # One that nothing tried before it is in: a request whose server failed is tried again.
     root = Path(tempfile.mkdtemp(prefix="worker-", dir=directory.parent))
-    mirror = Mirror(remote.source(), sizes_of(directory), root=root, room=remote.cache_bytes)
+    mirror = Mirror(remote.source(job), sizes_of(directory), root=root, room=remote.cache_bytes)
     mirror.copy_from(directory)
     return Place(mirror.directory, mirror.fetch, remote.url, remote)
 

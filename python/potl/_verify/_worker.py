@@ -101,10 +101,11 @@ def fulfil(setup: Setup, request: _core.Request) -> _core.AnyMeasurement:
     if _ready is None or _ready[0] != setup:
         try:
             _imports.close(setup.directory)
-            own = None if setup.remote is None else again(setup.remote, Path(setup.directory))
+            job, remote = _core.Job.parse(setup.job), setup.remote
+            own = None if remote is None else again(remote, Path(setup.directory), job)
             evidence = _core.Evidence.open(
                 setup.directory if own is None else str(own.directory),
-                job=_core.Job.parse(setup.job),
+                job=job,
                 commitment=setup.note,
                 max_checkpoint_bytes=setup.max_checkpoint_bytes,
                 expected_log=setup.log,

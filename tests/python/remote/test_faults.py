@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import driver_tasks as tasks
 import pytest
-from serving import Recorded, proxied
+from serving import Recorded, proxied, served
 
 import potl
 from potl._remote._http import Http
@@ -156,8 +158,6 @@ def hurry(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
 def test_a_fault_gives_no_verdict(
     recorded: Recorded, url: str, fault: Fault, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if (fault, where) == (about_another_run, LISTING):
-        pytest.skip("nothing says yet which run it should be")
     if fault in SLOW:
         hurry(monkeypatch, where)
 
@@ -217,6 +217,30 @@ def test_a_server_that_fails_is_said_to_fail(recorded: Recorded, url: str) -> No
     said = r"status 500 \(ask who serves it"
     with proxied(url, change) as proxy, pytest.raises(potl.StorageError, match=said):
         recorded.verify(proxy.url, **QUICK)
+
+
+def test_an_address_of_another_jobs_run_accuses_nobody(recorded: Recorded, tmp_path: Path) -> None:
+    job = potl.Job.create(tasks.build, seed=8, checkpoint_every=2)
+    other = potl.record(tasks.build, tmp_path / "other", job=job)
+    said = r"about the run .*\(see that the address"
+    with served(other.path) as url, pytest.raises(potl.StorageError, match=said):
+        recorded.verify(url, **QUICK)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_states_of_another_run_in_the_middle_reject_nobody(
+    recorded: Recorded, url: str, workers: int
+) -> None:
+    """A server may have been started anew with another run; workers ask it by themselves."""
+
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        if path.startswith(STATE):
+            raw = b"".join(about_another_run(raw[:-1] + bytes([raw[-1] ^ 1])))
+        yield raw
+
+    with proxied(url, change) as proxy:
+        report = recorded.verify(proxy.url, workers=workers, **QUICK)
+    assert report.verdict == "inconclusive", report.sentence
 
 
 def another_range(raw: bytes) -> Iterator[bytes]:

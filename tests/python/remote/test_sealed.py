@@ -65,7 +65,7 @@ def changed(change: Callable[[bytes], bytes], path: str) -> Callable[[str, bytes
 def brought(url: str, key: Path | None, name: str, size: int, offset: int = 0) -> bytes:
     """Bytes of a file of the run."""
     parts: list[bytes] = []
-    source = potl.Remote(url, key=key).source()
+    source = potl.Remote(url, key=key).source(None)
     try:
         source.read(name, offset, size, parts.append)
     finally:
