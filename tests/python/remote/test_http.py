@@ -92,11 +92,11 @@ def test_workers_bring_their_states_themselves_and_the_log_comes_once(
     assert any(path.startswith("/v1/checkpoints/") for path in proxy.sent)
 
 
-def test_a_worker_that_could_not_begin_begins_again(url: str) -> None:
+def test_a_worker_that_could_not_begin_begins_again(recorded: Recorded, url: str) -> None:
     with potl._remote._remote.opened(url, None) as place:
         assert place.remote is not None
         for _ in range(2):
-            own = potl._remote._remote.again(place.remote, place.directory)
+            own = potl._remote._remote.again(place.remote, place.directory, recorded.job.core)
             assert (own.directory / "transcript.log").read_bytes() == (
                 place.directory / "transcript.log"
             ).read_bytes()
