@@ -102,13 +102,26 @@ def moments_of_an_optimizer_that_rests(scene: Scene) -> Forgery:
     """The same with optimizers that take turns: the step that follows each checkpoint is made by
     the other one.
     """
+    return scene.forged("A2-turns", rewrite=_moments_that_wait())
+
+
+@attack("A2", "moments before a rate that rises", rule="replay.optimizer", task="pulsed")
+def moments_before_a_rate_that_rises(scene: Scene) -> Forgery:
+    """The same where the rate of the step that follows each checkpoint is next to 0."""
+    return scene.forged("A2-pulsed", rewrite=_moments_that_wait())
+
+
+def _moments_that_wait() -> Callable[[Session, int], None]:
+    """Rewrites the moments behind rare pixels, where the segment had gradients: what had none is
+    judged by itself.
+    """
     rare = _uses() <= 6
     watch: list[StillElements] = []
 
     def inject(session: Session, step: int) -> None:
         weight = next(session.task.model.parameters())
         moments = session.task.optimizers[0].state[weight]
-        if watch:  # what had no gradient is judged by itself
+        if watch:
             ((_, mask), *_) = watch[0].found()
             still = torch.tensor(list(mask), dtype=torch.bool).reshape(weight.shape)
             moments["exp_avg"][rare & ~still] = -1e-5
@@ -117,7 +130,7 @@ def moments_of_an_optimizer_that_rests(scene: Scene) -> Forgery:
             watch.append(session.watch_still())
         watch[0].reset()
 
-    return scene.forged("A2-turns", rewrite=inject)
+    return inject
 
 
 @attack(

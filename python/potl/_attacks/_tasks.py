@@ -80,6 +80,16 @@ def adam_mixed() -> Task:
     return task
 
 
+def pulsed() -> Task:
+    """As adam_mixed, at a rate that is next to 0 in every second step."""
+    task = adam_mixed()
+    pulses = torch.optim.lr_scheduler.LambdaLR(
+        task.optimizers[0], lambda step: 1.0 if step % 2 else 1e-5
+    )
+    task.schedulers = (pulses,)
+    return task
+
+
 class Turns(Task):
     """Two optimizers that take turns, under bfloat16 autocast."""
 

@@ -5,6 +5,7 @@ too (tests/misfortunes.json), and what only Python has.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterator
@@ -275,6 +276,42 @@ class TestStock(Stock):
 
         monkeypatch.setattr(driven.work, "run_step", counted)
         monkeypatch.setattr(driven.work, "still", still)
+        driven.answer(_core.SegmentRequest(start=START, end=END))
+        further = range(END + 1, END + 1 + steps)
+        assert taken == [*range(START + 1, END + 1), *further, *further]
+
+    @pytest.mark.parametrize(
+        ("rates", "steps"),
+        [
+            ([0.05], 1),
+            ([0.026], 1),
+            ([0.024, 0.05], 2),
+            ([0.0] * 9, END - START),
+            ([None, 0.05], 2),
+        ],
+    )
+    def test_steps_are_taken_until_rates_are_no_longer_low(
+        self,
+        driven: Driven,
+        monkeypatch: pytest.MonkeyPatch,
+        rates: list[float | None],
+        steps: int,
+    ) -> None:
+        """Agreed is 0.05. None: the scaler leaves the step out."""
+        step, taken = driven.work.run_step, []
+
+        def at_a_rate(number: int) -> Any:
+            taken.append(number)
+            done = step(number)
+            if number <= END:
+                return done
+            rate = rates[number - END - 1]
+            return dataclasses.replace(
+                done, rates=[0.05 if rate is None else rate], skipped=rate is None
+            )
+
+        monkeypatch.setattr(driven.work, "run_step", at_a_rate)
+        monkeypatch.setattr(driven.work, "still", list)
         driven.answer(_core.SegmentRequest(start=START, end=END))
         further = range(END + 1, END + 1 + steps)
         assert taken == [*range(START + 1, END + 1), *further, *further]
