@@ -202,6 +202,14 @@ TEST_CASE("a step later weights and buffers are compared, and nothing that is co
   CHECK(groups[1].tensors.at(0).path == "model/buffers/mean a step later");
 }
 
+TEST_CASE("with tolerance exact other bits of equal values reject, whatever a step later shows") {
+  scene run;
+  run.options.tolerance = "exact";
+  run.one->distances = groups(0);
+  run.next(0, 0);
+  CHECK(run.verdict() == "rejected");
+}
+
 TEST_CASE("a step later says nothing more of a segment that ends too far off") {
   scene run;
   run.one->distances[0] = group("parameters", 5);

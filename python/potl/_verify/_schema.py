@@ -19,7 +19,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from .. import _core
 from .._job._recipe import changed_options, options_of
-from .._task._capture import is_standard, modules_of
+from .._task._capture import is_standard, is_torchs, modules_of
 from .._task._forms import OPEN, Law, any_shape, form, lazily, loosely, merged
 from .._task._own_parts import OwnParts
 from .._task._task import Task, overrides_step
@@ -239,7 +239,7 @@ class _Laws:
             for flag in ("requires_grad", "training"):
                 flags = self._zero[name][flag]
                 laws[flag] = ("map", {key: ("is", value) for key, value in flags.items()}, [])
-        laws["buffers"] = _with_signs(laws["buffers"], self._variances[name])
+            laws["buffers"] = _with_signs(laws["buffers"], self._variances[name])
         return ("map", laws, self._forms[name][2])
 
     def _average(self, step: int) -> Law:
@@ -385,7 +385,9 @@ def _variances(task: Task, trees: list[Tree]) -> dict[str, set[str]]:
         out[part] = {
             name
             for prefix, module in modules_of(root)
-            if isinstance(module, _NormBase) and 0 <= (module.momentum or 0) <= 1
+            if isinstance(module, _NormBase)
+            and is_torchs(module)
+            and 0 <= (module.momentum or 0) <= 1
             for name in [f"{prefix}running_var"]
             if all(
                 isinstance(buffers.get(name), _core.TensorView)

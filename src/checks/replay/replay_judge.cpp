@@ -196,7 +196,7 @@ class replay_judge {
         numbers.emplace_back(prefix + "noise", judged.noise);
       }
     }
-    if (context_.exact && !any_distance && one.distances.size() == 4 &&
+    if (context_.exact && !any_distance && one.distances.size() >= 4 &&
         rule_enabled("replay.parameters")) {
       problems.push_back(make_finding(
           "replay", "replay.parameters", outcome::reject,

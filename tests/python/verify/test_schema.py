@@ -16,7 +16,7 @@ from torch.optim import swa_utils
 import potl
 from potl import Task, _core
 from potl._job._session import Session
-from potl._verify._schema import Schema, _masks
+from potl._verify._schema import Schema, _masks, _variances
 
 AT = 5
 
@@ -256,3 +256,16 @@ RECIPES = {
 def test_what_the_agreed_steps_do_not_make_is_named(judge: Judge, path: str) -> None:
     rule, what = judge(RECIPES[path])
     assert rule == "agreed.recipe_state" and what.startswith(f"{path}: ")
+
+
+def test_a_norm_of_the_tasks_own_may_keep_what_it_likes() -> None:
+    class Own(torch.nn.BatchNorm1d):
+        pass
+
+    def found(kind: type[torch.nn.BatchNorm1d]) -> set[str]:
+        made = task(torch.nn.Sequential(torch.nn.Linear(6, 5), kind(5), torch.nn.Linear(5, 2)))
+        with Session.open(lambda: made, seed=1) as session:
+            return _variances(made, [session.capture().tree()])["model"]
+
+    assert found(torch.nn.BatchNorm1d) == {"1.running_var"}
+    assert found(Own) == set()
