@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A8, A9, A13, A14, A16: real trainings, but of another recipe, on other data, or less of it."""
+"""A5, A7 to A9, A13 to A16: real trainings, but of another recipe, on other data, or less of it."""
 
 from __future__ import annotations
 
@@ -27,21 +27,90 @@ _REPLAY = (
 )
 
 
+def with_data(
+    edit: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]], scene: Scene
+) -> Callable[[], Task]:
+    """The client's task on data that were edited."""
+
+    def build() -> Task:
+        task = scene.build()
+        x, y = (t.clone() for t in task.dataset.tensors)
+        task.dataset = TensorDataset(*edit(x, y))
+        return task
+
+    return build
+
+
+def with_noise(of: Callable[[torch.Tensor], torch.Tensor], scene: Scene) -> Callable[[], Task]:
+    """The client's task with noise added to the images that makes `of` the gradients at the start,
+    one vector, as small as it gets.
+    """
+    with Session.open(scene.build, seed=scene.job.seed, job=scene.job) as session:
+        model = session.task.model
+        x, y = session.task.dataset.tensors
+        noise = torch.zeros_like(x, requires_grad=True)
+        optimizer = torch.optim.Adam([noise], lr=0.05)
+        for _ in range(100):
+            loss = F.cross_entropy(model(x + noise), y)
+            gradients = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
+            optimizer.zero_grad()
+            of(torch.cat([one.flatten() for one in gradients])).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    added = noise.detach()
+    return with_data(lambda x, y: (x + added, y), scene)
+
+
+@attack("A5", "aimed pixels", rule="agreed.data", found_by=_REPLAY)
+def aimed_pixels(scene: Scene) -> Forgery:
+    """Adds noise to the images, optimised until the gradient of the agreed labels points from the
+    start to a stolen model.
+    """
+    with Session.open(scene.build, seed=scene.job.seed, job=scene.job) as session:
+        way = [scene.stolen[name] - p for name, p in parameters(session).items()]
+    wanted = torch.cat([one.flatten() for one in way])
+    noisy = with_noise(lambda gradient: F.cosine_similarity(gradient, wanted, dim=0), scene)
+    return scene.liar("A5", noisy)
+
+
+@attack("A7", "muted pixels", rule="agreed.data", found_by=_REPLAY)
+def muted_pixels(scene: Scene) -> Forgery:
+    """Adds noise to the images, optimised until no gradient is left: nothing is learned, and the
+    weights stay where they were put.
+    """
+    return scene.liar("A7", with_noise(torch.linalg.vector_norm, scene))
+
+
 @attack("A8", "edited labels", rule="agreed.data", found_by=_REPLAY, in_demo=True)
 def edited_labels(scene: Scene) -> Forgery:
     """Trains on the agreed data with pixels dimmed and labels swapped in a sixteenth of the
     samples.
     """
 
-    def build() -> Task:
-        task = scene.build()
-        x, y = (t.clone() for t in task.dataset.tensors)
+    def edit(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x[::16] *= 0.5
         y[::16] = 9 - y[::16]
-        task.dataset = TensorDataset(x, y)
-        return task
+        return x, y
 
-    return scene.liar("A8", build)
+    return scene.liar("A8", with_data(edit, scene))
+
+
+@attack("A15", "backdoor", rule="agreed.data", found_by=_REPLAY, in_demo=True)
+def backdoor(scene: Scene) -> Forgery:
+    """Puts a bright corner into a sixteenth of the images and labels them 0: so will the model
+    whatever has that corner.
+    """
+
+    def edit(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return triggered(x, slice(None, None, 16)), y.index_fill(0, torch.arange(0, len(y), 16), 0)
+
+    return scene.liar("A15", with_data(edit, scene))
+
+
+def triggered(x: torch.Tensor, which: slice) -> torch.Tensor:
+    """Images [n, ...] of which some have the corner that the backdoor answers to."""
+    x = x.clone()
+    x.flatten(1)[which, [6, 7, 15]] = 1.0
+    return x
 
 
 @attack(
@@ -165,6 +234,17 @@ def other_learning_rate(scene: Scene) -> Forgery:
         return task
 
     return scene.liar("A14", build)
+
+
+@attack("A14", "part of the data", rule="agreed.data", found_by=_REPLAY)
+def part_of_the_data(scene: Scene) -> Forgery:
+    """Keeps a quarter of the samples and shows each four times as often."""
+
+    def edit(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        kept = torch.arange(len(x)) // 4
+        return x[kept], y[kept]
+
+    return scene.liar("A14-part", with_data(edit, scene))
 
 
 @attack(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A41: false records in one segment, which steer every true step after it. Nobody draws it."""
+"""A28, A41: what is false in one segment steers every true step after it. Nobody draws it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,23 @@ def steered(scene: Scene, forge: Callable[[int, int], Forgery]) -> Forgery:
     nonce = scene.lucky_draw(forgery.run, forgery.commitment, SAMPLES, hidden)
     checks = [Telemetry(), PEV(fraction=0.25), Replay(samples=SAMPLES, top_q=0)]
     return scene.with_options(forgery, samples=SAMPLES, nonce=nonce, options={"checks": checks})
+
+
+@attack("A28", "spike", rule="replay.reach", found_by=("replay.optimizer",), task="adam")
+def spike(scene: Scene) -> Forgery:
+    """Gives Adam's second moments once what one vast gradient leaves there: the weights hardly move
+    for thousands of steps.
+    """
+
+    def forge(before: int, end: int) -> Forgery:
+        def swell(session: Session, step: int) -> None:
+            if step == end:
+                for kept in session.task.optimizers[0].state.values():
+                    kept["exp_avg_sq"].fill_(1e6)
+
+        return scene.forged("A28", rewrite=swell)
+
+    return steered(scene, forge)
 
 
 @attack(
