@@ -11,9 +11,9 @@
 `plan` (`_plan`) says how often each step has to be checked and what that guarantees; `_responses`
 finds out how far a step moves the weights; `_cost` measures what a check takes. `SpotCheck`
 (`_guard`) is the trusted side, which owns the training (`_guarded`); `Worker` (`_worker`) is the
-other. Both ask `_gradients`. `_freivalds` checks single products; `record_products` and
-`check_products` (`_products`) those of a whole step: `_claims` says which, and `_batch_norms` what
-of batch norms is with them.
+other. Both ask `_gradients`, and the guard `_coarse` before it accuses. `_freivalds` checks single
+products; `record_products` and `check_products` (`_products`) those of a whole step: `_claims` says
+which, and `_batch_norms` what of batch norms is with them.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from .._job._agreement import open_checked, open_unchecked
 from .._record._inputs import as_job
 from .._record._run import write_model
 from .._report._value import Report
+from ._coarse import CoarseGradients, may_be_coarse
 from ._gradients import Gradients, bytes_of, settle_statistics, weights_of
 from ._guarded import CLIP_SLACK, Folder, Guarded
 from ._plan import Plan, plan
@@ -37,6 +38,9 @@ _log = logging.getLogger("potl")
 # share of the clip.
 _MARGIN = 32
 _LEAST_SHARE = 1e-4
+# Beyond this share of the clip a tolerance is nobody's choice: much of what a gradient may be
+# passes.
+_MOST_SHARE = 0.25
 _WAYS = 3
 # A worker that was started at the same time imports torch first.
 _START_SECONDS = 60.0
@@ -64,8 +68,9 @@ class SpotCheck:
             displacement is given.
         displacement: Or: how far (l2) false gradients may move the weights.
         clip: Largest l2 norm of a step's gradient; None for the job's `grad_clip`.
-        tolerance: l2 distance of clipped gradients that passes. None compares bits in a
-            reproducible arithmetic, and measures the rounding of this machine in stock arithmetic.
+        tolerance: l2 distance of clipped gradients that passes, below the clip. None compares bits
+            in a reproducible arithmetic, and measures the rounding of this machine in stock
+            arithmetic.
         segment: Steps that become final together; None for the job's `checkpoint_every`.
         lag: Segments that may be unchecked before the training waits for the checks.
         timeout: Seconds that the worker has for one gradient.
@@ -73,7 +78,8 @@ class SpotCheck:
     Raises:
         JobMismatch: `build` is not the job's.
         UnsupportedError: No checks reach the goal, nothing bounds how far a gradient moves the
-            weights, or a step cannot be split into gradient and update.
+            weights, rounding moves gradients too far for a check, or a step cannot be split into
+            gradient and update.
         UsageError: Arguments that do not go together; a folder of another training.
 
     Example:
@@ -106,6 +112,7 @@ class SpotCheck:
         self._timeout = timeout
         self._background = True  # tests have both sides in one process
         self._clip = _agreed_clip(self._job, clip)
+        _require_below(tolerance, self._clip)
         if steps_at_risk is None and displacement is None:
             steps_at_risk = min(100, self._job.steps)
         folder = None if path is None else Folder(Path(path))
@@ -253,12 +260,13 @@ class SpotCheck:
         *,
         background: bool,
     ) -> _core.SpotCheckSession:
+        checker = self._checking
         return _core.spot_check_guard(
             socket,
             key=self._key,
             job=self._job.core.text,
             training=self._guarded,
-            checker=self._checking,
+            checker=CoarseGradients(checker) if may_be_coarse(self._job) else checker,
             probabilities=self._plan.probabilities.tolist(),
             clip=self._clip,
             tolerance=self._tolerance,
@@ -344,6 +352,14 @@ class SpotCheck:
                 out = self._computed(step, way)
                 ways.append(_clipped(torch.frombuffer(out, dtype=torch.float32), self._clip))
             furthest = max(furthest, *(float((way - ways[0]).norm()) for way in ways[1:]))
+        if not _MARGIN * furthest <= _MOST_SHARE * self._clip:
+            raise UnsupportedError(
+                f"honest rounding moves gradients of this task by {furthest:.3g}, and {_MARGIN} "
+                f"times that is more than a quarter of the clip, {self._clip:g}: a check would "
+                "pass much that nobody computed",
+                'agree on arithmetic="auto", in which bits are compared, or keep norms out of '
+                "autocast; or pass tolerance=, and read in the plan what stays below it",
+            )
         return max(_LEAST_SHARE * self._clip, _MARGIN * furthest)
 
 
@@ -372,6 +388,16 @@ def _agreed_clip(job: Job, clip: float | None) -> float:
     found = agreed if clip is None else clip
     assert found is not None
     return found
+
+
+def _require_below(tolerance: float | None, clip: float) -> None:
+    """Refuses a tolerance that a gradient of zeros is within, whatever the true one is."""
+    if tolerance is not None and not tolerance < clip:
+        raise UsageError(
+            f"tolerance is {tolerance}, and gradients are clipped to {clip}: checks would pass a "
+            "worker that computes nothing",
+            "pass one well below the clip, or leave it out",
+        )
 
 
 def _require_sgd(task: Task) -> None:

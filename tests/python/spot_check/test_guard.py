@@ -6,15 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import guarded
 import pytest
 import torch
+from docs_setup_digits import train_set
 from guarded import KEY, Cheat, build
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import potl
+from potl._spot_check._coarse import may_be_coarse
 
 STEPS = 58
 Change = Callable[[int, torch.Tensor, Cheat], None]
@@ -321,6 +325,101 @@ def test_other_arithmetic_of_an_honest_worker_passes(threads: int) -> None:
         report = guard.train(elsewhere)
     assert report.verdict == "accepted", report.sentence
     assert 0 < float(report.findings[0].details["largest"]) <= guard.tolerance / 8
+
+
+def convolutions() -> potl.Task:
+    model = nn.Sequential(
+        nn.Unflatten(1, (1, 8)),
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3),
+        nn.Flatten(),
+        nn.Linear(288, 10),
+    )
+    return potl.Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        dataset=train_set,
+        loss=nn.functional.cross_entropy,
+        batch_size=64,
+        epochs=1,
+        grad_clip=1.0,
+    )
+
+
+class TensorCores(TorchDispatchMode):
+    """A GPU's convolutions, which ignore the low bits of their operands."""
+
+    def __torch_dispatch__(
+        self, func: Any, _: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if "convolution" in str(func):
+            args = tuple(
+                (one.view(torch.int32) & -0x2000).view(torch.float32)
+                if isinstance(one, torch.Tensor)
+                else one
+                for one in args
+            )
+        return func(*args, **(kwargs or {}))
+
+
+class OnGpu(Cheat):
+    def gradient(self, step: int, weights: memoryview, way: int, out: memoryview) -> float:
+        with TensorCores():
+            return super().gradient(step, weights, way, out)
+
+
+@pytest.mark.parametrize(
+    ("agreed", "verdict"),
+    [
+        ({"cpu": {}}, "inconclusive"),
+        ({"cuda": {"torch.backends.cudnn.conv.fp32_precision": "tf32"}}, "inconclusive"),
+        ({"cuda": {"torch.backends.cudnn.conv.fp32_precision": "ieee"}}, "rejected"),
+    ],
+)
+def test_convolutions_of_tf32_accuse_nobody_unless_the_job_excludes_them(
+    agreed: dict[str, object], verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are torch's default on a GPU, and the trusted side may have none."""
+    stock = potl.Job.create(convolutions, seed=3, checkpoint_every=10, arithmetic="stock")
+    worker = potl.spot_check.Worker(
+        convolutions, wrap=lambda honest: OnGpu(honest, lambda *_: None)
+    )
+    fields = stock.core.fields()
+    fields["task"]["settings"] = agreed
+    core = SimpleNamespace(fields=lambda: fields)
+    found = may_be_coarse(SimpleNamespace(core=core))  # type: ignore[arg-type]
+    monkeypatch.setattr("potl._spot_check._guard.may_be_coarse", lambda _: found)
+    with potl.SpotCheck(convolutions, job=stock, key=KEY, steps_at_risk=1) as guard:
+        assert guard.train(worker).verdict == verdict
+    with potl.SpotCheck(convolutions, job=stock, key=KEY, steps_at_risk=1, tolerance=0.05) as guard:
+        assert guard.train(worker).verdict == "accepted"
+
+
+def rough() -> potl.Task:
+    """Norms in bfloat16: rounding moves the gradient by some percent."""
+    layers = [nn.Flatten(), nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Linear(64, 10))
+    return potl.Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        dataset=train_set,
+        loss=nn.functional.cross_entropy,
+        batch_size=64,
+        epochs=2,
+        grad_clip=1.0,
+        autocast=torch.bfloat16,
+    )
+
+
+def test_a_tolerance_that_lets_a_worker_compute_nothing_is_refused() -> None:
+    stock = potl.Job.create(rough, seed=3, checkpoint_every=29, arithmetic="stock")
+    with pytest.raises(potl.UnsupportedError, match="a quarter of the clip") as refused:
+        potl.SpotCheck(rough, job=stock, key=KEY)
+    assert "tolerance=" in refused.value.remedy
+    with pytest.raises(potl.UsageError, match="computes nothing"):
+        potl.SpotCheck(rough, job=stock, key=KEY, tolerance=1.0)
+    potl.SpotCheck(rough, job=stock, key=KEY, tolerance=0.2).close()
 
 
 def test_a_training_goes_on_from_its_folder(exact: potl.Job, tmp_path: Path) -> None:
