@@ -36,7 +36,7 @@ _STRUCTURED = (".npz", ".safetensors", ".json")
 # Who answers may be the cheat: no more bytes than this are read or unpacked.
 _MOST_TEXT, _MOST_ARRAY = 1 << 26, 1 << 31
 _NUMBERED = re.compile(r"0*(\d{1,9})(\.png)?")
-_SHOWN = 5
+_SHOWN, _SHOWN_OF_ONE = 5, 60
 
 
 def write_questions(task: ExtraTask, path: Path) -> int:
@@ -165,7 +165,7 @@ def _lines(text: str, path: Path, form: Form, count: int) -> list[Any]:
         for cell in row:
             if _number(cell) is None:
                 raise UsageError(
-                    f"{path}: answer {number} has a cell {cell!r} that is not a number",
+                    f"{path}: answer {number} has a cell {_short(cell)} that is not a number",
                     "write a class, or a score for each class",
                 )
     scores = [[float(cell) for cell in row] for row in rows]
@@ -274,7 +274,7 @@ def _no_class(path: Path, line: int, answer: Any, form: Form) -> UsageError:
     names = list(_named(form))
     if not names:
         return UsageError(
-            f"{path}: answer {line} is {answer!r}, which is not a number",
+            f"{path}: answer {line} is {_short(answer)}, which is not a number",
             "write one error per question",
         )
     if len(names) > _SHOWN:
@@ -285,7 +285,13 @@ def _no_class(path: Path, line: int, answer: Any, form: Form) -> UsageError:
         if form.items.values
         else f"class numbers are 0 to {form.classes - 1}"
     )
-    return UsageError(f"{path}: answer {line} is {answer!r}, which is not a class", known)
+    return UsageError(f"{path}: answer {line} is {_short(answer)}, which is not a class", known)
+
+
+def _short(answer: Any) -> str:
+    """An answer in a message, however long who answered made it."""
+    text = repr(answer)
+    return text if len(text) <= _SHOWN_OF_ONE else text[:_SHOWN_OF_ONE] + "..."
 
 
 def _number(cell: str) -> float | None:

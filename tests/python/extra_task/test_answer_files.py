@@ -145,6 +145,26 @@ def test_an_unknown_name_in_json_costs_no_submission(tmp_path: Path, capsys: Any
     assert upload.submissions == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("a.json", '"' + "x" * 1_000_000 + '"'),
+        ("a.csv", "x" * 100_000),
+        ("b.csv", "1," + "x" * 999),
+    ],
+)
+def test_a_long_answer_is_not_repeated_whole(
+    tmp_path: Path, capsys: Any, name: str, answer: str
+) -> None:
+    """Who answers may be the cheat, and chooses how long."""
+    upload = Upload(tmp_path, ("cat", "dog"))
+    others = ["0,0" if name == "b.csv" else "0"] * (len(upload.answers) - 1)
+    text = "[{}]".format(",".join([answer, *others])) if name == "a.json" else None
+    assert upload.judged(name, text or "\n".join([answer, *others])) == 2
+    said = capsys.readouterr().err
+    assert "xxx..." in said and len(said) < 1000
+
+
 def test_labels_that_are_numbers_are_answers_whatever_they_are(tmp_path: Path, capsys: Any) -> None:
     images = np.random.default_rng(2).integers(0, 256, (600, 8, 8), np.uint8)
     labels = np.array((3, 7, 900))[np.arange(600) % 3]
