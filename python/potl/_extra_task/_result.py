@@ -132,8 +132,8 @@ class ExtraResult:
 
     Attributes:
         verdict: "accepted"; "rejected": it was not seen to know more than epsilon of the extra
-            samples; "inconclusive": it knows some, but no more than `least_known`, or nothing can be
-            said.
+            samples; "inconclusive": it knows some, but no more than `least_known`, or nothing can
+            be said.
         reason: One sentence with the numbers in it.
         samples: Extra samples that were asked about.
         controls: Control samples that were asked about.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions as torch computes them on a GPU unless it is told otherwise: of TF32 operands.
+"""Convolutions and recurrent nets as torch computes them on a GPU unless it is told otherwise: of
+TF32 operands.
 
 A worker with such a device is honest, and nothing that a processor does is as coarse. So who wants
 to accuse looks at these as well.
@@ -21,46 +22,66 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 _CONVOLUTIONS = (aten.convolution.default, aten.convolution_backward.default)
-_SETTING = "torch.backends.cudnn.conv.fp32_precision"
+# What recurrent nets are made of on a processor. Which of them are theirs is not seen.
+_RECURRENT = (
+    aten.mm.default,
+    aten.addmm.default,
+    aten.mkldnn_rnn_layer.default,
+    aten.mkldnn_rnn_layer_backward.default,
+)
+_CUDNN = "torch.backends.cudnn.{}.fp32_precision"
 _LAST_WAY = 3  # of those that a check tries before it accuses
 
 
 class CoarseGradients:
-    """What a check asks: another's gradients, the last way to compute them with coarse
-    convolutions.
+    """What a check asks: another's gradients, the last way to compute them with coarse operators
+    where a worker of the job may have them.
 
     Args:
         plain: Computes them.
+        job: Of which they are.
     """
 
-    def __init__(self, plain: Gradients) -> None:
+    def __init__(self, plain: Gradients, job: Job) -> None:
         self._plain = plain
+        self._coarse = coarse_operators(job, plain.session.task.model)
         self.steps = plain.steps
         self.tensors = plain.tensors
         self.weights_bytes = plain.weights_bytes
 
     def gradient(self, step: int, weights: memoryview, way: int, out: memoryview) -> float:
         """As `Gradients.gradient`."""
-        if way != _LAST_WAY:
+        if way != _LAST_WAY or not self._coarse:
             return self._plain.gradient(step, weights, way, out)
-        with _Convolutions():  # type: ignore[no-untyped-call]
+        with _Rounding(self._coarse):
             return self._plain.gradient(step, weights, way, out)
 
 
-def may_be_coarse(job: Job) -> bool:
-    """Whether a worker of this job may compute so: its GPU has torch's own setting, which is TF32,
-    where the job does not fix another.
+def coarse_operators(job: Job, model: torch.nn.Module) -> tuple[Any, ...]:
+    """What a worker of this job may compute so: its GPU has torch's own settings, which are TF32,
+    where the job does not fix others.
     """
     agreed = job.core.fields()["task"].get("settings")
     of_gpu = agreed.get("cuda") if isinstance(agreed, Mapping) else None
-    return not isinstance(of_gpu, Mapping) or of_gpu.get(_SETTING) != "ieee"
+    fixed = of_gpu if isinstance(of_gpu, Mapping) else {}
+    has_cells = any(isinstance(one, torch.nn.RNNBase) for one in model.modules())
+    found: tuple[Any, ...] = ()
+    if fixed.get(_CUDNN.format("conv")) != "ieee":
+        found += _CONVOLUTIONS
+    if has_cells and fixed.get(_CUDNN.format("rnn")) != "ieee":
+        found += _RECURRENT
+    return found
 
 
-class _Convolutions(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, operators: tuple[Any, ...]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._operators = operators
+
     def __torch_dispatch__(
         self, func: Any, _: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if func in _CONVOLUTIONS:
+        if func in self._operators:
             args = tuple(map(_rounded, args))
         return func(*args, **(kwargs or {}))
 

@@ -19,7 +19,7 @@ from .._job._agreement import open_checked, open_unchecked
 from .._record._inputs import as_job
 from .._record._run import write_model
 from .._report._value import Report
-from ._coarse import CoarseGradients, may_be_coarse
+from ._coarse import CoarseGradients
 from ._gradients import Gradients, bytes_of, settle_statistics, weights_of
 from ._guarded import CLIP_SLACK, Folder, Guarded
 from ._plan import Plan, plan
@@ -260,13 +260,12 @@ class SpotCheck:
         *,
         background: bool,
     ) -> _core.SpotCheckSession:
-        checker = self._checking
         return _core.spot_check_guard(
             socket,
             key=self._key,
             job=self._job.core.text,
             training=self._guarded,
-            checker=CoarseGradients(checker) if may_be_coarse(self._job) else checker,
+            checker=CoarseGradients(self._checking, self._job),
             probabilities=self._plan.probabilities.tolist(),
             clip=self._clip,
             tolerance=self._tolerance,

@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import potl
-from potl._spot_check._coarse import may_be_coarse
+from potl._spot_check._coarse import CoarseGradients
 
 STEPS = 58
 Change = Callable[[int, torch.Tensor, Cheat], None]
@@ -327,8 +327,8 @@ def test_other_arithmetic_of_an_honest_worker_passes(threads: int) -> None:
     assert 0 < float(report.findings[0].details["largest"]) <= guard.tolerance / 8
 
 
-def convolutions() -> potl.Task:
-    model = nn.Sequential(
+def convolutions(model: nn.Module | None = None) -> potl.Task:
+    model = model or nn.Sequential(
         nn.Unflatten(1, (1, 8)),
         nn.Conv2d(1, 8, 3, padding=1),
         nn.ReLU(),
@@ -347,13 +347,26 @@ def convolutions() -> potl.Task:
     )
 
 
+def recurrent() -> potl.Task:
+    class Last(nn.Module):
+        def __init__(self, cells: type[nn.RNNBase]) -> None:
+            super().__init__()
+            self.cells, self.head = cells(8, 16, batch_first=True), nn.Linear(16, 10)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.head(self.cells(x)[0][:, -1])
+            return out
+
+    return convolutions(nn.Sequential(Last(nn.GRU)))
+
+
 class TensorCores(TorchDispatchMode):
-    """A GPU's convolutions, which ignore the low bits of their operands."""
+    """Products of a GPU, which ignore the low bits of their operands."""
 
     def __torch_dispatch__(
         self, func: Any, _: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if "convolution" in str(func):
+        if any(name in str(func) for name in ("convolution", ".mm.", ".addmm.")):
             args = tuple(
                 (one.view(torch.int32) & -0x2000).view(torch.float32)
                 if isinstance(one, torch.Tensor)
@@ -369,30 +382,27 @@ class OnGpu(Cheat):
             return super().gradient(step, weights, way, out)
 
 
-@pytest.mark.parametrize(
-    ("agreed", "verdict"),
-    [
-        ({"cpu": {}}, "inconclusive"),
-        ({"cuda": {"torch.backends.cudnn.conv.fp32_precision": "tf32"}}, "inconclusive"),
-        ({"cuda": {"torch.backends.cudnn.conv.fp32_precision": "ieee"}}, "rejected"),
-    ],
-)
-def test_convolutions_of_tf32_accuse_nobody_unless_the_job_excludes_them(
-    agreed: dict[str, object], verdict: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("task", "kind"), [(convolutions, "conv"), (recurrent, "rnn")])
+@pytest.mark.parametrize("agreed", [None, "tf32", "ieee"])
+def test_tf32_accuses_nobody_unless_the_job_excludes_it(
+    task: Callable[[], potl.Task], kind: str, agreed: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are torch's default on a GPU, and the trusted side may have none."""
-    stock = potl.Job.create(convolutions, seed=3, checkpoint_every=10, arithmetic="stock")
-    worker = potl.spot_check.Worker(
-        convolutions, wrap=lambda honest: OnGpu(honest, lambda *_: None)
-    )
+    """It is torch's default for some operators on a GPU, and the trusted side may have none."""
+    stock = potl.Job.create(task, seed=3, checkpoint_every=10, arithmetic="stock")
     fields = stock.core.fields()
-    fields["task"]["settings"] = agreed
-    core = SimpleNamespace(fields=lambda: fields)
-    found = may_be_coarse(SimpleNamespace(core=core))  # type: ignore[arg-type]
-    monkeypatch.setattr("potl._spot_check._guard.may_be_coarse", lambda _: found)
-    with potl.SpotCheck(convolutions, job=stock, key=KEY, steps_at_risk=1) as guard:
-        assert guard.train(worker).verdict == verdict
-    with potl.SpotCheck(convolutions, job=stock, key=KEY, steps_at_risk=1, tolerance=0.05) as guard:
+    if agreed is not None:
+        name = f"torch.backends.cudnn.{kind}.fp32_precision"
+        fields["task"]["settings"] = {"cuda": {name: agreed}}
+    made = SimpleNamespace(core=SimpleNamespace(fields=lambda: fields))
+    monkeypatch.setattr(
+        "potl._spot_check._guard.CoarseGradients",
+        lambda plain, _: CoarseGradients(plain, made),  # type: ignore[arg-type]
+    )
+    worker = potl.spot_check.Worker(task, wrap=lambda honest: OnGpu(honest, lambda *_: None))
+    with potl.SpotCheck(task, job=stock, key=KEY, steps_at_risk=1) as guard:
+        wanted = "rejected" if agreed == "ieee" else "inconclusive"
+        assert guard.train(worker).verdict == wanted
+    with potl.SpotCheck(task, job=stock, key=KEY, steps_at_risk=1, tolerance=0.05) as guard:
         assert guard.train(worker).verdict == "accepted"
 
 
