@@ -411,6 +411,7 @@ TEST_CASE("options that would check nothing are refused", "[spot_check]") {
       [](spot_check_options& o) { o.probabilities[7] = -0.1; },
       [](spot_check_options& o) { o.probabilities.pop_back(); },
       [=](spot_check_options& o) { o.tolerance = nan; }, [](spot_check_options& o) { o.clip = 0; },
+      [](spot_check_options& o) { o.tolerance = o.clip; },
       [](spot_check_options& o) { o.segment = 0; });
   spot_check_options options = test::tiny_options(20, 1.0);
   wrong(options);

@@ -79,7 +79,7 @@ class guarded_training {
 struct spot_check_options {
   std::vector<double> probabilities;  ///< of checking each step, as planned
   double clip = 0;                    ///< largest l2 norm of a gradient
-  /// l2 distance between clipped gradients that passes; 0: they are equal.
+  /// l2 distance between clipped gradients that passes, below the clip; 0: they are equal.
   double tolerance = 0;
   std::uint64_t segment = 20;  ///< steps that become final together
   std::uint64_t lag = 4;       ///< segments that may be unchecked before the training waits
