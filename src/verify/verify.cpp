@@ -60,6 +60,18 @@ transcript::ledger_memory remembered(const transcript::evidence& run, const veri
   return known;
 }
 
+// A workload of C++ may throw anything; only Python's interrupts have to end a verification.
+checks::measurement answer(checks::replayer& replays, const checks::request& asked) {
+  try {
+    return replays.answer(asked);
+  } catch (const std::exception&) {
+    throw;
+  } catch (...) {
+    return asked.unanswered(checks::measured::verifier_error,
+                            "the workload threw what is no std::exception");
+  }
+}
+
 }  // namespace
 
 json_value verify(const transcript::evidence& run, checks::any_workload& work,
@@ -105,7 +117,7 @@ json_value verify(const transcript::evidence& run, checks::any_workload& work,
   std::vector<checks::measurement> measured;
   for (const checks::request& one : requests) {
     if (settled) break;
-    measured.push_back(replays.answer(one));
+    measured.push_back(answer(replays, one));
     settled = checks::settles(questions, view, measured.back());
   }
   if (measured.size() < requests.size()) {
@@ -115,7 +127,7 @@ json_value verify(const transcript::evidence& run, checks::any_workload& work,
   }
   const auto more = [&](const std::vector<checks::request>& again) {
     std::vector<checks::measurement> out;
-    for (const checks::request& one : again) out.push_back(replays.answer(one));
+    for (const checks::request& one : again) out.push_back(answer(replays, one));
     return out;
   };
   for (const checks::question& one : questions) {

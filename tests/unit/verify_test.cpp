@@ -28,6 +28,7 @@ class counting_workload {
   step_outcome run_step(std::uint64_t step, std::span<const std::int64_t> ids) {
     if (fails && fails(step, done_)) throw std::runtime_error("an exploding step");
     if (exhausted && exhausted(step, done_)) throw std::bad_alloc();
+    if (throws_a_number) throw step;
     REQUIRE((step == done_ + 1 || done_ == 0));  // 0: a control experiment
     ++steps_run;
     REQUIRE_FALSE(ids.empty());
@@ -51,7 +52,7 @@ class counting_workload {
   subset_outcome subset_loss(std::span<const std::int64_t>) { return {0.5, 1}; }
   void perturb(std::uint64_t) {}
 
-  bool unfit = false, broken = false, foreign = false;
+  bool unfit = false, broken = false, foreign = false, throws_a_number = false;
   std::function<float(std::uint64_t step)> salt;
   std::function<bool(std::uint64_t step, std::uint64_t done)> fails, exhausted;
   int steps_run = 0;
@@ -124,6 +125,14 @@ TEST_CASE("what a C++ client cannot have meant is its own mistake") {
   REQUIRE(code_of(percent) == errc::usage);
   backwards.wanted.timeout = -1;
   REQUIRE(code_of(backwards) == errc::usage);
+}
+
+TEST_CASE("a C++ workload that throws what is no std::exception judges nobody") {
+  verification one;
+  one.work.throws_a_number = true;
+  const json_value report = one.report();
+  INFO(canonical_json(report));
+  REQUIRE(verdict_of(report) == "inconclusive");
 }
 
 TEST_CASE("a C++ workload of another job judges nobody") {
