@@ -6,10 +6,13 @@ What is built stays in <build>/libtorch: LibTorch's headers take 15 to 20 second
 
 import fcntl
 import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from libtorch_build import BUILD, ROOT, run_well
+from libtorch_build import BUILD, ROOT, run, run_well
+from libtorch_played import Played
 
 # As cmake/flags.cmake: g++ takes more memory before it looks for what it could free.
 FLAGS = "-O0 --param=ggc-min-heapsize=1048576"
@@ -47,6 +50,33 @@ def built(prefix: Path) -> Path:
         )
         run_well("cmake", "--build", out, "-j", "2")  # 2 GB each
     return out
+
+
+@pytest.fixture
+def rehearse(built: Path, tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Runs tests/install/libtorch/rehearsal.cpp in tmp_path."""
+    if not (built / "exact_programs").exists():
+        pytest.skip("the C++ build has no operators for torch: POTL_BUILD_PYTHON or _TORCH is off")
+
+    def rehearse(**told: object) -> "subprocess.CompletedProcess[str]":
+        words = [f"{name}={value}" for name, value in told.items()]
+        return run(built / "exact_programs", "rehearsal", tmp_path / "run", *words)
+
+    return rehearse
+
+
+@pytest.fixture
+def play(
+    rehearse: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
+) -> Callable[..., Played]:
+    """The same, up to a report."""
+
+    def play(**told: object) -> Played:
+        done = rehearse(**told)
+        assert done.returncode in (0, 1, 3), done.stdout + done.stderr
+        return Played(tmp_path / "run", done.stderr)
+
+    return play
 
 
 @pytest.fixture(scope="session")

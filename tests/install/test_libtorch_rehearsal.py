@@ -2,10 +2,8 @@
 """C++ trainers in every arithmetic: honest ones are accepted, with any number of threads, and each
 cheat is rejected for what it did. Python computes the same bits."""
 
-import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,59 +11,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
-from libtorch_build import run  # noqa: E402
+from libtorch_played import Played  # noqa: E402
 
 import potl  # noqa: E402
 from potl import _core  # noqa: E402
 
 EXACT = ["ord32", "cr32", "log64", "xint24", "xint16"]
 STEPS = 40
-
-
-class Played:
-    """A run of tests/install/libtorch/rehearsal.cpp with its report."""
-
-    def __init__(self, path: Path, said: str) -> None:
-        self.path = path
-        self.said = said
-        self.report: dict[str, Any] = json.loads(path.with_suffix(".json").read_bytes())
-        self.job = _core.Job.parse((path / "job.json").read_bytes())
-
-    @property
-    def verdict(self) -> str:
-        return str(self.report["verdict"])
-
-    def rules(self, result: str = "reject", *, check: str = "") -> set[str]:
-        return {
-            f["rule"]
-            for f in self.report["findings"]
-            if f["result"] == result and check in ("", f["check"])
-        }
-
-    def evidence(self) -> _core.Evidence:
-        note = (self.path / "commitment").read_text()
-        return _core.Evidence.open(str(self.path), job=self.job, commitment=note)
-
-    @property
-    def stored(self) -> list[int]:
-        names = (self.path / "checkpoints").glob("step-*.safetensors")
-        return sorted(int(name.stem.removeprefix("step-")) for name in names)
-
-
-@pytest.fixture
-def play(built: Path, tmp_path: Path) -> Callable[..., Played]:
-    if not (built / "exact_programs").exists():
-        pytest.skip("the C++ build has no operators for torch: POTL_BUILD_PYTHON or _TORCH is off")
-
-    def play(**told: object) -> Played:
-        path = tmp_path / "run"
-        words = [f"{name}={value}" for name, value in told.items()]
-        done = run(built / "exact_programs", "rehearsal", path, *words)
-        assert done.returncode in (0, 1, 3), done.stdout + done.stderr
-        return Played(path, done.stderr)
-
-    return play
-
 
 # ---------------------------------------------------------------- arithmetic
 

@@ -164,18 +164,14 @@ inline void gradients::try_step() {
     const at::Tensor& gradient = parameter.grad();
     reached_.push_back(gradient.defined());
     if (!gradient.defined()) continue;
-    const auto name = names.find(parameter.unsafeGetTensorImpl());
-    if (name == names.end()) {
-      throw exception({errc::unsupported, "an optimizer moves what is not a parameter of the model",
-                       "register it in the model"});
-    }
+    const std::string& name = names.at(parameter.unsafeGetTensorImpl());
     if (gradient.scalar_type() != at::kFloat || gradient.layout() != at::kStrided) {
       throw exception(
           {errc::unsupported,
-           "the gradient of " + name->second + " is " + gradient.toString() + ", not dense float32",
+           "the gradient of " + name + " is " + gradient.toString() + ", not dense float32",
            "keep parameters in float32, and gradients dense"});
     }
-    tensors_.push_back({name->second, static_cast<std::uint64_t>(gradient.numel())});
+    tensors_.push_back({name, static_cast<std::uint64_t>(gradient.numel())});
   }
 }
 

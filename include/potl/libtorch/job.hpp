@@ -149,15 +149,28 @@ inline transcript::job draft_of(const task& made, const job_options& options) {
   return out;
 }
 
-inline transcript::job written(transcript::job draft, const task& made) {
+/// `first_loss`: of step 1, by which a workload knows whether its losses are the agreed ones.
+inline transcript::job written(transcript::job draft, const task& made,
+                               std::optional<double> first_loss = {}) {
   const json_value environment = json_value::of({{"libtorch", TORCH_VERSION}});
   if (draft.store_every == draft.checkpoint_every) draft.store_every = 0;
   // A resume repeats what was done since the stored state before it.
   draft.max_superseded = draft.max_resumes * std::max(draft.store_every, draft.max_segment);
-  const std::string text = transcript::format_job(draft, canonical_json(describe_task(made)),
-                                                  canonical_json(environment))
-                               .value();
+  json_value described = describe_task(made);
+  if (first_loss) described.set("first_loss", *first_loss);
+  const std::string text =
+      transcript::format_job(draft, canonical_json(described), canonical_json(environment)).value();
   return transcript::parse_job(as_bytes_view(text)).value();
+}
+
+/// Throws usage when it is not finite: every run would be rejected for that.
+inline double first_loss(const builder& build, const transcript::job& job) {
+  workload work(build, job, false);
+  const double out = work.batch_loss(1, job.sample_ids(1));
+  if (!std::isfinite(out)) {
+    misuse("the loss of the first step is not finite", "look at task::losses and the data");
+  }
+  return out;
 }
 
 /// Tries the task in the draft's arithmetic.
@@ -166,12 +179,13 @@ inline transcript::job tried(const builder& build, const task& made, transcript:
   draft.store_every = options.store_every.value_or(0);
   const transcript::job agreed = written(draft, made);
   const std::uint64_t state_bytes = require_replayable(build, agreed).size_bytes();
+  const double loss = first_loss(build, agreed);
   const bool open = !options.store_every && draft.arithmetic != "stock" &&
                     draft.max_segment == draft.checkpoint_every;
-  if (!open) return agreed;
+  if (!open) return written(std::move(draft), made, loss);
   draft.store_every =
       draft.checkpoint_every * transcript::affordable_stride(draft.segments(), state_bytes);
-  return written(draft, made);
+  return written(std::move(draft), made, loss);
 }
 
 }  // namespace detail

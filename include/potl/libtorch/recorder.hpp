@@ -17,7 +17,9 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <potl/libtorch/workload.hpp>
@@ -48,9 +50,17 @@ class recorder {
   }
 
   /// Records the workload's present state as the outcome of `what`: the second half of step(), for
-  /// loops of one's own.
+  /// loops of one's own. usage when other steps or other code than the workload's led there: a
+  /// verifier would reject the run.
   void append(const step_result& what) {
     const transcript::job& job = work_.agreed();
+    if (const auto why = work_.not_the_outcome_of(what.step)) {
+      throw exception(
+          {errc::usage,
+           "this is not the state after step " + std::to_string(what.step) + ": " + *why,
+           "run each step once, append it at once, and leave the model as it is in "
+           "between; recording again resumes before this step"});
+    }
     transcript::step_entry entry;
     entry.step = what.step;
     entry.epoch = job.epoch_of(what.step);
@@ -109,9 +119,26 @@ class recorder {
                            ", and a recording begins before the first",
                        "record with a workload that has run no step"});
     }
+    require_own_directory();
     auto log = transcript::writer::create(options, work_.agreed(), key_).value();
     log.append_initial(work_.capture()).value();
     return log;
+  }
+
+  void require_own_directory() const {
+    // What a crash before the first record can leave behind.
+    static const std::set<std::string> known{"job.json", "checkpoints", "rounding",
+                                             "telemetry.log"};
+    std::error_code failed;
+    const std::filesystem::directory_iterator end;
+    for (std::filesystem::directory_iterator at(directory_, failed); !failed && at != end;
+         at.increment(failed)) {
+      const std::string name = at->path().filename().string();
+      if (known.contains(name)) continue;
+      throw exception({errc::usage, directory_ + " holds " + name + ", which is no file of a run",
+                       "record into a directory of its own"});
+    }
+    // Whatever else is wrong with the directory, the writer meets it again and says so.
   }
 
   std::string directory_;

@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -29,6 +30,7 @@
 #include <potl/encoding/json.hpp>
 #include <potl/libtorch/arithmetic.hpp>
 #include <potl/libtorch/detail/data.hpp>
+#include <potl/libtorch/detail/module_state.hpp>
 #include <potl/libtorch/detail/optimizer_state.hpp>
 #include <potl/libtorch/random.hpp>
 #include <potl/transcript/snapshot.hpp>
@@ -70,6 +72,25 @@ namespace detail {
   throw exception({errc::usage, what, remedy});
 }
 
+// What an optimizer moves beside the model is in no state.
+inline void require_own_parameters(const task& made) {
+  std::set<const void*> own;
+  for (const auto& [name, tensor] : tensors_of(*made.model).parameters) {
+    own.insert(tensor.unsafeGetTensorImpl());
+  }
+  for (std::size_t i = 0; i < made.optimizers.size(); ++i) {
+    if (!made.optimizers[i]) misuse("optimizer " + std::to_string(i) + " is null", "make one");
+    for (const auto& group : made.optimizers[i]->param_groups()) {
+      for (const at::Tensor& one : group.params()) {
+        if (own.contains(one.unsafeGetTensorImpl())) continue;
+        misuse("optimizer " + std::to_string(i) +
+                   " moves a tensor that is no parameter of task::model",
+               "make it of the parameters of that model, and register there what it moves");
+      }
+    }
+  }
+}
+
 inline void require_whole(const task& made) {
   if (!made.model) misuse("the task has no model", "set task::model");
   if (made.optimizers.empty()) misuse("the task has no optimizer", "set task::optimizers");
@@ -81,6 +102,7 @@ inline void require_whole(const task& made) {
                std::to_string(made.batch_size),
            "use 1 to batch_size, which counts all micro-batches of a step together");
   }
+  require_own_parameters(made);
   if (made.grad_clip && !(std::isfinite(*made.grad_clip) && *made.grad_clip > 0)) {
     misuse("grad_clip is " + std::to_string(*made.grad_clip), "use a positive norm, or none");
   }

@@ -12,8 +12,10 @@
 
 #include <torch/nn/utils/clip_grad.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,8 +52,10 @@ class workload {
       : agreed_(std::make_unique<transcript::job>(std::move(agreed))),
         order_(std::make_unique<transcript::batch_order>(*agreed_)),
         task_(build_task(build, agreed_->seed)),
+        flags_(flags_of(*task_.model)),
         arithmetic_(agreed_->arithmetic, task_.exact),
-        rounding_(agreed_->arithmetic) {
+        rounding_(agreed_->arithmetic),
+        written_(writes()) {
     if (!compare) return;
     const std::vector<std::string> found = differences();
     if (!found.empty()) throw exception({errc::usage, found.front(), "build what was agreed"});
@@ -61,13 +65,23 @@ class workload {
   libtorch::task& task() noexcept { return task_; }
   /// Updates done so far, as counted by the state.
   std::uint64_t step() const noexcept { return step_; }
+  /// What keeps the present state from being the outcome of the agreed steps up to `step`, each run
+  /// once, as far as torch counts writes; nothing: it may be.
+  std::optional<std::string> not_the_outcome_of(std::uint64_t step) const;
 
   /// How the task differs from what was agreed, one sentence each. Meaningful before the first
   /// step; reads all data.
   std::vector<std::string> differences();
 
-  /// A copy of the whole training state.
+  /// A copy of the whole training state. Throws potl::exception (unsupported) when a train flag or
+  /// requires_grad is another than the build's: such a state would be refused.
   transcript::state capture() {
+    if (const auto changed = changed_flag()) {
+      throw exception(
+          {errc::unsupported, "training has changed " + *changed,
+           "set train flags and requires_grad in the function that builds the task, and "
+           "leave them"});
+    }
     return capture_task(task_, step_, step_ / agreed_->steps_per_epoch(), memory_);
   }
 
@@ -129,20 +143,39 @@ class workload {
     double share = 1;
   };
   std::vector<part> micro_batches(std::span<const std::int64_t> ids) const;
+  std::optional<std::string> changed_flag() const;
+  std::optional<std::string> other_first_loss(const json_value& agreed);
   at::Tensor losses_of(std::span<const std::int64_t> ids, const digest& key);
   at::Tensor loss_of(const part& one, std::uint64_t step, std::uint64_t number);
   void forget_gradients();
+  std::uint64_t writes() const;
+  /// Leaves what is written in its life out of what counts as somebody else's.
+  class uncounted {
+   public:
+    explicit uncounted(workload& of) : of_(of), before_(of.writes()) {}
+    uncounted(const uncounted&) = delete;
+    uncounted& operator=(const uncounted&) = delete;
+    ~uncounted() { of_.written_ += of_.writes() - before_; }
+
+   private:
+    workload& of_;
+    std::uint64_t before_;
+  };
   double pass_over(std::uint64_t step, std::span<const std::int64_t> ids);
   double clip_gradients();
 
   std::unique_ptr<transcript::job> agreed_;
   std::unique_ptr<transcript::batch_order> order_;
   libtorch::task task_;
+  std::map<std::string, bool> flags_;  ///< of the build: no step may change them
   transcript::snapshot_memory memory_;
   std::uint64_t step_ = 0;
   step_arithmetic arithmetic_;
   step_rounding rounding_;
   detail::still_watch still_;
+  std::uint64_t updates_ = 0;  ///< run to come to this state, those before a restored one included
+  std::uint64_t written_ = 0;  ///< writes() when the workload wrote last
+  bool touched_ = false;       ///< somebody else wrote before a step
 };
 
 inline std::vector<std::string> workload::differences() {
@@ -174,7 +207,35 @@ inline std::vector<std::string> workload::differences() {
   if (step_ == 0 && capture().state_digest() != job.initial_state) {
     out.push_back("the initial state is another than agreed");
   }
+  const json_value* first = agreed_task == nullptr ? nullptr : agreed_task->find("first_loss");
+  if (out.empty() && step_ == 0 && first != nullptr) {
+    if (const auto other = other_first_loss(*first)) out.push_back(*other);
+  }
   return out;
+}
+
+// What `losses` computes is in no description of the task. A client whose code has changed since
+// the job was made would accuse the trainer.
+inline std::optional<std::string> workload::other_first_loss(const json_value& agreed) {
+  const auto wanted = agreed.root().number();
+  const double own = batch_loss(1, order_->of(1));
+  // Other machines sum in other orders, at the precision of the parameters.
+  double rounding = 0;
+  if (!arithmetic_.is_exact()) {
+    rounding = 0x1p-23;
+    for (const at::Tensor& one : parameters()) {
+      if (one.scalar_type() == at::kHalf) rounding = std::max(rounding, 0x1p-10);
+      if (one.scalar_type() == at::kBFloat16) rounding = std::max(rounding, 0x1p-7);
+    }
+  }
+  if (wanted && std::abs(own - *wanted) <= 1024 * rounding * (1 + std::abs(*wanted))) {
+    return std::nullopt;
+  }
+  const json_value mine = own;
+  return "the loss of step 1 is " + canonical_json(mine) + " here, and agreed was " +
+         canonical_json(agreed) +
+         ": task::losses, forward() or what they draw (potl::libtorch::dropout draws the same "
+         "everywhere) is another than agreed";
 }
 
 inline void workload::load_state(const transcript::state& from, std::uint64_t step) {
@@ -199,12 +260,25 @@ inline void workload::load_state(const transcript::state& from, std::uint64_t st
   }
   restorer into;
   restore_module(*task_.model, at("model"), into);
+  // Else one false step could freeze a model for all the others.
+  if (const auto changed = changed_flag()) mismatch(*changed, "another value than the task's");
   const transcript::state_list& optimizers = list_at(at("optimizers"), "optimizers");
   require_size(optimizers.size(), task_.optimizers.size(), "optimizers");
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
     restore_optimizer(*task_.optimizers[i], optimizers[i], into, "optimizers/" + std::to_string(i));
   }
   step_ = step;
+  updates_ = step;
+  written_ = writes();
+  touched_ = false;
+}
+
+/// The path of the first one.
+inline std::optional<std::string> workload::changed_flag() const {
+  for (const auto& [path, flag] : flags_of(*task_.model)) {
+    if (const auto own = flags_.find(path); own == flags_.end() || own->second != flag) return path;
+  }
+  return std::nullopt;
 }
 
 inline std::vector<workload::part> workload::micro_batches(
@@ -220,6 +294,29 @@ inline std::vector<workload::part> workload::micro_batches(
     first += size;
   }
   return out;
+}
+
+// Torch counts those to each tensor, but for writes through data().
+inline std::uint64_t workload::writes() const {
+  std::uint64_t out = 0;
+  const module_tensors all = tensors_of(*task_.model);
+  for (const auto* tensors : {&all.parameters, &all.buffers}) {
+    for (const auto& [name, tensor] : *tensors) {
+      if (!tensor.is_inference()) out += tensor._version();
+    }
+  }
+  return out;
+}
+
+inline std::optional<std::string> workload::not_the_outcome_of(std::uint64_t step) const {
+  if (updates_ != step) {
+    return "the workload has made " + std::to_string(updates_) + " updates, and not " +
+           std::to_string(step);
+  }
+  if (touched_ || writes() != written_) {
+    return "something beside the workload's steps has written to parameters or buffers";
+  }
+  return std::nullopt;
 }
 
 inline std::vector<at::Tensor> workload::parameters() const {
@@ -292,6 +389,7 @@ inline double workload::run_passes(std::uint64_t step) {
 
 inline step_result workload::run_step(std::uint64_t step, std::span<const std::int64_t> ids) {
   const auto begin = std::chrono::steady_clock::now();
+  touched_ = touched_ || writes() != written_;
   const generator_scope scope;
   const at::AutoGradMode with_gradients(true);
   step_result out;
@@ -309,6 +407,8 @@ inline step_result workload::run_step(std::uint64_t step, std::span<const std::i
   }
   out.non_finite = !std::isfinite(out.loss) || !std::isfinite(out.gradient_norm);
   step_ = step;
+  ++updates_;
+  written_ = writes();
   out.duration_ns = static_cast<std::uint64_t>(
       std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
   return out;
@@ -336,6 +436,7 @@ class unchanged {
 }  // namespace detail
 
 inline double workload::batch_loss(std::uint64_t step, std::span<const std::int64_t> ids) {
+  const uncounted writing(*this);
   const generator_scope scope;
   const at::AutoGradMode with_gradients(true);  // as in the step: operators may look at that
   std::vector<at::Tensor> kept = task_.model->buffers();
@@ -359,6 +460,7 @@ inline double workload::batch_loss(std::uint64_t step, std::span<const std::int6
 
 inline subset_outcome workload::subset_loss(std::span<const std::int64_t> ids) {
   if (ids.empty()) throw exception({errc::usage, "a mean over no samples", ""});
+  const uncounted writing(*this);
   const generator_scope scope;
   const at::NoGradGuard no_grad;
   const detail::unchanged guard(task_.model->buffers());

@@ -143,7 +143,8 @@ void every_tensor_is_part_of_the_digest() {
   }
   EXPECT(work.capture().state_digest() == before);
   work.task().model->eval();
-  EXPECT(work.capture().state_digest() != before);
+  potl::transcript::snapshot_memory memory;
+  EXPECT(pl::capture_task(work.task(), 1, 0, memory).state_digest() != before);
 }
 
 void what_had_no_gradient_is_seen() {
@@ -474,6 +475,8 @@ void memory_formats_survive() {
 
 }  // namespace
 
+#include "adapter_refusals.hpp"
+
 int main(int count, char** words) {
   if (count != 2) return 2;
   at::set_num_threads(1);
@@ -485,6 +488,12 @@ int main(int count, char** words) {
   every_tensor_is_part_of_the_digest();
   what_had_no_gradient_is_seen();
   tied_weights_are_one_tensor();
+  flags_that_the_build_does_not_set_are_refused();
+  losses_other_than_the_jobs_are_refused();
+  an_optimizer_of_another_model_is_refused();
+  what_had_no_gradient_is_found_where_a_parameter_is_in_two_groups();
+  a_folder_with_other_files_records_nothing(words[1] + std::string("-other"));
+  what_happens_beside_the_recorded_steps_is_refused(words[1] + std::string("-beside"));
   a_state_of_another_model_is_refused();
   a_state_of_another_step_or_recipe_is_refused();
   initial_weights_are_a_function_of_the_seed();

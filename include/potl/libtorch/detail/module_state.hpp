@@ -81,6 +81,19 @@ inline transcript::state_value module_tree(torch::nn::Module& root, describer& d
   return {std::move(out)};
 }
 
+/// The flags of a module by their paths in the state.
+inline std::map<std::string, bool> flags_of(torch::nn::Module& root,
+                                            const std::string& path = "model") {
+  std::map<std::string, bool> out;
+  for (const auto& [name, tensor] : tensors_of(root).parameters) {
+    out.emplace(path + "/requires_grad/" + name, tensor.requires_grad());
+  }
+  for_each_module(root, [&](const std::string& prefix, torch::nn::Module& one) {
+    out.emplace(path + "/training/" + detail::module_name(prefix), one.is_training());
+  });
+  return out;
+}
+
 namespace detail {
 
 // train() reaches all children, so that parents come first.

@@ -48,12 +48,12 @@ class still_watch {
     }
     std::vector<checks::still_elements> out;
     for (std::size_t i = 0; i < of.optimizers.size(); ++i) {
-      std::size_t number = 0;
+      const auto numbers = numbers_of(*of.optimizers[i]);
       for (const auto& group : of.optimizers[i]->param_groups()) {
         for (const at::Tensor& one : group.params()) {
-          checks::still_elements next{
-              {"optimizers/" + std::to_string(i) + "/state/" + std::to_string(number++)},
-              mask_of(one)};
+          checks::still_elements next{{"optimizers/" + std::to_string(i) + "/state/" +
+                                       std::to_string(numbers.at(one.unsafeGetTensorImpl()))},
+                                      mask_of(one)};
           if (next.mask.empty()) continue;
           const auto [first, last] = paths.equal_range(one.unsafeGetTensorImpl());
           for (auto at = first; at != last; ++at) next.paths.push_back(at->second);
