@@ -199,6 +199,7 @@ PYBIND11_MODULE(_torch, module) {
       .def(py::init<>())
       .def("leave", &foreign_block::leave);
   module.def("let_through", &dispatch::let_through, py::arg("on"));
+  module.def("lets_through", &dispatch::lets_through);
   module.def("is_on", &dispatch::is_on);
   potl::python::bind_rounding_session(module);
   module.def("install_rounding", &install_rounding, py::arg("session"));

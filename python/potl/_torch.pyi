@@ -50,7 +50,12 @@ def install_rounding(session: RoundingSession | None) -> RoundingSession | None:
     """
 
 def let_through(on: bool) -> None:
-    """Whether operators that a mode refuses are let through in this thread."""
+    """Whether what a mode refuses is let through in this thread: operators, and tensors that are
+    not dense.
+    """
+
+def lets_through() -> bool:
+    """What `let_through` was told."""
 
 class Block:
     """Puts this thread under a mode until `leave`. `bits` is for log64."""

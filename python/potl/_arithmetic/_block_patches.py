@@ -235,7 +235,7 @@ def _number(get_value: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _refuse_optimizer(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        if _is_on():
+        if _is_on() and not module().lets_through():
             raise NotReproducible(
                 f"torch.optim.{name} raises numbers to powers in Python, with the platform's libm",
                 "use torch.optim.AdamW, Adam or SGD",

@@ -12,8 +12,6 @@
 namespace potl::libtorch::dispatch {
 namespace {
 
-thread_local bool lets_through = false;
-
 bool exact_type(c10::ScalarType type) { return c10::isIntegralType(type, /*includeBool=*/true); }
 
 /// Whether a value has no floating-point number in it.
@@ -102,7 +100,7 @@ std::string remedy_for(const std::string& name) {
 
 void integers_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                         ::torch::jit::Stack* stack) {
-  if (lets_through) return handle.redispatchBoxed(keys & below, stack);
+  if (lets_through()) return handle.redispatchBoxed(keys & below, stack);
   if (!exact_values(*stack, handle.schema().arguments().size())) refuse_operator(handle);
   handle.redispatchBoxed(keys & below, stack);
   if (!exact_values(*stack, handle.schema().returns().size())) refuse_operator(handle);
@@ -123,7 +121,7 @@ bool has_elsewhere(const c10::IValue& value) {
 void cpu_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                    ::torch::jit::Stack* stack) {
   const std::size_t count = handle.schema().arguments().size();
-  for (std::size_t i = stack->size() - count; !lets_through && i < stack->size(); ++i) {
+  for (std::size_t i = stack->size() - count; !lets_through() && i < stack->size(); ++i) {
     if (!has_elsewhere((*stack)[i])) continue;
     refuse("the operator " + handle.schema().name() + " is not reproducible on a GPU",
            "move its operands to the CPU");
@@ -136,8 +134,6 @@ void cpu_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
 ::torch::CppFunction boxed_cpu_alone() {
   return ::torch::CppFunction::makeFromBoxedFunction<&cpu_or_refuse>();
 }
-
-void let_through(bool on) noexcept { lets_through = on; }
 
 ::torch::CppFunction boxed_fallback() {
   return ::torch::CppFunction::makeFromBoxedFunction<&integers_or_refuse>();

@@ -17,9 +17,11 @@ namespace potl::libtorch::dispatch {
 /// Runs the stock kernel on the CPU, and refuses tensors of other devices.
 ::torch::CppFunction boxed_cpu_alone();
 
-/// Whether this thread runs operators without an entry as stock instead of refusing them: a
-/// verifier who measures noise needs other roundings, not the same bits everywhere.
+/// Whether this thread runs what a mode refuses as stock instead: operators without an entry, and
+/// tensors that are not dense. A verifier who measures noise needs other roundings, not the same
+/// bits everywhere.
 void let_through(bool on) noexcept;
+bool lets_through() noexcept;
 
 /// What the table says to do instead; empty when it says nothing.
 std::string remedy_of(const std::string& name);

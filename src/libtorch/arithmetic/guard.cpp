@@ -16,6 +16,7 @@
 #include <potl/libtorch/arithmetic.hpp>
 
 #include "environment.hpp"
+#include "fallback.hpp"
 #include "mode.hpp"
 #include "rounding.hpp"
 
@@ -31,6 +32,7 @@ struct thread_state {
   bool multithreaded = true;  // backward passes, before the block
 };
 thread_local thread_state here;
+thread_local bool is_lenient = false;
 
 thrower throw_hook = nullptr;
 
@@ -97,7 +99,9 @@ constexpr c10::DispatchKey not_dense[] = {c10::DispatchKey::MkldnnCPU, c10::Disp
 
 void switch_key(bool on) {
   c10::impl::tls_set_dispatch_key_included(key, on);
-  for (const c10::DispatchKey one : not_dense) c10::impl::tls_set_dispatch_key_excluded(one, on);
+  for (const c10::DispatchKey one : not_dense) {
+    c10::impl::tls_set_dispatch_key_excluded(one, on && !is_lenient);
+  }
 }
 
 /// A forked process (a worker of a data loader) starts outside of the block.
@@ -120,6 +124,13 @@ numeric::arithmetic mode() {
 int block_bits() noexcept { return here.bits; }
 
 bool is_on() noexcept { return c10::impl::tls_is_dispatch_key_included(key); }
+
+bool lets_through() noexcept { return is_lenient; }
+
+void let_through(bool on) noexcept {
+  is_lenient = on;
+  switch_key(is_on());
+}
 
 void refuse(const std::string& message, const std::string& remedy) {
   if (throw_hook != nullptr) throw_hook(message, remedy);

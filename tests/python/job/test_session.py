@@ -466,6 +466,36 @@ def test_an_operator_without_an_exact_form_runs_as_stock_in_noise_alone():
         torch.lgamma(values)
 
 
+def adafactor():
+    model = tasks.mlp()
+    return tasks.task(model, torch.optim.Adafactor(model.parameters(), lr=0.1))
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.out = nn.Embedding(9, 8, sparse=True), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.out(self.words((x > 0).long().sum(1)) * x)
+
+
+def sparse():
+    model = Words()
+    adam = torch.optim.Adam(model.out.parameters())
+    return tasks.task(model, [torch.optim.SparseAdam([model.words.weight]), adam])
+
+
+@pytest.mark.parametrize("build", [adafactor, sparse])
+def test_what_exact_arithmetic_refuses_of_an_optimizer_shows_noise_all_the_same(build):
+    pytest.importorskip("potl._torch", reason="potl was built without torch")
+    honest = state_of(build, 8)
+    assert 0 < distance(honest, perturbed(0, build)) < 1e-4
+    strict = Session.open(build, seed=7, arithmetic="ord32")
+    with strict, pytest.raises(NotReproducible):  # after such noise as before
+        run(strict, 1, 1)
+
+
 def test_noise_ends_with_its_context():
     with Session.open(tasks.plain, seed=7) as session:
         start, threads = session.capture(), torch.get_num_threads()
