@@ -28,6 +28,7 @@ from .._task._visible import visible
 from ._build import Build
 from ._draft import Draft, draft, head_of
 from ._left_gradients import added_to, left_by
+from ._lost_types import lost_types
 from ._recipe import Options, changed_options, options_of
 from ._session import Session
 from ._steps import parameters_of
@@ -43,6 +44,11 @@ _KEEP_IT = (
     "of yours that reads and writes the attribute of another's module; in a module of your own, "
     "make it a buffer"
 )
+_HIDDEN = (
+    f"something keeps state that a checkpoint does not hold, such as a Python attribute: {_KEEP_IT}"
+)
+# Of which the task's code is not the cause.
+_OTHERS = (NotReproducible, NotReplayable, MismatchError, MemoryError, OSError)
 
 Say = Callable[[str], None]
 
@@ -104,7 +110,7 @@ def run_trial(
             if chosen == _arithmetic.STOCK or not auto:
                 raise
             # What fails in any arithmetic is raised by the attempt that follows.
-            text = f"a step fails in {chosen}: {type(error).__name__}: {error}".splitlines()[0]
+            text = f"a step fails in {chosen}: {_line(error)}"
             obstacles = (_obstacle(text, "if it does not in stock arithmetic, please report it"),)
         stock = _Attempt(build, seed, _arithmetic.STOCK, probe=probe, drafted=drafted, say=say)
         return replace(stock.run(), obstacles=obstacles)
@@ -118,6 +124,18 @@ def run_trial(
 
 def _obstacle(what: str, remedy: str) -> Problem:
     return Problem(what=what, where="Task.step", remedy=remedy, prevents="exact")
+
+
+def _no_loss(what: str) -> Problem:
+    return Problem(
+        what=what,
+        where="Task.compute_loss",
+        remedy="override compute_loss too, so that it returns the loss that step returns",
+    )
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 class _Attempt:
@@ -243,7 +261,22 @@ class _Attempt:
         untouched = [dict(vars(thing)) for thing in _holders(second.task)]
         self._say("repeating the second step from a restored state")
         second.restore(middle)
-        result = second.run_step(steps[1], second.sample_ids(steps[1]))
+        lost = lost_types(first.task, second.task)
+        if lost is not None:
+            yield lost
+            return
+        try:
+            result = second.run_step(steps[1], second.sample_ids(steps[1]))
+        except _OTHERS:
+            raise
+        except Exception as error:
+            yield Problem(
+                what="a step from a restored state fails, and the same step in one go does not: "
+                f"{_line(error)}",
+                where="Task",
+                remedy=_HIDDEN,
+            )
+            return
         hidden = _difference(end, second)
         if hidden is not None or not same_float(result.loss, losses[1]):
             reason = self._reason(steps, end, losses, hidden)
@@ -261,13 +294,15 @@ class _Attempt:
         # Only now: it calls the model once more, which would hide a count of calls.
         self._say("computing its loss again")
         second.restore(middle)
-        recomputed = second.loss_at(steps[1], second.sample_ids(steps[1]), keep=False)
+        try:
+            recomputed = second.loss_at(steps[1], second.sample_ids(steps[1]), keep=False)
+        except _OTHERS:
+            raise
+        except Exception as error:
+            yield _no_loss(f"compute_loss fails where step does not: {_line(error)}")
+            return
         if not _all_close([recomputed], [losses[1]]):
-            yield Problem(
-                what=f"compute_loss gives {recomputed!r} where step reports {losses[1]!r}",
-                where="Task.compute_loss",
-                remedy="override compute_loss too, so that it returns the loss that step returns",
-            )
+            yield _no_loss(f"compute_loss gives {recomputed!r} where step reports {losses[1]!r}")
             return
         problem = self._added(second, middle, steps[1])
         if problem is not None:
@@ -295,8 +330,7 @@ class _Attempt:
                 what="a step from a restored state differs from the same step in one go"
                 + (f" at {hidden}" if hidden else " in its loss"),
                 where="Task",
-                remedy="something keeps state that a checkpoint does not hold, such as a Python "
-                f"attribute: {_KEEP_IT}",
+                remedy=_HIDDEN,
             )
         # Two runs in stock arithmetic may round differently, and in exact arithmetic in nothing.
         if self._arithmetic != _arithmetic.STOCK or not _all_close(losses, other_losses):

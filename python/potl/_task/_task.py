@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import math
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -328,7 +329,9 @@ class Task:
                     f"optimizer is a {type(optimizer).__name__}",
                     "pass a torch.optim.Optimizer, or several in a list",
                 )
-            if not hasattr(optimizer, "_optimizer_step_pre_hooks"):  # what its __init__ makes
+            # What its __init__ makes. Some that wrap another one make a dict that takes no hooks.
+            hooks = getattr(optimizer, "_optimizer_step_pre_hooks", None)
+            if not isinstance(hooks, OrderedDict):
                 raise UsageError(
                     f"{type(optimizer).__name__} is an optimizer without what torch's keep",
                     "call super().__init__(params, defaults) in its __init__; around another "

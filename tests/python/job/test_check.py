@@ -3,6 +3,9 @@
 
 import random
 import time
+from collections import deque
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -244,6 +247,65 @@ def own(kind, **options):
     )  # fmt: skip
 
 
+class Recent(torch.optim.SGD):
+    """Keeps what it saw last in a container."""
+
+    def __init__(self, parameters, container):
+        super().__init__(parameters, lr=0.1)
+        self.container = container
+
+    def step(self, closure=None):
+        for parameter in self.param_groups[0]["params"]:
+            kept = self.state[parameter].setdefault("recent", self.container())
+            if isinstance(kept, deque):
+                kept.append(parameter.grad.norm())
+        return super().step(closure)
+
+
+def recent(container, *, from_the_start=False):
+    def build():
+        built = with_optimizer(lambda p: Recent(p, container))
+        for parameter in built.model.parameters() if from_the_start else ():
+            built.optimizers[0].state[parameter]["recent"] = container()
+        return built
+
+    return build
+
+
+class Norms(NamedTuple):
+    first: float = 0.5
+
+
+class MadeInFirstStep(torch.optim.SGD):
+    def step(self, closure=None):
+        if not self.state:
+            self.scale = 0.5
+        for parameter in self.param_groups[0]["params"]:
+            self.state[parameter]["seen"] = True
+            parameter.grad.mul_(self.scale)
+        return super().step(closure)
+
+
+class WithoutForward(Task):
+    """Its model has parts alone, as one of two networks has."""
+
+    def step(self, batch):
+        inputs, labels = batch
+        self.optimizers[0].zero_grad()
+        loss = F.cross_entropy(self.model["net"](inputs), labels)
+        loss.backward()
+        self.update(loss)
+        return loss.detach()
+
+
+def parts():
+    model = nn.ModuleDict({"net": tasks.mlp()})
+    return WithoutForward(
+        model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        dataset=TensorDataset(tasks.X, tasks.Y), loss=F.cross_entropy, batch_size=12, epochs=3,
+    )  # fmt: skip
+
+
 def shifted_by(number):
     def build():
         built = tasks.plain()
@@ -335,6 +397,19 @@ PROBLEMS = {
         lambda: with_optimizer(lambda p: torch.optim.SGD(p, lr=1e38)), "after two steps", "lower",
     ),
     "a step with another loss": (lambda: own(OtherLoss), "compute_loss gives", "override"),
+    "a step of a model that is not called": (
+        parts, "compute_loss fails where step does not: NotImplementedError", "override",
+    ),
+    "a queue that an optimizer makes": (
+        recent(partial(deque, maxlen=4)), "a deque that the first steps make comes back", "build()",
+    ),
+    "a named tuple that an optimizer makes": (
+        recent(Norms), "a Norms that the first steps make comes back", "tuples",
+    ),
+    "what the first step makes": (
+        lambda: with_optimizer(lambda p: MadeInFirstStep(p, lr=0.1)),
+        "a step from a restored state fails", "state=",
+    ),
 }  # fmt: skip
 
 
@@ -434,6 +509,9 @@ def filled_in_build():
     # As the remedies say: nobody rewrites the module.
     kept_beside,
     filled_in_build,
+    recent(partial(deque, maxlen=4), from_the_start=True),
+    recent(Norms, from_the_start=True),
+    recent(tuple),
     lambda: counted(ClearingLast),
     lambda: counted(Alternating),
     lambda: tasks.task(Legible()),

@@ -4,6 +4,7 @@
 import doctest
 import subprocess
 import sys
+import typing
 
 import pytest
 import tasks
@@ -79,12 +80,18 @@ def test_a_wrapper_that_is_no_whole_optimizer_is_refused():
             torch.optim.Optimizer.__init__(self, inner.param_groups, inner.defaults)
             super().__init__(inner)
 
+    class WithoutHooks(Wrapping):
+        """As some libraries have it: torch's hooks need an OrderedDict."""
+
+        _optimizer_step_pre_hooks: typing.ClassVar = {}
+
     def wrapped(kind):
         model = tasks.mlp()
         return lambda: tasks.task(model, kind(torch.optim.Adam(model.parameters())))
 
-    with pytest.raises(UsageError, match=r"Wrapping is .*super"):
-        wrapped(Wrapping)()
+    for kind in (Wrapping, WithoutHooks):
+        with pytest.raises(UsageError, match=rf"{kind.__name__} is .*super"):
+            wrapped(kind)()
     wrapped(Whole)()
 
 
