@@ -299,6 +299,20 @@ def test_a_second_commitment_with_another_key_is_inconclusive_where_no_key_is_pi
     assert "pins no key" in report.sentence
 
 
+def test_a_commitment_that_was_shown_and_is_left_out_is_no_second_one(
+    honest: Delivery, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger.json"
+    assert honest.verify(ledger=ledger).verdict == "accepted"
+    report = honest.verify(ledger=ledger, commitment=None)
+    assert report.verdict == "inconclusive", report.json()
+    assert "no valid commitment" in report.sentence
+    again = potl.record(honest.build, tmp_path / "again", job=honest.job, key=honest.key)
+    two = [str(honest.commitment), str(again.commit())]
+    report = honest.verify(commitment=None, other_commitments=two)
+    assert "two different commitments" in report.sentence
+
+
 def test_a_read_error_is_inconclusive(honest: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Any, state: Any, step: int) -> None:
         raise potl.StorageError("Input/output error")
