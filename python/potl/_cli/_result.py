@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -85,10 +85,10 @@ def command(
         def run(*args: object, json: bool, debug: bool, **options: object) -> int:
             return perform(lambda: function(*args, **options), json=json, debug=debug)
 
-        hints = get_type_hints(function, include_extras=True)
+        # Not get_type_hints: in Python 3.10 it hides what is annotated behind the None of a default.
         own = [
-            one.replace(annotation=hints[one.name])
-            for one in inspect.signature(function).parameters.values()
+            one
+            for one in inspect.signature(function, eval_str=True).parameters.values()
             if one.kind is not inspect.Parameter.VAR_KEYWORD
         ]
         # typer reads the flags from here.
