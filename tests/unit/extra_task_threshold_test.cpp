@@ -203,6 +203,26 @@ TEST_CASE("a plan beyond what was measured says so, and names no less than in pr
   REQUIRE(extra_cost(0.16).measured);
 }
 
+TEST_CASE("a plan says where guesses hide the share that is asked for") {
+  extra_task_options options;
+  const auto warnings = [&](std::uint64_t samples, std::uint64_t classes) {
+    return plan_extra_task(samples, classes, options).value().warnings;
+  };
+  const auto two = warnings(25'000, 2);
+  REQUIRE(two.size() == 1);
+  REQUIRE(two[0].find("a model that knows 26.5 % of the extra samples is rejected every second") !=
+          std::string::npos);
+  REQUIRE(warnings(250'000, 2).empty());
+  REQUIRE(warnings(25'000, 10).empty());
+  options.least_known = 0.3;
+  REQUIRE(warnings(25'000, 2).empty());
+  options.least_known = 0;  // nothing is between
+  REQUIRE(warnings(25'000, 2).empty());
+  options.least_known = 0.15;
+  options.failing = "inconclusive";
+  REQUIRE(warnings(25'000, 2).empty());
+}
+
 TEST_CASE("copies of noisy samples count in the cost of a plan") {
   extra_task_options options;
   options.eta = 0.02;

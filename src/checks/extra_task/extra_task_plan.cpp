@@ -92,6 +92,12 @@ double share_of(const extra_plan& plan) {
   return static_cast<double>(plan.uploads) / static_cast<double>(plan.training_samples);
 }
 
+// Whether many are called untrained who know the share that "inconclusive" begins below.
+bool hides_what_was_asked_for(const extra_plan& plan, const extra_task_options& options) {
+  return plan.classes != 0 && options.failing == "reject" &&
+         options.least_known > options.epsilon && plan.powers.front().share > options.least_known;
+}
+
 void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint64_t asked) {
   auto& out = plan.warnings;
   if (asked < extra_minimum) {
@@ -122,6 +128,12 @@ void add_warnings(extra_plan& plan, const extra_task_options& options, std::uint
   } else if (plan.classes != 0 && plan.acceptance.back().share > 0.9) {
     out.push_back("a model must learn " + percent(plan.acceptance.back().share) +
                   " of the extra samples to be accepted with 99 %: take more of them");
+  } else if (hides_what_was_asked_for(plan, options)) {
+    out.push_back("guesses among " + text(plan.classes) +
+                  " classes hide much: a model that knows " + percent(plan.powers.front().share) +
+                  " of the extra samples is rejected every second time, although no more than " +
+                  percent(options.least_known) +
+                  " (least_known) is asked for: choose a larger eta, or failing inconclusive");
   }
 }
 

@@ -169,7 +169,7 @@ def test_a_plan_states_sizes_thresholds_and_what_must_be_learned() -> None:
     plan = _core.plan_extra_task(training_samples=25_000, classes=2, options={})
     assert (plan["samples"], plan["needed"], plan["controls"]) == (200, 120, 800)
     assert [row["power"] for row in plan["powers"]] == [0.5, 0.9, 0.99]
-    assert plan["warnings"] == []
+    assert len(plan["warnings"]) == 1  # of what guesses among two classes hide
     small = _core.plan_extra_task(training_samples=1000, classes=10, options={})
     assert small["samples"] == 200
     assert len(small["warnings"]) == 2
