@@ -15,6 +15,11 @@ from ._values import Array
 from ._writing import require_new
 
 SUFFIXES = (".npz", ".safetensors")
+# What safetensors calls NumPy's types.
+_NUMPYS = (
+    *("F64", "F32", "F16", "C64", "BOOL"),
+    *(f"{kind}{8 << n}" for kind in "IU" for n in range(4)),
+)
 _INPUTS = ("x_train", "x", "train_images", "images", "data", "inputs", "input_ids", "tokens")
 _LABELS = ("y_train", "y", "train_labels", "labels", "targets", "label", "target")
 
@@ -57,16 +62,28 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
     Raises:
         MalformedError: It is damaged, or holds pickled objects.
+        UsageError: It holds numbers of a type that NumPy does not have.
     """
     try:
         if path.suffix.lower() == ".safetensors":
-            return dict(_safetensors().load_file(path))
+            with _safetensors().safe_open(path, framework="np") as tensors:
+                for name in tensors.keys():  # noqa: SIM118  no dict: it cannot be iterated
+                    _require_numpys(path, name, tensors.get_slice(name).get_dtype())
+                return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (UnsupportedError, FileNotFoundError):
+    except (UnsupportedError, UsageError, FileNotFoundError):
         raise
     except Exception as error:
         raise MalformedError(f"{path} cannot be read: {error}", "") from error
+
+
+def _require_numpys(path: Path, name: str, dtype: str) -> None:
+    if dtype not in _NUMPYS:
+        raise UsageError(
+            f"{path}: {name} holds numbers of type {dtype}, which NumPy cannot read",
+            "save it as float32 (tensor.float()), or class numbers as int64",
+        )
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:

@@ -74,6 +74,19 @@ def test_answers_that_are_none_are_refused(
         _question_files.read_answers(task, path)
 
 
+@pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn"])
+def test_answers_in_a_type_that_numpy_lacks_are_refused_with_what_to_write(
+    task: potl.ExtraTask, tmp_path: Path, kind: str
+) -> None:
+    torch = pytest.importorskip("torch")
+    saved = pytest.importorskip("safetensors.torch")
+    path = tmp_path / "answers.safetensors"
+    saved.save_file({"scores": torch.zeros(1000, 2).to(getattr(torch, kind))}, path)
+    with pytest.raises(potl.UsageError, match="scores holds numbers of type") as raised:
+        _question_files.read_answers(task, path)
+    assert "float32" in raised.value.remedy
+
+
 def test_numbers_that_are_no_class_are_kept_as_such(task: potl.ExtraTask, tmp_path: Path) -> None:
     path = tmp_path / "answers.json"
     path.write_text(json.dumps([1e400, -1.0, 0.5, None] * 250))
