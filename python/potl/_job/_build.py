@@ -9,6 +9,7 @@ from .. import _core
 from .._base._errors import NotReplayable, UsageError
 from .._task import _random
 from .._task._data import check_dataset
+from .._task._signatures import require_signatures
 from .._task._task import Task
 from .._task._weights import load_weights
 
@@ -20,7 +21,8 @@ def build_task(build: Build, seed: int) -> Task:
 
     Raises:
         NotReplayable: The data set has no samples with numbers.
-        UsageError: `build` returned something else than a task, or one without a step.
+        UsageError: `build` returned something else than a task, one without a step, or one whose
+            methods take other arguments than a step gives.
     """
     _random.seed_all(_core.derive_key(seed, "init"))
     task = build()
@@ -29,6 +31,7 @@ def build_task(build: Build, seed: int) -> Task:
             f"build returned a {type(task).__name__}",
             "return potl.Task(model=..., optimizer=..., ...)",
         )
+    require_signatures(task)
     problems = check_dataset(task.dataset)
     if problems:
         raise NotReplayable(problems)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .._arithmetic import _rounded_steps
+from .._base._errors import UsageError
 from .._task import _random
 from .._task._task import Task
 from ._batches import Batches
@@ -50,7 +51,7 @@ class Losses:
             behind = task._micro_batch_count(batch) - 1 if rounding is not None else 0
             with self._arithmetic.block(), _rounded_steps.around(rounding, step):
                 for number, (part, share) in enumerate(task.micro_batches(batch)):
-                    loss = task.compute_loss(part, "mean")
+                    loss = task.compute_loss(part, reduction="mean")
                     scaled = loss if share == 1.0 else loss * share
                     if number < behind:
                         task._backward(scaled)
@@ -70,7 +71,12 @@ class Losses:
             for number, size, batch in self._batches.in_parts(ids, epoch):
                 self._randomness.seed_subset(self._state.step, number)
                 with self._arithmetic.block():
-                    each = self._task.compute_loss(batch, "none").detach()
+                    each = self._task.compute_loss(batch, reduction="none").detach()
+                if each.numel() % size:
+                    raise UsageError(
+                        f"compute_loss gave {each.numel()} losses of {size} samples",
+                        'return one loss per sample where reduction is "none"',
+                    )
                 losses.append(each.reshape(size, -1).double().mean(1).cpu())
         values = torch.cat(losses)
         return float(values.mean()), float(values.std(correction=0))

@@ -184,8 +184,10 @@ def as_number(loss: Any) -> float:
     """
     if isinstance(loss, float) or (isinstance(loss, torch.Tensor) and loss.numel() == 1):
         return float(loss)
+    what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else ""
     raise UsageError(
-        f"step returned {type(loss).__name__}", "return the mean loss of the batch from Task.step"
+        f"step returned {what or type(loss).__name__}",
+        "return the mean loss of the batch from Task.step",
     )
 
 

@@ -309,12 +309,23 @@ class Task:
             raise UsageError(f"max_steps is {value!r}", "pass a whole number from 1, or None")
 
     def _reduced_loss(self, batch: Any) -> torch.Tensor:
-        loss = self.compute_loss(batch, "mean")
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-            shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
+        loss = self.compute_loss(batch, reduction="mean")
+        if not isinstance(loss, torch.Tensor):
             raise UsageError(
-                f"the loss must be a tensor with one element, not {shape}",
+                f"the loss must be a tensor with one element, not a {type(loss).__name__}",
+                "return the loss alone, as the tensor that was computed: not its .item(), and "
+                "nothing beside it",
+            )
+        if loss.numel() != 1:
+            raise UsageError(
+                f"the loss must be a tensor with one element, not {tuple(loss.shape)}",
                 'reduce it: reduction="mean"',
+            )
+        if not loss.requires_grad:
+            raise UsageError(
+                "the loss depends on no parameter that is trained",
+                "compute it from the model's output without detach(), .item() or torch.no_grad(), "
+                "and leave requires_grad of what is trained",
             )
         return loss
 

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Methods and losses that cannot be called as a step calls them are refused, with how to write
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import TensorDataset
+
+import potl
+from potl._job._session import Session
+
+
+def create(kind: type[potl.Task] = potl.Task, loss: Any = F.cross_entropy) -> potl.Job:
+    return potl.Job.create(lambda: task(kind, loss), seed=1, checkpoint_every=2, progress=False)
+
+
+def task(kind: type[potl.Task] = potl.Task, loss: Any = F.cross_entropy) -> potl.Task:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = TensorDataset(torch.ones(8, 4), torch.zeros(8, dtype=torch.int64))
+    return kind(model, optimizer, data, loss, batch_size=4, epochs=1)
+
+
+class WithoutReduction(potl.Task):
+    def compute_loss(self, batch: Any) -> Any:  # type: ignore[override]
+        return F.cross_entropy(self.model(batch[0]), batch[1])
+
+
+class OfTwo(potl.Task):
+    def compute_loss(self, x: Any, y: Any) -> Any:  # type: ignore[override]
+        return F.cross_entropy(self.model(x), y)
+
+
+class StepOfNothing(potl.Task):
+    def step(self) -> Any:  # type: ignore[override]
+        return torch.zeros(())
+
+
+class StepWithNumber(potl.Task):
+    def step(self, batch: Any, number: int) -> Any:  # type: ignore[override]
+        return super().step(batch)
+
+
+class UpdateOfNothing(potl.Task):
+    def update(self) -> None:  # type: ignore[override]
+        self.optimizers[0].step()
+
+
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        (WithoutReduction, 'write def compute_loss(self, batch, reduction="mean")'),
+        (OfTwo, 'write def compute_loss(self, batch, reduction="mean")'),
+        (StepOfNothing, "write def step(self, batch)"),
+        (StepWithNumber, "write def step(self, batch)"),
+        (UpdateOfNothing, "write def update(self, loss)"),
+    ],
+)
+def test_a_method_that_takes_other_arguments_is_refused_with_how_to_write_it(
+    kind: type[potl.Task], remedy: str
+) -> None:
+    with pytest.raises(potl.UsageError, match=f"{kind.__name__}.* cannot be called") as raised:
+        create(kind)
+    assert raised.value.remedy == remedy
+
+
+def test_a_reduction_that_is_only_taken_by_name_is_given_by_name() -> None:
+    class ByName(potl.Task):
+        def compute_loss(self, batch: Any, *, reduction: str = "mean") -> Any:  # type: ignore[override]
+            return F.cross_entropy(self.model(batch[0]), batch[1], reduction=reduction)
+
+    assert potl.check(lambda: task(ByName)) == []
+
+
+@pytest.mark.parametrize(
+    ("loss", "message", "remedy"),
+    [
+        (nn.CrossEntropyLoss, "the class CrossEntropyLoss", "torch.nn.CrossEntropyLoss()"),
+        ("cross_entropy", "the loss is a str", "pass a function"),
+        (lambda output: output.mean(), "called as loss(output, target)", "override compute_loss"),
+        (lambda a, b: F.cross_entropy(a, b).item(), "not a float", ".item()"),
+        (lambda a, b: (F.cross_entropy(a, b), a), "not a tuple", "nothing beside it"),
+        (lambda a, b: F.cross_entropy(a, b, reduction="none"), "not (4,)", 'reduction="mean"'),
+        (lambda a, b: F.cross_entropy(a.detach(), b), "depends on no parameter", "detach()"),
+    ],
+)
+def test_a_loss_that_gives_no_gradient_is_refused_with_what_to_write(
+    loss: Any, message: str, remedy: str
+) -> None:
+    with pytest.raises(potl.UsageError) as raised:
+        create(loss=loss)
+    assert message in raised.value.message
+    assert remedy in raised.value.remedy
+
+
+def test_one_loss_where_each_sample_has_its_own_is_refused() -> None:
+    class Ignoring(potl.Task):
+        def compute_loss(self, batch: Any, reduction: str = "mean") -> Any:
+            return F.cross_entropy(self.model(batch[0]), batch[1])
+
+    with (
+        Session.open(lambda: task(Ignoring), seed=1, arithmetic="stock") as session,
+        pytest.raises(potl.UsageError, match="gave 1 losses of 4 samples") as raised,
+    ):
+        session.subset_loss([0, 1, 2, 3])
+    assert "one loss per sample" in raised.value.remedy
