@@ -16,10 +16,12 @@
 #include <potl/numeric/detail/accumulation.hpp>
 
 #include "device.hpp"
+#include "fallback.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
 #include "rows.hpp"
 
+#include <ATen/ops/_embedding_bag_backward_ops.h>
 #include <ATen/ops/_embedding_bag_forward_only_ops.h>
 #include <ATen/ops/_embedding_bag_ops.h>
 
@@ -241,13 +243,19 @@ at::Tensor embedding_bag_dense_backward(const at::Tensor& gradient, const at::Te
   return sum_rows(of_bags, rows, index, count);
 }
 
-at::Tensor embedding_bag_backward(const at::Tensor& gradient, const at::Tensor& indices,
-                                  const at::Tensor& offsets, const at::Tensor& bag_of_index,
-                                  const at::Tensor& bag_sizes, const at::Tensor& chosen,
-                                  std::int64_t count, bool scale_by_frequency, std::int64_t mode,
-                                  bool sparse, const std::optional<at::Tensor>& sample_weights,
+at::Tensor embedding_bag_backward(c10::DispatchKeySet keys, const at::Tensor& gradient,
+                                  const at::Tensor& indices, const at::Tensor& offsets,
+                                  const at::Tensor& bag_of_index, const at::Tensor& bag_sizes,
+                                  const at::Tensor& chosen, std::int64_t count,
+                                  bool scale_by_frequency, std::int64_t mode, bool sparse,
+                                  const std::optional<at::Tensor>& sample_weights,
                                   std::int64_t padding) {
   require_one_device(of_bags, gradient, indices, offsets);
+  if (sparse && lets_through()) {
+    return at::_ops::_embedding_bag_backward::redispatch(
+        keys & below, gradient, indices, offsets, bag_of_index, bag_sizes, chosen, count,
+        scale_by_frequency, mode, sparse, sample_weights, padding);
+  }
   if (sparse) refuse("the sparse gradient of embedding_bag", "use sparse=False");
   // For some modes torch's forward pass leaves the bags to the backward pass.
   const bool is_last = offsets.numel() == bag_sizes.numel() + 1;

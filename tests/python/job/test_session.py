@@ -480,13 +480,28 @@ class Words(nn.Module):
         return self.out(self.words((x > 0).long().sum(1)) * x)
 
 
+class Bags(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.EmbeddingBag(9, 8, mode="sum", sparse=True)
+
+    def forward(self, x):
+        return self.words((x > 0).long())
+
+
 def sparse():
     model = Words()
     adam = torch.optim.Adam(model.out.parameters())
     return tasks.task(model, [torch.optim.SparseAdam([model.words.weight]), adam])
 
 
-@pytest.mark.parametrize("build", [adafactor, sparse])
+def bags():
+    model = nn.Sequential(Bags(), nn.Linear(8, 4))
+    adam = torch.optim.Adam(model[1].parameters())
+    return tasks.task(model, [torch.optim.SparseAdam(model[0].parameters()), adam])
+
+
+@pytest.mark.parametrize("build", [adafactor, sparse, bags])
 def test_what_exact_arithmetic_refuses_of_an_optimizer_shows_noise_all_the_same(build):
     pytest.importorskip("potl._torch", reason="potl was built without torch")
     honest = state_of(build, 8)
