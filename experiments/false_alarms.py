@@ -49,6 +49,8 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "AdamW": functools.partial(torch.optim.AdamW, lr=1e-3, weight_decay=0.05),
     "RMSprop": functools.partial(torch.optim.RMSprop, lr=1e-3),
     "Adagrad": functools.partial(torch.optim.Adagrad, lr=1e-2),
+    "Adafactor": functools.partial(torch.optim.Adafactor, lr=1e-2),
+    "SparseAdam": functools.partial(torch.optim.SparseAdam, lr=1e-2),
 }
 
 
@@ -71,6 +73,18 @@ class Attention(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return self.out(self.block(self.embed(images.squeeze(1))).mean(1))
+
+
+class Embedded(nn.Module):
+    """A word for each of 32 levels of a pixel: few in a step, and gradients are sparse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.EmbeddingBag(256 * 32, 10, mode="sum", sparse=True)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        levels = (8 * images.flatten(1)).long().clamp(-16, 15) + 16
+        return self.words(levels + 32 * torch.arange(256))
 
 
 def normed() -> nn.Module:
@@ -102,6 +116,8 @@ SMALL = {
     "attention": Attention,
     # On images of which most pixels are 0, some always and some nearly always.
     "sparse": deep,
+    # Of SparseAdam alone, which takes no other gradients than sparse ones.
+    "embedding": Embedded,
 }
 
 
@@ -135,7 +151,8 @@ def small_task(precision: str, optimizer: str, net: str, seed: int) -> potl.Task
 
 def configurations() -> list[tuple[str, ...]]:
     small = itertools.product(PRECISIONS, OPTIMIZERS, SMALL)
-    return [*small, *(("fp32", "usual", net) for net in NETS)]
+    fitting = [one for one in small if (one[1] == "SparseAdam") == (one[2] == "embedding")]
+    return [*fitting, *(("fp32", "usual", net) for net in NETS)]
 
 
 def build_of(configuration: tuple[str, ...], seed: int) -> Callable[[], potl.Task]:
