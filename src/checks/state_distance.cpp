@@ -76,7 +76,6 @@ struct group_sums {
 // Without a gradient every machine computes the same of an element, apart from the last bit of one
 // in a million where a multiplication and an addition are fused: the root of that share, or so.
 constexpr double still_rounding = 0x1p-10;
-constexpr const char* where_still = " where it has no gradient";
 
 class walker {
  public:
@@ -212,7 +211,7 @@ class walker {
       take(replayed.bytes, here);
     }
     groups[group_of(path)].tensors.push_back(
-        {path + where_still, numeric::tensor_norms(recorded.type, before, there, here),
+        {path + std::string(where_still), numeric::tensor_norms(recorded.type, before, there, here),
          static_cast<double>(count), false, true});
   }
 
@@ -255,7 +254,7 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
     const norms& of = tensor.of;
     // Step counters and the like would drown the moments in a norm: each stands for itself.
     const bool scalar = tensor.scalar && which != parameters;
-    if (!(of.l2 <= 0) || !of.finite) {
+    if (!(of.l2 <= 0) || !of.finite || tensor.still) {
       const bool moves = !(of.replayed_update_l2 <= 0);
       const bool rounding_only =
           tensor.still ? of.excess_l2 <= still_rounding * of.rounding_l2

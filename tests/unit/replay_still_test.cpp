@@ -82,6 +82,16 @@ TEST_CASE("elements without a gradient have norms of their own, and count once i
   CHECK(groups[2].tensors[1].l2 == 0.5);
 }
 
+TEST_CASE("elements without a gradient are named where others of their tensor are off") {
+  tree held;
+  const auto before = state_of(held, {1, 2}, {0, 0}), after = state_of(held, {1, 3}, {0, 0});
+  const std::vector<still_elements> still{{{"model/parameters/w", "optimizers/0/state/0"}, {1, 0}}};
+  const auto groups = compare_states(before, after, before, still);
+  REQUIRE(groups[0].tensors.size() == 2);
+  CHECK((groups[0].tensors[1].still && groups[0].tensors[1].l2 == 0));
+  CHECK(groups[2].tensors.empty());
+}
+
 TEST_CASE("a mask of another size is of another tensor") {
   tree held;
   const auto before = state_of(held, {1, 2}, {0, 0}), after = state_of(held, {1, 3}, {0, 1});
@@ -155,6 +165,28 @@ TEST_CASE("elements without a gradient are none of the tensors that are noise at
   run.one->distances[0].tensors = {loud};
   run.one->distances[0].l2 = run.one->distances[0].excess_l2 = 0.5;
   CHECK(run.verdict() == "accepted");
+}
+
+TEST_CASE("where all of a tensor is noise at first, so is what has no gradient for once") {
+  const tensor_distance loud{"w", 100, 0.5, 0.5, 1e-9, 1, 1};  // 0.05 of one element
+  const auto verdict = [&](double off, const std::vector<tensor_distance>& first) {
+    scene run;
+    run.measured[0].noise.assign(1, groups(0.5));
+    run.measured[0].noise[0][0].tensors = first;
+    run.one->distances[0].tensors.push_back(scene::still(off));  // of 10 elements
+    return run.verdict();
+  };
+  CHECK(verdict(1.2, {loud}) == "accepted");
+  CHECK(verdict(1.3, {loud}) == "inconclusive");
+  // Others that had none at first show what is noise of such elements.
+  tensor_distance still = scene::still(0.01);
+  still.count = 40;
+  CHECK(verdict(0.03, {loud, still}) == "accepted");
+  CHECK(verdict(0.05, {loud, still}) == "inconclusive");
+  CHECK(verdict(1e-12, {loud, scene::still(0)}) == "inconclusive");
+  // Of a tensor that is no noise nothing is excused, nor if noise is most of the group.
+  CHECK(verdict(1e-12, {{"w", 100, 0.05, 0.05, 1e-9, 1, 1}}) == "inconclusive");
+  CHECK(verdict(1e-12, {{"w", 900, 0.5, 0.5, 1e-9, 1, 1}}) == "inconclusive");
 }
 
 TEST_CASE("what a state makes of the next step is judged with twice the tolerance") {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include <potl/checks/detail/state_distance.hpp>
 #include <potl/core/rules.hpp>
 
 #include "checks/judging.hpp"
@@ -65,6 +66,8 @@ struct own_noise {
   double share = 0;  // of what the verifier's own replays moved it
   double count = 0;  // elements
   bool still = false;
+
+  double of_one() const { return l2 > 0 ? l2 / std::sqrt(count) : 0; }
 };
 
 void add(own_noise& to, double l2, double update, double count) {
@@ -280,7 +283,7 @@ class judge {
       const auto first = context_.noisy_at_first.find(one.path);
       const bool proven = first != context_.noisy_at_first.end();
       double loud = own.share > slack_ * context_.cap ? slack_ * own.l2 : 0;
-      if (proven) loud = std::max(loud, slack_ * first->second);
+      if (proven) loud = std::max(loud, slack_ * first->second.l2);
       const bool may_be_noise = rule_enabled("replay.tolerance_cap");
       if (may_be_noise &&
           (one.rounding_only || within(one.excess, context_.options->safety * loud))) {
@@ -307,12 +310,16 @@ class judge {
   }
 
   // Where no gradient is, only rounding and what repeats show there too; what those of other
-  // segments show (an optimizer that mixes elements) up to the cap. Beyond that nobody is accused:
-  // a neuron that fires on another machine alone gives a gradient there.
+  // segments show (an optimizer that mixes elements) up to the cap. Where all of a tensor's
+  // gradients are rounding errors (a bias in front of a norm), a sum of them may be 0 here and not
+  // there: what the first segment shows of such an element. Beyond that nobody is accused: a neuron
+  // that fires on another machine alone gives a gradient there.
   void judge_still(std::string_view rule, const tensor_distance& one, double noise, double share) {
     const double update = update_of(one);
     const bool known = update > 0 && within(one.l2, context_.cap * update);
     if (known) noise = std::max(noise, share * update);
+    const std::string whole = one.path.substr(0, one.path.size() - where_still.size());
+    noise = std::max(noise, look_up(context_.noisy_at_first, whole).still * std::sqrt(one.count));
     const double tolerance = context_.options->safety * noise;
     if (one.rounding_only || within(one.excess, tolerance) || out_.problem) return;
     problem(rule, outcome::inconclusive,
@@ -401,11 +408,13 @@ void take_noise(const segment_measurement& from, replay_context& to) {
     raise(to.group_share, which, noise_of_group(from.noise, which).share);
     const bool first = from.request.start == 0;
     double noisy = 0;
-    std::map<std::string, double> paths;
-    for (const auto& [path, own] : noise_of_tensors(from.noise, which)) {
+    std::map<std::string, first_noise> paths;
+    const std::map<std::string, own_noise> tensors = noise_of_tensors(from.noise, which);
+    for (const auto& [path, own] : tensors) {
       raise(to.tensor_share, path, own.share);
       if (!first || own.still || own.share <= to.cap) continue;
-      paths[path] = own.l2;
+      const auto still = tensors.find(path + std::string(where_still));
+      paths[path] = {own.l2, (still == tensors.end() ? own : still->second).of_one()};
       noisy += own.count;
     }
     if (paths.empty()) continue;

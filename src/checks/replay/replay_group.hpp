@@ -12,6 +12,14 @@
 
 namespace potl::checks::detail {
 
+/// Noise of a tensor in the repeats of the first segment.
+struct first_noise {
+  double l2 = 0;
+  /// Of one of its elements without a gradient: of all that the first segment has, which may be
+  /// still in every arithmetic; where it has none, of any element.
+  double still = 0;
+};
+
 /// What all segments of a run share when they are judged.
 struct replay_context {
   const replay_options* options = nullptr;
@@ -22,9 +30,8 @@ struct replay_context {
   std::map<std::string, double> group_share, tensor_share;
   /// The same of losses, over 1 + |loss|.
   double loss_share = 0;
-  /// Tensors that are all noise from the agreed initial state on, where the prover has no say, and
-  /// how much noise.
-  std::map<std::string, double> noisy_at_first;
+  /// Tensors that are all noise from the agreed initial state on, where the prover has no say.
+  std::map<std::string, first_noise> noisy_at_first;
 };
 
 replay_context make_context(const run_view& run, const replay_options& options,

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <potl/checks/request.hpp>
@@ -19,10 +20,14 @@
 
 namespace potl::checks {
 
+/// Stands behind the path of a tensor where its elements without a gradient are meant.
+constexpr std::string_view where_still = " where it has no gradient";
+
 /// "parameters", "buffers", "optimizer", "other", in this order; each with the norms of the whole
 /// group. What `start` lacks counts as zero there (optimizers create their state in the first
 /// step). Scalars outside the parameters (step counters) are in no norm, only among the tensors.
-/// The elements of `still` are in all norms, and stand among the tensors by themselves, too.
+/// The elements of `still` are in all norms, and stand among the tensors by themselves, too, also
+/// where they are the same and others of their tensor are not.
 std::vector<group_distance> compare_states(const transcript::state_value& start,
                                            const transcript::state_value& recorded,
                                            const transcript::state_value& replayed,
