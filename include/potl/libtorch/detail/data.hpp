@@ -25,17 +25,36 @@ namespace potl::libtorch {
 /// Columns of a data set.
 using tensors = std::vector<at::Tensor>;
 
+namespace detail {
+
+[[noreturn]] inline void refuse_column(const tensors& data, std::size_t index) {
+  const std::string column = "column " + std::to_string(index) + " of the data set ";
+  const at::Tensor& one = data[index];
+  if (!one.defined() || one.dim() == 0) {
+    throw exception({errc::usage, column + "has no rows", "sample i is row i of every column"});
+  }
+  if (!one.device().is_cpu()) {
+    throw exception({errc::usage, column + "is on " + one.device().str(), "keep it on the CPU"});
+  }
+  throw exception({errc::usage,
+                   column + "has " + std::to_string(one.size(0)) + " rows, and column 0 has " +
+                       std::to_string(data[0].size(0)),
+                   "sample i is row i of every column"});
+}
+
+}  // namespace detail
+
 /// Samples of a data set, at least one; throws potl::exception (usage) unless every column has as
 /// many.
 inline std::uint64_t sample_count(const tensors& data) {
   if (data.empty() || !data[0].defined() || data[0].dim() == 0 || data[0].size(0) == 0) {
     throw exception({errc::usage, "the data set has no samples", "give it a tensor per column"});
   }
-  for (const at::Tensor& column : data) {
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    const at::Tensor& column = data[i];
     if (!column.defined() || column.dim() == 0 || column.size(0) != data[0].size(0) ||
         !column.device().is_cpu()) {
-      throw exception({errc::usage, "the data set's columns differ in length",
-                       "use CPU tensors whose first dims are equal"});
+      detail::refuse_column(data, i);
     }
   }
   return static_cast<std::uint64_t>(data[0].size(0));
