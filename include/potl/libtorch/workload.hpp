@@ -56,6 +56,10 @@ class workload {
         arithmetic_(agreed_->arithmetic, task_.exact),
         rounding_(agreed_->arithmetic),
         written_(writes()) {
+    for (std::size_t i = 0; i < task_.optimizers.size(); ++i) {
+      first_counts_.push_back(
+          detail::counts_of(*task_.optimizers[i], "optimizers/" + std::to_string(i)));
+    }
     if (!compare) return;
     const std::vector<std::string> found = differences();
     if (!found.empty()) throw exception({errc::usage, found.front(), "build what was agreed"});
@@ -168,6 +172,7 @@ class workload {
   std::unique_ptr<transcript::batch_order> order_;
   libtorch::task task_;
   std::map<std::string, bool> flags_;  ///< of the build: no step may change them
+  std::vector<std::map<std::int64_t, std::int64_t>> first_counts_;  ///< of its optimizers
   transcript::snapshot_memory memory_;
   std::uint64_t step_ = 0;
   step_arithmetic arithmetic_;
@@ -265,7 +270,9 @@ inline void workload::load_state(const transcript::state& from, std::uint64_t st
   const transcript::state_list& optimizers = list_at(at("optimizers"), "optimizers");
   require_size(optimizers.size(), task_.optimizers.size(), "optimizers");
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
-    restore_optimizer(*task_.optimizers[i], optimizers[i], into, "optimizers/" + std::to_string(i));
+    const std::string path = "optimizers/" + std::to_string(i);
+    restore_optimizer(*task_.optimizers[i], optimizers[i], into, path);
+    require_counts(*task_.optimizers[i], static_cast<std::int64_t>(step), first_counts_[i], path);
   }
   step_ = step;
   updates_ = step;

@@ -21,6 +21,43 @@ void flags_that_the_build_does_not_set_are_refused() {
          potl::errc::mismatch);
 }
 
+void moments_and_counts_that_no_steps_make_are_refused() {
+  using kept = torch::optim::AdamParamState;
+  const pl::builder build = builder_of(adam);
+  const potl::transcript::job job = job_of(build);
+  const auto answer = [&](const std::function<void(kept&)>& change) {
+    pl::workload work(build, job);
+    work.run_step(1);
+    for (auto& [owner, one] : work.task().optimizers[0]->state()) change(static_cast<kept&>(*one));
+    const potl::transcript::state changed = work.capture();
+    return code_of([&] { pl::workload(build, job).load_state(changed, 1); });
+  };
+  const auto below = [](at::Tensor of) { of.view(-1)[0].fill_(-1e-30); };
+  EXPECT(answer([&](kept& one) { below(one.exp_avg()); }) == potl::errc::internal);  // accepted
+  EXPECT(answer([&](kept& one) { below(one.exp_avg_sq()); }) == potl::errc::mismatch);
+  EXPECT(answer([&](kept& one) { below(one.max_exp_avg_sq()); }) == potl::errc::mismatch);
+  EXPECT(answer([](kept& one) { one.step(0); }) == potl::errc::internal);
+  EXPECT(answer([](kept& one) { one.step(2); }) == potl::errc::mismatch);
+  EXPECT(answer([](kept& one) { one.step(-1); }) == potl::errc::mismatch);
+}
+
+void updates_are_counted_from_what_the_build_has_counted_and_in_each_group() {
+  const pl::builder build = builder_of([](Net& net) -> optimizer_list {
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    groups.emplace_back(net->first->parameters());
+    groups.emplace_back(net->parameters());
+    const auto out = std::make_shared<torch::optim::Adam>(groups, torch::optim::AdamOptions(0.01));
+    for (const at::Tensor& one : net->parameters()) one.mutable_grad() = at::zeros_like(one);
+    out->step();
+    out->zero_grad();
+    return {out};
+  });
+  pl::workload work(build, job_of(build));
+  work.run_step(1);
+  const potl::transcript::state after = work.capture();
+  EXPECT(code_of([&] { work.load_state(after, 1); }) == potl::errc::internal);
+}
+
 void losses_other_than_the_jobs_are_refused() {
   const pl::builder build = builder_of(momentum);
   const auto with_losses = [&](double factor) {

@@ -321,6 +321,10 @@ void a_number_that_makes_no_training_is_named() {
   EXPECT(says([](pl::task& t) { t.grad_clip = NAN; }, "grad_clip is nan"));
   EXPECT(says([](pl::task& t) { t.data = {at::Tensor()}; }, "no samples"));
   EXPECT(says([](pl::task& t) { t.data = {at::zeros({0, 5}), at::zeros({0})}; }, "no samples"));
+  EXPECT(says([](pl::task& t) { t.data[1] = t.data[1].slice(0, 1); },
+              "column 1 of the data set has 39 rows, and column 0 has 40"));
+  EXPECT(says([](pl::task& t) { t.data.push_back(at::zeros({})); },
+              "column 2 of the data set has no rows"));
   EXPECT(says(
       [](pl::task& t) {
         t.batch_size = 1000;
@@ -489,6 +493,8 @@ int main(int count, char** words) {
   what_had_no_gradient_is_seen();
   tied_weights_are_one_tensor();
   flags_that_the_build_does_not_set_are_refused();
+  moments_and_counts_that_no_steps_make_are_refused();
+  updates_are_counted_from_what_the_build_has_counted_and_in_each_group();
   losses_other_than_the_jobs_are_refused();
   an_optimizer_of_another_model_is_refused();
   what_had_no_gradient_is_found_where_a_parameter_is_in_two_groups();

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <potl/libtorch/detail/tensor.hpp>
+#include <potl/numeric/detail/finite.hpp>
 
 namespace potl::libtorch {
 namespace detail {
@@ -191,6 +192,11 @@ std::unique_ptr<torch::optim::OptimizerParamState> kept_of(const transcript::sta
       if (entry.first != transcript::state_key(name)) continue;
       *tensor = at::empty_like(parameter.detach());
       restore(*tensor, entry.second, path + "/" + name);
+      const auto* saved = std::get_if<transcript::state_tensor>(&entry.second.content);
+      const bool of_squares = name == "exp_avg_sq" || name == "max_exp_avg_sq";
+      if (of_squares && saved != nullptr && numeric::any_negative(saved->type, saved->bytes)) {
+        mismatch(path + "/" + name, "holds a negative number, which no step makes there");
+      }
       ++known;
     }
   }
@@ -268,6 +274,45 @@ inline transcript::state_value optimizer_tree(torch::optim::Optimizer& optimizer
   return detail::with_form(
       optimizer, path, [&](auto form) { return detail::tree_of(form, optimizer, describe, path); });
 }
+
+namespace detail {
+
+/// How often each parameter was stepped, by its number, where the optimizer counts that.
+inline std::map<std::int64_t, std::int64_t> counts_of(torch::optim::Optimizer& optimizer,
+                                                      const std::string& path) {
+  std::map<std::int64_t, std::int64_t> out;
+  const auto numbers = numbers_of(optimizer);
+  with_form(optimizer, path, [&]<class Form>(Form) {
+    for (auto& [owner, kept] : optimizer.state()) {
+      const auto number = numbers.find(owner);
+      if (number == numbers.end()) continue;
+      Form::each_value(static_cast<typename Form::state&>(*kept), [&](const char*, auto& value) {
+        if constexpr (!std::is_same_v<decltype(value), at::Tensor&>) out[number->second] = value;
+      });
+    }
+  });
+  return out;
+}
+
+/// Throws mismatch where `steps` steps after the counts `first` cannot have made the present ones.
+inline void require_counts(torch::optim::Optimizer& optimizer, std::int64_t steps,
+                           const std::map<std::int64_t, std::int64_t>& first,
+                           const std::string& path) {
+  std::map<std::int64_t, std::int64_t> most = first;
+  const auto numbers = numbers_of(optimizer);
+  for (auto& group : optimizer.param_groups()) {  // one that is in two groups is stepped twice
+    for (const at::Tensor& one : group.params())
+      most[numbers.at(one.unsafeGetTensorImpl())] += steps;
+  }
+  for (const auto& [number, count] : counts_of(optimizer, path)) {
+    if (count >= 0 && count <= most[number]) continue;
+    mismatch(path + "/state/" + std::to_string(number) + "/step",
+             "counts " + std::to_string(count) + ", the agreed steps at most " +
+                 std::to_string(most[number]));
+  }
+}
+
+}  // namespace detail
 
 /// Makes the optimizer hold what `optimizer_tree` recorded, learning rates included. Throws
 /// potl::exception (mismatch) with the path of the first difference in form.
