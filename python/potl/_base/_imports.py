@@ -49,6 +49,8 @@ def close(directory: str | os.PathLike[str]) -> None:
         if not isinstance(origin, str):
             continue
         folder = os.path.dirname(origin)
+        if not folder:  # of no finder: torch makes one of a string
+            continue
         if folder not in folders:
             folders[folder] = is_closed(os.path.abspath(folder))
         if folders[folder]:

@@ -85,7 +85,7 @@ def command(
         def run(*args: object, json: bool, debug: bool, **options: object) -> int:
             return perform(lambda: function(*args, **options), json=json, debug=debug)
 
-        # Not get_type_hints: in Python 3.10 it hides what is annotated behind the None of a default.
+        # In Python 3.10 get_type_hints hides what is annotated behind the None of a default.
         own = [
             one
             for one in inspect.signature(function, eval_str=True).parameters.values()

@@ -173,8 +173,11 @@ def test_a_task_of_the_working_directory_works_beside_it(folder: Folder) -> None
 
 def test_an_import_path_that_leads_there_is_harmless_from_then_on(folder: Folder) -> None:
     script = (
-        "import importlib.metadata as m, importlib.util, sys, potl\n"
+        "import importlib.metadata as m, importlib.util, sys, types, potl\n"
         "from potl._base import _imports\n"
+        # As torch.distributed makes one of a string.
+        "sys.modules['made'] = types.ModuleType('made')\n"
+        "sys.modules['made'].__file__ = 'made'\n"
         "sys.path[:0] = ['', sys.argv[1]]\n"
         "_imports.close('.')\n"
         "assert importlib.util.find_spec('evil') is None\n"
