@@ -125,15 +125,23 @@ def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
     except BaseException as error:  # printing failed: full disk, interrupt
         if isinstance(error, OSError) and error.filename is None:
             error.filename = "standard output"
+        try:
+            sys.stdout.flush()
+        except (OSError, ValueError):  # what has not been written yet never will be
+            _drop_output()
         return failed(error, None, debug=debug)
 
 
 def unread() -> int:
     """Ends quietly, and without a verdict, where nobody reads the output any more: `| head -1`."""
-    # The interpreter flushes once more at exit and would complain.
+    _drop_output()
+    return FAILED
+
+
+def _drop_output() -> None:
+    # The interpreter flushes once more at exit, and would complain with an exit code of its own.
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FAILED
 
 
 def _write(path: Path, text: str) -> None:

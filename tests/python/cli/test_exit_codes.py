@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -125,9 +126,12 @@ def test_a_file_that_cannot_be_written_costs_no_report(capsys: pytest.CaptureFix
 
 
 def test_a_result_that_finds_no_room_says_where() -> None:
+    # With it nothing would be left for the interpreter to write in the end.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "potl", "plan", "--segments", "10", "--samples", "3"],
+            env=environment,
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
