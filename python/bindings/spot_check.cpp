@@ -266,6 +266,7 @@ void bind_spot_check(py::module_& module) {
         for (const auto& one : self.entries) out.append(one.norm);
         return out;
       });
+  module.attr("SPOT_CHECK_WAYS") = spot_check_ways;
   module.def("spot_check_guard", &guard_training, py::arg("socket"), py::kw_only(), py::arg("key"),
              py::arg("job"), py::arg("training"), py::arg("checker"), py::arg("probabilities"),
              py::arg("clip"), py::arg("tolerance"), py::arg("segment"), py::arg("lag"),

@@ -97,6 +97,8 @@ class SpotCheckSession:
     @property
     def norms(self) -> list[float]: ...
 
+SPOT_CHECK_WAYS: int  # of computing otherwise, which a check tries before it accuses
+
 def spot_check_guard(
     socket: SpotCheckSocket,
     *,

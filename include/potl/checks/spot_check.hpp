@@ -75,6 +75,10 @@ class guarded_training {
   virtual void roll_back() = 0;
 };
 
+/// Ways to compute, beside the usual one, that show what honest rounding does at a place. A check
+/// tries all of them before it accuses.
+constexpr std::uint64_t spot_check_ways = 3;
+
 /// How a training is guarded.
 struct spot_check_options {
   std::vector<double> probabilities;  ///< of checking each step, as planned

@@ -9,7 +9,7 @@ anything, which is why `close` refuses when something came from there already.
 """
 
 # Names as they are written, and the places that they mean, are told apart here.
-# ruff: noqa: PTH100, PTH109, PTH117, PTH118, PTH119, PTH120
+# ruff: noqa: PTH100, PTH109, PTH110, PTH117, PTH118, PTH119, PTH120
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def close(directory: str | os.PathLike[str]) -> None:
         if not isinstance(origin, str):
             continue
         folder = os.path.dirname(origin)
-        if not folder:  # of no finder: torch makes one of a string
+        if not folder and not os.path.exists(origin):  # torch makes one of a string
             continue
         if folder not in folders:
             folders[folder] = is_closed(os.path.abspath(folder))

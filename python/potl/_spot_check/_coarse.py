@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .. import _core
 from ._gradients import Gradients
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _RECURRENT = (
     aten.mkldnn_rnn_layer_backward.default,
 )
 _CUDNN = "torch.backends.cudnn.{}.fp32_precision"
-_LAST_WAY = 3  # of those that a check tries before it accuses
 
 
 class CoarseGradients:
@@ -51,7 +51,7 @@ class CoarseGradients:
 
     def gradient(self, step: int, weights: memoryview, way: int, out: memoryview) -> float:
         """As `Gradients.gradient`."""
-        if way != _LAST_WAY or not self._coarse:
+        if way != _core.SPOT_CHECK_WAYS or not self._coarse:
             return self._plain.gradient(step, weights, way, out)
         with _Rounding(self._coarse):
             return self._plain.gradient(step, weights, way, out)

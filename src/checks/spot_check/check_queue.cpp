@@ -16,9 +16,7 @@
 namespace potl::checks {
 namespace {
 
-// Ways to compute that show what honest rounding does at a place, and how much more a false
-// gradient has to be away.
-constexpr std::uint64_t ways = 3;
+// How many times what honest rounding does at a place a false gradient has to be away.
 constexpr double margin = 8;
 
 // Checks take the processors when nothing else does: a worker on this machine, or the update, would
@@ -188,7 +186,7 @@ std::optional<failed_check> check_queue::look_again(const drawn_report& one,
         one.step, "the trusted side computed step " + text(one.step) + " twice, with two results");
   }
   if (options_.tolerance > 0) {
-    for (std::uint64_t way = 1; way <= ways; ++way) {
+    for (std::uint64_t way = 1; way <= spot_check_ways; ++way) {
       compute(one, way, other_);
       const double distance = compare_gradients(other_, own_, tensors_, options_.clip).distance;
       noise = std::isnan(distance) ? distance : std::max(noise, distance);

@@ -77,9 +77,12 @@ class session {
     require(last_ + 1 >= first_, "the training is further than it is to go", "name a later step");
     require(options.segment > 0 && options.lag > 0 && options.timeout > 0,
             "segment, lag and timeout are positive", "");
+    require(options.clip > 0 && options.tolerance >= 0,
+            "clip is positive, and tolerance is not negative", "");
     // A gradient of zeros is within the clip of any other.
-    require(options.tolerance >= 0 && options.tolerance < options.clip,
-            "tolerance is not negative, and below the clip", "pass one well below the clip");
+    require(options.tolerance < options.clip,
+            "tolerance is not below the clip: checks would pass a worker that computes nothing",
+            "pass one well below the clip");
   }
 
   spot_check_result run() {

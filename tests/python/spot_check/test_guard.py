@@ -427,8 +427,9 @@ def test_a_tolerance_that_lets_a_worker_compute_nothing_is_refused() -> None:
     with pytest.raises(potl.UnsupportedError, match="a quarter of the clip") as refused:
         potl.SpotCheck(rough, job=stock, key=KEY)
     assert "tolerance=" in refused.value.remedy
-    with pytest.raises(potl.UsageError, match="computes nothing"):
-        potl.SpotCheck(rough, job=stock, key=KEY, tolerance=1.0)
+    guard = potl.SpotCheck(rough, job=stock, key=KEY, tolerance=1.0)
+    with guard, pytest.raises(potl.UsageError, match="computes nothing"):
+        guard.train(potl.spot_check.Worker(rough))
     potl.SpotCheck(rough, job=stock, key=KEY, tolerance=0.2).close()
 
 
