@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -500,7 +501,8 @@ def test_the_same_by_command_lines(
     assert _cli.run(draw) == 2  # the file is not replaced
     assert _cli.run([*answer, "--json"]) == 0
     assert _cli.run([*verify, "--challenge", "challenge.json"]) == 3  # two samples are too few
-    assert "states are wanted" in capsys.readouterr().out
+    # Two samples may fall into one segment, or start at stored states.
+    assert re.search(r"\d states? (is|are) wanted", capsys.readouterr().out)
 
 
 def test_the_planner_trades_storing_for_deriving() -> None:
