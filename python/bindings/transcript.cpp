@@ -134,6 +134,9 @@ void append_step(recorder& self, const py::object& after, std::uint64_t step, st
 }
 
 void bind_recorder(py::module_& module) {
+  module.def(
+      "holds_run", [](const std::string& directory) { return holds_run(directory).value(); },
+      py::arg("directory"));
   py::class_<recorder>(module, "Recorder", py::module_local())
       .def_static(
           "create",

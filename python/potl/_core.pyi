@@ -222,6 +222,13 @@ class Job:
     def rates_at(self, step: int) -> list[float] | None: ...
     def is_checkpoint(self, step: int) -> bool: ...
 
+def holds_run(directory: str) -> bool:
+    """Whether a directory holds the log of a run, to be resumed.
+
+    Raises:
+        UsageError: It is no directory, or holds no log and files that are not a run's.
+    """
+
 class Recorder:
     """Appends to a run directory. Hashing and writing happen on a background thread.
 
@@ -240,7 +247,9 @@ class Recorder:
         queue_states: int = 2,
         hash_threads: int = 1,
     ) -> Recorder:
-        """A new run: writes job.json and the header. UsageError when the directory holds a run."""
+        """A new run: writes job.json and the header. UsageError when the directory holds a run,
+        or files that are not a run's.
+        """
 
     @staticmethod
     def resume(

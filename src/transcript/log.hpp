@@ -21,6 +21,7 @@ inline constexpr std::string_view job_name = "job.json";
 inline constexpr std::uint64_t max_job_bytes = std::uint64_t{16} << 20;
 inline constexpr std::string_view telemetry_name = "telemetry.log";
 inline constexpr std::string_view commitment_name = "commitment";
+inline constexpr std::string_view key_name = "key.pem";
 inline constexpr std::string_view checkpoint_folder = "checkpoints";
 inline constexpr std::string_view rounding_folder = "rounding";
 inline constexpr std::uint64_t max_log_bytes = std::uint64_t{16} << 30;

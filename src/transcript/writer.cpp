@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/transcript/writer.hpp>
 
+#include <filesystem>
+#include <set>
+
 #include <potl/core/detail/utf8.hpp>
 #include <potl/crypto/hasher.hpp>
 #include <potl/transcript/commitment.hpp>
 
+#include "core/file_system.hpp"
 #include "transcript/directory_lock.hpp"
 #include "transcript/history.hpp"
 #include "transcript/writer_body.hpp"
@@ -14,6 +18,7 @@ namespace {
 
 // A crash before the first state leaves a job and perhaps a header: nothing that would be lost.
 status require_unused(const std::string& directory, const job& agreed) {
+  if (const result<bool> found = holds_run(directory); !found) return found.why();
   const auto log = read_entry(directory, log_name, max_log_bytes);
   if (log) {
     const result<history> run = read_history(*log);
@@ -42,6 +47,33 @@ result<digest> telemetry_digest(const std::string& directory) {
 
 std::string limited_software(const std::string& text) {
   return text.size() <= max_software_bytes && is_utf8(text) ? text : "";
+}
+
+result<bool> holds_run(const std::string& directory) {
+  // What a crash before the first record can leave behind, and a key that was made for the run.
+  static const std::set<std::string_view> known{key_name, job_name, checkpoint_folder,
+                                                rounding_folder, telemetry_name};
+  constexpr auto remedy = "record into a directory of its own";
+  std::error_code failed;
+  const std::filesystem::file_status kind = std::filesystem::status(directory, failed);
+  if (kind.type() == std::filesystem::file_type::not_found) return false;
+  if (kind.type() == std::filesystem::file_type::none) {
+    return detail::system_error_of(failed.value(), "read", directory);
+  }
+  if (!std::filesystem::is_directory(kind)) return usage(directory + " is not a directory", remedy);
+  std::string other;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator at(directory, failed); !failed && at != end;
+       at.increment(failed)) {
+    const std::string name = at->path().filename().string();
+    if (name == log_name) return true;
+    if (!known.contains(name)) other = name;
+  }
+  if (failed) return detail::system_error_of(failed.value(), "read", directory);
+  if (!other.empty()) {
+    return usage(directory + " holds " + other + ", which is no file of a run", remedy);
+  }
+  return false;
 }
 
 writer::writer(std::unique_ptr<body> content) : body_(std::move(content)) {}

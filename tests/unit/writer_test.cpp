@@ -168,6 +168,24 @@ TEST_CASE("a directory that holds a run takes no other", "[writer]") {
   CHECK(writer::resume(here.options, here.agreed, stranger).why().code == errc::usage);
 }
 
+TEST_CASE("a directory of other files takes no run", "[writer]") {
+  workplace here;
+  CHECK_FALSE(holds_run(here.path).value());
+  std::filesystem::create_directory(here.path);
+  for (const char* const own : {"key.pem", "job.json", "telemetry.log"}) {
+    write_file_atomically(here.path + "/" + own, as_bytes_view(here.agreed.text)).value();
+  }
+  CHECK_FALSE(holds_run(here.path).value());
+  write_file_atomically(here.path + "/notes.txt", {}).value();
+  CHECK(holds_run(here.path).why().code == errc::usage);
+  CHECK(writer::create(here.options, here.agreed, here.key).why().message.find("notes.txt") !=
+        std::string::npos);
+  std::filesystem::remove(here.path + "/notes.txt");
+  here.start().abandon().value();
+  CHECK(holds_run(here.path).value());
+  CHECK(holds_run(here.path + "/job.json").why().code == errc::usage);
+}
+
 TEST_CASE("what a crash before the first state left is replaced", "[writer]") {
   workplace here;
   { writer log = writer::create(here.options, here.agreed, here.key).value(); }

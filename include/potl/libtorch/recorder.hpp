@@ -15,11 +15,8 @@
 
 #include <torch/version.h>
 
-#include <filesystem>
 #include <optional>
-#include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include <potl/libtorch/workload.hpp>
@@ -107,7 +104,7 @@ class recorder {
     transcript::writer_options options;
     options.directory = directory_;
     options.software = std::string("potl LibTorch ") + TORCH_VERSION;
-    if (std::filesystem::exists(std::filesystem::path(directory_) / "transcript.log")) {
+    if (transcript::holds_run(directory_).value()) {
       auto resumed = transcript::writer::resume(options, work_.agreed(), key_).value();
       work_.load_state(resumed.at, resumed.step);
       recorded_ = resumed.step;
@@ -119,26 +116,9 @@ class recorder {
                            ", and a recording begins before the first",
                        "record with a workload that has run no step"});
     }
-    require_own_directory();
     auto log = transcript::writer::create(options, work_.agreed(), key_).value();
     log.append_initial(work_.capture()).value();
     return log;
-  }
-
-  void require_own_directory() const {
-    // What a crash before the first record can leave behind.
-    static const std::set<std::string> known{"job.json", "checkpoints", "rounding",
-                                             "telemetry.log"};
-    std::error_code failed;
-    const std::filesystem::directory_iterator end;
-    for (std::filesystem::directory_iterator at(directory_, failed); !failed && at != end;
-         at.increment(failed)) {
-      const std::string name = at->path().filename().string();
-      if (known.contains(name)) continue;
-      throw exception({errc::usage, directory_ + " holds " + name + ", which is no file of a run",
-                       "record into a directory of its own"});
-    }
-    // Whatever else is wrong with the directory, the writer meets it again and says so.
   }
 
   std::string directory_;

@@ -56,11 +56,15 @@ struct step_entry {
   bytes_view rounding_log = {};
 };
 
+/// Whether a directory holds the log of a run, to be resumed. usage when it is no directory, or
+/// holds no log and files that are not a run's.
+result<bool> holds_run(const std::string& directory);
+
 /// One run being recorded. One thread at a time may call it. Destroying it is abandon().
 class writer {
  public:
-  /// A new run. usage when the directory holds one already; what a crash before the first state
-  /// left is replaced. The key must outlive the writer.
+  /// A new run. usage when the directory holds one already, or files that are not a run's; what a
+  /// crash before the first state left is replaced. The key must outlive the writer.
   static result<writer> create(const writer_options& options, const job& agreed,
                                const signing_key& key);
 

@@ -104,7 +104,7 @@ class Prover:
         require_own_call("record a run")
         self._build = build
         self._directory = Path(path)
-        self._resuming = _holds_run(self._directory)
+        self._resuming = _core.holds_run(str(self._directory))
         self._agreed = self._choose_job(job, seed, checkpoint_every)
         self._job = self._agreed.core
         self._key = self._choose_key(key, check_job)
@@ -386,22 +386,6 @@ class Prover:
                 "pass the private key that belongs to the job's trainer: --key, or key=",
             )
         return chosen
-
-
-def _holds_run(directory: Path) -> bool:
-    if not directory.exists():
-        return False
-    if not directory.is_dir():
-        raise UsageError(f"{directory} is not a directory", "record into a directory of its own")
-    names = {entry.name for entry in directory.iterdir()}
-    if "transcript.log" in names:
-        return True
-    # What a crash before the first record can leave behind.
-    if names - {"key.pem", "job.json", "checkpoints", "rounding", "telemetry.log"}:
-        raise UsageError(
-            f"{directory} holds files that are not a run's", "record into a directory of its own"
-        )
-    return False
 
 
 def _kept_job(directory: Path) -> Job:

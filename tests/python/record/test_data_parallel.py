@@ -81,7 +81,7 @@ def refused(tmp_path_factory):
         ("one part", "UsageError", "3 processes share 1 micro-batch of a step"),
         ("log64", "UnsupportedError", "a rounding log is of one process"),
         ("another task", "UsageError", "rank 2 could not begin: the task is not the job's"),
-        ("occupied", "UsageError", "holds files that are not a run's"),
+        ("occupied", "UsageError", "which is no file of a run"),
         ("another machine", "MismatchError", "ranks 0 and 1 have different states after step 4"),
     ],
 )

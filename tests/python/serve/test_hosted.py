@@ -325,6 +325,9 @@ class Clock(SystemClock):
     def now(self) -> int:
         return super().now() + self.ahead
 
+    def was_away(self) -> bool:
+        return False
+
 
 def test_a_server_ends_while_it_works(case: Case) -> None:
     """At once, and its dispute goes on where it was."""
