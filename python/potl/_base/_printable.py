@@ -34,6 +34,11 @@ def printable(text: object, *, limit: int = 4000) -> str:
     return "".join(out)
 
 
+def printable_lines(text: str) -> str:
+    """The same of each line: a traceback holds words of strangers too."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
 def as_float(value: object) -> float | None:
     """A JSON number, or the text forms of what JSON cannot say ("nan", "inf"); None for anything
     else."""

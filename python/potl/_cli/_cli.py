@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -14,6 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from .._base import _arguments
+from .._base._printable import printable_lines
 from . import (
     _audit,
     _demo,
@@ -119,8 +121,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+class LogLines(logging.Formatter):
+    """The log of a server, of whose words a terminal obeys none."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable_lines(super().format(record))
+
+
 def main() -> NoReturn:
     """Entry point of the `potl` command."""
+    log = logging.StreamHandler()
+    log.setFormatter(LogLines())
+    logging.getLogger("potl").addHandler(log)
     # A note is UTF-8 in every locale, and no verdict is lost to a tick that a locale lacks.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")

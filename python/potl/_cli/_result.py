@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from .._base._printable import printable
+from .._base._printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -234,7 +234,7 @@ def failed(error: BaseException, machine: TextIO | None, *, debug: bool = False)
     # A closed pipe may be the reason for being here.
     with contextlib.suppress(OSError, ValueError):
         if debug:
-            traceback.print_exception(error, file=sys.stderr)
+            print(printable_lines("".join(traceback.format_exception(error))), file=sys.stderr)
         line = f"{message} ({remedy})" if remedy else message
         print(f"potl: {line}", file=sys.stderr, flush=True)
     if machine is not None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import resource
 import subprocess
@@ -78,6 +79,27 @@ def test_an_error_of_many_lines_with_control_characters_stays_one_line(
     assert line.startswith("potl: ValueError: a b\\u001b[2J (test_exit_codes.py:")
 
 
+def test_a_log_of_strangers_words_moves_no_cursor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logging.getLogger("potl")
+    monkeypatch.setattr(log, "handlers", [])
+
+    def serves() -> int:
+        try:
+            raise ValueError("a\x1b[2J\nb\u202e")
+        except ValueError:
+            log.exception("a request failed")
+        return 0
+
+    monkeypatch.setattr(_cli, "run", serves)
+    with pytest.raises(SystemExit):
+        _cli.main()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "a request failed" and lines[1].startswith("Traceback")
+    assert lines[-2:] == ["ValueError: a\\u001b[2J", "b\\u202e"]
+
+
 def test_an_error_that_a_library_raised_names_the_line_that_called_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -91,8 +113,9 @@ def test_an_error_that_a_library_raised_names_the_line_that_called_it(
 
 
 def test_debug_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) -> None:
-    perform(fails_with(ValueError("x")), json=False, debug=True)
-    assert "Traceback" in capsys.readouterr().err
+    perform(fails_with(ValueError("x\x1b[2J")), json=False, debug=True)
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown and "\nValueError: x\\u001b[2J\n" in shown
 
 
 def test_with_json_an_error_is_a_document(capsys: pytest.CaptureFixture[str]) -> None:
