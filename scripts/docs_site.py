@@ -33,7 +33,7 @@ LANGUAGES = {".py": "python", ".cpp": "cpp", ".hpp": "cpp", ".json": "json", ".t
 
 # The public headers by subject. What lies in a folder detail/ is not written against.
 HEADERS = {
-    "Verify": ["verify", "policy", "report", "core/finding", "core/rules"],
+    "Verify": ["verify", "policy", "report", "attestation", "core/finding", "core/rules"],
     "Checks": ["checks/replay", "checks/pev", "checks/telemetry", "checks/telemetry_sampler"],
     "Products of matrices": ["checks/freivalds", "checks/freivalds_segment"],
     "Delivered model": ["checks/model"],

@@ -2,6 +2,7 @@
 // Everything that a program without PyTorch can use. scripts/umbrella.py writes this file.
 #pragma once
 
+#include <potl/attestation.hpp>
 #include <potl/checks/check.hpp>
 #include <potl/checks/extra_task.hpp>
 #include <potl/checks/extra_task_options.hpp>

@@ -42,6 +42,7 @@ void bind_inspect(py::module_& module);
 void bind_environment(py::module_& module);
 void bind_rounding(py::module_& module);
 void bind_checks(py::module_& module);
+void bind_attestation(py::module_& module);
 void bind_displacement(py::module_& module);
 void bind_numeric(py::module_& module);
 void bind_convolution(py::module_& module);

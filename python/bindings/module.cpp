@@ -177,6 +177,7 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   potl::python::bind_rounding(module);
   potl::python::bind_evidence(module);
   potl::python::bind_checks(module);
+  potl::python::bind_attestation(module);
   potl::python::bind_displacement(module);
   potl::python::bind_numeric(module);
   potl::python::bind_convolution(module);

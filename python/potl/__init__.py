@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from ._record._run import Commitment as Commitment, Run as Run
     from ._record._trace import OperatorTrace as OperatorTrace, trace as trace
     from ._remote._remote import Remote as Remote
+    from ._report._attestation import Attestation as Attestation
     from ._report._value import Finding as Finding, Report as Report
     from ._serve._limits import ServeLimits as ServeLimits
     from ._serve._server import serve as serve
@@ -152,6 +153,7 @@ _MODULES = {
     "_record._run": "Commitment Run",
     "_record._trace": "OperatorTrace trace",
     "_remote._remote": "Remote",
+    "_report._attestation": "Attestation",
     "_report._value": "Finding Report",
     "_serve._limits": "ServeLimits",
     "_serve._server": "serve",

@@ -109,3 +109,18 @@ class FrameOpener:
         """MalformedError: this is not a head."""
     def open(self, sealed: Buffer, last: bool) -> bytes:
         """What was sealed in the next frame; MismatchError: this is not that frame."""
+
+def sign_attestation(report: Buffer, key: SigningKey, *, signed_at: str) -> bytes:
+    """The envelope of a report, which is given as JSON: docs/format/attestation.md."""
+
+def open_attestation(
+    envelope: Buffer,
+    signer: PublicKey,
+    *,
+    model: str | None = None,
+    job: bytes | None = None,
+    root: bytes | None = None,
+) -> tuple[bytes, str]:
+    """The report as canonical JSON and the time of signing, after it was compared with the file of
+    a model, the id of a job and the root of a commitment.
+    """

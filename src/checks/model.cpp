@@ -260,10 +260,12 @@ finding compare_pieces(const state_value& last, const std::string& path, const f
   const comparison equal = [&](std::size_t index, bytes_view recorded) {
     return same_bytes(file, head->tensors[index], recorded, piece);
   };
-  const result<finding> out = compare_tensors(last, *head, may_lack, equal);
+  result<finding> out = compare_tensors(last, *head, may_lack, equal);
   if (!out) return unreadable(out.why());
-  if (const status same = file.unchanged(); !same) return unreadable(same.why());
-  return *out;
+  const result<digest> whole = sha256_of_file(file);
+  if (!whole) return unreadable(whole.why());
+  out->details.emplace_back("sha256", whole->hex());
+  return *std::move(out);
 }
 
 }  // namespace

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/crypto/hasher.hpp>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
+
+#include <potl/core/file.hpp>
 
 #include "openssl.hpp"
 
@@ -137,6 +141,19 @@ digest hmac_sha256_key::of(bytes_view message) {
   digest out;
   mac_into(context, message, out.bytes);
   return out;
+}
+
+result<digest> sha256_of_file(const file_pieces& file) {
+  sha256 hash;
+  std::vector<std::uint8_t> piece;
+  for (std::uint64_t at = 0; at < file.size(); at += piece.size()) {
+    piece.resize(static_cast<std::size_t>(
+        std::min<std::uint64_t>(std::uint64_t{4} << 20, file.size() - at)));
+    if (const status read = file.read(at, piece); !read) return read.why();
+    hash.update(piece);
+  }
+  if (const status same = file.unchanged(); !same) return same.why();
+  return hash.finish();
 }
 
 digest hmac_sha256(bytes_view key, bytes_view message) { return hmac_sha256_key(key).of(message); }

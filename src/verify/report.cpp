@@ -159,13 +159,16 @@ json_value limits_json(const std::vector<finding>& findings, const standing& whe
 }
 
 json_value model_json(const std::vector<finding>& findings) {
-  json_value digest, delivered = false;
+  json_value digest, file, delivered = false;
   for (const finding& one : findings) {
     if (one.check != "model") continue;
     if (const auto* found = one.detail<std::string>("model_digest")) digest = *found;
+    if (const auto* found = one.detail<std::string>("sha256")) file = *found;
     if (one.detail<bool>("delivered") != nullptr) delivered = one.result == outcome::pass;
   }
-  return json_value::of({{"digest", std::move(digest)}, {"delivered", std::move(delivered)}});
+  return json_value::of({{"digest", std::move(digest)},
+                         {"delivered", std::move(delivered)},
+                         {"sha256", std::move(file)}});
 }
 
 json_value job_json(const checks::run_view& run) {

@@ -14,8 +14,11 @@
 #include <span>
 
 #include <potl/core/digest.hpp>
+#include <potl/core/result.hpp>
 
 namespace potl {
+
+class file_pieces;
 
 /// Incremental SHA-256. After finish() the object is ready for the next message.
 class sha256 {
@@ -39,6 +42,9 @@ class sha256 {
 namespace detail {
 digest sha256_of_parts(std::span<const bytes_view> parts);
 }  // namespace detail
+
+/// SHA-256 of a file, which is read in pieces of 4 MiB. io: also when it was written to meanwhile.
+result<digest> sha256_of_file(const file_pieces& file);
 
 /// SHA-256 of the concatenation of its arguments. The parts are not delimited: a caller who mixes
 /// parts of variable length adds their lengths.

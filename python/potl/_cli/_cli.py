@@ -17,6 +17,7 @@ import typer
 from .._base import _arguments
 from .._base._printable import printable_lines
 from . import (
+    _attestation,
     _audit,
     _demo,
     _diff,
@@ -63,6 +64,7 @@ _audit.add_to(app)
 _dispute.add_to(app)
 _referee.add_to(app)
 _verify.add_to(app)
+_attestation.add_to(app)
 _serve.add_to(app)
 _files.add_to(app)
 _extra.add_to(app)

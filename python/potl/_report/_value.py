@@ -8,13 +8,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from .._base._errors import Inconclusive, Rejected, UsageError
 from ._document import Cost, FindingEntry, ReportDocument, Strength, Verdict, parse
 
+if TYPE_CHECKING:
+    from .. import _core
+
+SIGNED_AT = "%Y-%m-%dT%H:%M:%SZ"
 _EXIT_CODES = {"accepted": 0, "rejected": 1, "inconclusive": 3}
 
 
@@ -151,6 +156,31 @@ class Report:
                 f"a report is written as .json, .html or .xml, not as {target.name}", ""
             )
         target.write_text(text, encoding="utf-8")
+
+    def attest(
+        self, path: str | os.PathLike[str], *, key: _core.SigningKey | str | os.PathLike[str]
+    ) -> None:
+        """Signs the report for others, who read it with `Attestation.read`.
+
+        Args:
+            path: A new file.
+            key: Your private key, of which they know the public half.
+
+        Raises:
+            UsageError: The file exists, there is no such key, or no run could be opened.
+        """
+        from .. import _core
+        from .._base._durable import write_new
+        from .._record._keys import existing
+
+        target = Path(path)
+        if target.exists():
+            raise UsageError(f"{target} exists and is not replaced", "choose another name")
+        if not isinstance(key, _core.SigningKey):
+            key = existing(key, "make one: potl keygen verifier")
+        now = datetime.now(timezone.utc).strftime(SIGNED_AT)
+        text = _core.sign_attestation(self._text, key, signed_at=now)
+        write_new(target, text.decode(), mode=0o644)
 
     def raise_for_verdict(self) -> None:
         """Does nothing when accepted.

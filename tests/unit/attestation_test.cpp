@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include <potl/attestation.hpp>
+#include <potl/core/file.hpp>
+#include <potl/crypto/detail/dsse.hpp>
+#include <potl/crypto/hasher.hpp>
+
+#include "crypto/base64.hpp"
+#include "run_fixture.hpp"
+#include "shared_vectors.hpp"
+
+using namespace potl;
+
+namespace {
+
+const std::string moment = "2026-11-27T20:00:00Z";
+constexpr std::string_view statement_payload = "application/vnd.in-toto+json";
+
+signing_key key_of(char fill) {
+  return signing_key::from_seed(as_bytes_view(std::string(32, fill))).value();
+}
+
+struct signed_report {
+  potl_test::temporary_directory root;
+  std::string model = root.file("model.safetensors");
+  signing_key key = key_of('v');
+  digest job = sha256_of(as_bytes_view("job"));
+  digest commitment = sha256_of(as_bytes_view("root"));
+
+  signed_report() {
+    write_file_atomically(model, as_bytes_view(std::string(5'000'000, 'm'))).value();
+  }
+
+  json_value report() const {
+    const digest file = sha256_of(as_bytes_view(std::string(5'000'000, 'm')));
+    return json_value::of(
+        {{"format", "potl-report-v1"},
+         {"verdict", "accepted"},
+         {"job", json_value::of({{"id", job.hex()}})},
+         {"commitment", json_value::of({{"root", commitment.hex()}, {"size", 3}})},
+         {"model", json_value::of({{"delivered", true}, {"sha256", file.hex()}})}});
+  }
+  std::string text() const { return sign_attestation(report(), key, moment).value(); }
+  result<attestation> open(const std::string& envelope, const attested& held) const {
+    return open_attestation(as_bytes_view(envelope), key.verifier(), held);
+  }
+  /// Why it is refused; nothing where it opens.
+  std::optional<errc> refused(const std::string& envelope) const {
+    const auto got = open(envelope, {.model = {}, .job = job, .root = {}});
+    return got ? std::nullopt : std::optional(got.why().code);
+  }
+  /// An envelope around this, signed as it should be.
+  std::string around(const std::string& payload) const {
+    const auto signature =
+        key.sign(detail::dsse_message(statement_payload, as_bytes_view(payload)));
+    return nlohmann::json{{"payload", detail::to_base64(as_bytes_view(payload))},
+                          {"payloadType", std::string(statement_payload)},
+                          {"signatures", {{{"sig", detail::to_base64(signature)}}}}}
+        .dump();
+  }
+};
+
+nlohmann::json payload_of(const std::string& envelope) {
+  const auto text = nlohmann::json::parse(envelope)["payload"].get<std::string>();
+  const auto bytes = detail::from_base64(text).value();
+  return nlohmann::json::parse(bytes.begin(), bytes.end());
+}
+
+}  // namespace
+
+TEST_CASE("what is signed is what DSSE says", "[attestation]") {
+  const auto encoded = [](std::string_view type, std::string_view payload) {
+    const auto bytes = detail::dsse_message(type, as_bytes_view(payload));
+    return std::string(bytes.begin(), bytes.end());
+  };
+  CHECK(encoded("", "") == "DSSEv1 0  0 ");
+  if (!potl_test::have_vectors("dsse")) return;
+  const auto vectors =
+      nlohmann::json::parse(potl_test::contents(potl_test::vectors("dsse") / "dsse_vectors.json"));
+  REQUIRE(vectors["pae"].size() == 4);
+  for (const auto& one : vectors["pae"]) {
+    CHECK(encoded(one["payloadType"].get<std::string>(), one["payload_utf8"].get<std::string>()) ==
+          one["pae_utf8"].get<std::string>());
+  }
+}
+
+TEST_CASE("an attestation says what was signed, to who holds what it is about", "[attestation]") {
+  const signed_report here;
+  const std::string text = here.text();
+  const attested all{.model = here.model, .job = here.job, .root = here.commitment};
+  const attestation got = here.open(text, all).value();
+  CHECK(got.report == here.report());
+  CHECK(got.signed_at == moment);
+  CHECK(here.open(text, {.model = here.model, .job = {}, .root = {}}));
+  CHECK(here.open(text, {.model = {}, .job = {}, .root = here.commitment}));
+  CHECK(here.open(text, {}).why().code == errc::usage);
+}
+
+TEST_CASE("other tools read an attestation as an in-toto statement", "[attestation]") {
+  const signed_report here;
+  const auto statement = payload_of(here.text());
+  CHECK(statement["_type"] == "https://in-toto.io/Statement/v1");
+  const auto& model = statement["subject"][0];
+  CHECK(model["name"] == "model");
+  const auto file = file_pieces::open(here.model).value();
+  CHECK(model["digest"]["sha256"] == sha256_of_file(file).value().hex());
+  CHECK(statement["subject"].size() == 3);
+  CHECK(statement["predicate"]["report"]["verdict"] == "accepted");
+}
+
+TEST_CASE("an attestation about something else is refused", "[attestation]") {
+  const signed_report here;
+  const std::string text = here.text(), other = here.root.file("other.safetensors");
+  write_file_atomically(other, as_bytes_view(std::string(5'000'001, 'm'))).value();
+  const digest strange = sha256_of(as_bytes_view("strange"));
+  CHECK(here.open(text, {.model = other, .job = here.job, .root = {}}).why().code ==
+        errc::mismatch);
+  CHECK(here.open(text, {.model = {}, .job = strange, .root = {}}).why().code == errc::mismatch);
+  CHECK(here.open(text, {.model = {}, .job = here.job, .root = strange}).why().code ==
+        errc::mismatch);
+  CHECK(here.open(text, {.model = here.root.file("none"), .job = {}, .root = {}}).why().code ==
+        errc::missing);
+  json_value report = here.report();
+  report.set("model", json_value::of({{"delivered", false}, {"sha256", nullptr}}));
+  const std::string without = sign_attestation(report, here.key, moment).value();
+  CHECK(here.open(without, {.model = here.model, .job = {}, .root = {}}).why().code ==
+        errc::missing);
+  CHECK(here.open(without, {.model = {}, .job = here.job, .root = {}}));
+}
+
+TEST_CASE("nothing is believed that the key has not signed", "[attestation]") {
+  const signed_report here;
+  const auto honest = nlohmann::json::parse(here.text());
+  const auto changed = [&](auto change) {
+    auto copy = honest;
+    change(copy);
+    return here.refused(copy.dump());
+  };
+  CHECK(here.refused(honest.dump(2)) == std::nullopt);
+  auto payload = payload_of(here.text());
+  payload["predicate"]["report"]["verdict"] = "rejected";
+  CHECK(changed([&](auto& one) {
+          one["payload"] = detail::to_base64(as_bytes_view(payload.dump()));
+        }) == errc::mismatch);
+  CHECK(changed([](auto& one) { one["payloadType"] = "text/plain"; }) == errc::malformed);
+  CHECK(changed([](auto& one) { one["signatures"] = nlohmann::json::array(); }) == errc::mismatch);
+  CHECK(changed([](auto& one) { one.erase("signatures"); }) == errc::malformed);
+  CHECK(changed([](auto& one) { one["signatures"][0]["sig"] = "AAAA"; }) == errc::mismatch);
+  CHECK(changed([](auto& one) { one["signatures"][0]["sig"] = "not base64"; }) == errc::malformed);
+  CHECK(changed([](auto& one) { one["signatures"][0]["keyid"] = 7; }) == errc::malformed);
+  CHECK(changed([](auto& one) { one["signatures"].push_back(one["signatures"][0]); }) ==
+        errc::malformed);
+  CHECK(changed([](auto& one) {
+          for (int i = 0; i < 16; ++i) one["signatures"].push_back({{"sig", "AAAA"}});
+        }) == errc::malformed);
+  for (const char* const text : {"", "[]", "{}", "null", "{\"payload\":1}"}) {
+    CHECK(here.refused(text) == errc::malformed);
+  }
+  const std::string envelope = here.text();
+  const attested held{.model = {}, .job = here.job, .root = {}};
+  CHECK(open_attestation(as_bytes_view(envelope), key_of('w').verifier(), held).why().code ==
+        errc::mismatch);
+}
+
+TEST_CASE("signatures of others stand beside, in either alphabet", "[attestation]") {
+  const signed_report here;
+  auto envelope = nlohmann::json::parse(here.text());
+  const nlohmann::json another = {{"sig", "AAAA"}, {"keyid", "another"}, {"cert", "ignored"}};
+  envelope["signatures"].insert(envelope["signatures"].begin(), another);
+  for (auto& one : envelope["signatures"]) {
+    auto text = one["sig"].get<std::string>();
+    std::replace(text.begin(), text.end(), '+', '-');
+    std::replace(text.begin(), text.end(), '/', '_');
+    one["sig"] = text;
+  }
+  CHECK(here.refused(envelope.dump()) == std::nullopt);
+}
+
+TEST_CASE("a statement whose parts contradict each other is refused", "[attestation]") {
+  const signed_report here;
+  const auto honest = payload_of(here.text());
+  const auto changed = [&](auto change) {
+    auto copy = honest;
+    change(copy);
+    return here.refused(here.around(copy.dump()));
+  };
+  CHECK(here.refused(here.around(honest.dump())) == std::nullopt);
+  const std::string strange = sha256_of(as_bytes_view("strange")).hex();
+  CHECK(changed([&](auto& one) { one["subject"][0]["digest"]["sha256"] = strange; }) ==
+        errc::malformed);
+  CHECK(changed([](auto& one) { one["predicateType"] = "https://slsa.dev/provenance/v1"; }) ==
+        errc::malformed);
+  CHECK(changed([](auto& one) { one["predicate"]["signedAt"] = "yesterday"; }) == errc::malformed);
+  CHECK(changed([](auto& one) { one["predicate"].erase("report"); }) == errc::malformed);
+  CHECK(changed([](auto& one) { one["predicate"]["report"].erase("job"); }) == errc::malformed);
+  CHECK(changed([](auto& one) { one["predicate"]["report"]["job"]["id"] = 1; }) == errc::malformed);
+  CHECK(changed([](auto& one) { one["predicate"]["report"]["format"] = "x"; }) == errc::malformed);
+}
+
+TEST_CASE("what is no report of a run is not signed", "[attestation]") {
+  const signed_report here;
+  const auto refused = [&](const json_value& report, const std::string& time = moment) {
+    return sign_attestation(report, here.key, time).why().code == errc::usage;
+  };
+  CHECK(refused(json_value::of({})));
+  CHECK(refused(json_value("text")));
+  json_value report = here.report();
+  CHECK(refused(report, "2026-11-27 20:00:00"));
+  CHECK(refused(report, "2026-11-27T20:00:00"));
+  report.set("model", json_value::of({{"sha256", "short"}}));
+  CHECK(refused(report));
+  CHECK(refused(json_value::of({{"format", "potl-report-v1"}})));
+}
