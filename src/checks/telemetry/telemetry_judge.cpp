@@ -223,7 +223,8 @@ std::vector<finding> judge_telemetry(const run_view& run, const telemetry_option
     return std::vector{
         make_finding("telemetry", "telemetry.consistent", outcome::inconclusive, reason)};
   };
-  if (run.telemetry.empty()) return say("there is no telemetry");
+  if (run.telemetry.empty())
+    return say("there is no telemetry; none is read before the run is closed");
   auto log = parse_telemetry(run.telemetry);
   if (!log) return say(log.why().message);
   if (log->samples.empty() && log->steps.empty()) return say("telemetry.log holds no samples");
