@@ -92,9 +92,9 @@ def _keygen(
 ) -> Result:
     """Make a key pair, for example of a trainer.
 
-    A trainer signs with it, and so do an auditor and a referee. Keep NAME.pem, the private key,
-    secret: with it anybody can sign in your name. Give NAME.pub to the others: a trainer's is for
-    `potl job create --trainer`. Existing files are never replaced.
+    A trainer signs with it, and so do an auditor, a referee and whoever attests reports. Keep
+    NAME.pem, the private key, secret: with it anybody can sign in your name. Give NAME.pub to the
+    others: a trainer's is for `potl job create --trainer`. Existing files are never replaced.
     """
     from .._record._keygen import write_pair
 
