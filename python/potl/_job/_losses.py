@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of a task at the state that it is in, which stays as it is."""
+"""Losses of a task at the state that it is in."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,12 +37,9 @@ class Losses:
         self._randomness = randomness
         self._arithmetic = arithmetic
 
-    def of_step(
-        self, step: int, batch: Any, *, keep: bool, rounding: _rounded_steps.Rounding | None
-    ) -> float:
+    def of_step(self, step: int, batch: Any, rounding: _rounded_steps.Rounding | None) -> float:
         """The loss that a step would report: `Session.loss_at`."""
-        unchanged = self._state.unchanged() if keep else contextlib.nullcontext()
-        with _random.scope(), torch.enable_grad(), unchanged:
+        with _random.scope(), torch.enable_grad():
             task = self._task
             batch = self._batches.on_device(step, batch)
             self._randomness.begin(step)

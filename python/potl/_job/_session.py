@@ -279,23 +279,20 @@ class Session:
         step: int,
         batch: Any,
         *,
-        keep: bool = True,
         rounding: _rounded_steps.Rounding | None = None,
     ) -> float:
         """The loss that step `step` would report from the state as it is: train mode, the step's
         own randomness.
 
-        Nothing changes: buffers that the forward pass updates are restored.
+        Buffers that the forward pass updates move on: restore a state before the next use.
 
         Args:
             step: 1-based.
             batch: A collated batch, or a list of sample ids.
-            keep: Whether the state must stay as it is; False saves a restore where the caller
-                restores anyway before the next use.
             rounding: Follows the step's rounding log (log64). The log of several micro-batches has
                 backward passes between their losses, so that all but the last are run too.
         """
-        return self._losses.of_step(step, batch, keep=keep, rounding=rounding)
+        return self._losses.of_step(step, batch, rounding)
 
     def subset_loss(self, ids: Sequence[int]) -> tuple[float, float]:
         """Mean and standard deviation of the per-sample losses of `ids` at the state as it is, in

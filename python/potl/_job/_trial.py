@@ -295,7 +295,7 @@ class _Attempt:
         self._say("computing its loss again")
         second.restore(middle)
         try:
-            recomputed = second.loss_at(steps[1], second.sample_ids(steps[1]), keep=False)
+            recomputed = second.loss_at(steps[1], second.sample_ids(steps[1]))
         except _OTHERS:
             raise
         except Exception as error:

@@ -124,7 +124,7 @@ class Workload:
         # the first steps alone.
         if overrides(self.task, "step"):
             return self.session.run_step(step, self._batch, rounding=rounding).loss
-        return self.session.loss_at(step, self._batch, keep=False, rounding=rounding)
+        return self.session.loss_at(step, self._batch, rounding=rounding)
 
     def subset_loss(self, ids: list[int]) -> tuple[float, float]:
         return self.session.subset_loss(ids)

@@ -184,11 +184,11 @@ def test_losses_of_micro_batches_follow_the_log_from_part_to_part() -> None:
             auditor.expect(trainer.log, _core.rounding_log_digest(trainer.log))
             entries += len(_core.decode_rounding_log(trainer.log)["entries"])
             session.restore(before)
-            assert session.loss_at(step, ids, keep=False, rounding=auditor.beside) == logged
+            assert session.loss_at(step, ids, rounding=auditor.beside) == logged
             assert all(p.grad is None for p in session.task.model.parameters())
             session.restore(before)
             auditor.forget()
-            assert session.loss_at(step, ids, keep=False, rounding=auditor) == logged
+            assert session.loss_at(step, ids, rounding=auditor) == logged
             # The last backward pass is all that a judge of the whole step misses.
             assert [each.fault for each in auditor.summary.rejections] == ["wrong_size"]
             session.restore(after)
