@@ -63,7 +63,7 @@ def user_code(model: torch.nn.Module) -> Iterator[None]:
     flags = [(module, module.training) for module in model.modules()]
     try:
         # The next step seeds itself before it draws.
-        with _random.suspended(resume=False):
+        with _random.suspended():
             yield
     finally:
         for module, flag in flags:

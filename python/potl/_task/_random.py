@@ -113,18 +113,15 @@ def scope() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def suspended(*, resume: bool = True) -> Iterator[None]:
+def suspended() -> Iterator[None]:
     """Inside a scope: gives a block of the user's code the user's generators and torch's own
     operators back.
 
-    Args:
-        resume: False does not keep the scope's place in its sequences, for a caller who seeds
-            before anything draws.
+    The scope's place in its sequences is not kept: seed before anything draws.
     """
     if _it.thread != threading.get_ident():
         yield
         return
-    inner = _save() if resume else None
     own = get_bit_generator()
     _restore(_it.saved)
     _it.thread = None
@@ -133,10 +130,7 @@ def suspended(*, resume: bool = True) -> Iterator[None]:
     finally:
         _it.thread = threading.get_ident()
         _it.saved = _save(_it.saved)
-        if inner is None:
-            set_bit_generator(own)
-        else:
-            _restore(inner)
+        set_bit_generator(own)
 
 
 def install() -> None:
