@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <map>
 
 #include <potl/core/file.hpp>
@@ -82,19 +81,6 @@ void add_text(sha256& hash, std::string_view text) {
   hash.update(little_endian(text.size())).update(as_bytes_view(text));
 }
 
-// Whether the bytes of a delivered tensor are those of the recorded one, which are as many.
-using comparison = std::function<result<bool>(std::size_t, bytes_view)>;
-
-result<std::string> what_differs(const state_tensor& recorded, dtype type,
-                                 const std::vector<std::uint64_t>& dims, std::size_t index,
-                                 const comparison& equal) {
-  if (recorded.type != type) return std::string("dtype");
-  if (recorded.dims != dims) return std::string("shape");
-  const result<bool> same = equal(index, recorded.bytes);
-  if (!same) return same.why();
-  return std::string(*same ? "" : "values");
-}
-
 std::string joined(const std::vector<std::string>& names) {
   std::string out;
   for (std::size_t i = 0; i < names.size() && i < 5; ++i) out += (i == 0 ? "" : ", ") + names[i];
@@ -119,24 +105,48 @@ digest model_digest(const state_value& state) {
 
 namespace {
 
-// Of safetensors_view as of safetensors_head: both have their tensors sorted by name.
-template <class Delivered>
-result<finding> compare_tensors(const state_value& state, const Delivered& delivered,
-                                const optional_buffers& may_lack, const comparison& equal) {
+constexpr std::size_t piece_bytes = std::size_t{4} << 20;
+
+// Whether a tensor of the file has the bytes of the recorded one: each is read once.
+result<bool> same_bytes(const file_pieces& file, const safetensors_place& place,
+                        bytes_view recorded, std::vector<std::uint8_t>& piece) {
+  if (place.bytes != recorded.size()) return false;
+  for (std::size_t at = 0; at < recorded.size(); at += piece.size()) {
+    piece.resize(std::min(piece_bytes, recorded.size() - at));
+    if (const status read = file.read(place.offset + at, piece); !read) return read.why();
+    if (!std::equal(piece.begin(), piece.end(), recorded.begin() + static_cast<std::ptrdiff_t>(at)))
+      return false;
+  }
+  return true;
+}
+
+result<std::string> what_differs(const state_tensor& recorded, const file_pieces& file,
+                                 const safetensors_place& delivered,
+                                 std::vector<std::uint8_t>& piece) {
+  if (recorded.type != delivered.type) return std::string("dtype");
+  if (recorded.dims != delivered.dims) return std::string("shape");
+  const result<bool> same = same_bytes(file, delivered, recorded.bytes, piece);
+  if (!same) return same.why();
+  return std::string(*same ? "" : "values");
+}
+
+result<finding> compare_tensors(const state_value& state, const file_pieces& file,
+                                const std::vector<safetensors_place>& delivered,
+                                const optional_buffers& may_lack) {
   const auto recorded = tensors_of(state);
   const auto is_delivered = [&](const std::string& name) {
-    return std::any_of(delivered.tensors.begin(), delivered.tensors.end(),
+    return std::any_of(delivered.begin(), delivered.end(),
                        [&](const auto& tensor) { return tensor.name == name; });
   };
   std::vector<std::string> left_out, problems;
-  for (std::size_t i = 0; i < delivered.tensors.size(); ++i) {
-    const auto& tensor = delivered.tensors[i];
+  std::vector<std::uint8_t> piece;
+  for (const safetensors_place& tensor : delivered) {
     const auto at = recorded.find(tensor.name);
     if (at == recorded.end() || at->second.tensor == nullptr) {
       problems.push_back("\"" + tensor.name + "\" is not in the last committed state");
       continue;
     }
-    const auto differs = what_differs(*at->second.tensor, tensor.type, tensor.dims, i, equal);
+    const auto differs = what_differs(*at->second.tensor, file, tensor, piece);
     if (!differs) return differs.why();
     if (!differs->empty()) problems.push_back("\"" + tensor.name + "\" has other " + *differs);
   }
@@ -180,19 +190,6 @@ result<finding> compare_tensors(const state_value& state, const Delivered& deliv
   return out;
 }
 
-}  // namespace
-
-finding compare_model(const state_value& state, const safetensors_view& delivered,
-                      const optional_buffers& may_lack) {
-  const comparison equal = [&](std::size_t index, bytes_view recorded) -> result<bool> {
-    const bytes_view own = delivered.tensors[index].data;
-    return std::equal(recorded.begin(), recorded.end(), own.begin(), own.end());
-  };
-  return compare_tensors(state, delivered, may_lack, equal).value();
-}
-
-namespace {
-
 // Replays that end in the recorded bits say nothing about a NaN that was there before.
 std::vector<finding> judge_finite(const transcript::evidence& run, const state_value& last) {
   if (!rule_enabled("transcript.finite")) return {};
@@ -215,21 +212,6 @@ std::uint64_t largest_file(const state_value& last) {
     if (one.tensor != nullptr) out += one.tensor->bytes.size();
   }
   return out;
-}
-
-constexpr std::size_t piece_bytes = std::size_t{4} << 20;
-
-// Whether a tensor of the file has the bytes of the recorded one: each is read once.
-result<bool> same_bytes(const file_pieces& file, const safetensors_place& place,
-                        bytes_view recorded, std::vector<std::uint8_t>& piece) {
-  if (place.bytes != recorded.size()) return false;
-  for (std::size_t at = 0; at < recorded.size(); at += piece.size()) {
-    piece.resize(std::min(piece_bytes, recorded.size() - at));
-    if (const status read = file.read(place.offset + at, piece); !read) return read.why();
-    if (!std::equal(piece.begin(), piece.end(), recorded.begin() + static_cast<std::ptrdiff_t>(at)))
-      return false;
-  }
-  return true;
 }
 
 finding unreadable(const error& why) {
@@ -256,11 +238,7 @@ finding compare_pieces(const state_value& last, const std::string& path, const f
     return not_the_last("larger than the last committed state: " + std::to_string(file.size()) +
                         " bytes where at most " + std::to_string(most) + " are accepted");
   }
-  std::vector<std::uint8_t> piece;
-  const comparison equal = [&](std::size_t index, bytes_view recorded) {
-    return same_bytes(file, head->tensors[index], recorded, piece);
-  };
-  result<finding> out = compare_tensors(last, *head, may_lack, equal);
+  result<finding> out = compare_tensors(last, file, head->tensors, may_lack);
   if (!out) return unreadable(out.why());
   const result<digest> whole = sha256_of_file(file);
   if (!whole) return unreadable(whole.why());

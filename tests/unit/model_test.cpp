@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include <potl/checks/model.hpp>
@@ -19,30 +20,37 @@ using namespace potl::checks;
 
 namespace {
 
-struct delivery {
-  std::vector<std::vector<float>> memory;
-  safetensors_view view;
-
-  void add(const std::string& name, const std::vector<float>& values) {
-    memory.reserve(16);
-    const auto& kept = memory.emplace_back(values);
-    safetensors_tensor one;
-    one.name = name;
-    one.type = dtype::f32;
-    one.dims = {kept.size()};
-    one.data = {reinterpret_cast<const std::uint8_t*>(kept.data()), 4 * kept.size()};
-    view.tensors.push_back(one);
-    std::sort(view.tensors.begin(), view.tensors.end(),
-              [](const auto& a, const auto& b) { return a.name < b.name; });
-  }
+struct delivered_tensor {
+  std::vector<float> values;
+  dtype type = dtype::f32;
+  std::vector<std::uint64_t> dims = {values.size()};
 };
+using delivery = std::map<std::string, delivered_tensor>;
 
-struct honest_delivery : delivery {
-  explicit honest_delivery(const small_state& state) {
-    add("w", state.weights);
-    add("mean", state.means);
-  }
-};
+void write_model(const std::string& path, const delivery& model) {
+  std::ofstream out(path, std::ios::binary);
+  std::vector<safetensors_writer::tensor> tensors;
+  for (const auto& [name, one] : model) tensors.push_back({name, one.type, one.dims});
+  auto writer = safetensors_writer::create(tensors, {}, [&](bytes_view part) -> status {
+    out.write(reinterpret_cast<const char*>(part.data()),
+              static_cast<std::streamsize>(part.size()));
+    return unit{};
+  });
+  REQUIRE(writer);
+  for (const auto& [name, one] : model) REQUIRE(writer->write(potl_test::floats(one.values)));
+}
+
+finding compare(const tree::value& state, const delivery& model,
+                const optional_buffers& may_lack = std::vector<std::string>{}) {
+  const potl_test::temporary_directory folder;
+  const std::string path = folder.file("model.safetensors");
+  write_model(path, model);
+  return compare_model_file(state, path, may_lack);
+}
+
+delivery model_of(const small_state& state) {
+  return {{"w", {state.weights}}, {"mean", {state.means}}};
+}
 
 tree::value tied(tree& t, const std::vector<float>& values) {
   tree::value alias{transcript::state_alias{"model/parameters/a"}};
@@ -55,16 +63,14 @@ tree::value tied(tree& t, const std::vector<float>& values) {
 
 TEST_CASE("the last committed state is recognised bit for bit") {
   small_state state;
-  const honest_delivery file(state);
-  REQUIRE(compare_model(state.root(), file.view).result == outcome::pass);
+  REQUIRE(compare(state.root(), model_of(state)).result == outcome::pass);
 }
 
 TEST_CASE("one changed bit of one tensor rejects and is named") {
   small_state state;
   auto changed = state;
   changed.weights[2] = std::nextafter(changed.weights[2], 9.0f);
-  const honest_delivery file(changed);
-  const finding found = compare_model(state.root(), file.view);
+  const finding found = compare(state.root(), model_of(changed));
   REQUIRE(found.result == outcome::reject);
   REQUIRE(found.rule == "model.delivered");
   REQUIRE(found.reason.find("\"w\" has other values") != std::string::npos);
@@ -72,32 +78,29 @@ TEST_CASE("one changed bit of one tensor rejects and is named") {
 
 TEST_CASE("another shape or dtype of the same bytes rejects") {
   small_state state;
-  honest_delivery file(state);
-  file.view.tensors[1].dims = {2, 2};
-  REQUIRE(compare_model(state.root(), file.view).result == outcome::reject);
-  file.view.tensors[1].dims = {4};
-  file.view.tensors[1].type = dtype::i32;
-  REQUIRE(compare_model(state.root(), file.view).result == outcome::reject);
+  delivery file = model_of(state);
+  file.at("w").dims = {2, 2};
+  REQUIRE(compare(state.root(), file).result == outcome::reject);
+  file.at("w").dims = {4};
+  file.at("w").type = dtype::i32;
+  REQUIRE(compare(state.root(), file).result == outcome::reject);
 }
 
 TEST_CASE("a tensor too many or too few rejects") {
   small_state state;
-  honest_delivery extra(state);
-  extra.add("backdoor", {1});
-  REQUIRE(compare_model(state.root(), extra.view).result == outcome::reject);
-  delivery lacking;
-  lacking.add("mean", state.means);
-  REQUIRE(compare_model(state.root(), lacking.view).result == outcome::reject);
+  delivery extra = model_of(state);
+  extra["backdoor"] = {{1}};
+  REQUIRE(compare(state.root(), extra).result == outcome::reject);
+  REQUIRE(compare(state.root(), {{"mean", {state.means}}}).result == outcome::reject);
 }
 
 TEST_CASE("a buffer may be left out only if the task keeps it out of its state_dict") {
   small_state state;
-  delivery file;
-  file.add("w", state.weights);
+  const delivery file{{"w", {state.weights}}};
   const auto with = [&](const optional_buffers& may_lack) {
-    return compare_model(state.root(), file.view, may_lack);
+    return compare(state.root(), file, may_lack);
   };
-  REQUIRE(compare_model(state.root(), file.view).result == outcome::reject);
+  REQUIRE(compare(state.root(), file).result == outcome::reject);
   REQUIRE(with(std::vector<std::string>{"other"}).result == outcome::reject);
   REQUIRE(with(std::nullopt).result == outcome::inconclusive);
   const finding found = with(std::vector<std::string>{"mean"});
@@ -107,10 +110,8 @@ TEST_CASE("a buffer may be left out only if the task keeps it out of its state_d
 
 TEST_CASE("no excuse lets a parameter be left out") {
   small_state state;
-  delivery file;
-  file.add("mean", state.means);
   const std::vector<std::string> all{"w", "mean"};
-  REQUIRE(compare_model(state.root(), file.view, all).result == outcome::reject);
+  REQUIRE(compare(state.root(), {{"mean", {state.means}}}, all).result == outcome::reject);
 }
 
 TEST_CASE("tied weights may be delivered under one name or under both") {
@@ -119,14 +120,11 @@ TEST_CASE("tied weights may be delivered under one name or under both") {
   for (const std::vector<std::string>& names :
        std::vector<std::vector<std::string>>{{"a"}, {"b"}, {"a", "b"}}) {
     delivery file;
-    for (const std::string& name : names) file.add(name, {1, 2});
-    REQUIRE(compare_model(state, file.view).result == outcome::pass);
+    for (const std::string& name : names) file[name] = {{1, 2}};
+    REQUIRE(compare(state, file).result == outcome::pass);
   }
-  delivery split;
-  split.add("a", {1, 2});
-  split.add("b", {1, 3});
-  REQUIRE(compare_model(state, split.view).result == outcome::reject);
-  REQUIRE(compare_model(state, delivery().view).result == outcome::reject);
+  REQUIRE(compare(state, {{"a", {{1, 2}}}, {"b", {{1, 3}}}}).result == outcome::reject);
+  REQUIRE(compare(state, {}).result == outcome::reject);
 }
 
 TEST_CASE("the digest of a model depends on names, shapes and bits, not on the optimizer") {
@@ -155,18 +153,7 @@ struct delivered_file {
   std::vector<std::uint64_t> reads;
 
   delivered_file() {
-    std::ofstream out(path, std::ios::binary);
-    auto writer = safetensors_writer::create(
-        {{"a", dtype::f32, {large.size()}}, {"b", dtype::f32, {small.size()}}}, {},
-        [&](bytes_view part) -> status {
-          out.write(reinterpret_cast<const char*>(part.data()),
-                    static_cast<std::streamsize>(part.size()));
-          return unit{};
-        });
-    REQUIRE(writer);
-    REQUIRE(writer->write(potl_test::floats(large)));
-    REQUIRE(writer->write(potl_test::floats(small)));
-    out.close();
+    write_model(path, {{"a", {large}}, {"b", {small}}});
     // Changes of a file are told apart by the ticks of a clock.
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

@@ -35,12 +35,9 @@ digest model_digest(const transcript::state_value& state);
 /// that lacks some is inconclusive.
 using optional_buffers = std::optional<std::vector<std::string>>;
 
-/// The comparison itself.
-finding compare_model(const transcript::state_value& state, const safetensors_view& delivered,
-                      const optional_buffers& may_lack = std::vector<std::string>{});
-
-/// The same with a file, which is read in pieces; links are followed. Throws missing. inconclusive
-/// where it cannot be read, is written to meanwhile, or is no safetensors file: nobody signed it.
+/// The comparison itself. The file is read in pieces; links are followed. Throws missing.
+/// inconclusive where it cannot be read, is written to meanwhile, or is no safetensors file: nobody
+/// signed it.
 finding compare_model_file(const transcript::state_value& state, const std::string& path,
                            const optional_buffers& may_lack = std::vector<std::string>{});
 
