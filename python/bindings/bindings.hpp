@@ -45,7 +45,6 @@ void bind_checks(py::module_& module);
 void bind_attestation(py::module_& module);
 void bind_displacement(py::module_& module);
 void bind_numeric(py::module_& module);
-void bind_convolution(py::module_& module);
 void bind_freivalds(py::module_& module);
 void bind_spot_check(py::module_& module);
 void bind_dispute(py::module_& module);

@@ -112,15 +112,6 @@ void register_python_check(const std::string& name, py::object make, bool may_re
   checks::register_check(std::move(info));
 }
 
-py::list registered_checks() {
-  return list_of(checks::registered_checks(), [](const checks::info_pointer& one) {
-    return py::dict("name"_a = one->name, "may_reject"_a = one->may_reject,
-                    "is_needed"_a = one->is_needed, "looks_at"_a = one->looks_at,
-                    "cannot_see"_a = one->cannot_see, "cost"_a = one->cost,
-                    "is_chosen"_a = !one->options.empty() || static_cast<bool>(one->make));
-  });
-}
-
 // ------------------------------------------------------------------ questions
 
 checks::check_pointer check_named(const std::string& name, const py::dict& options) {
@@ -346,7 +337,6 @@ void bind_checks(py::module_& module) {
   module.def("register_check", &register_python_check, py::arg("name"), py::kw_only(),
              py::arg("make"), py::arg("may_reject"), py::arg("is_needed"), py::arg("looks_at"),
              py::arg("cannot_see"), py::arg("fields"), py::arg("cost"));
-  module.def("registered_checks", &registered_checks);
   bind_questions(module);
   module.def(
       "unanswered",

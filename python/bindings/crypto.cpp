@@ -86,12 +86,6 @@ void bind_merkle(py::module_& module) {
       "leaf_hash",
       [](py::handle data) { return to_bytes(leaf_hash(readable_buffer(data).bytes())); },
       py::arg("data"));
-  module.def(
-      "node_hash",
-      [](py::handle left, py::handle right) {
-        return to_bytes(node_hash(to_digest(left), to_digest(right)));
-      },
-      py::arg("left"), py::arg("right"));
 
   using u64 = std::uint64_t;
   py::class_<merkle_tree>(module, "MerkleTree", py::module_local())

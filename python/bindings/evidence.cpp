@@ -154,7 +154,6 @@ void bind_evidence(py::module_& module) {
            [](const evidence& self) { return to_list(self.missing_checkpoints()); })
       .def("telemetry", [](const evidence& self) { return to_bytes(self.telemetry()); })
       .def("expect_state_bytes", &evidence::expect_state_bytes, py::arg("initial"))
-      .def("expect_largest_state_bytes", &evidence::expect_largest_state_bytes, py::arg("largest"))
       .def("load_state", &load, py::arg("step"), py::arg("branch") = py::none())
       .def("load_rounding_log", &load_log, py::arg("step"), py::arg("branch") = py::none())
       .def("rounding_digest", &rounding_reference_of, py::arg("step"),

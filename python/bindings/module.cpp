@@ -180,7 +180,6 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   potl::python::bind_attestation(module);
   potl::python::bind_displacement(module);
   potl::python::bind_numeric(module);
-  potl::python::bind_convolution(module);
   potl::python::bind_freivalds(module);
   potl::python::bind_spot_check(module);
   potl::python::bind_dispute(module);

@@ -40,7 +40,6 @@ void bind_repetition(py::module_& module) {
       .def_property_readonly("position", &repetition::position)
       .def_property_readonly("own_position", &repetition::own_position)
       .def_property_readonly("heard_steps", &repetition::heard_steps)
-      .def_property_readonly("repeated_steps", &repetition::repeated_steps)
       .def_property_readonly("is_closed", &repetition::is_closed)
       .def_property_readonly("agreed_steps", &repetition::agreed_steps)
       .def_property_readonly("difference", &difference_of)

@@ -105,19 +105,6 @@ void judge(const py::buffer& proof, const py::object& committed, int bits, std::
 
 void bind_published(py::module_& module) {
   module.def(
-      "pack_rounding_log",
-      [](int bits, std::uint64_t values, const py::iterable& entries) {
-        return to_bytes(pack_rounding_log(log_of(bits, values, entries)));
-      },
-      py::kw_only(), py::arg("bits"), py::arg("values"), py::arg("entries"));
-  module.def(
-      "unpack_rounding_log",
-      [](py::handle bytes, int bits, std::uint64_t values) {
-        const readable_buffer buffer(bytes);
-        return entries_of(unpack_rounding_log(buffer.bytes(), bits, values).value());
-      },
-      py::arg("packed"), py::kw_only(), py::arg("bits"), py::arg("values"));
-  module.def(
       "search_threshold",
       [](const py::buffer& trainer, const py::buffer& auditor, int bits) {
         const py::buffer_info first = trainer.request(), second = auditor.request();
@@ -136,19 +123,6 @@ void bind_published(py::module_& module) {
 }  // namespace
 
 void bind_rounding(py::module_& module) {
-  module.def(
-      "round_to_bits",
-      [](const py::buffer& values, const py::buffer& out, int bits) {
-        const py::buffer_info from = values.request(), to = out.request(true);
-        const auto source = values_of<const double>(from);
-        const auto target = values_of<float>(to);
-        if (bits < min_rounding_bits || bits > max_rounding_bits ||
-            source.size() != target.size()) {
-          throw exception({errc::usage, "bits are 23 to 32, and sizes are equal", ""});
-        }
-        for (std::size_t i = 0; i < source.size(); ++i) target[i] = round_to(source[i], bits);
-      },
-      py::arg("values"), py::arg("out"), py::kw_only(), py::arg("bits"));
   module.def(
       "encode_rounding_log",
       [](int bits, std::uint64_t values, const py::iterable& entries) {

@@ -387,8 +387,6 @@ class Evidence:
         """The size of the verifier's own initial state; far larger checkpoints are not read
         (LimitError) unless `max_checkpoint_bytes` says otherwise.
         """
-    def expect_largest_state_bytes(self, largest: int) -> None:
-        """The same by the largest of the verifier's own states, with all that steps make."""
     def load_state(self, step: int, branch: int | None = None) -> State:
         """MissingError: withheld; MismatchError: tampered; StorageError, LimitError: the verifier's
         own trouble.
@@ -497,7 +495,6 @@ def verify_chunk(
     """
 
 def leaf_hash(data: ReadableBuffer) -> bytes: ...
-def node_hash(left: Buffer, right: Buffer) -> bytes: ...
 
 class MerkleTree:
     """RFC 6962 tree over leaf hashes; every earlier size stays available. UsageError beyond the

@@ -10,29 +10,18 @@ from ._core_documents import DecodedLog, StepAudit, StepLog, Threshold, WatchedE
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 WritableBuffer: TypeAlias = Any  # contiguous float32, float64, int64 or uint8
-Matrix: TypeAlias = Any  # two-dimensional float32 (float64 for gemm_ord64), any strides
+Matrix: TypeAlias = Any  # two-dimensional float32, any strides
 
 class ThreadPool:
     """Threads for kernels, the calling one included."""
 
     def __init__(self, threads: int) -> None: ...
 
-def processor_isa() -> str:
-    """The best of portable, avx2, avx512 and vnni that the processor has."""
-
 def active_isa() -> str:
-    """The level whose kernels run: the processor's, capped by POTL_ISA or cap_isa."""
-
-def cap_isa(level: str) -> str:
-    """Caps the level for the whole process; returns what is active then. For tests and
-    benchmarks.
-    """
+    """The level whose kernels run: the processor's, capped by POTL_ISA."""
 
 def gemm(mode: str, a: Matrix, b: Matrix, c: Matrix, pool: ThreadPool | None = None) -> None:
     """c = a @ b in "ord32", "cr32", "xint24" or "xint16". UsageError when shapes do not fit."""
-
-def gemm_ord64(a: Matrix, b: Matrix, c: Matrix, pool: ThreadPool | None = None) -> None:
-    """c = a @ b in float64, by the chain of "ord32"."""
 
 def gemm_log64(
     a: Matrix,
@@ -43,40 +32,6 @@ def gemm_log64(
     pool: ThreadPool | None = None,
 ) -> list[tuple[int, float, float]]:
     """c = a @ b, rounded to `bits` bits; (index, value, window) of what is near a tie."""
-
-def apply(
-    function: str, x: WritableBuffer, y: WritableBuffer, pool: ThreadPool | None = None
-) -> None:
-    """y = function(x) at each element, both contiguous float32: "exp", "tanh", "gelu" ..."""
-
-class Convolver:
-    """A convolution of contiguous float32 buffers in one mode, with threads of its own. Sizes are
-    depth, height and width. UsageError when a buffer has another size.
-    """
-
-    def __init__(
-        self,
-        mode: str,
-        *,
-        batch: int,
-        in_channels: int,
-        out_channels: int,
-        groups: int,
-        input_size: list[int],
-        kernel: list[int],
-        stride: list[int],
-        padding: list[int],
-        dilation: list[int],
-        threads: int,
-    ) -> None: ...
-    @property
-    def output(self) -> list[int]: ...
-    def forward(self, x: Any, w: Any, y: Any) -> None:
-        """Writes y[batch, out_channels, *output]."""
-    def input_gradient(self, dy: Any, w: Any, dx: Any) -> None:
-        """Writes dx[batch, in_channels, *input]."""
-    def weight_gradient(self, x: Any, dy: Any, dw: Any) -> None:
-        """Writes dw[out_channels, in_channels / groups, *kernel]."""
 
 class RoundingSession:
     """log64 over a training, for one side: `role` is "trainer", "auditor" or "none"."""
@@ -110,9 +65,6 @@ class RoundingSession:
     def values(self) -> int:
         """Elements of the step so far that were rounded."""
 
-def round_to_bits(values: Any, out: WritableBuffer, *, bits: int) -> None:
-    """float64 values rounded to the grid of `bits` bits, as float32."""
-
 def encode_rounding_log(
     *, bits: int, values: int, entries: Iterable[tuple[int, bool]]
 ) -> bytes: ...
@@ -132,10 +84,6 @@ def referee_rounding(
     gives the rows of operands that the third party has itself.
     """
 
-def pack_rounding_log(*, bits: int, values: int, entries: Iterable[tuple[int, bool]]) -> bytes:
-    """The published form: five ternary symbols per byte."""
-
-def unpack_rounding_log(packed: Buffer, *, bits: int, values: int) -> list[tuple[int, bool]]: ...
 def search_threshold(trainer: Any, auditor: Any, *, bits: int) -> Threshold:
     """The published threshold for float64 values of both."""
 

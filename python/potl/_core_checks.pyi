@@ -9,7 +9,6 @@ from ._core_documents import (
     CheckField,
     NewCheckField,
     Options,
-    RegisteredCheck,
     ReportContext,
     ScreenedSegment,
     StepAudit,
@@ -17,9 +16,6 @@ from ._core_documents import (
 
 def check_fields(check: str) -> list[CheckField]:
     """The field table of a check, or of "policy"."""
-
-def registered_checks() -> list[RegisteredCheck]:
-    """What is known of each check (include/potl/checks/check.hpp)."""
 
 def register_check(
     name: str,

@@ -178,17 +178,6 @@ class CheckField(NewCheckField):
     high: float | None
     choices: list[str]
 
-class RegisteredCheck(TypedDict):
-    """`is_chosen`: whether a client names it."""
-
-    name: str
-    may_reject: bool
-    is_needed: bool
-    looks_at: str
-    cannot_see: list[str]
-    cost: str
-    is_chosen: bool
-
 class ScreenedSegment(TypedDict):
     """`ratio`: of the tensor that is furthest from its usual movement."""
 

@@ -76,24 +76,6 @@ def test_a_log_that_was_not_committed_is_late():
     assert [each["fault"] for each in audit["rejections"]] == ["not_committed"]
 
 
-def test_the_published_packing_holds_the_same_entries():
-    entries = [(0, True), (7, False), (11, True)]
-    packed = _core.pack_rounding_log(bits=32, values=12, entries=entries)
-    assert len(packed) == 3
-    assert _core.unpack_rounding_log(packed, bits=32, values=12) == entries
-    with pytest.raises(_core.MalformedError):
-        _core.unpack_rounding_log(b"\xff\0\0", bits=32, values=12)
-
-
-def test_rounding_to_32_bits_is_float32():
-    values = np.random.default_rng(3).standard_normal(1000)
-    out = np.empty(1000, np.float32)
-    _core.round_to_bits(values, out, bits=32)
-    assert np.array_equal(out, values.astype(np.float32))
-    _core.round_to_bits(values, out, bits=26)
-    assert np.all(out.view(np.uint32) % 64 == 0)
-
-
 def test_buffers_of_another_kind_are_refused():
     session = _core.RoundingSession("trainer")
     session.begin_step(1)

@@ -66,7 +66,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Mapping[str, obj
         ),
         "BuildInfo": _core.build_info(),
         "CheckField": _core.check_fields("replay")[0],
-        "RegisteredCheck": _core.registered_checks()[0],
         "StepLog": log,
         "StepAudit": audit,
         "LogRejection": audit["rejections"][0],
