@@ -7,11 +7,8 @@ import functools
 import itertools
 import json
 import shutil
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +18,7 @@ import programs
 import pytest
 import torch
 import traced_nets
+from disputed import false_build, kill_audit
 
 import potl
 from potl import _core
@@ -55,28 +53,6 @@ def honest(
     return run
 
 
-def cheating(at: int) -> Callable[[], potl.Task]:
-    """A build whose task moves one weight by one ulp after a step."""
-
-    class Cheat(potl.Task):
-        calls = 0
-
-        def step(self, batch: Any) -> torch.Tensor:
-            loss = super().step(batch)
-            self.calls += 1
-            if self.calls == at:
-                weight = next(self.model.parameters()).detach().view(-1)
-                weight[0] = torch.nextafter(weight[0], torch.tensor(1.0))
-            return loss
-
-    def made() -> potl.Task:
-        task = build()
-        task.__class__ = Cheat
-        return task
-
-    return made
-
-
 def test_an_honest_run_agrees_in_every_step(
     honest: potl.Run, job: potl.Job, tmp_path: Path
 ) -> None:
@@ -105,7 +81,9 @@ def test_without_a_log_each_run_has_a_place_of_its_own(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    false = potl.record(cheating(9), tmp_path / "run", job=job, key=trainer, check_job=False)
+    false = potl.record(
+        false_build(build, job, 9), tmp_path / "run", job=job, key=trainer, check_job=False
+    )
     monkeypatch.chdir(tmp_path)
     found = potl.audit(honest, job=job, task=build)
     assert found.agrees is True
@@ -128,7 +106,7 @@ def test_a_false_step_is_found_where_it_is(
     at: int, job: potl.Job, trainer: _core.SigningKey, tmp_path: Path
 ) -> None:
     assert job.steps == STEPS
-    false = cheating(at)
+    false = false_build(build, job, at)
     run = potl.record(false, tmp_path / "run", job=job, key=trainer, check_job=False)
     found = potl.audit(run, job=job, task=build, log=tmp_path / "log")
     assert found.agrees is False
@@ -163,7 +141,9 @@ def test_to_the_end_goes_on_whenever_the_difference_becomes_known(
 ) -> None:
     from potl._dispute import _audit
 
-    run = potl.record(cheating(5), tmp_path / "run", job=job, key=trainer, check_job=False)
+    run = potl.record(
+        false_build(build, job, 5), tmp_path / "run", job=job, key=trainer, check_job=False
+    )
     hear, calls = _audit._Pair._hear_own, itertools.count()
 
     def late(pair: _audit._Pair) -> None:  # the recorder's thread writes between two looks
@@ -179,7 +159,9 @@ def test_to_the_end_goes_on_whenever_the_difference_becomes_known(
 def test_a_commitment_to_another_log_does_not_agree(
     honest: potl.Run, job: potl.Job, trainer: _core.SigningKey, tmp_path: Path
 ) -> None:
-    other = potl.record(cheating(5), tmp_path / "run", job=job, key=trainer, check_job=False)
+    other = potl.record(
+        false_build(build, job, 5), tmp_path / "run", job=job, key=trainer, check_job=False
+    )
     note = other.commit()
     found = potl.audit(honest, job=job, task=build, log=tmp_path / "log", commitment=note)
     assert found.agrees is False and found.difference is None
@@ -258,24 +240,7 @@ def test_mistakes_name_their_remedy(
 
 
 def test_an_audit_that_was_killed_goes_on(honest: potl.Run, job: potl.Job, tmp_path: Path) -> None:
-    job.write(tmp_path / "job.json")
-    log = tmp_path / "log"
-    code = (
-        f"import sys; sys.path.append({str(places.HELPERS)!r})\n"
-        "import time, potl, traced_nets\n"
-        "def progress(done, total):\n"
-        "    print(done, flush=True)\n"
-        "    while done == 20: time.sleep(1)  # until it is killed\n"
-        f"potl.audit({str(honest.path)!r}, job='job.json', task=traced_nets.mlp, log='log',\n"
-        "    progress=progress)\n"
-    )
-    command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if int(line) == 20:
-                break
-        process.send_signal(signal.SIGKILL)
+    log = kill_audit(honest.path, job, tmp_path)
     found = potl.audit(honest, job=job, task=build, log=log)
     assert found.agrees is True and found.steps == STEPS
     assert len(potl.Run(log).inspect()["resumes"]) == 1
@@ -306,7 +271,7 @@ def test_a_streaming_audit_reports_while_the_training_runs(
     monkeypatch.setattr(_audit, "time", clock)
     (tmp_path / "trainer.pem").write_text(trainer.to_pem())
     with potl.Prover(
-        cheating(13), tmp_path / "run", job=job, key=trainer, check_job=False
+        false_build(build, job, 13), tmp_path / "run", job=job, key=trainer, check_job=False
     ) as prover:
         steps = prover.steps()
         for _ in range(13):

@@ -12,7 +12,7 @@ from typing import Any
 
 import near_ties
 import pytest
-import torch
+from disputed import false_build
 
 import potl
 from potl import _core
@@ -126,22 +126,7 @@ def test_a_log_that_is_not_there_ends_the_audit(job: potl.Job, tmp_path: Path) -
 
 
 def test_a_false_state_is_found_where_it_is(job: potl.Job, tmp_path: Path) -> None:
-    class Cheat(potl.Task):
-        calls = 0
-
-        def step(self, batch: Any) -> torch.Tensor:
-            loss = super().step(batch)
-            self.calls += 1
-            if self.calls == 7:
-                weight = list(self.model.parameters())[1].detach().view(-1)
-                weight[0] = torch.nextafter(weight[0], torch.tensor(9.0))
-            return loss
-
-    def false() -> potl.Task:
-        task = near_ties.build()
-        task.__class__ = Cheat
-        return task
-
+    false = false_build(near_ties.build, job, 7)
     run = potl.record(false, tmp_path / "run", job=job, check_job=False)
     found = audited(run.path, job, tmp_path / "log", to_the_end=True)
     assert found.difference is not None

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import places
 import pytest
 import torch
 import traced_nets
+from disputed import false_build, kill_audit
 
 import potl
 from potl import _core
@@ -178,28 +178,8 @@ def test_an_auditor_of_a_false_run_that_copied_it_is_seen(
     assert not found.steps
 
 
-class Late(potl.Task):
-    """Moves one weight by one ulp after a step."""
-
-    calls = 0
-    at = 21
-
-    def step(self, batch: Any) -> torch.Tensor:
-        loss = super().step(batch)
-        self.calls += 1
-        if self.calls == self.at:
-            weight = next(self.model.parameters()).detach().view(-1)
-            weight[0] = torch.nextafter(weight[0], torch.tensor(1.0))
-        return loss
-
-
 def false_run(at: int, job: potl.Job, path: Path) -> Path:
-    def late() -> potl.Task:
-        task = build()
-        task.__class__ = type("Late", (Late,), {"at": at})
-        return task
-
-    return potl.record(late, path, job=job, check_job=False).path
+    return potl.record(false_build(build, job, at), path, job=job, check_job=False).path
 
 
 def test_a_difference_ends_what_is_checked(job: potl.Job, check: Check, tmp_path: Path) -> None:
@@ -408,25 +388,8 @@ def test_a_machine_that_computes_in_two_ways_accuses_nobody(
 def test_an_audit_that_was_killed_goes_on_with_its_codes(
     run: Path, job: potl.Job, honest: Path, check: Check, tmp_path: Path
 ) -> None:
-    job.write(tmp_path / "job.json")
     (tmp_path / "nonce.txt").write_text(NONCE.hex() + "\n")
-    log = tmp_path / "log"
-    code = (
-        f"import sys; sys.path.append({str(places.HELPERS)!r})\n"
-        "import time, potl, traced_nets\n"
-        "def progress(done, total):\n"
-        "    print(done, flush=True)\n"
-        "    while done == 20: time.sleep(1)  # until it is killed\n"
-        f"potl.audit({str(run)!r}, job='job.json', task=traced_nets.mlp, log='log',\n"
-        "    nonce='nonce.txt', progress=progress)\n"
-    )
-    command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if int(line) == 20:
-                break
-        process.send_signal(signal.SIGKILL)
+    log = kill_audit(run, job, tmp_path, "nonce.txt")
     with pytest.raises(potl.UsageError, match="begun under a nonce"):
         potl.audit(run, job=job, task=build, log=log)
     with pytest.raises(potl.UsageError, match="another nonce"):

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import places
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -70,8 +74,8 @@ class Moved(potl.Task):
         return loss
 
 
-def false_run(honest: Build, job: potl.Job, at: int, path: Path, key: _core.SigningKey) -> potl.Run:
-    """A run of a job that is false from a step on: one weight is off by one ulp."""
+def false_build(honest: Build, job: potl.Job, at: int) -> Build:
+    """Of a task whose training is false from a step on: one weight is off by one ulp."""
     data = honest().dataset
     target = torch.stack([data[i][0] for i in job.core.sample_ids(at)])
 
@@ -81,9 +85,37 @@ def false_run(honest: Build, job: potl.Job, at: int, path: Path, key: _core.Sign
         task.target = target  # type: ignore[attr-defined]
         return task
 
-    run = potl.record(build, path, job=job, key=key, check_job=False)
+    return build
+
+
+def false_run(honest: Build, job: potl.Job, at: int, path: Path, key: _core.SigningKey) -> potl.Run:
+    """A run of a job, recorded from `false_build`."""
+    run = potl.record(false_build(honest, job, at), path, job=job, key=key, check_job=False)
     run.commit()
     return run
+
+
+def kill_audit(run: Path, job: potl.Job, folder: Path, nonce: str | None = None) -> Path:
+    """The log of an audit of `traced_nets.mlp` that was killed after step 20."""
+    job.write(folder / "job.json")
+    log = folder / "log"
+    code = (
+        f"import sys; sys.path.append({str(places.HELPERS)!r})\n"
+        "import time, potl, traced_nets\n"
+        "def progress(done, total):\n"
+        "    print(done, flush=True)\n"
+        "    while done == 20: time.sleep(1)  # until it is killed\n"
+        f"potl.audit({str(run)!r}, job='job.json', task=traced_nets.mlp, log={str(log)!r},\n"
+        f"    nonce={nonce!r}, progress=progress)\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if int(line) == 20:
+                break
+        process.send_signal(signal.SIGKILL)
+    return log
 
 
 class Liar(potl.Party):
