@@ -327,37 +327,34 @@ def test_other_arithmetic_of_an_honest_worker_passes(threads: int) -> None:
     assert 0 < float(report.findings[0].details["largest"]) <= guard.tolerance / 8
 
 
-def convolutions(model: nn.Module | None = None) -> potl.Task:
-    model = model or nn.Sequential(
-        nn.Unflatten(1, (1, 8)),
-        nn.Conv2d(1, 8, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(8, 8, 3),
-        nn.Flatten(),
-        nn.Linear(288, 10),
-    )
+def on_digits(model: nn.Module, **options: Any) -> potl.Task:
     return potl.Task(
         model=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
         dataset=train_set,
         loss=nn.functional.cross_entropy,
         batch_size=64,
-        epochs=1,
         grad_clip=1.0,
+        **{"epochs": 1, **options},
     )
+
+
+def convolutions() -> potl.Task:
+    layers = [nn.Unflatten(1, (1, 8)), nn.Conv2d(1, 8, 3, padding=1), nn.ReLU()]
+    return on_digits(nn.Sequential(*layers, nn.Conv2d(8, 8, 3), nn.Flatten(), nn.Linear(288, 10)))
 
 
 def recurrent() -> potl.Task:
     class Last(nn.Module):
-        def __init__(self, cells: type[nn.RNNBase]) -> None:
+        def __init__(self) -> None:
             super().__init__()
-            self.cells, self.head = cells(8, 16, batch_first=True), nn.Linear(16, 10)
+            self.cells, self.head = nn.GRU(8, 16, batch_first=True), nn.Linear(16, 10)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             out: torch.Tensor = self.head(self.cells(x)[0][:, -1])
             return out
 
-    return convolutions(nn.Sequential(Last(nn.GRU)))
+    return on_digits(Last())
 
 
 class TensorCores(TorchDispatchMode):
@@ -410,16 +407,7 @@ def rough() -> potl.Task:
     """Norms in bfloat16: rounding moves the gradient by some percent."""
     layers = [nn.Flatten(), nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU()]
     model = nn.Sequential(*layers, nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Linear(64, 10))
-    return potl.Task(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        dataset=train_set,
-        loss=nn.functional.cross_entropy,
-        batch_size=64,
-        epochs=2,
-        grad_clip=1.0,
-        autocast=torch.bfloat16,
-    )
+    return on_digits(model, epochs=2, autocast=torch.bfloat16)
 
 
 def test_a_tolerance_that_lets_a_worker_compute_nothing_is_refused() -> None:
