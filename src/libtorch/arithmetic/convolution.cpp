@@ -3,6 +3,7 @@
 // numeric/convolution.hpp; a bias is added with one more rounding, its gradient is a sum
 // (numeric/reduction.hpp). float64: convolution_double.hpp.
 #include <algorithm>
+#include <functional>
 
 #include <potl/numeric/convolution.hpp>
 #include <potl/numeric/detail/convolution_operands.hpp>
@@ -165,88 +166,70 @@ void check_gradient(const Tensor& dy, IntArrayRef sizes) {
               ", and its gradient ", dy.sizes());
 }
 
-/// What the three kernels need, in the type that they compute in.
-struct operands {
+/// One of the three products of two operands, and how it is computed on each way.
+struct kernel {
+  const char* name;  ///< in the rounding log
+  decltype(&double_convolution) in_double;
+  decltype(&numeric::convolve) here;
+  decltype(&numeric::convolve_log64) here_log64;
+  decltype(&numeric::convolution_operands) operands;
+  decltype(&device_kernels::convolve) there;
+  decltype(&device_kernels::convolve_log64) there_log64;
+};
+
+constexpr kernel forward{"conv",
+                         double_convolution,
+                         numeric::convolve,
+                         numeric::convolve_log64,
+                         numeric::convolution_operands,
+                         &device_kernels::convolve,
+                         &device_kernels::convolve_log64};
+constexpr kernel input_gradient{"conv_input",
+                                double_input_gradient,
+                                numeric::convolve_input_gradient,
+                                numeric::convolve_input_gradient_log64,
+                                numeric::input_gradient_operands,
+                                &device_kernels::convolve_input_gradient,
+                                &device_kernels::convolve_input_gradient_log64};
+constexpr kernel weight_gradient{"conv_weight",
+                                 double_weight_gradient,
+                                 numeric::convolve_weight_gradient,
+                                 numeric::convolve_weight_gradient_log64,
+                                 numeric::weight_gradient_operands,
+                                 &device_kernels::convolve_weight_gradient,
+                                 &device_kernels::convolve_weight_gradient_log64};
+
+/// What a kernel needs besides operands, in the type that it computes in.
+struct setting {
   numeric::convolution shape;
   numeric::arithmetic mode;
   c10::ScalarType type;
 };
 
-Tensor forward(const operands& how, const Tensor& x, const Tensor& w, IntArrayRef sizes) {
-  if (how.type == c10::ScalarType::Double) return double_convolution(how.shape, x, w, sizes);
-  const Tensor y = make_beside(x, sizes, how.type);
-  const auto* from = x.const_data_ptr<float>();
-  const auto* weights = w.const_data_ptr<float>();
-  auto* to = y.mutable_data_ptr<float>();
-  if (is_on_device(x)) {
-    const device_call there(x);
-    if (how.mode == numeric::arithmetic::log64) {
+Tensor run(const kernel& with, const setting& how, const Tensor& first, const Tensor& second,
+           IntArrayRef sizes) {
+  if (how.type == c10::ScalarType::Double) return with.in_double(how.shape, first, second, sizes);
+  const Tensor result = make_beside(first, sizes, how.type);
+  const auto* a = first.const_data_ptr<float>();
+  const auto* b = second.const_data_ptr<float>();
+  auto* to = result.mutable_data_ptr<float>();
+  const bool is_logged = how.mode == numeric::arithmetic::log64;
+  if (is_on_device(first)) {
+    const device_call there(first);
+    if (is_logged) {
       const int bits = rounding_options().bits;
-      feed_there("conv", y,
-                 there->convolve_log64(how.shape, from, weights, to, bits, there.queue()));
+      feed_there(with.name, result,
+                 std::invoke(with.there_log64, *there, how.shape, a, b, to, bits, there.queue()));
     } else {
-      there->convolve(how.mode, how.shape, from, weights, to, there.queue());
+      std::invoke(with.there, *there, how.mode, how.shape, a, b, to, there.queue());
     }
-  } else if (how.mode == numeric::arithmetic::log64) {
-    const auto ties =
-        numeric::convolve_log64(how.shape, from, weights, to, rounding_options(), executor());
-    feed("conv", y, ties, numeric::convolution_operands(how.shape, from, weights));
+  } else if (is_logged) {
+    const auto ties = with.here_log64(how.shape, a, b, to, rounding_options(), executor());
+    feed(with.name, result, ties, with.operands(how.shape, a, b));
   } else {
-    numeric::convolve(how.mode, how.shape, from, weights, to, executor());
+    with.here(how.mode, how.shape, a, b, to, executor());
   }
-  return y;
-}
-
-Tensor input_gradient(const operands& how, const Tensor& dy, const Tensor& w, IntArrayRef sizes) {
-  if (how.type == c10::ScalarType::Double) return double_input_gradient(how.shape, dy, w, sizes);
-  const Tensor dx = make_beside(dy, sizes, how.type);
-  const auto* from = dy.const_data_ptr<float>();
-  const auto* weights = w.const_data_ptr<float>();
-  auto* to = dx.mutable_data_ptr<float>();
-  if (is_on_device(dy)) {
-    const device_call there(dy);
-    if (how.mode == numeric::arithmetic::log64) {
-      const int bits = rounding_options().bits;
-      feed_there(
-          "conv_input", dx,
-          there->convolve_input_gradient_log64(how.shape, from, weights, to, bits, there.queue()));
-    } else {
-      there->convolve_input_gradient(how.mode, how.shape, from, weights, to, there.queue());
-    }
-  } else if (how.mode == numeric::arithmetic::log64) {
-    const auto ties = numeric::convolve_input_gradient_log64(how.shape, from, weights, to,
-                                                             rounding_options(), executor());
-    feed("conv_input", dx, ties, numeric::input_gradient_operands(how.shape, from, weights));
-  } else {
-    numeric::convolve_input_gradient(how.mode, how.shape, from, weights, to, executor());
-  }
-  return dx;
-}
-
-Tensor weight_gradient(const operands& how, const Tensor& x, const Tensor& dy, IntArrayRef sizes) {
-  if (how.type == c10::ScalarType::Double) return double_weight_gradient(how.shape, x, dy, sizes);
-  const Tensor dw = make_beside(x, sizes, how.type);
-  const auto* inputs = x.const_data_ptr<float>();
-  const auto* from = dy.const_data_ptr<float>();
-  auto* to = dw.mutable_data_ptr<float>();
-  if (is_on_device(x)) {
-    const device_call there(x);
-    if (how.mode == numeric::arithmetic::log64) {
-      const int bits = rounding_options().bits;
-      feed_there(
-          "conv_weight", dw,
-          there->convolve_weight_gradient_log64(how.shape, inputs, from, to, bits, there.queue()));
-    } else {
-      there->convolve_weight_gradient(how.mode, how.shape, inputs, from, to, there.queue());
-    }
-  } else if (how.mode == numeric::arithmetic::log64) {
-    const auto ties = numeric::convolve_weight_gradient_log64(how.shape, inputs, from, to,
-                                                              rounding_options(), executor());
-    feed("conv_weight", dw, ties, numeric::weight_gradient_operands(how.shape, inputs, from));
-  } else {
-    numeric::convolve_weight_gradient(how.mode, how.shape, inputs, from, to, executor());
-  }
-  return dw;
+  return result;
 }
 
 /// torch's convolutions keep channels_last where an operand has it.
@@ -268,15 +251,15 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
   const c10::ScalarType wide = compute_type("convolution", type);
   const Tensor x = row_major(on_devices("convolution"), input, wide);
   const Tensor w = row_major(on_devices("convolution"), weight, wide);
-  operands how = {{}, product_mode(type), wide};
+  setting how = {{}, product_mode(type), wide};
   Tensor y;
   if (transposed) {
     const auto sizes = transposed_sizes(options, x.sizes(), w.sizes());
     how.shape = geometry(options, sizes, w.sizes(), x.size(1));
-    y = input_gradient(how, with_zeros(x, deep_sizes(options, x.sizes())), w, sizes);
+    y = run(input_gradient, how, with_zeros(x, deep_sizes(options, x.sizes())), w, sizes);
   } else {
     how.shape = geometry(options, x.sizes(), w.sizes(), w.size(0));
-    y = forward(how, x, w, sizes_of(x.size(0), w.size(0), how.shape.output(), w.dim() - 2));
+    y = run(forward, how, x, w, sizes_of(x.size(0), w.size(0), how.shape.output(), w.dim() - 2));
   }
   if (biased) {
     std::vector<std::int64_t> column(static_cast<std::size_t>(w.dim() - 1), 1);
@@ -306,19 +289,19 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
   const Tensor dy = row_major(on_devices("convolution_backward"), grad, wide);
   const Tensor x = row_major(on_devices("convolution_backward"), input, wide);
   const Tensor w = row_major(on_devices("convolution_backward"), weight, wide);
-  operands how = {{}, product_mode(type), wide};
+  setting how = {{}, product_mode(type), wide};
   Tensor dx, dw, db;
   if (transposed) {
     check_gradient(dy, transposed_sizes(options, x.sizes(), w.sizes()));
     const auto deep = deep_sizes(options, x.sizes());
     how.shape = geometry(options, dy.sizes(), w.sizes(), x.size(1));
-    if (wanted[0]) dx = first_places(forward(how, dy, w, deep), x.sizes()).contiguous();
-    if (wanted[1]) dw = weight_gradient(how, dy, with_zeros(x, deep), w.sizes());
+    if (wanted[0]) dx = first_places(run(forward, how, dy, w, deep), x.sizes()).contiguous();
+    if (wanted[1]) dw = run(weight_gradient, how, dy, with_zeros(x, deep), w.sizes());
   } else {
     how.shape = geometry(options, x.sizes(), w.sizes(), w.size(0));
     check_gradient(dy, sizes_of(x.size(0), w.size(0), how.shape.output(), w.dim() - 2));
-    if (wanted[0]) dx = input_gradient(how, dy, w, x.sizes());
-    if (wanted[1]) dw = weight_gradient(how, x, dy, w.sizes());
+    if (wanted[0]) dx = run(input_gradient, how, dy, w, x.sizes());
+    if (wanted[1]) dw = run(weight_gradient, how, x, dy, w.sizes());
   }
   if (dx.defined()) dx = in_layout_of(rounded_to(dx, type), input, weight);
   if (dw.defined()) dw = in_layout_of(rounded_to(dw, type), input, weight);

@@ -147,6 +147,7 @@ class device_call {
  public:
   explicit device_call(const at::Tensor& on);
   const device_kernels* operator->() const noexcept { return kernels_; }
+  const device_kernels& operator*() const noexcept { return *kernels_; }
   cuda::queue queue() const noexcept { return {stream_, memory_ ? &*memory_ : nullptr}; }
 
  private:
