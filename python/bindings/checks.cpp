@@ -280,11 +280,10 @@ void bind_statistics(py::module_& module) {
 
 py::dict storage_plan(std::uint64_t steps, double step_seconds, double state_bytes,
                       double budget_bytes, double probability, double cheat_fraction,
-                      double read_bytes_per_second, bool rederive) {
-  const auto plan =
-      checks::plan_storage({steps, step_seconds, state_bytes, budget_bytes, probability,
-                            cheat_fraction, read_bytes_per_second, rederive})
-          .value();
+                      bool rederive) {
+  const auto plan = checks::plan_storage({steps, step_seconds, state_bytes, budget_bytes,
+                                          probability, cheat_fraction, rederive})
+                        .value();
   py::dict out;
   out["checkpoint_every"] = plan.checkpoint_every;
   out["store_every"] = plan.store_every;
@@ -300,8 +299,7 @@ void bind_sampler(py::module_& module) {
   using checks::telemetry_sampler;
   const auto quietly = py::call_guard<py::gil_scoped_release>();
   py::class_<telemetry_sampler>(module, "TelemetrySampler", py::module_local())
-      .def(py::init<std::string, double>(), py::arg("path"), py::kw_only(),
-           py::arg("interval_seconds") = 0.1)
+      .def(py::init<std::string>(), py::arg("path"))
       .def(
           "start", [](telemetry_sampler& self) { require(self.start()); }, quietly)
       .def("mark_step", &telemetry_sampler::mark_step, py::arg("step"), py::arg("epoch"))
@@ -319,7 +317,7 @@ void bind_checks(py::module_& module) {
   module.def("storage_plan", &storage_plan, py::kw_only(), py::arg("steps"),
              py::arg("step_seconds"), py::arg("state_bytes"), py::arg("budget_bytes"),
              py::arg("probability") = 0.95, py::arg("cheat_fraction") = 0.05,
-             py::arg("read_bytes_per_second") = 5e8, py::arg("rederive") = false);
+             py::arg("rederive") = false);
   bind_statistics(module);
   module.def("check_fields", &check_fields, py::arg("check"));
   module.def(

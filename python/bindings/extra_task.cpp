@@ -265,14 +265,13 @@ py::dict judge(const py::dict& options, std::uint64_t samples, std::uint64_t cla
 
 py::object progress(
     const std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t>>& counts,
-    const named_curves& curves, const std::vector<std::uint64_t>& measured, double confidence) {
+    const named_curves& curves, const std::vector<std::uint64_t>& measured) {
   std::vector<checks::extra_grade_count> given;
   for (const auto& [grade, samples, hits] : counts) {
     given.push_back({checks::extra_grade::parse(grade).value(), samples, hits});
   }
   const auto reference = curves_of(curves, measured);
-  return dict_of(
-      std::optional(checks::estimate_extra_progress(given, reference, confidence).value()));
+  return dict_of(std::optional(checks::estimate_extra_progress(given, reference).value()));
 }
 
 template <class Size>
@@ -356,7 +355,7 @@ void bind_extra_task(py::module_& module) {
              py::arg("earlier") = py::tuple(), py::arg("curves") = named_curves(),
              py::arg("measured") = py::tuple());
   module.def("extra_progress", &progress, py::arg("counts"), py::arg("curves"), py::kw_only(),
-             py::arg("measured") = py::tuple(), py::arg("confidence") = 0.95);
+             py::arg("measured") = py::tuple());
   module.def("shared_regions", &shared_regions, py::arg("samples"), py::kw_only(),
              py::arg("window"), py::arg("stride") = 1, py::arg("dropped_bits") = 0,
              py::arg("least") = 2, py::arg("anywhere") = false);

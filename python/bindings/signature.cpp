@@ -79,10 +79,10 @@ void bind_notes(py::module_& module) {
       .def("text", [](const checkpoint_note& note) { return note_text(note).value(); })
       .def(
           "sign",
-          [](const checkpoint_note& note, const signing_key& key, const std::string& key_name) {
-            return sign_note(note, key, key_name).value();
+          [](const checkpoint_note& note, const signing_key& key) {
+            return sign_note(note, key).value();
           },
-          py::arg("key"), py::arg("key_name") = "")
+          py::arg("key"))
       .def(
           "__eq__", [](const checkpoint_note& a, const checkpoint_note& b) { return a == b; },
           py::is_operator());
@@ -101,10 +101,8 @@ void bind_notes(py::module_& module) {
                              })
       .def(
           "verify",
-          [](const signed_note& note, const public_key& key, const std::string& key_name) {
-            require(verify_note(note, key, key_name));
-          },
-          py::arg("key"), py::arg("key_name") = "")
+          [](const signed_note& note, const public_key& key) { require(verify_note(note, key)); },
+          py::arg("key"))
       .def("__str__", [](const signed_note& note) { return format_note(note).value(); });
 }
 

@@ -28,11 +28,6 @@ struct recorder {
   writer log;
 };
 
-writer_options options_of(const std::string& directory, const std::string& software,
-                          unsigned queue_states, unsigned hash_threads) {
-  return {directory, software, queue_states, hash_threads};
-}
-
 py::list to_list(std::span<const std::int64_t> values) {
   return list_of(values, [](std::int64_t one) { return py::int_(one); });
 }
@@ -141,9 +136,9 @@ void bind_recorder(py::module_& module) {
       .def_static(
           "create",
           [](const std::string& directory, const job_handle& agreed, py::object key,
-             const std::string& software, unsigned queue_states, unsigned hash_threads) {
+             const std::string& software) {
             const auto& signer = py::cast<const signing_key&>(key);
-            const auto options = options_of(directory, software, queue_states, hash_threads);
+            const writer_options options{directory, software};
             auto made = [&] {
               py::gil_scoped_release released;
               return std::make_unique<writer>(
@@ -151,14 +146,13 @@ void bind_recorder(py::module_& module) {
             }();
             return std::make_unique<recorder>(recorder{std::move(key), std::move(*made)});
           },
-          py::arg("directory"), py::arg("job"), py::arg("key"), py::kw_only(), py::arg("software"),
-          py::arg("queue_states") = 2, py::arg("hash_threads") = 1)
+          py::arg("directory"), py::arg("job"), py::arg("key"), py::kw_only(), py::arg("software"))
       .def_static(
           "resume",
           [](const std::string& directory, const job_handle& agreed, py::object key,
-             const std::string& software, unsigned queue_states, unsigned hash_threads) {
+             const std::string& software) {
             const auto& signer = py::cast<const signing_key&>(key);
-            const auto options = options_of(directory, software, queue_states, hash_threads);
+            const writer_options options{directory, software};
             auto made = [&] {
               py::gil_scoped_release released;
               return std::make_unique<writer::resumed>(
@@ -168,8 +162,7 @@ void bind_recorder(py::module_& module) {
                 std::make_unique<recorder>(recorder{std::move(key), std::move(made->recorder)});
             return py::make_tuple(std::move(out), made->step, made->at);
           },
-          py::arg("directory"), py::arg("job"), py::arg("key"), py::kw_only(), py::arg("software"),
-          py::arg("queue_states") = 2, py::arg("hash_threads") = 1)
+          py::arg("directory"), py::arg("job"), py::arg("key"), py::kw_only(), py::arg("software"))
       .def(
           "append_initial",
           [](recorder& self, const state& before) {

@@ -232,7 +232,7 @@ def holds_run(directory: str) -> bool:
 class Recorder:
     """Appends to a run directory. Hashing and writing happen on a background thread.
 
-    `append_step` returns at once unless more than `queue_states` captured states wait; an error of
+    `append_step` returns at once unless more than two captured states wait; an error of
     the background thread (full disk) is raised by the next call. `acknowledged()` is the last step
     that fdatasync has confirmed.
     """
@@ -244,8 +244,6 @@ class Recorder:
         key: SigningKey,
         *,
         software: str,
-        queue_states: int = 2,
-        hash_threads: int = 1,
     ) -> Recorder:
         """A new run: writes job.json and the header. UsageError when the directory holds a run,
         or files that are not a run's.
@@ -258,8 +256,6 @@ class Recorder:
         key: SigningKey,
         *,
         software: str,
-        queue_states: int = 2,
-        hash_threads: int = 1,
     ) -> tuple[Recorder, int, State]:
         """Recovers an interrupted run: drops a torn tail, picks the newest intact checkpoint,
         appends a signed resume record. Returns the recorder, the step to go on from and the state
@@ -417,7 +413,6 @@ def storage_plan(
     budget_bytes: float,
     probability: float = 0.95,
     cheat_fraction: float = 0.05,
-    read_bytes_per_second: float = 5e8,
     rederive: bool = False,
 ) -> StoragePlan:
     """The checkpoint interval that makes verification cheapest within a disk budget."""
@@ -427,7 +422,7 @@ class TelemetrySampler:
     otherwise.
     """
 
-    def __init__(self, path: str, *, interval_seconds: float = 0.1) -> None: ...
+    def __init__(self, path: str) -> None: ...
     def start(self) -> None: ...
     def mark_step(self, step: int, epoch: int) -> None: ...
     def stop(self) -> None: ...

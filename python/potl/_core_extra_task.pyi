@@ -206,7 +206,6 @@ def extra_progress(
     curves: Curves,
     *,
     measured: Sequence[int] = (),
-    confidence: float = 0.95,
 ) -> ExtraShare:
     """From (grade, samples, hits) of every grade."""
 

@@ -50,8 +50,8 @@ class CheckpointNote:
     def extensions(self) -> list[str]: ...
     def text(self) -> str:
         """The signed text. UsageError when a field cannot be written."""
-    def sign(self, key: SigningKey, key_name: str = "") -> str:
-        """The signed note; the key's name is the origin unless given."""
+    def sign(self, key: SigningKey) -> str:
+        """The signed note; the name of the key is the origin."""
 
 class SignedNote:
     """A parsed signed note; nothing is verified by parsing. str() gives the same text again."""
@@ -63,7 +63,7 @@ class SignedNote:
     @property
     def signatures(self) -> list[tuple[str, bytes, bytes]]:
         """Key name, key hash and signature of each signature line."""
-    def verify(self, key: PublicKey, key_name: str = "") -> None:
+    def verify(self, key: PublicKey) -> None:
         """MissingError: no signature by this key; MismatchError: a wrong one."""
 
 class SealingKey:

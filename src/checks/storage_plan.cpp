@@ -29,6 +29,9 @@ double rederived_units(double units, double segments, double samples) {
   return std::clamp(units - 1 - none, 0.0, units - 1);
 }
 
+// Of loading and hashing a checkpoint.
+constexpr double read_bytes_per_second = 5e8;
+
 storage_plan cost_of(const storage_goal& goal, std::uint64_t every, std::uint64_t store) {
   storage_plan out;
   out.checkpoint_every = every;
@@ -44,7 +47,7 @@ storage_plan cost_of(const storage_goal& goal, std::uint64_t every, std::uint64_
   // Reach replays the first stretch as a whole.
   const double first = store > every ? static_cast<double>(std::min(store, goal.steps)) : 0;
   const double replaying = (replayed * static_cast<double>(every) + first) * goal.step_seconds;
-  const double loading = replayed * 2 * goal.state_bytes / goal.read_bytes_per_second;
+  const double loading = replayed * 2 * goal.state_bytes / read_bytes_per_second;
   out.verification_fraction = (replaying + loading) / training;
   const auto units = static_cast<double>(std::min(store, goal.steps)) / static_cast<double>(every);
   const double stretches = static_cast<double>(goal.steps) / static_cast<double>(store);
@@ -61,8 +64,7 @@ storage_plan cost_of(const storage_goal& goal, std::uint64_t every, std::uint64_
 
 result<storage_plan> plan_storage(const storage_goal& goal) {
   const bool sane = goal.steps > 0 && goal.steps <= transcript::max_job_steps &&
-                    goal.step_seconds > 0 && goal.state_bytes > 0 &&
-                    goal.read_bytes_per_second > 0 && goal.probability > 0 &&
+                    goal.step_seconds > 0 && goal.state_bytes > 0 && goal.probability > 0 &&
                     goal.probability < 1 && goal.cheat_fraction > 0 && goal.cheat_fraction <= 1;
   if (!sane) return error{errc::usage, "storage plan: a number is zero or out of range", ""};
   if (!(goal.budget_bytes >= 2 * goal.state_bytes)) {

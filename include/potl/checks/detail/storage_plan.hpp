@@ -27,8 +27,7 @@ struct storage_goal {
   double budget_bytes = 0;
   double probability = 0.95;
   double cheat_fraction = 0.05;
-  double read_bytes_per_second = 5e8;  ///< loading and hashing a checkpoint
-  bool rederive = false;               ///< states between stored ones are re-derived on demand
+  bool rederive = false;  ///< states between stored ones are re-derived on demand
 };
 
 struct storage_plan {
