@@ -11,7 +11,6 @@
 namespace potl {
 namespace {
 
-constexpr std::array<std::uint8_t, 1> leaf_prefix{0};
 constexpr std::size_t chunks_of_task = detail::chunks_at_once;
 constexpr std::uint64_t task_bytes = chunks_of_task * content_chunk_bytes;
 static_assert((chunks_of_task & (chunks_of_task - 1)) == 0, "a task is a subtree of every root");
@@ -77,30 +76,6 @@ digest content_root(std::uint64_t length, const content_source& source, const co
     return bytes_view(buffer).first(size);
   };
   return root_of_tasks(length, part, run);
-}
-
-content_hasher& content_hasher::update(bytes_view bytes) {
-  while (!bytes.empty()) {
-    if (chunk_bytes_ == 0) chunk_.update(leaf_prefix);
-    const bytes_view part = bytes.first(std::min(bytes.size(), content_chunk_bytes - chunk_bytes_));
-    chunk_.update(part);
-    chunk_bytes_ += part.size();
-    bytes = bytes.subspan(part.size());
-    if (chunk_bytes_ == content_chunk_bytes) end_chunk();
-  }
-  return *this;
-}
-
-void content_hasher::end_chunk() {
-  roots_.append(chunk_.finish());
-  chunk_bytes_ = 0;
-}
-
-digest content_hasher::finish() {
-  if (chunk_bytes_ != 0) end_chunk();
-  const digest root = roots_.root();
-  roots_ = merkle_frontier();
-  return root;
 }
 
 merkle_tree content_tree(bytes_view bytes) {

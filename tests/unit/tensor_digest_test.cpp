@@ -83,19 +83,6 @@ TEST_CASE(
   CHECK(elsewhere.get());
 }
 
-TEST_CASE("a content hasher takes pieces of any size and starts anew after finish") {
-  const auto bytes = some_bytes(5 * chunk + 77);
-  const potl::digest expected = by_definition(bytes);
-  potl::content_hasher hasher;
-  for (std::size_t piece : {std::size_t{1000}, chunk - 1, chunk, 3 * chunk + 1, bytes.size()}) {
-    for (std::size_t at = 0; at < bytes.size(); at += piece) {
-      hasher.update(potl::bytes_view(bytes).subspan(at, std::min(piece, bytes.size() - at)));
-    }
-    REQUIRE(hasher.finish() == expected);
-  }
-  REQUIRE(hasher.finish() == potl::empty_root());
-}
-
 TEST_CASE("a single chunk is opened, and no other chunk passes for it") {
   const auto bytes = some_bytes(6 * chunk + 10);
   const potl::bytes_view all(bytes);

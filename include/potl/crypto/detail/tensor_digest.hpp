@@ -49,20 +49,6 @@ using content_source = std::function<void(std::uint64_t offset, std::span<std::u
 /// The same root of `length` bytes that lie nowhere in their order: each task asks for its part.
 digest content_root(std::uint64_t length, const content_source& source, const content_runner& run);
 
-/// The same root for bytes that arrive in pieces of any size.
-class content_hasher {
- public:
-  content_hasher& update(bytes_view bytes);
-  /// The root of everything since the last finish().
-  digest finish();
-
- private:
-  void end_chunk();
-  sha256 chunk_;
-  std::size_t chunk_bytes_ = 0;
-  merkle_frontier roots_;
-};
-
 /// All chunk hashes, for opening single chunks.
 merkle_tree content_tree(bytes_view bytes);
 
