@@ -20,19 +20,11 @@
 
 using namespace potl;
 using namespace potl::checks;
+using namespace potl::test;
 
 namespace {
 
-using bytes = std::vector<std::uint8_t>;
-
-const digest key = sha256_of(as_bytes_view("a secret of both sides"));
-const std::string job = "{}";
 constexpr double handshake = 0.3;
-
-spot_check_socket::time_point soon(double seconds = 20) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::milliseconds(static_cast<int>(1000 * seconds));
-}
 
 spot_check_socket stranger_at(const spot_check_door& door) {
   return spot_check_socket::connect(door.address(), soon()).value();

@@ -21,18 +21,9 @@
 
 using namespace potl;
 using namespace potl::checks;
-using test::tiny_gradients;
+using namespace potl::test;
 
 namespace {
-
-using bytes = std::vector<std::uint8_t>;
-
-const digest key = sha256_of(as_bytes_view("a secret of both sides"));
-const std::string job = "{}";
-
-spot_check_socket::time_point soon() {
-  return std::chrono::steady_clock::now() + std::chrono::seconds(20);
-}
 
 /// An honest worker, until it has reported: `weights` and `gradient` are where it has them.
 struct remembering final : tiny_gradients {

@@ -21,13 +21,9 @@
 
 using namespace potl;
 using namespace potl::checks;
-using test::tampering;
-using test::tiny_gradients;
+using namespace potl::test;
 
 namespace {
-
-const digest key = sha256_of(as_bytes_view("a secret of both sides"));
-const std::string job = "{}";
 
 struct session {
   spot_check_result found;

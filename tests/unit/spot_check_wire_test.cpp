@@ -20,20 +20,11 @@
 
 using namespace potl;
 using namespace potl::checks;
-using test::tiny_gradients;
+using namespace potl::test;
 
 namespace {
 
-using bytes = std::vector<std::uint8_t>;
-
-const digest key = sha256_of(as_bytes_view("a secret of both sides"));
-const std::string job = "{}";
 constexpr std::uint64_t steps = 40, bad_step = 14;
-
-spot_check_socket::time_point soon(double seconds = 20) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::milliseconds(static_cast<int>(1000 * seconds));
-}
 
 /// A frame as it came.
 struct frame {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -15,6 +16,7 @@
 
 #include <potl/checks/spot_check.hpp>
 #include <potl/checks/spot_check_sgd.hpp>
+#include <potl/crypto/hasher.hpp>
 
 namespace potl::test {
 
@@ -121,5 +123,16 @@ class serving {
   checks::spot_check_served served_;
   std::thread thread_;
 };
+
+/// What both sides of a session have.
+inline const digest key = sha256_of(as_bytes_view("a secret of both sides"));
+inline const std::string job = "{}";
+
+using bytes = std::vector<std::uint8_t>;
+
+inline checks::spot_check_socket::time_point soon(double seconds = 20) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::milliseconds(static_cast<int>(1000 * seconds));
+}
 
 }  // namespace potl::test
