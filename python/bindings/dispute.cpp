@@ -178,7 +178,6 @@ void bind_proceedings(py::module_& module) {
                              [](const proceedings& self) { return self.state().bisections(); })
       .def_property_readonly("moves", [](const proceedings& self) { return self.state().moves(); })
       .def_property_readonly("head", [](const proceedings& self) { return to_bytes(self.head()); })
-      .def_property_readonly("last_at", &proceedings::last_at)
       .def_property_readonly("step", &proceedings::step)
       .def_property_readonly("inner", &proceedings::inner)
       .def_property_readonly("openings",

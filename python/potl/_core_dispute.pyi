@@ -251,8 +251,6 @@ class DisputeProceedings:
     @property
     def head(self) -> bytes: ...
     @property
-    def last_at(self) -> int: ...
-    @property
     def step(self) -> int:
         """The disputed step, from 1; 0 as long as it is not found."""
 
