@@ -185,23 +185,6 @@ TEST_CASE("extremes are exact, NaN wins and +0 is larger than -0", "[reduction]"
   });
 }
 
-TEST_CASE("positions are those of the first extreme", "[reduction]") {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> x{1, 5, 5, -2, -2, nan, 3, nan};
-  std::int64_t index = 0;
-  float value = 0;
-  position(true, {1, 5, 1}, x.data(), &index, &value, inline_executor());
-  CHECK(index == 1);
-  CHECK(value == 5);
-  position(false, {1, 5, 1}, x.data(), &index, nullptr, inline_executor());
-  CHECK(index == 3);
-  for (const bool largest : {false, true}) {
-    position(largest, {1, 8, 1}, x.data(), &index, &value, inline_executor());
-    CHECK(index == 5);
-    CHECK(bits(value) == 0x7FC00000);
-  }
-}
-
 TEST_CASE("cumulative sums and products go from the first element on", "[reduction]") {
   const reduction_shape s{2, 50, 3};
   const auto x = normal_values<float>(300, 8);
@@ -224,9 +207,7 @@ TEST_CASE("cumulative sums and products go from the first element on", "[reducti
 
 TEST_CASE("impossible reductions are refused", "[reduction]") {
   float x = 1, y = 0;
-  std::int64_t index = 0;
   const executor& e = inline_executor();
   CHECK_THROWS_AS(reduce(reduction::sum, {1, -1, 1}, &x, &y, e), potl::exception);
   CHECK_THROWS_AS(reduce(reduction::maximum, {1, 0, 1}, &x, &y, e), potl::exception);
-  CHECK_THROWS_AS(position(true, {1, 0, 1}, &x, &index, &y, e), potl::exception);
 }

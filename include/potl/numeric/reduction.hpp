@@ -6,9 +6,9 @@
 // folded in halves (j and j + 16, j and j + 8, ...); the chunk sums are the terms of the next such
 // sum. The order depends neither on layout, threads nor instruction set. A sum is +0 when n is 0,
 // and never -0. Terms that are computed (squares, products) are rounded before they are added.
-// Maxima, minima and positions are exact: a NaN wins, else the first of equal ones; of zeros with
-// different signs +0 is larger. NaN results are canonical. Assumes round-to-nearest without
-// flush-to-zero. Error of a sum: at most (134 + 134 log_4096 n) u times the sum of magnitudes.
+// Maxima and minima are exact: a NaN wins; of zeros with different signs +0 is larger. NaN results
+// are canonical. Assumes round-to-nearest without flush-to-zero. Error of a sum: at most (134 + 134
+// log_4096 n) u times the sum of magnitudes.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ enum class reduction {
 /// The enumerator's name.
 const char* to_string(reduction kind) noexcept;
 
-// Each exists for float and double. Shapes with negative sizes, and maximum, minimum or position of
-// nothing, throw potl::exception (usage).
+// Each exists for float and double. Shapes with negative sizes, and maximum or minimum of nothing,
+// throw potl::exception (usage).
 
 /// [outer][count][inner] to [outer][inner].
 void reduce(reduction kind, const reduction_shape& shape, const float* x, float* y,
@@ -61,12 +61,6 @@ void variance(const reduction_shape& shape, const float* x, double correction, f
               float* variance, const executor& workers);
 void variance(const reduction_shape& shape, const double* x, double correction, double* mean,
               double* variance, const executor& workers);
-
-/// Where the largest (or smallest) element is, along `count`; `value` may be null.
-void position(bool largest, const reduction_shape& shape, const float* x, std::int64_t* index,
-              float* value, const executor& workers);
-void position(bool largest, const reduction_shape& shape, const double* x, std::int64_t* index,
-              double* value, const executor& workers);
 
 /// y[k] = y[k - 1] + x[k] along `count`, from the first element; y may be x.
 void cumulative_sum(const reduction_shape& shape, const float* x, float* y,

@@ -90,33 +90,6 @@ void variance_any(const reduction_shape& shape, const Real* x, double correction
     result[i] = canonical(result[i] / static_cast<Real>(freedom));
 }
 
-/// Is a better than b, what is searched for being the first best?
-template <class Real>
-bool better(bool largest, Real a, Real b) {
-  if (b != b) return false;
-  if (a != a) return true;
-  return largest ? a > b : a < b;
-}
-
-template <class Real>
-void position_any(bool largest, const reduction_shape& shape, const Real* x, std::int64_t* index,
-                  Real* value, const executor& workers) {
-  const sizes s = checked(shape);
-  const std::size_t results = s.outer * s.inner;
-  if (results == 0) return;
-  if (s.count == 0) throw exception({errc::usage, "there is no extreme of nothing", ""});
-  for_items(results, s.count, workers, [&](std::size_t first, std::size_t last) {
-    for (std::size_t i = first; i < last; ++i) {
-      const Real* from = x + i / s.inner * s.count * s.inner + i % s.inner;
-      std::size_t best = 0;
-      for (std::size_t k = 1; k < s.count; ++k)
-        if (better(largest, from[k * s.inner], from[best * s.inner])) best = k;
-      index[i] = static_cast<std::int64_t>(best);
-      if (value != nullptr) value[i] = canonical(from[best * s.inner]);
-    }
-  });
-}
-
 template <class Real, class Join>
 void scan(const reduction_shape& shape, const Real* x, Real* y, const executor& workers,
           const Join& join) {
@@ -156,30 +129,26 @@ const char* to_string(reduction kind) noexcept {
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
-#define POTL_DEFINE(Real)                                                                       \
-  void reduce(reduction kind, const reduction_shape& shape, const Real* x, Real* y,             \
-              const executor& workers) {                                                        \
-    reduce_any(kind, shape, x, y, workers);                                                     \
-  }                                                                                             \
-  void sum_products(const reduction_shape& shape, const Real* x, const Real* y, Real* out,      \
-                    const executor& workers) {                                                  \
-    sum_products_any(shape, x, y, out, workers);                                                \
-  }                                                                                             \
-  void variance(const reduction_shape& shape, const Real* x, double correction, Real* mean,     \
-                Real* result, const executor& workers) {                                        \
-    variance_any(shape, x, correction, mean, result, workers);                                  \
-  }                                                                                             \
-  void position(bool largest, const reduction_shape& shape, const Real* x, std::int64_t* index, \
-                Real* value, const executor& workers) {                                         \
-    position_any(largest, shape, x, index, value, workers);                                     \
-  }                                                                                             \
-  void cumulative_sum(const reduction_shape& shape, const Real* x, Real* y,                     \
-                      const executor& workers) {                                                \
-    scan(shape, x, y, workers, [](Real a, Real b) { return a + b; });                           \
-  }                                                                                             \
-  void cumulative_product(const reduction_shape& shape, const Real* x, Real* y,                 \
-                          const executor& workers) {                                            \
-    scan(shape, x, y, workers, [](Real a, Real b) { return a * b; });                           \
+#define POTL_DEFINE(Real)                                                                   \
+  void reduce(reduction kind, const reduction_shape& shape, const Real* x, Real* y,         \
+              const executor& workers) {                                                    \
+    reduce_any(kind, shape, x, y, workers);                                                 \
+  }                                                                                         \
+  void sum_products(const reduction_shape& shape, const Real* x, const Real* y, Real* out,  \
+                    const executor& workers) {                                              \
+    sum_products_any(shape, x, y, out, workers);                                            \
+  }                                                                                         \
+  void variance(const reduction_shape& shape, const Real* x, double correction, Real* mean, \
+                Real* result, const executor& workers) {                                    \
+    variance_any(shape, x, correction, mean, result, workers);                              \
+  }                                                                                         \
+  void cumulative_sum(const reduction_shape& shape, const Real* x, Real* y,                 \
+                      const executor& workers) {                                            \
+    scan(shape, x, y, workers, [](Real a, Real b) { return a + b; });                       \
+  }                                                                                         \
+  void cumulative_product(const reduction_shape& shape, const Real* x, Real* y,             \
+                          const executor& workers) {                                        \
+    scan(shape, x, y, workers, [](Real a, Real b) { return a * b; });                       \
   }
 // NOLINTEND(bugprone-macro-parentheses)
 POTL_DEFINE(float)
