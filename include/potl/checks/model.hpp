@@ -8,8 +8,9 @@
 // digest of the only model that the report vouches for. That the last committed state is finite
 // (finite.hpp) is looked at either way.
 // Assumes that names in the file are those of `state_dict()`.
-// Cost: reading the last checkpoint and the file once, the file in pieces of 4 MiB; one that is
-// larger than the last state's tensors and a header of 8 MiB is refused before any of it is read.
+// Cost: reading the last checkpoint once, and the file twice (for its SHA-256), in pieces of 4 MiB;
+// one that is larger than the last state's tensors and a header of 8 MiB is refused before any of
+// it is read.
 // Cannot detect: what the code does that loads it; what is written to the file afterwards. (What is
 // written while it is read makes the verdict inconclusive.)
 // Source: soundness.md rule 13, attacks A11 and A30.

@@ -68,11 +68,15 @@ class CommitmentEntry(TypedDict):
     size: int | None
 
 
-class ModelEntry(TypedDict):
-    """The only model that the report vouches for."""
-
+class _ModelAlways(TypedDict):
     digest: str | None
     delivered: bool
+
+
+class ModelEntry(_ModelAlways, total=False):
+    """The only model that the report vouches for. Older ones do not name the file."""
+
+    sha256: str | None
 
 
 class FindingEntry(TypedDict):
