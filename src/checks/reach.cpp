@@ -54,6 +54,45 @@ class part_table {
   std::size_t limit_ = 0;  // set by the first state, which the job pins
 };
 
+// What steers steps, by number. What the first state does not have is left out if it is too much:
+// lists may grow.
+class setting_table {
+ public:
+  explicit setting_table(movements& out) : out_(out) {}
+
+  /// What changed from the state before, which must still be there.
+  std::vector<std::pair<std::size_t, double>> next(const state& now) {
+    std::vector<const transcript::state_value*> found(out_.settings.size());
+    for_each_setting(now, [&](const std::string& path, const transcript::state_value& value) {
+      const auto known = numbers_.find(path);
+      if (known != numbers_.end()) {
+        found[known->second] = &value;
+      } else if (limit_ == 0 || out_.settings.size() < limit_) {
+        numbers_[path] = out_.settings.size();
+        out_.settings.push_back(path);
+        found.push_back(&value);
+      }
+    });
+    if (limit_ == 0) limit_ = tensor_growth * out_.settings.size() + tensor_slack;
+    std::vector<std::pair<std::size_t, double>> changed;
+    for (std::size_t i = 0; i < old_.size(); ++i) {
+      if (old_[i] == nullptr || found[i] == nullptr) continue;
+      const double by = change_of(*old_[i], *found[i]);
+      if (by > 0) changed.emplace_back(i, by);
+    }
+    old_ = std::move(found);
+    return changed;
+  }
+
+  void forget() { old_.clear(); }
+
+ private:
+  movements& out_;
+  std::map<std::string, std::size_t, std::less<>> numbers_;
+  std::vector<const transcript::state_value*> old_;
+  std::size_t limit_ = 0;
+};
+
 // Rates of each stretch, summed over its steps, relative to the largest such sum of any. Rates that
 // follow a metric are the prover's until they are replayed: they only ever tighten, against those
 // of the first step.
@@ -150,6 +189,7 @@ std::vector<segment> stretches_of(const run_view& run) {
 movements measure_movements(std::span<const segment> stretches, const state_loader& load) {
   movements out;
   part_table table;
+  setting_table settings(out);
   std::optional<state> before;
   std::vector<state_part> old;
   const auto open = [&](std::uint64_t step, std::vector<state_part>& tensors) {
@@ -163,12 +203,17 @@ movements measure_movements(std::span<const segment> stretches, const state_load
     return found;
   };
   for (const segment& one : stretches) {
-    if (out.stretches.empty()) before = open(one.start, old);
+    if (out.stretches.empty()) {
+      before = open(one.start, old);
+      if (before) settings.next(*before);
+    }
     std::vector<state_part> now;
     std::optional<state> after = open(one.end, now);
     movements::stretch next;
     next.where = one;
     next.read = before && after;
+    if (!after) settings.forget();
+    if (after) next.turned = settings.next(*after);
     if (next.read) {
       old.resize(out.tensors.size());
       now.resize(out.tensors.size());
@@ -215,6 +260,29 @@ screening screen(const run_view& run, const movements& moved, usual_of whose) {
     if (moved.tensors[t].kind == "parameters") squares += usual[t] * usual[t];
   }
   out.usual = std::sqrt(squares);
+  return out;
+}
+
+std::vector<screened> screen_settings(const run_view& run, const movements& moved) {
+  constexpr std::string_view users_own = "state/";
+  std::vector<screened> out;
+  std::vector<std::vector<std::pair<std::size_t, double>>> changes(moved.settings.size());
+  for (const movements::stretch& one : moved.stretches) {
+    for (const auto& [setting, by] : one.turned) changes[setting].emplace_back(out.size(), by);
+    out.push_back({one.where, 0, ""});
+  }
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const std::string& path = moved.settings[i];
+    if (!run.agreed.rates.empty() && path.substr(0, users_own.size()) != users_own) continue;
+    std::vector<double> sorted;
+    for (const auto& [stretch, by] : changes[i]) sorted.push_back(by);
+    std::sort(sorted.begin(), sorted.end());
+    for (const auto& [stretch, by] : changes[i]) {
+      const auto alike = sorted.end() - std::lower_bound(sorted.begin(), sorted.end(), by / 2);
+      const double ratio = by / static_cast<double>(alike);
+      if (ratio > out[stretch].ratio) out[stretch] = {out[stretch].where, ratio, path};
+    }
+  }
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include <potl/numeric/detail/distance.hpp>
 
@@ -65,6 +66,33 @@ void visit_optimizer(const state_value& of, const std::string& path, const visit
   }
 }
 
+using setting_visitor = std::function<void(const std::string& path, const state_value&)>;
+
+void visit_settings(const state_value* value, const std::string& path,
+                    const setting_visitor& visit) {
+  if (value == nullptr) return;
+  const auto each = [&](const state_list& items) {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      visit_settings(&items[i], child(path, std::to_string(i)), visit);
+    }
+  };
+  if (const auto* map = as<state_map>(value)) {
+    for (const auto& [key, inner] : *map) visit_settings(&inner, child(path, key_text(key)), visit);
+  } else if (const auto* list = as<state_list>(value)) {
+    each(*list);
+  } else if (const auto* tuple = as<state_tuple>(value)) {
+    each(tuple->items);
+  } else {
+    visit(path, *value);
+  }
+}
+
+std::optional<double> number_of(const state_value& value) {
+  std::optional<double> out;
+  visit_number(value, "", [&](const std::string&, const state_part& one) { out = one.number; });
+  return out;
+}
+
 }  // namespace
 
 void for_each_part(const transcript::state& from, const visitor& visit) {
@@ -81,6 +109,44 @@ void for_each_part(const transcript::state& from, const visitor& visit) {
   for (std::size_t i = 0; optimizers != nullptr && i < optimizers->size(); ++i) {
     visit_optimizer((*optimizers)[i], "optimizers/" + std::to_string(i), visit);
   }
+}
+
+void for_each_setting(const transcript::state& from, const setting_visitor& visit) {
+  const state_value& root = from.root();
+  for (const char* module : {"model", "ema"}) {
+    for (const char* flags : {"requires_grad", "training"}) {
+      const std::string path = child(module, flags);
+      visit_settings(member(member(&root, module), flags), path, visit);
+    }
+  }
+  const auto* optimizers = as<state_list>(member(&root, "optimizers"));
+  for (std::size_t i = 0; optimizers != nullptr && i < optimizers->size(); ++i) {
+    const std::string path = "optimizers/" + std::to_string(i) + "/param_groups";
+    visit_settings(member(&(*optimizers)[i], "param_groups"), path, visit);
+  }
+  for (const char* part : {"schedulers", "scaler", "state"}) {
+    visit_settings(member(&root, part), part, visit);
+  }
+}
+
+double change_of(const state_value& before, const state_value& after) {
+  const auto relative = [](double by, double a, double b) {
+    const double out = by == 0 ? 0 : by / std::max(std::fabs(a), std::fabs(b));
+    return std::isfinite(out) ? out : 1;
+  };
+  const auto a = number_of(before), b = number_of(after);
+  if (a && b) {
+    const bool equal = *a == *b || (std::isnan(*a) && std::isnan(*b));
+    return equal ? 0 : relative(std::fabs(*a - *b), *a, *b);
+  }
+  if (before.content.index() != after.content.index()) return 1;
+  if (const auto* text = as<std::string>(&before)) return *text == *as<std::string>(&after) ? 0 : 1;
+  const auto *old = as<transcript::state_tensor>(&before),
+             *now = as<transcript::state_tensor>(&after);
+  if (old == nullptr) return 0;
+  return relative(movement_of({old, false, 0}, {now, false, 0}),
+                  numeric::movement(old->type, {}, old->bytes),
+                  numeric::movement(now->type, {}, now->bytes));
 }
 
 std::string kind_of(const std::string& path) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a state reach compares: tensors of any type, and single numbers that a module's extra
-// state, an optimizer or an average holds.
+// What of a state reach compares: tensors of any type, single numbers that a module's extra state,
+// an optimizer or an average holds, and settings.
 #pragma once
 
 #include <functional>
@@ -38,5 +38,14 @@ double elements_of(const state_part& one);
 
 /// How far a part moved (l2); NaN where that cannot be said. One that is not there is zero.
 double movement_of(const state_part& before, const state_part& after);
+
+/// Visits what steers steps and moves with none of them: options and rates of optimizers, flags of
+/// modules, what schedulers, the scaler and objects of the user's own hold, lists among it.
+void for_each_setting(const transcript::state& from,
+                      const std::function<void(const std::string& path,
+                                               const transcript::state_value& value)>& visit);
+
+/// How much a setting changed, relative to its size: 0 to 2.
+double change_of(const transcript::state_value& before, const transcript::state_value& after);
 
 }  // namespace potl::checks

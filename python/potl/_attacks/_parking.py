@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A38: two false transitions, and true ones between them that cost nothing."""
+"""A37, A38: one or two false transitions, and true ones behind them that cost nothing."""
 
 from __future__ import annotations
 
@@ -70,6 +70,35 @@ def silent_layer(scene: Scene) -> Forgery:
             session.task.model.set_extra_state({"gain": 0.0 if step == there else 1.0})
 
     return _undrawn(scene, scene.forged("A38-extra", rewrite=turn))
+
+
+@attack("A38", "hidden pixels", rule="replay.reach", found_by=("replay.optimizer",), task="guided")
+def hidden_pixels(scene: Scene) -> Forgery:
+    """Has an object of the user's own, which the state holds beside the model, hide all pixels for
+    half of the training: nothing but biases is trained.
+    """
+    there, back = stops(scene)
+
+    def hide(session: Session, step: int) -> None:
+        if step in (there, back):
+            shown = session.task.state["curriculum"].state_dict()["shown"]
+            shown.fill_(0.0 if step == there else 1.0)
+
+    return _undrawn(scene, scene.forged("A38-pixels", rewrite=hide))
+
+
+@attack("A37", "rate of nothing", rule="replay.reach", found_by=("replay.optimizer",), task="owned")
+def rate_of_nothing(scene: Scene) -> Forgery:
+    """Sets the learning rate to 0 once, in the middle of a training whose own step may set it to
+    anything: no weight moves again.
+    """
+    there, _ = stops(scene)
+
+    def stop(session: Session, step: int) -> None:
+        if step == there:
+            session.task.optimizers[0].param_groups[0]["lr"] = 0.0
+
+    return _undrawn(scene, scene.forged("A37-rate", rewrite=stop))
 
 
 def _undrawn(scene: Scene, forgery: Forgery) -> Forgery:

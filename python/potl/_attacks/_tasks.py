@@ -220,6 +220,66 @@ class WithSpare(nn.Module):
         return x @ self.weight[:64]
 
 
+class Owned(Task):
+    """A step of the user's own, about which nothing is known."""
+
+    def step(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """Does what the default does."""
+        return super().step(batch)
+
+
+def owned() -> Task:
+    """Plain SGD, by a step of the user's own."""
+    model = perceptron()
+    return Owned(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
+        dataset=digits(SMALL),
+        loss=F.cross_entropy,
+        batch_size=32,
+        epochs=6,
+    )
+
+
+class Curriculum:
+    """Which pixels are shown so far: all of them."""
+
+    def __init__(self) -> None:
+        self.shown = torch.ones(64)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """As torch's."""
+        return {"shown": self.shown}
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        """As torch's."""
+        self.shown.copy_(state["shown"])
+
+
+class Guided(Task):
+    """A classifier of what a curriculum shows."""
+
+    def compute_loss(
+        self, batch: tuple[torch.Tensor, torch.Tensor], reduction: str = "mean"
+    ) -> torch.Tensor:
+        """Of the pixels that are shown."""
+        shown = self.state["curriculum"].state_dict()["shown"]
+        return F.cross_entropy(self.model(batch[0] * shown), batch[1], reduction=reduction)
+
+
+def guided() -> Task:
+    """Plain SGD, with an object of the user's own in the state."""
+    model = perceptron()
+    return Guided(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
+        dataset=digits(SMALL),
+        batch_size=32,
+        epochs=6,
+        state={"curriculum": Curriculum()},
+    )
+
+
 def spare() -> Task:
     """Plain SGD, with a parameter that never gets a gradient."""
     model = WithSpare()

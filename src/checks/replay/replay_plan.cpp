@@ -209,6 +209,14 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
       if (!reaches || !is_beyond(one, options.reach)) break;
       if (choice.take(one.where, options.samples, true)) ask(one.where, "reach");
     }
+    // However many change honestly, they leave nothing undecided: which are false is not known.
+    const std::uint64_t some = (options.samples + 3) / 4;
+    screened_choice turned(out.all, out.requests);
+    std::vector<screened> settings;
+    if (reaches) settings = screened_choice::ranked(screen_settings(run, *run.moved()));
+    for (const screened& one : settings) {
+      if (one.ratio > 0 && turned.take(one.where, some, true)) ask(one.where, "reach");
+    }
     std::map<std::uint64_t, std::uint64_t> epochs;
     const std::uint64_t room = (options.samples + 9) / 10;
     screened_choice nearest(out.all, out.requests);

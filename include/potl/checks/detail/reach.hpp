@@ -9,14 +9,15 @@
 // from false ones either. Being far is not an accusation: what replays as recorded passes, so
 // honest trainings need no calibration. Cost: one pass over the stored states, two in memory at a
 // time; replays of the first stretch, and others bounded by `samples`. Cannot detect: movements
-// below the limit, whatever their direction; objects of the user's own in the state; lists; scalars
-// of the recipe, which the schema computes. Source: soundness.md rule 19; decisions 18 and 19.
+// below the limit, whatever their direction; lists; settings of a recipe that the schema does not
+// compute, where many change alike. Source: soundness.md rule 19; decisions 18 and 19.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <potl/checks/request.hpp>
@@ -37,8 +38,11 @@ struct movements {
     segment where;
     bool read = false;          ///< both of its states
     std::vector<double> moved;  ///< l2, in the order of `tensors`; what is left out is 0
+    /// Settings that changed, and how much.
+    std::vector<std::pair<std::size_t, double>> turned = {};
   };
   std::vector<tensor> tensors;
+  std::vector<std::string> settings;  ///< paths of what steers steps and moves with none of them
   std::vector<stretch> stretches;
 };
 
@@ -82,6 +86,11 @@ usual_of usual_by(std::size_t stretches, std::uint64_t pool, std::uint64_t sampl
 /// Parameters count per unit of the agreed rates. Tensors that seldom move are compared with others
 /// of their kind.
 screening screen(const run_view& run, const movements& moved, usual_of whose);
+
+/// How strange it is that settings changed in a stretch: by how much one did, shared among all
+/// changes of that setting which are half as large, or larger. 0: none did. What a job with agreed
+/// rates says of them is the schema's, apart from objects of the user's own.
+std::vector<screened> screen_settings(const run_view& run, const movements& moved);
 
 /// Whether this stretch is looked at: anything but a ratio within `reach`.
 inline bool is_beyond(const screened& one, double reach) { return !(one.ratio <= reach); }

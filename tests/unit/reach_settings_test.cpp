@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "fake_run.hpp"
+#include "run_fixture.hpp"
+
+using namespace potl;
+using namespace potl::checks;
+using namespace potl::transcript;
+
+namespace {
+
+state_value members(std::vector<std::pair<std::string, state_value>> all) {
+  state_map out;
+  for (auto& [name, value] : all) out.push_back({name, std::move(value)});
+  return {std::move(out)};
+}
+
+std::vector<segment> asked_beyond(const fake_run& run, std::uint64_t samples, double reach = 10) {
+  replay_options options;
+  options.samples = samples;
+  options.top_q = 0;
+  options.reach = reach;
+  std::vector<segment> out;
+  for (const auto& one : plan_replay(run.view, options, nonce_of(1)).value()) {
+    if (one.why == "reach") out.push_back({one.start, one.end});
+  }
+  return out;
+}
+
+// What a step of the user's own, and objects of theirs, may change at any time, after `step`.
+state_value settings(std::uint64_t step, double rate, double scale, double base, double shown) {
+  const auto count = static_cast<double>(step);
+  const auto group = members({{"lr", {rate}}, {"name", {std::string("a")}}});
+  const auto schedule = members({{"base_lrs", {state_list{{base}}}}, {"count", {count}}});
+  return members({{"optimizers", {state_list{members({{"param_groups", {state_list{group}}}})}}},
+                  {"scaler", members({{"scale", {scale}}})},
+                  {"schedulers", {state_list{schedule}}},
+                  {"state", members({{"mask", {shown}}, {"seen", {state_list(step, {1.0})}}})}});
+}
+
+using settings_at = std::function<state_value(std::uint64_t)>;
+
+// Of 20 stretches of 10 steps: those whose settings are strange, the strangest first.
+std::vector<screened> strange(const settings_at& at, bool agreed_rates = false) {
+  snapshot_memory memory;
+  fake_run run(200, 10);
+  if (!agreed_rates) run.view.agreed.rates.clear();
+  const auto load = [&](std::uint64_t step) -> result<state> { return capture(at(step), memory); };
+  const movements moved = measure_movements(stretches_of(run.view), load);
+  std::vector<screened> out;
+  for (const screened& one : screen_settings(run.view, moved)) {
+    if (one.ratio > 0) out.push_back(one);
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.ratio > b.ratio; });
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("settings that change where they seldom do are strange, lists and own objects too") {
+  const auto at = [](double rate, double scale, double base, double shown) {
+    const auto found = strange([=](std::uint64_t step) {
+      return step < 100 ? settings(step, 0.1, 1024, 0.1, 1)
+                        : settings(step, rate, scale, base, shown);
+    });
+    REQUIRE(found[0].where == segment{90, 100});
+    REQUIRE(found[0].ratio >= 2 * found[1].ratio - 1e-9);  // a counter, from 0 to 10
+    return found[0].tensor;
+  };
+  REQUIRE(at(0, 1024, 0.1, 1) == "optimizers/0/param_groups/0/lr");
+  REQUIRE(at(0.1, 1e-38, 0.1, 1) == "scaler/scale");
+  REQUIRE(at(0.1, 1024, 0, 1) == "schedulers/0/base_lrs/0");
+  REQUIRE(at(0.1, 1024, 0.1, 0) == "state/mask");
+}
+
+TEST_CASE("the largest change is the strangest, and what changes everywhere is not strange") {
+  const auto falling = [](std::uint64_t step) {
+    const double falls = 1 - static_cast<double>(step % 100) / 200;
+    const double rate = (step < 100 ? 0.1 : 0.0001) * falls;
+    const double scale = step < 40 ? 1024 : step < 80 ? 2048 : step < 150 ? 4096 : 1e-9;
+    return settings(step, rate, scale, 0.1, 1);
+  };
+  const auto found = strange(falling);
+  REQUIRE(found[0].tensor == "optimizers/0/param_groups/0/lr");
+  REQUIRE(found[0].where == segment{90, 100});
+  REQUIRE(found[0].ratio > 0.9);
+  REQUIRE(found[1].tensor == "schedulers/0/count");  // from 0 to 10
+  REQUIRE(found[2].where == segment{140, 150});
+  REQUIRE(found[2].ratio == Approx(1.0 / 3));
+  REQUIRE(found[5].ratio < 0.2);
+}
+
+TEST_CASE("where settings are strange a quarter of the samples is replayed, and no more") {
+  snapshot_memory memory;
+  fake_run run(1000, 10);
+  run.view.agreed.rates.clear();
+  std::set<std::uint64_t> drawn, stops;
+  for (const std::uint64_t samples : {12u, 16u}) {
+    replay_options options;
+    options.samples = samples;
+    for (const auto& one : plan_replay(run.view, options, nonce_of(1)).value()) {
+      drawn.insert(one.start);
+    }
+  }
+  for (std::uint64_t start = 100; stops.size() < 5; start += 10) {
+    if (drawn.count(start) == 0) stops.insert(start);
+  }
+  std::uint64_t changes = 0;
+  const auto load = [&](std::uint64_t step) -> result<state> {
+    if (step > 0 && stops.count(step - 10) != 0) ++changes;
+    return capture(settings(0, 0.1, std::pow(2.0, static_cast<double>(changes)), 0.1, 1), memory);
+  };
+  const auto moved = std::make_shared<movements>(measure_movements(stretches_of(run.view), load));
+  run.view.moved = [&] { return moved; };
+  REQUIRE(asked_beyond(run, 12).size() == 3);
+  REQUIRE(asked_beyond(run, 16).size() == 4);
+  for (const segment& one : asked_beyond(run, 12)) REQUIRE(stops.count(one.start));
+  REQUIRE(asked_beyond(run, 12, 0).empty());
+
+  segment_measurement first;
+  first.request.end = 10;
+  first.status = measured::ok;
+  REQUIRE(judge_reach(run.view, 10, 98, 98, std::vector{first}).result == outcome::pass);
+}
+
+TEST_CASE("with agreed rates the schema computes all settings but those of own objects") {
+  const auto at = [](double rate, double shown) {
+    return [=](std::uint64_t step) {
+      return step < 100 ? settings(step, 0.1, 1024, 0.1, 1)
+                        : settings(step, rate, 1024, 0.1, shown);
+    };
+  };
+  REQUIRE(strange(at(0, 1), true).empty());
+  REQUIRE(strange(at(0, 0), true).size() == 1);
+}
