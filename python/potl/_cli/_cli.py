@@ -97,11 +97,23 @@ def _options(
 _command = functools.cache(lambda: typer.main.get_command(app))
 
 
+def _require_utf8(words: Sequence[str]) -> None:
+    """Refuses what has other bytes, or came through a locale that does not know them."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise typer.BadParameter(
+                f"{word!a} is not UTF-8 here: rename the file, or set a locale such as C.UTF-8"
+            ) from None
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     given, of_the_module = _arguments.split(given)
     try:
+        _require_utf8(given)
         with _arguments.in_place_of_ours(of_the_module):
             value = _command().main(args=given, prog_name="potl", standalone_mode=False)
         code = value if isinstance(value, int) else 0

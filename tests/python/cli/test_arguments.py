@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
@@ -85,3 +86,13 @@ def test_the_arguments_of_the_caller_come_back(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, "argv", ["program", "x"])
     assert _cli.run(["plan", "--segments", "10", "--samples", "3", "--", "y"]) == 0
     assert sys.argv == ["program", "x"]
+
+
+def test_names_that_are_not_utf8_are_wrong_usage(folder: Path) -> None:
+    command = [programs.command().encode(), b"inspect", b"r\xffn"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert r"'r\udcffn' is not UTF-8" in done.stderr
+    done = subprocess.run([*command, b"--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "not UTF-8" in json.loads(done.stdout)["error"]["message"]
