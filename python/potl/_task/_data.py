@@ -49,6 +49,16 @@ class DataFacts:
 
 def check_dataset(dataset: Any) -> list[Problem]:
     """What makes a data set unfit, without reading it."""
+    if isinstance(dataset, DataLoader):
+        return [
+            Problem(
+                what=f"{type(dataset).__name__} makes batches, and a task makes its own",
+                where="dataset",
+                remedy="pass loader.dataset as dataset=, and to the task what the loader was "
+                "given: batch_size=, collate_fn=, sampler= or shuffle=False, drop_last=, "
+                "num_workers=",
+            )
+        ]
     if isinstance(dataset, IterableDataset):
         return [
             Problem(

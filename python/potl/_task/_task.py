@@ -119,7 +119,7 @@ class Task:
         self.optimizers = _unwrapped(_as_tuple(optimizer))
         self.optimizer = self.optimizers[0] if len(self.optimizers) == 1 else None
         self.schedulers = _unwrapped(_as_tuple(scheduler))
-        self.dataset = _unwrapped((dataset,))[0]
+        self.dataset = dataset
         self.loss = loss
         self.batch_size = batch_size
         self.epochs = epochs
@@ -511,7 +511,7 @@ def _nothing(index: int) -> None:
 
 def _unwrapped(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """What `Accelerator.prepare` put its own objects around: those step when its loop says so."""
-    inner = {"optimizer": "optimizer", "scheduler": "scheduler", "data_loader": "dataset"}
+    inner = {"optimizer": "optimizer", "scheduler": "scheduler"}
     out = []
     for value in values:
         package, _, module = type(value).__module__.partition(".")

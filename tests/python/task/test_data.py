@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from torch.utils.data import (
     ConcatDataset,
+    DataLoader,
     Dataset,
     IterableDataset,
     Subset,
@@ -259,3 +260,10 @@ def test_batches_do_not_depend_on_the_number_of_workers(workers):
 def test_an_error_in_a_worker_reaches_the_caller():
     with pytest.raises(IndexError):
         list(batches(Reader(Listed([1]), seed=7), lambda: iter(PLAN), num_workers=1))
+
+
+def test_a_loader_is_refused_with_where_its_parts_go():
+    with pytest.raises(NotReplayable, match="DataLoader makes batches") as refusal:
+        scan(DataLoader(TensorDataset(torch.zeros(4, 2)), batch_size=2))
+    remedy = refusal.value.problems[0].remedy
+    assert "loader.dataset" in remedy and "collate_fn=" in remedy and "sampler=" in remedy
