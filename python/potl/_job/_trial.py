@@ -22,7 +22,7 @@ from .._task._capture import is_torchs
 from .._task._data import check_reads
 from .._task._portable import Watcher
 from .._task._schedule import own_order
-from .._task._task import Task, overrides
+from .._task._task import Task, has_loss, overrides
 from .._task._trees import first_difference, same_float
 from .._task._visible import visible
 from ._build import Build
@@ -130,7 +130,8 @@ def _no_loss(what: str) -> Problem:
     return Problem(
         what=what,
         where="Task.compute_loss",
-        remedy="override compute_loss too, so that it returns the loss that step returns",
+        remedy="override compute_loss too, so that it returns the loss that step returns; or leave "
+        "both loss= and compute_loss out, if step computes its losses by itself",
     )
 
 
@@ -292,21 +293,28 @@ class _Attempt:
             )
             return
         # Only now: it calls the model once more, which would hide a count of calls.
+        problem = self._other_loss(second, middle, steps[1], losses[1])
+        problem = problem or self._added(second, middle, steps[1])
+        if problem is not None:
+            yield problem
+
+    def _other_loss(
+        self, second: Session, middle: _core.State, step: int, loss: float
+    ) -> Problem | None:
+        """Whether `compute_loss`, where there is one, gives something else than the step."""
+        if not has_loss(second.task):
+            return None
         self._say("computing its loss again")
         second.restore(middle)
         try:
-            recomputed = second.loss_at(steps[1], second.sample_ids(steps[1]))
+            recomputed = second.loss_at(step, second.sample_ids(step))
         except _OTHERS:
             raise
         except Exception as error:
-            yield _no_loss(f"compute_loss fails where step does not: {_line(error)}")
-            return
-        if not _all_close([recomputed], [losses[1]]):
-            yield _no_loss(f"compute_loss gives {recomputed!r} where step reports {losses[1]!r}")
-            return
-        problem = self._added(second, middle, steps[1])
-        if problem is not None:
-            yield problem
+            return _no_loss(f"compute_loss fails where step does not: {_line(error)}")
+        if not _all_close([recomputed], [loss]):
+            return _no_loss(f"compute_loss gives {recomputed!r} where step reports {loss!r}")
+        return None
 
     def _added(self, session: Session, before: _core.State, step: int) -> Problem | None:
         """Whether the second step needs gradients of the first: last, as it takes a step more."""

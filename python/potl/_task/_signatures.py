@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from .._base._errors import UsageError
-from ._task import Task, overrides
+from ._task import Task, has_loss, overrides
 
 # How each method is called, as its definition says it.
 _METHODS = {
@@ -38,7 +38,7 @@ def require_signatures(task: Task) -> None:
                 f"{type(task).__name__}.{name} cannot be called with ({form}): {problem}",
                 f"write def {name}(self, {form})",
             )
-    if not overrides(task, "compute_loss"):
+    if not overrides(task, "compute_loss") and has_loss(task):
         _require_loss(task.loss)
 
 

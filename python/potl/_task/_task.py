@@ -184,7 +184,8 @@ class Task:
         if not isinstance(batch, (list, tuple)) or len(batch) < 2:
             raise UsageError(
                 f"the default loss needs batches [inputs..., target], not {type(batch).__name__}",
-                "override compute_loss(self, batch, reduction) in a subclass of Task",
+                "override compute_loss(self, batch, reduction) in a subclass of Task: of a model "
+                "that computes its loss itself, return self.model(**batch).loss",
             )
         *inputs, target = batch
         with self.autocast_context():
@@ -375,7 +376,7 @@ class Task:
             )
         if self.grad_clip is not None and not self.grad_clip > 0:
             raise UsageError(f"grad_clip is {self.grad_clip}", "pass a positive norm, or None")
-        if self.loss is None and type(self).compute_loss is Task.compute_loss:
+        if not has_loss(self) and not overrides(self, "step"):
             raise UsageError(
                 "the task has no loss", "pass loss=, or override compute_loss in a subclass of Task"
             )
@@ -405,6 +406,11 @@ def is_metric_driven(scheduler: Scheduler) -> bool:
 def overrides_step(task: Task) -> bool:
     """Whether the task has a step of its own, about which nothing is known."""
     return any(overrides(task, name) for name in ("step", "update", "advance_schedulers"))
+
+
+def has_loss(task: Task) -> bool:
+    """Whether `compute_loss` computes something: a step of the user's own may do without."""
+    return task.loss is not None or overrides(task, "compute_loss")
 
 
 def overrides(task: Task, name: str) -> bool:

@@ -239,3 +239,9 @@ def test_every_exported_name_can_be_loaded():
         assert getattr(potl, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         potl.nothing  # noqa: B018
+
+
+def test_a_batch_that_is_a_dict_is_refused_with_what_to_write():
+    with pytest.raises(UsageError, match="not dict") as error:
+        tasks.plain().compute_loss({"x": tasks.X, "y": tasks.Y})
+    assert "self.model(**batch).loss" in str(error.value.remedy)

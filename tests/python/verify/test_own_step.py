@@ -54,3 +54,47 @@ def test_losses_of_an_own_step_are_recomputed_by_it(arithmetic: str, tmp_path: P
     )
     assert report.verdict == "accepted", report.sentence
     assert any(one.check == "pev" and one.result == "pass" for one in report.findings)
+
+
+class Adversarial(Task):
+    """Two losses, neither of which is that of the batch before the step."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        for one in self.optimizers:
+            one.zero_grad()
+        first = (self.model(batch[0]) + torch.randn(len(batch[0]), 2)).square().mean()
+        first.backward()  # type: ignore[no-untyped-call]
+        self.optimizers[0].step()
+        self.optimizers[0].zero_grad()
+        second = F.cross_entropy(self.model(batch[0]), batch[1])
+        second.backward()  # type: ignore[no-untyped-call]
+        self.optimizers[0].step()
+        return (first + second).detach()
+
+
+def build_adversarial() -> Task:
+    model = net()
+    return Adversarial(model, sgd(model), data(), batch_size=8, epochs=3)
+
+
+def test_a_step_of_several_losses_needs_no_compute_loss(tmp_path: Path) -> None:
+    assert potl.check(build_adversarial) == []
+    job = potl.Job.create(build_adversarial, seed=7, checkpoint_every=3)
+    run = potl.record(build_adversarial, tmp_path / "run", job=job)
+    commitment = run.commit()
+
+    def verdict(pev: potl.PEV) -> potl.Report:
+        return potl.verify(
+            run,
+            job=job,
+            commitment=commitment,
+            task=build_adversarial,
+            checks=[pev, potl.Replay(samples=3)],
+            ledger=None,
+        )
+
+    assert verdict(potl.PEV(fraction=1.0)).verdict == "accepted"
+    # Who asks for a loss of each sample, which there is not, is told so and accuses nobody.
+    found = [one for one in verdict(potl.PEV(mode="apex")).findings if one.check == "pev"]
+    assert found and {one.result for one in found} == {"inconclusive"}
+    assert all("the task has no loss" in one.reason for one in found)
