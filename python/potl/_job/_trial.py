@@ -32,6 +32,7 @@ from ._lost_types import lost_types
 from ._recipe import Options, changed_options, options_of
 from ._session import Session
 from ._steps import parameters_of
+from ._unused_options import reads, unused
 
 # Two forward passes of the same step may round differently on a GPU.
 _CLOSE = 1e-3
@@ -163,6 +164,7 @@ class _Attempt:
         self._not_updated: Options | None = None
         self._rates: dict[int, list[float]] = {}
         self._left: set[str] = set()
+        self._read: set[str] = set()
         self.refused: tuple[Problem, ...] = ()
 
     def run(self) -> Trial:
@@ -246,6 +248,10 @@ class _Attempt:
             return
         steps = (1, 2) if first.task.steps > 1 else (1, 1)
         middle, end, losses = self._two_steps(first, steps)
+        useless = unused(first.task, self._read)
+        if useless is not None:
+            yield useless
+            return
         for what, state in (("before the first step", start), ("after two steps", end)):
             # An infinity that is there from the start is a mask.
             not_finite = _core.not_finite(state, start)
@@ -359,10 +365,12 @@ class _Attempt:
             self._say(f"trying step {number} in {self._arithmetic} arithmetic")
             ids = session.sample_ids(step)
             try:
-                result = session.run_step(step, ids)
+                with reads(session.task) as read:
+                    result = session.run_step(step, ids)
             except NotReproducible as error:
                 self.refused = _refused(session, step, ids, error, self._arithmetic)
                 raise
+            self._read |= read
             losses.append(result.loss)
             skipped = skipped and result.skipped
             if number == 1:
