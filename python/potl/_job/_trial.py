@@ -9,6 +9,7 @@ of the data.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,7 @@ from .._task._portable import Watcher
 from .._task._schedule import own_order
 from .._task._task import Task, has_loss, overrides
 from .._task._trees import first_difference, same_float
-from .._task._visible import visible
+from .._task._visible import evaluated, visible
 from ._build import Build
 from ._draft import Draft, draft, head_of
 from ._left_gradients import added_to, left_by
@@ -52,6 +53,9 @@ _HIDDEN = (
 _OTHERS = (NotReproducible, NotReplayable, MismatchError, MemoryError, OSError)
 
 Say = Callable[[str], None]
+
+_log = logging.getLogger("potl")
+_said: set[str] = set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +256,10 @@ class _Attempt:
         if useless is not None:
             yield useless
             return
+        evaluation = evaluated(first.task)
+        if evaluation and evaluation not in _said:
+            _said.add(evaluation)
+            _log.warning("%s", evaluation)
         for what, state in (("before the first step", start), ("after two steps", end)):
             # An infinity that is there from the start is a mask.
             not_finite = _core.not_finite(state, start)

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Iterator
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 
 from .._base._errors import Problem
 from ._task import Task, overrides_step
@@ -48,3 +50,23 @@ def visible(task: Task) -> Iterator[Problem]:
                 where=f"optimizers/{index}",
                 remedy="use an optimizer without closure, or override Task.step",
             )
+
+
+def evaluated(task: Task) -> str:
+    """What does not train because it is in evaluation mode, as a sentence; or ""."""
+    for name, module in task.model.named_modules():
+        if module.training:
+            continue
+        does = ""
+        if isinstance(module, _DropoutNd) and module.p > 0:
+            does = "does nothing"
+        elif isinstance(module, _BatchNorm) and not task.model.training:
+            # Alone it is often left so: its statistics are frozen.
+            does = "keeps its running statistics"
+        if does:
+            return (
+                f"a {type(module).__name__} ({name or 'model'}) is in evaluation mode, in which it "
+                f"{does}. from_pretrained() of transformers leaves a model so. If that is not "
+                "meant, call model.train() in build()"
+            )
+    return ""
