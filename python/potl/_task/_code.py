@@ -16,6 +16,7 @@ from typing import Any
 
 from ._task import Task
 
+_PACKAGES = frozenset(("site-packages", "dist-packages"))
 # Of a digest; these tell two versions of a function apart, and decide nothing.
 _SHOWN = 16
 
@@ -81,6 +82,9 @@ def _is_users(thing: Any) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_installed(path: str) -> bool:
+    # Of another environment, too, which PYTHONPATH or a .pth file adds: torch may lie there.
+    if not _PACKAGES.isdisjoint(Path(path).parts):
+        return True
     return any(Path(path).is_relative_to(folder) for folder in _installed())
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs: everything that was agreed is in them, and whatever differs from it is named."""
 
+import importlib
 import linecache
 import pickle
 
@@ -250,6 +251,18 @@ def loss(output, target):
 def build():
     return tasks.task(tasks.mlp(), loss=loss)
 """
+
+
+def test_packages_of_another_environment_are_no_code_of_the_users(tmp_path, monkeypatch):
+    folder = tmp_path / "other" / "site-packages"
+    folder.mkdir(parents=True)
+    (folder / "a_library_elsewhere.py").write_text(
+        "from torch import nn\n\nclass Layer(nn.Linear):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(folder)
+    layer = importlib.import_module("a_library_elsewhere").Layer
+    job = create(lambda: tasks.task(nn.Sequential(layer(8, 4))))
+    assert "Layer" not in job.core.fields()["task"]["sources"]
 
 
 def test_the_source_code_that_build_refers_to_is_part_of_the_job():
