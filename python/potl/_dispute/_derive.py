@@ -319,6 +319,9 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
                     self._counted = counter.values
             else:
                 out = _in_stock(lambda: func(*args, **kwargs))
+            if str(func) == "aten.native_batch_norm.default" and args[1] is not None:
+                # torch says that they have the input's type, also where autocast made it another.
+                out = (out[0], *(self._of_type(one, args[1].dtype) for one in out[1:]))
         except (DataDependentOutputException, DynamicOutputShapeException):
             raise _reads_values(str(func)) from None
         outs = [one for one in tree_leaves(out) if isinstance(one, torch.Tensor)]
@@ -335,6 +338,12 @@ class _Deriver(Tracer):  # type: ignore[no-untyped-call]
             for one in written:
                 self._remember(one, given[id(one)])
         return out
+
+    @staticmethod
+    def _of_type(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        if tensor.dtype == dtype:
+            return tensor
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype)
 
     # ------------------------------------------------------------------ elements
 

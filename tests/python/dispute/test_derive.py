@@ -322,6 +322,29 @@ def test_what_a_referee_could_decide_has_no_problem() -> None:
     assert potl.check(traced_nets.mlp_adamw, disputable=True) == []
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_norms_under_autocast_are_derived_as_they_are_executed(training: bool) -> None:
+    """Their statistics have the weights' type, while torch tells that of the input."""
+
+    def build() -> potl.Task:
+        norm = nn.BatchNorm1d(6).train(training)
+        net = nn.Sequential(nn.Linear(4, 6), norm, nn.ReLU(), nn.Linear(6, 2))
+        data = torch.utils.data.TensorDataset(torch.ones(8, 4), torch.zeros(8).long())
+        return potl.Task(
+            net,
+            torch.optim.SGD(net.parameters(), lr=0.1),
+            data,
+            nn.functional.cross_entropy,
+            batch_size=4,
+            epochs=1,
+            autocast=torch.bfloat16,
+        )
+
+    executed = traced_nets.traced(build, 1)
+    assert structural_difference(derived(build), executed.operators) is None
+    assert potl.check(build, disputable=True) == []
+
+
 def test_the_command_fails_only_if_it_is_asked_to(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

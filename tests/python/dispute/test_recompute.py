@@ -182,6 +182,22 @@ def listing() -> potl.Task:
     return made
 
 
+def mixed_norm() -> potl.Task:
+    """A norm whose input is bfloat16, by autocast, and whose statistics are float32."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))
+    made = traced_nets.task(net, zoo.digits(), 4, traced_nets.sgd(net))
+    made.autocast = torch.bfloat16
+    return made
+
+
+def test_norms_under_autocast_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, values = executed(mixed_norm, 2, "ord32", monkeypatch)
+    done, _ = check(trace, values, "ord32", 3, 5)
+    assert "native_batch_norm" in " ".join(done)
+    norm = operator_of(trace, "native_batch_norm")
+    assert [one.dtype for one in norm.tensors] == ["bfloat16", *["float32"] * 4]
+
+
 def test_lists_of_tensors_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     trace, values = executed(listing, 2, "ord32", monkeypatch)
     done, _ = check(trace, values, "ord32", 3, 5)
