@@ -140,12 +140,14 @@ result<finding> compare_tensors(const state_value& state, const file_pieces& fil
   };
   std::vector<std::string> left_out, problems;
   std::vector<std::uint8_t> piece;
+  bool any_name = delivered.empty();
   for (const safetensors_place& tensor : delivered) {
     const auto at = recorded.find(tensor.name);
     if (at == recorded.end() || at->second.tensor == nullptr) {
       problems.push_back("\"" + tensor.name + "\" is not in the last committed state");
       continue;
     }
+    any_name = true;
     const auto differs = what_differs(*at->second.tensor, file, tensor, piece);
     if (!differs) return differs.why();
     if (!differs->empty()) problems.push_back("\"" + tensor.name + "\" has other " + *differs);
@@ -172,7 +174,11 @@ result<finding> compare_tensors(const state_value& state, const file_pieces& fil
                        "the delivered model is not the last committed state: " + problems.front() +
                            (problems.size() > 1 ? " (and " + std::to_string(problems.size() - 1) +
                                                       " more differences)"
-                                                : ""));
+                                                : "") +
+                           // As where a library saved the model in its own way.
+                           (any_name ? ""
+                                     : ". It has none of the names of that state: the file to "
+                                       "deliver is the one that the run's export writes"));
   } else if (!left_out.empty() && !may_lack) {
     out = make_finding("model", "", outcome::inconclusive,
                        "whether the delivered model may lack the buffers " + joined(left_out) +

@@ -94,6 +94,19 @@ TEST_CASE("a tensor too many or too few rejects") {
   REQUIRE(compare(state.root(), {{"mean", {state.means}}}).result == outcome::reject);
 }
 
+TEST_CASE("a file without any name of the state is told which file is meant") {
+  small_state state;
+  delivery renamed;
+  renamed.add("model.w", state.weights);
+  const finding found = compare_model(state.root(), renamed.view);
+  REQUIRE(found.result == outcome::reject);
+  REQUIRE(found.reason.find("the run's export writes") != std::string::npos);
+  renamed.add("mean", state.means);
+  const finding one_name = compare_model(state.root(), renamed.view);
+  REQUIRE(one_name.result == outcome::reject);
+  REQUIRE(one_name.reason.find("export") == std::string::npos);
+}
+
 TEST_CASE("a buffer may be left out only if the task keeps it out of its state_dict") {
   small_state state;
   const delivery file{{"w", {state.weights}}};
