@@ -477,6 +477,8 @@ class NoUpdate(potl.Task):
         self.optimizers[0].zero_grad()
         loss = self.compute_loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]
+        if self.grad_clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.grad_clip)
         self.optimizers[0].step()
         return loss.detach()
 
