@@ -97,12 +97,12 @@ TEST_CASE("a tensor too many or too few rejects") {
 TEST_CASE("a file without any name of the state is told which file is meant") {
   small_state state;
   delivery renamed;
-  renamed.add("model.w", state.weights);
-  const finding found = compare_model(state.root(), renamed.view);
+  renamed["model.w"] = {state.weights};
+  const finding found = compare(state.root(), renamed);
   REQUIRE(found.result == outcome::reject);
   REQUIRE(found.reason.find("the run's export writes") != std::string::npos);
-  renamed.add("mean", state.means);
-  const finding one_name = compare_model(state.root(), renamed.view);
+  renamed["mean"] = {state.means};
+  const finding one_name = compare(state.root(), renamed);
   REQUIRE(one_name.result == outcome::reject);
   REQUIRE(one_name.reason.find("export") == std::string::npos);
 }
