@@ -39,6 +39,7 @@ void bind_state(py::module_& module);
 void bind_transcript(py::module_& module);
 void bind_evidence(py::module_& module);
 void bind_inspect(py::module_& module);
+void bind_ledger(py::module_& module);
 void bind_environment(py::module_& module);
 void bind_rounding(py::module_& module);
 void bind_checks(py::module_& module);

@@ -173,6 +173,7 @@ PYBIND11_MODULE(POTL_MODULE_NAME, module) {
   potl::python::bind_state(module);
   potl::python::bind_transcript(module);
   potl::python::bind_inspect(module);
+  potl::python::bind_ledger(module);
   potl::python::bind_environment(module);
   potl::python::bind_rounding(module);
   potl::python::bind_evidence(module);

@@ -334,6 +334,23 @@ def not_finite(recorded: State, initial: State, masks: list[str] | None = None) 
     "". An infinity that `initial` has in the same place is a mask.
     """
 
+def default_ledger(job: Buffer) -> str:
+    """The ledger of a job in the user's state directory. UsageError: there is none."""
+
+def recall(path: str, job: Buffer) -> tuple[list[LedgerChallenge], list[str]]:
+    """The challenges and commitments in the ledger of a job; none where there is no file.
+
+    UsageError: it is not the ledger of this job.
+    """
+
+def remember(
+    path: str,
+    job: Buffer,
+    commitment: str | None,
+    challenge: tuple[Buffer, Iterable[tuple[str, object]], float, Buffer | None] | None,
+) -> tuple[list[LedgerChallenge], list[str]]:
+    """Adds to it, durably and under a lock, and returns what was there before."""
+
 class Evidence:
     """A run after the structural audit. Findings say what is wrong; only unreadable input and I/O
     raise.

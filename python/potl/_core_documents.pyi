@@ -186,6 +186,11 @@ class ScreenedSegment(TypedDict):
     ratio: float
     tensor: str
 
+# Nonce, checks with their options, seconds since 1970, digest of what the trainer was handed.
+LedgerChallenge: TypeAlias = tuple[
+    str, tuple[tuple[str, dict[str, object]], ...], float, str | None
+]
+
 class AskedCheck(TypedDict):
     check: str
     options: Options

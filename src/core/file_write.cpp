@@ -66,7 +66,7 @@ status append_file::truncate(std::uint64_t size) {
   return unit{};
 }
 
-result<atomic_file> atomic_file::create(const std::string& path) {
+result<atomic_file> atomic_file::create(const std::string& path, access who) {
   const std::size_t slash = path.find_last_of('/');
   const std::string name = path.substr(slash == std::string::npos ? 0 : slash + 1);
   if (const status safe = safe_entry_name(name); !safe) return safe.why();
@@ -75,8 +75,9 @@ result<atomic_file> atomic_file::create(const std::string& path) {
   std::string temporary = detail::parent_of(path) + "/.";
   temporary.append(name, 0, 200).append(".").append(std::to_string(random()));
   temporary.append(std::to_string(random())).append(".tmp");
-  file_handle file = detail::open_file(AT_FDCWD, temporary.c_str(),
-                                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, new_file_mode);
+  file_handle file =
+      detail::open_file(AT_FDCWD, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
+                        who == access::owner ? 0600 : new_file_mode);
   if (!file) return detail::system_error_of(errno, "create a file beside", path);
   return atomic_file(std::move(file), path, std::move(temporary));
 }
@@ -102,8 +103,8 @@ status atomic_file::commit() {
   return sync_directory(detail::parent_of(path_));
 }
 
-status write_file_atomically(const std::string& path, bytes_view bytes) {
-  result<atomic_file> file = atomic_file::create(path);
+status write_file_atomically(const std::string& path, bytes_view bytes, access who) {
+  result<atomic_file> file = atomic_file::create(path, who);
   if (!file) return file.why();
   if (status written = file->write(bytes); !written) return written;
   return file->commit();

@@ -44,9 +44,9 @@ result<ledger_challenge> read_challenge(const json_cursor& at) {
   if (!count) return count.why();
   const json_value* document = at.at("document").get();
   if (document != nullptr && document->type() != json_value::kind::null) {
-    const auto text = at.string("document");
-    if (!text) return text.why();
-    out.document = *text;
+    const auto handed = at.digest("document");
+    if (!handed) return handed.why();
+    out.document = *handed;
   }
   out.nonce = *nonce;
   out.time = *time;
@@ -98,7 +98,7 @@ std::string format_ledger(const digest& job, const ledger_memory& what) {
         {{"nonce", one.nonce.hex()},
          {"checks", pairs_of(one)},
          {"time", one.time},
-         {"document", one.document ? json_value(*one.document) : json_value(nullptr)}}));
+         {"document", one.document ? json_value(one.document->hex()) : json_value(nullptr)}}));
   }
   for (const std::string& note : what.commitments) commitments.emplace_back(note);
   return canonical_json(json_value::of({{"version", version},
@@ -161,11 +161,9 @@ result<ledger_memory> recall(const std::string& path, const digest& job) {
 result<ledger_memory> remember(const std::string& path, const digest& job,
                                const std::optional<std::string>& commitment,
                                const std::optional<ledger_challenge>& challenge) {
-  std::error_code failed;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, failed);
-  if (failed) {
-    return error{errc::io, "cannot create " + folder.string() + ": " + failed.message(), ""};
+  const std::string folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) {
+    if (status made = create_directory(folder); !made) return made.why();
   }
   const auto held = lock(path);
   if (!held) return held.why();
@@ -185,7 +183,8 @@ result<ledger_memory> remember(const std::string& path, const digest& job,
   }
   if (news) {
     const std::string text = format_ledger(job, after);
-    if (status kept = write_file_atomically(path, as_bytes_view(text)); !kept) return kept.why();
+    if (status kept = write_file_atomically(path, as_bytes_view(text), access::owner); !kept)
+      return kept.why();
   }
   return before;
 }

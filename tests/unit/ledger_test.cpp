@@ -31,7 +31,9 @@ ledger_challenge asked(std::uint8_t nonce) {
 
 const std::string job_hex = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
-// As python/potl/_verify/_ledger.py writes it.
+const std::string& document_hex = job_hex;
+
+// As the Python package wrote it once.
 const std::string by_python = R"({
  "version": 1,
  "job": ")" + job_hex + R"(",
@@ -48,7 +50,7 @@ const std::string by_python = R"({
     ]
    ],
    "time": 1.5,
-   "document": "ab"
+   "document": ")" + document_hex + R"("
   }
  ],
  "commitments": [
@@ -58,13 +60,13 @@ const std::string by_python = R"({
 
 }  // namespace
 
-TEST_CASE("a ledger of the Python package goes on, and keeps what it held", "[ledger]") {
+TEST_CASE("a ledger that Python wrote goes on, and keeps what it held", "[ledger]") {
   const temporary_directory root;
   const std::string path = root.file("ledger.json");
   overwrite(path, as_bytes_view(by_python));
   const ledger_memory known = recall(path, counting()).value();
   REQUIRE(known.challenges.size() == 1);
-  CHECK(known.challenges[0].document == "ab");
+  CHECK(known.challenges[0].document == counting());
   CHECK(known.commitments == std::vector<std::string>{"a\n"});
 
   remember(path, counting(), "a\n", known.challenges[0]).value();
@@ -74,7 +76,8 @@ TEST_CASE("a ledger of the Python package goes on, and keeps what it held", "[le
   const std::vector<std::uint8_t> now = bytes_of(path);
   // tests/python/verify/test_ledger.py reads this text.
   CHECK(std::string(now.begin(), now.end()) ==
-        R"({"challenges":[{"checks":[["replay",{"safety":8,"samples":12}]],"document":"ab",)"
+        R"({"challenges":[{"checks":[["replay",{"safety":8,"samples":12}]],"document":")" +
+            document_hex + R"(",)"
         R"("nonce":"0101010101010101010101010101010101010101010101010101010101010101",)"
         R"("time":1.5},{"checks":[["replay",{"safety":8,"samples":12}]],"document":null,)"
         R"("nonce":"0202020202020202020202020202020202020202020202020202020202020202",)"
@@ -101,7 +104,7 @@ TEST_CASE("another nonce, check or handed-out challenge is another question", "[
   CHECK(one.asks_like(asked(1)));
   CHECK_FALSE(one.asks_like(asked(2)));
   ledger_challenge other = asked(1);
-  other.document = "ab";
+  other.document = digest{};
   CHECK_FALSE(one.asks_like(other));
   other = asked(1);
   other.checks[0].first = "pev";

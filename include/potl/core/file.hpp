@@ -149,11 +149,14 @@ class append_file {
   bool broken_ = false;
 };
 
+/// Who may read a new file.
+enum class access { everybody, owner };
+
 /// A file that appears at its path complete or not at all: written beside it, synced, renamed.
 /// Without commit() nothing happens to the path.
 class atomic_file {
  public:
-  static result<atomic_file> create(const std::string& path);
+  static result<atomic_file> create(const std::string& path, access who = access::everybody);
   atomic_file(atomic_file&&) noexcept = default;
   atomic_file& operator=(atomic_file&&) = delete;
   ~atomic_file();
@@ -172,7 +175,8 @@ class atomic_file {
 };
 
 /// Puts `bytes` at `path`, replacing what was there, in one step.
-status write_file_atomically(const std::string& path, bytes_view bytes);
+status write_file_atomically(const std::string& path, bytes_view bytes,
+                             access who = access::everybody);
 
 /// Makes a directory, and those above it that are missing, whose names survive a power cut. Fine
 /// when it is there already. usage when a part of the path is something else.

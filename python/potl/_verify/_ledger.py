@@ -9,22 +9,14 @@ losing it loses that memory and nothing else.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from .. import _core
-from .._base._durable import replace_private, state_folder
-from .._base._errors import MissingError, StorageError, UsageError
-
-_VERSION = 1
-_MAX_BYTES = 1 << 30
+from .._base._errors import StorageError, UsageError
 
 
 @dataclass(frozen=True)
@@ -60,7 +52,7 @@ class Memory:
 
 def default_path(job_id: bytes) -> Path:
     """The ledger of a job in the user's state directory."""
-    return state_folder() / "jobs" / f"{job_id.hex()}.json"
+    return Path(_core.default_ledger(job_id))
 
 
 def remember(
@@ -72,84 +64,24 @@ def remember(
 
     Raises:
         UsageError: The file is not a ledger of this job.
-        OSError: It cannot be read or written.
+        StorageError: It cannot be read or written.
     """
-    _core.create_directory(str(path.parent))
-    with _locked(path):
-        before = _read(path, job_id)
-        commitments = list(before.commitments)
-        if commitment is not None and commitment not in commitments:
-            commitments.append(commitment)
-        challenges = list(before.challenges)
-        if challenge is not None and all(_question(c) != _question(challenge) for c in challenges):
-            challenges.append(challenge)
-        after = Memory(tuple(challenges), tuple(commitments))
-        if after != before:
-            _write(path, job_id, after)
-    return before
-
-
-def _question(challenge: Challenge) -> str:
-    return json.dumps([challenge.nonce, challenge.checks, challenge.document], sort_keys=True)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.with_name(path.name + ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _read(path: Path, job_id: bytes) -> Memory:
-    try:
-        text = _core.read_file(str(path), max_bytes=_MAX_BYTES)
-    except MissingError:
-        return Memory()
-    try:
-        document = json.loads(text)
-        if document["version"] != _VERSION or document["job"] != job_id.hex():
-            raise UsageError(
-                f"{path} is the ledger of another job",
-                "leave ledger= out, or name one file per job",
-            )
-        return Memory(
-            tuple(_challenge(entry) for entry in document["challenges"]),
-            tuple(str(note) for note in document["commitments"]),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{path} is not a ledger: {error}",
-            "restore it from a backup; without it, earlier challenges of this job are forgotten",
-        ) from error
-
-
-# Any: it comes from a file. What is not as it should be raises here, and `_read` says so.
-def _challenge(entry: Any) -> Challenge:
-    bytes.fromhex(entry["nonce"])
-    document = entry.get("document")
-    if document is not None:
-        bytes.fromhex(document)
-    return Challenge(
-        entry["nonce"],
-        tuple((str(name), dict(o)) for name, o in entry["checks"]),
-        float(entry["time"]),
-        document,
-    )
-
-
-def _write(path: Path, job_id: bytes, memory: Memory) -> None:
-    document = {
-        "version": _VERSION,
-        "job": job_id.hex(),
-        "challenges": [asdict(challenge) for challenge in memory.challenges],
-        "commitments": list(memory.commitments),
-    }
-    replace_private(path, json.dumps(document, indent=1))
+    asked = None
+    if challenge is not None:
+        document = None if challenge.document is None else bytes.fromhex(challenge.document)
+        nonce = bytes.fromhex(challenge.nonce)
+        asked = (nonce, challenge.checks, challenge.time, document)
+    return _memory(_core.remember(str(path), job_id, commitment, asked))
 
 
 def recall(path: Path, *, job_id: bytes) -> Memory:
     """What is known about a job, without adding to it."""
-    return _read(path, job_id)
+    return _memory(_core.recall(str(path), job_id))
+
+
+def _memory(found: tuple[list[_core.LedgerChallenge], list[str]]) -> Memory:
+    challenges, commitments = found
+    return Memory(tuple(Challenge(*one) for one in challenges), tuple(commitments))
 
 
 def new_challenge(

@@ -92,8 +92,8 @@ def test_the_default_path_follows_the_state_directory_and_the_job(
     assert _ledger.default_path(JOB) == tmp_path / "potl" / "jobs" / f"{JOB.hex()}.json"
 
 
-def test_what_a_cpp_verification_wrote_is_known(tmp_path: Path) -> None:
-    # As tests/unit/ledger_test.cpp holds it.
+def test_what_is_on_disk_is_known(tmp_path: Path) -> None:
+    # As tests/unit/ledger_test.cpp expects it to be written.
     path = tmp_path / "ledger.json"
     path.write_text(
         '{"challenges":[{"checks":[["replay",{"safety":8,"samples":12}]],"document":null,'
@@ -112,8 +112,8 @@ def test_another_question_under_the_same_nonce_is_another_challenge(tmp_path: Pa
     path = tmp_path / "ledger.json"
     for samples in (3, 5, 5):
         asked = _ledger.new_challenge(bytes(32), [("replay", {"samples": samples})])
-        _ledger.remember(path, job_id=b"job", commitment=None, challenge=asked)
-    known = _ledger.recall(path, job_id=b"job").challenges
+        _ledger.remember(path, job_id=JOB, commitment=None, challenge=asked)
+    known = _ledger.recall(path, job_id=JOB).challenges
     assert [dict(one.checks[0][1])["samples"] for one in known] == [3, 5]
 
 
@@ -122,28 +122,29 @@ def test_a_ledger_is_replaced_and_never_half_written(tmp_path: Path) -> None:
     places = set()
     kept = []
     for note in ("one", "two", "three"):
-        _ledger.remember(path, job_id=b"job", commitment=note, challenge=None)
+        _ledger.remember(path, job_id=JOB, commitment=note, challenge=None)
         places.add(path.stat().st_ino)
         kept.append(path.open())  # so that its number is not used again
     for file in kept:
         file.close()
     assert len(places) == 3
     assert sorted(one.name for one in tmp_path.iterdir()) == ["ledger.json", "ledger.json.lock"]
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_two_verifications_write_one_after_the_other(tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
-    _ledger.remember(path, job_id=b"job", commitment="one", challenge=None)
+    _ledger.remember(path, job_id=JOB, commitment="one", challenge=None)
     with path.with_name("ledger.json.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         other = threading.Thread(
             target=_ledger.remember,
             args=(path,),
-            kwargs={"job_id": b"job", "commitment": "two", "challenge": None},
+            kwargs={"job_id": JOB, "commitment": "two", "challenge": None},
         )
         other.start()
         other.join(0.3)
         assert other.is_alive()
-        assert _ledger.recall(path, job_id=b"job").commitments == ("one",)
+        assert _ledger.recall(path, job_id=JOB).commitments == ("one",)
     other.join(30)
-    assert _ledger.recall(path, job_id=b"job").commitments == ("one", "two")
+    assert _ledger.recall(path, job_id=JOB).commitments == ("one", "two")

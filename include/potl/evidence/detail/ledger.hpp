@@ -4,8 +4,8 @@
 // Claims: a prover that may ask for another draw passes sooner or later (a 10 % cheat against 12
 // samples passes once in 28 %), so every verification repeats all earlier challenges of its job;
 // and a second commitment for a job is noticed.
-// Assumes: the file is the verifier's own. It is written whole, durably, under a lock, before
-// anything is asked of the prover, so that an aborted verification counts.
+// Assumes: the file is the verifier's own; nobody else may read it. It is written whole, durably,
+// under a lock, before anything is asked of the prover, so that an aborted verification counts.
 // Cost: milliseconds. Cannot know: what other verifiers of the job drew.
 #pragma once
 
@@ -24,8 +24,8 @@ namespace potl::transcript {
 struct ledger_challenge {
   digest nonce;
   std::vector<std::pair<std::string, json_value>> checks;
-  double time = 0;                      ///< seconds since 1970
-  std::optional<std::string> document;  ///< digest of the challenge that the trainer was handed
+  double time = 0;                 ///< seconds since 1970
+  std::optional<digest> document;  ///< digest of the challenge that the trainer was handed
 
   /// Whether the same was asked, whenever that was.
   bool asks_like(const ledger_challenge& other) const;
