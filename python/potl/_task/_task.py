@@ -16,6 +16,12 @@ from torch import nn
 
 from .._base._errors import UsageError
 
+if torch.distributed.is_available():
+    # Functions of this module hold the process group that exists when it is imported, which torch
+    # does with the first optimizer. Threads of the group then outlive destroy_process_group(), and
+    # one that is late aborts the process when the interpreter ends (pytorch issue 190489).
+    import torch.distributed.nn.functional
+
 Scheduler = Any
 """A torch learning-rate scheduler, ReduceLROnPlateau included."""
 

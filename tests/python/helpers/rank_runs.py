@@ -289,6 +289,7 @@ def main():
     )
     found = globals()[scenario](folder, rank, dist.group.WORLD)
     (folder / f"{scenario}.{rank}.json").write_text(json.dumps(found))
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+import sys
 
 import numpy as np
 import programs
@@ -90,6 +91,26 @@ def test_every_process_says_what_prevents_it(refused, name, kind, text):
     for rank, found in enumerate(refused):
         own = name == "another task" and rank == 2
         assert (text.partition(": ")[2] if own else text) in found[name][1]
+
+
+def test_threads_of_a_group_end_with_it(tmp_path):
+    """One that is late, when the interpreter ends, would abort the process."""
+    program = f"""
+import pathlib, potl, torch, torch.distributed as dist
+potl.Task
+dist.init_process_group("gloo", init_method="file://{tmp_path}/store", rank=0, world_size=1)
+torch.optim.AdamW([torch.ones(1, requires_grad=True)])
+dist.destroy_process_group()
+print([(one / "comm").read_text().strip() for one in pathlib.Path("/proc/self/task").iterdir()])
+"""
+    there = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "python" in there.stdout and "gloo" not in there.stdout
 
 
 def test_torchrun_starts_the_command(tmp_path):
