@@ -19,6 +19,7 @@ _USES = {
     "grad_clip": "end the step with self.update(loss), which clips, or clip to self.grad_clip",
     "accumulate": "take the parts of the batch from self.micro_batches(batch)",
 }
+_READING = "__getattribute__"
 _METHODS = ("step", "compute_loss", "micro_batches", "update", "autocast_context")
 
 
@@ -27,25 +28,29 @@ def reads(task: Task) -> Iterator[set[str]]:
     """The names of the task's attributes that are read meanwhile.
 
     Args:
-        task: Whose class is another within, if it overrides anything.
+        task: Whose class looks at them within, if it overrides anything.
     """
     kind = type(task)
+    if not any(overrides(task, name) for name in _METHODS):
+        yield set(_USES)  # as the default methods do
+        return
     read: set[str] = set()
+    own = vars(kind).get(_READING)
+    before = kind.__getattribute__
 
     def look(self: Task, name: str) -> object:
         read.add(name)
-        return kind.__getattribute__(self, name)
+        return before(self, name)
 
-    read |= _USES.keys()  # as the default methods do
-    if any(overrides(task, name) for name in _METHODS):
-        # A class may refuse to have subclasses: then nothing is known.
-        with contextlib.suppress(TypeError):
-            task.__class__ = type(kind.__name__, (kind,), {"__getattribute__": look})
-            read.clear()
+    # The class itself: a subclass is no `type(task)`, may be registered, and a task may be frozen.
+    type.__setattr__(kind, _READING, look)
     try:
         yield read
     finally:
-        task.__class__ = kind
+        if own is None:
+            type.__delattr__(kind, _READING)
+        else:
+            type.__setattr__(kind, _READING, own)
 
 
 def unused(task: Task, read: set[str]) -> Problem | None:
@@ -55,6 +60,8 @@ def unused(task: Task, read: set[str]) -> Problem | None:
         task: Of the steps.
         read: What they read.
     """
+    if "__dict__" in read:  # vars(self), which shows all of them
+        return None
     given = {
         "autocast": task.autocast is not None,
         "grad_clip": task.grad_clip is not None,

@@ -421,7 +421,10 @@ def has_loss(task: Task) -> bool:
 
 def overrides(task: Task, name: str) -> bool:
     """Whether a method of the task is not the default."""
-    return getattr(type(task), name) is not getattr(Task, name) or name in vars(task)
+    if getattr(type(task), name) is not getattr(Task, name):
+        return True
+    # Not vars(task): a trial looks at what a step reads, and this is no step.
+    return name in object.__getattribute__(task, "__dict__")
 
 
 def batch_length(batch: Any) -> int:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -60,9 +60,43 @@ class OfParts(Loss):
         return total
 
 
-class Closed(Step):
+class OfAll(Step):
+    def act(self) -> None:
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), vars(self)["grad_clip"])
+
+
+class Registered(Clipping):
+    names: ClassVar[set[str]] = set()
+
     def __init_subclass__(cls) -> None:
-        raise TypeError("final")
+        if cls.__name__ in Registered.names:
+            raise ValueError(f"there is a {cls.__name__}")
+        Registered.names.add(cls.__name__)
+
+
+class Known(Registered):
+    pass
+
+
+class Frozen(Clipping):
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "__class__":
+            raise AttributeError("this task is frozen")
+        super().__setattr__(name, value)
+
+
+class Itself(Clipping):
+    def act(self) -> None:
+        assert type(self) is Itself
+        super().act()
+
+
+class Counting(Clipping):
+    count = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        Counting.count += 1
+        return object.__getattribute__(self, name)
 
 
 def problems(kind: type[potl.Task], **options: Any) -> list[str]:
@@ -104,7 +138,11 @@ def test_an_option_that_a_step_does_not_use_is_refused(
         (Clipping, {"grad_clip": 1.0}),
         (OfParts, {"grad_clip": 1.0, "accumulate": 2}),
         (Step, {}),
-        (Closed, {"grad_clip": 1.0}),  # of which nothing is known
+        (OfAll, {"grad_clip": 1.0}),  # which shows all of them
+        (Known, {"grad_clip": 1.0}),
+        (Frozen, {"grad_clip": 1.0}),
+        (Itself, {"grad_clip": 1.0}),
+        (Counting, {"grad_clip": 1.0}),
     ],
 )
 def test_an_option_that_is_used_in_whatever_way_is_not(
@@ -113,14 +151,13 @@ def test_an_option_that_is_used_in_whatever_way_is_not(
     assert problems(kind, **options) == []
 
 
-def test_a_task_has_its_own_class_again_when_a_step_has_failed() -> None:
-    seen: list[potl.Task] = []
+@pytest.mark.parametrize("own", [{}, {"__getattribute__": Counting.__getattribute__}])
+def test_a_class_is_as_it_was_when_a_step_has_failed(own: dict[str, Any]) -> None:
+    def fail(self: potl.Task, batch: Any) -> torch.Tensor:
+        raise KeyError("this")
 
-    class Failing(Loss):
-        def step(self, batch: Any) -> torch.Tensor:
-            seen.append(self)
-            raise KeyError("this")
-
+    failing = type("Failing", (Loss,), {"step": fail, **own})
+    before = dict(vars(failing))
     with pytest.raises(KeyError):
-        problems(Failing)
-    assert type(seen[0]) is Failing
+        problems(failing)
+    assert dict(vars(failing)) == before
