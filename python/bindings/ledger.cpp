@@ -62,7 +62,13 @@ void bind_ledger(py::module_& module) {
         if (challenge) asked = to_challenge(*challenge);
         const ledger_memory before = [&] {
           const py::gil_scoped_release released;  // another process may have it
-          return transcript::remember(path, id, commitment, asked).value();
+          return transcript::remember(path, id, commitment, asked,
+                                      [] {
+                                        const py::gil_scoped_acquire held;
+                                        if (PyErr_CheckSignals() != 0)
+                                          throw py::error_already_set();
+                                      })
+              .value();
         }();
         return to_tuple(before);
       },

@@ -24,11 +24,12 @@ error damaged(const std::string& path, const std::string& why) {
           "restore it from a backup; without it, earlier challenges of this job are forgotten"};
 }
 
-result<file_handle> lock(const std::string& path) {
+result<file_handle> lock(const std::string& path, const std::function<void()>& interrupted) {
   const std::string name = path + ".lock";
   file_handle out(::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   int locked = -1;
   while (out && (locked = ::flock(out.get(), LOCK_EX)) != 0 && errno == EINTR) {
+    if (interrupted) interrupted();
   }
   if (locked != 0) return error{errc::io, "cannot lock " + name + ": " + std::strerror(errno), ""};
   return out;
@@ -160,12 +161,13 @@ result<ledger_memory> recall(const std::string& path, const digest& job) {
 
 result<ledger_memory> remember(const std::string& path, const digest& job,
                                const std::optional<std::string>& commitment,
-                               const std::optional<ledger_challenge>& challenge) {
+                               const std::optional<ledger_challenge>& challenge,
+                               const std::function<void()>& interrupted) {
   const std::string folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) {
     if (status made = create_directory(folder); !made) return made.why();
   }
-  const auto held = lock(path);
+  const auto held = lock(path, interrupted);
   if (!held) return held.why();
   result<ledger_memory> before = recall(path, job);
   if (!before) return before;

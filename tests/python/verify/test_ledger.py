@@ -3,7 +3,11 @@
 
 import fcntl
 import json
+import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -148,3 +152,30 @@ def test_two_verifications_write_one_after_the_other(tmp_path: Path) -> None:
         assert _ledger.recall(path, job_id=JOB).commitments == ("one",)
     other.join(30)
     assert _ledger.recall(path, job_id=JOB).commitments == ("one", "two")
+
+
+def test_ctrl_c_ends_the_waiting_for_another_verification(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    waiting = (
+        "import pathlib, sys\n"
+        "from potl._verify import _ledger\n"
+        "print('waits', flush=True)\n"
+        f"_ledger.remember(pathlib.Path({str(path)!r}), job_id=bytes(32), commitment='one', "
+        "challenge=None)\n"
+    )
+    with path.with_name("ledger.json.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with subprocess.Popen(
+            [sys.executable, "-c", waiting], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as other:
+            assert other.stdout is not None and other.stdout.readline() == b"waits\n"
+            try:
+                for _ in range(50):  # a signal before it waits may be seen only after the next
+                    time.sleep(0.2)
+                    other.send_signal(signal.SIGINT)
+                    if other.poll() is not None:
+                        break
+                assert b"KeyboardInterrupt" in other.communicate(timeout=1)[1]
+            finally:
+                other.kill()
+    assert not path.exists()

@@ -9,6 +9,7 @@
 // Cost: milliseconds. Cannot know: what other verifiers of the job drew.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -45,10 +46,13 @@ result<std::string> default_ledger(const digest& job);
 /// which is never taken for an empty one.
 result<ledger_memory> recall(const std::string& path, const digest& job);
 
-/// Adds a commitment and a challenge, and gives what was known before. Makes the folder.
+/// Adds a commitment and a challenge, and gives what was known before. Makes the folder. While
+/// another process has the ledger it waits; `interrupted` is called after each signal meanwhile,
+/// and may throw.
 result<ledger_memory> remember(const std::string& path, const digest& job,
                                const std::optional<std::string>& commitment,
-                               const std::optional<ledger_challenge>& challenge);
+                               const std::optional<ledger_challenge>& challenge,
+                               const std::function<void()>& interrupted = {});
 
 /// A challenge of now.
 ledger_challenge challenge_of(const digest& nonce,
