@@ -2,6 +2,8 @@
 #include <potl/attestation.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -68,11 +70,24 @@ result<subjects> subjects_of(const json_value& report) {
   return out;
 }
 
+// As it is written above, and a moment that there is.
 bool is_time(std::string_view text) {
   constexpr std::string_view form = "0000-00-00T00:00:00Z";
-  return std::equal(text.begin(), text.end(), form.begin(), form.end(), [](char c, char like) {
-    return like == '0' ? c >= '0' && c <= '9' : c == like;
-  });
+  if (!std::equal(text.begin(), text.end(), form.begin(), form.end(), [](char c, char like) {
+        return like == '0' ? c >= '0' && c <= '9' : c == like;
+      })) {
+    return false;
+  }
+  const auto number = [&](std::size_t from, std::size_t size) {
+    int out = 0;
+    for (const char c : text.substr(from, size)) out = 10 * out + (c - '0');
+    return out;
+  };
+  const int year = number(0, 4);
+  const std::chrono::year_month_day day{std::chrono::year(year),
+                                        std::chrono::month(unsigned(number(5, 2))),
+                                        std::chrono::day(unsigned(number(8, 2)))};
+  return year > 0 && day.ok() && number(11, 2) < 24 && number(14, 2) < 60 && number(17, 2) < 60;
 }
 
 json_value subject(std::string_view name, std::string_view algorithm, const digest& of) {
@@ -147,7 +162,7 @@ result<std::vector<std::uint8_t>> signed_payload(bytes_view text, const public_k
 status compare(const char* what, const std::optional<digest>& said, const digest& held) {
   if (!said) {
     return error{errc::missing, std::string("the attestation is about no ") + what,
-                 "ask its signer to verify with it"};
+                 "ask its signer to verify with it; of a spot-check, compare the job"};
   }
   if (*said == held) return unit{};
   return error{errc::mismatch, std::string("the attestation is about another ") + what, ""};

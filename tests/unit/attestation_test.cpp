@@ -207,13 +207,18 @@ TEST_CASE("a statement whose parts contradict each other is refused", "[attestat
 TEST_CASE("what is no report of a run is not signed", "[attestation]") {
   const signed_report here;
   const auto refused = [&](const json_value& report, const std::string& time = moment) {
-    return sign_attestation(report, here.key, time).why().code == errc::usage;
+    const auto made = sign_attestation(report, here.key, time);
+    return !made && made.why().code == errc::usage;
   };
   CHECK(refused(json_value::of({})));
   CHECK(refused(json_value("text")));
   json_value report = here.report();
   CHECK(refused(report, "2026-11-27 20:00:00"));
   CHECK(refused(report, "2026-11-27T20:00:00"));
+  CHECK_FALSE(refused(report, "2028-02-29T23:59:59Z"));
+  for (const char* never : {"2026-02-29T20:00:00Z", "2026-13-01T20:00:00Z", "0000-11-27T20:00:00Z",
+                            "2026-11-27T24:00:00Z", "2026-11-27T20:60:00Z", "2026-11-27T20:00:60Z"})
+    CHECK(refused(report, never));
   report.set("model", json_value::of({{"sha256", "short"}}));
   CHECK(refused(report));
   CHECK(refused(json_value::of({{"format", "potl-report-v1"}})));

@@ -149,8 +149,9 @@ def test_what_no_model_was_delivered_for_says_nothing_of_one(
     document["model"] = {"digest": None, "delivered": False}
     path = tmp_path / "attestation.json"
     potl.Report(json.dumps(document).encode()).attest(path, key=verified.key)
-    with pytest.raises(potl.MissingError, match="about no delivered model"):
+    with pytest.raises(potl.MissingError, match="about no delivered model") as refused:
         potl.Attestation.read(path, key=verified.public, model=verified.model)
+    assert "of a spot-check, compare the job" in refused.value.remedy
     assert potl.Attestation.read(path, key=verified.public, job=verified.job).compared == ("job",)
 
 
@@ -187,3 +188,12 @@ def test_the_same_by_command_lines(
     assert document["compared"] == ["job"] and document["report"]["verdict"] == "accepted"
     assert _cli.run([*check, "--model", str(report)]) == 4
     assert "another delivered model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "never", ["2026-02-30T00:00:00Z", "0000-01-01T00:00:00Z", "2026-12-31T23:59:60Z"]
+)
+def test_a_moment_that_never_was_is_no_time_of_signing(verified: Verified, never: str) -> None:
+    key = potl._core.SigningKey.from_pem(verified.key.read_text())
+    with pytest.raises(potl.UsageError, match="time of signing"):
+        potl._core.sign_attestation(verified.report.json().encode(), key, signed_at=never)
