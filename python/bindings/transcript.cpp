@@ -150,9 +150,10 @@ void bind_recorder(py::module_& module) {
       .def_static(
           "resume",
           [](const std::string& directory, const job_handle& agreed, py::object key,
-             const std::string& software) {
+             const std::string& software, bool past_limits) {
             const auto& signer = py::cast<const signing_key&>(key);
-            const writer_options options{directory, software};
+            writer_options options{directory, software};
+            options.past_limits = past_limits;
             auto made = [&] {
               py::gil_scoped_release released;
               return std::make_unique<writer::resumed>(
@@ -162,7 +163,8 @@ void bind_recorder(py::module_& module) {
                 std::make_unique<recorder>(recorder{std::move(key), std::move(made->recorder)});
             return py::make_tuple(std::move(out), made->step, made->at);
           },
-          py::arg("directory"), py::arg("job"), py::arg("key"), py::kw_only(), py::arg("software"))
+          py::arg("directory"), py::arg("job"), py::arg("key"), py::kw_only(), py::arg("software"),
+          py::arg("past_limits") = false)
       .def(
           "append_initial",
           [](recorder& self, const state& before) {

@@ -256,10 +256,12 @@ class Recorder:
         key: SigningKey,
         *,
         software: str,
+        past_limits: bool = False,
     ) -> tuple[Recorder, int, State]:
         """Recovers an interrupted run: drops a torn tail, picks the newest intact checkpoint,
         appends a signed resume record. Returns the recorder, the step to go on from and the state
-        there. UsageError for another job's run, a closed run, or a key other than the run's.
+        there. UsageError for another job's run, a closed run, a key other than the run's, or
+        more than the job allows. `past_limits` is for forgers.
         """
 
     def append_initial(self, state: State) -> None: ...

@@ -3,6 +3,7 @@
 #include <potl/numeric/rounding_log.hpp>
 #include <potl/transcript/writer.hpp>
 
+#include "core/counted.hpp"
 #include "transcript/directory_lock.hpp"
 #include "transcript/history.hpp"
 #include "transcript/writer_body.hpp"
@@ -69,6 +70,24 @@ result<restart> newest_checkpoint(const std::string& directory, const history& r
   }
   return error{errc::missing, "no stored checkpoint hashes to its record",
                "restore checkpoints/ from a copy"};
+}
+
+// What a verifier would reject in the end is not trained on for days.
+status within_limits(const history& run, const job& agreed, std::uint64_t from) {
+  const auto refused = [](const std::string& allowed, const std::string& more) {
+    return usage("the job allows " + allowed + ", and to resume would make it " + more,
+                 "record it again in another directory; where trainings are interrupted often, "
+                 "agree on a larger max_resumes");
+  };
+  const std::size_t resumes = run.resumes.size() + 1;
+  if (resumes > agreed.max_resumes) {
+    return refused(counted(agreed.max_resumes, "resume"), std::to_string(resumes));
+  }
+  const std::uint64_t superseded = run.superseded.size() + (run.last_step() - from);
+  if (superseded > agreed.max_superseded) {
+    return refused(counted(agreed.max_superseded, "superseded step"), std::to_string(superseded));
+  }
+  return unit{};
 }
 
 bool is_anchor(const record& what) {
@@ -145,6 +164,9 @@ result<writer::resumed> writer::resume(const writer_options& options, const job&
   }
   result<restart> from = newest_checkpoint(options.directory, *run);
   if (!from) return from.why();
+  if (!options.past_limits) {
+    if (status kept_to = within_limits(*run, agreed, from->step); !kept_to) return kept_to.why();
+  }
   if (status dropped = drop_tail(options.directory, *run, size); !dropped) return dropped.why();
 
   log_position position = position_of(*run, *log);

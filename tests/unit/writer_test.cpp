@@ -67,6 +67,32 @@ TEST_CASE("a resumed run ends in the state of one that was not interrupted", "[w
   CHECK(parse_run_note(first)->final_state == parse_run_note(second)->final_state);
 }
 
+TEST_CASE("a run is not resumed past what its job allows", "[writer]") {
+  const auto resumed = [](std::uint64_t resumes, std::uint64_t superseded, bool past_limits) {
+    workplace here;
+    here.agreed = small_job([&](job& change) {
+      change.max_resumes = resumes;
+      change.max_superseded = superseded;
+    });
+    {
+      writer log = here.start();
+      record_steps(log, here.agreed, 1, 3, here.memory);
+      log.abandon().value();
+    }
+    const std::vector<std::uint8_t> log = bytes_of(here.path + "/transcript.log");
+    here.options.past_limits = past_limits;
+    const auto got = writer::resume(here.options, here.agreed, here.key);
+    if (got) return std::string("resumed");
+    CHECK(got.why().code == errc::usage);
+    CHECK(bytes_of(here.path + "/transcript.log") == log);
+    return got.why().message;
+  };
+  CHECK(resumed(1, 1, false) == "resumed");
+  CHECK(resumed(0, 1, false) == "the job allows 0 resumes, and to resume would make it 1");
+  CHECK(resumed(1, 0, false) == "the job allows 0 superseded steps, and to resume would make it 1");
+  CHECK(resumed(0, 0, true) == "resumed");
+}
+
 TEST_CASE("a step that is no checkpoint can be recorded by its digest", "[writer]") {
   workplace here, there;
   const std::string expected = record_run(there.path, there.agreed);

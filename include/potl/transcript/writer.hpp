@@ -39,6 +39,7 @@ struct writer_options {
   std::string software;       ///< recorded in the header, e.g. "potl 0.1.0 my_trainer 3"
   unsigned queue_states = 2;  ///< captured states in existence at most; at least 1
   unsigned hash_threads = 1;
+  bool past_limits = false;  ///< for forgers: resumes more often than the job allows
 };
 
 /// What a trainer says about one step; see step_record.
@@ -70,8 +71,9 @@ class writer {
 
   struct resumed;
   /// Goes on with an interrupted run: drops a torn tail, restores the newest checkpoint that hashes
-  /// to its leaf, and appends a signed resume record. usage for another job, a closed run or
-  /// another key; malformed for a damaged log; missing when no checkpoint is usable.
+  /// to its leaf, and appends a signed resume record. usage for another job, a closed run,
+  /// another key, or one resume, or superseded step, more than the job allows: verifiers reject
+  /// that; malformed for a damaged log; missing when no checkpoint is usable.
   static result<resumed> resume(const writer_options& options, const job& agreed,
                                 const signing_key& key);
 

@@ -63,13 +63,13 @@ def resume_grinding(scene: Scene) -> Forgery:
         first.abandon()
         for _ in range(20):
             recorder, begin, state = _core.Recorder.resume(
-                str(path), job, scene.key, software="potl forger"
+                str(path), job, scene.key, software="potl forger", past_limits=True
             )
             session.restore(state)
             run(recorder, begin + 1, begin + job.checkpoint_every + 1)
             recorder.abandon()
         recorder, begin, state = _core.Recorder.resume(
-            str(path), job, scene.key, software="potl forger"
+            str(path), job, scene.key, software="potl forger", past_limits=True
         )
         session.restore(state)
         run(recorder, begin + 1, job.steps)

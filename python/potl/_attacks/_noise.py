@@ -77,7 +77,7 @@ def noise_of_a_superseded_branch(scene: Scene) -> Forgery:
 def _resumed(scene: Scene, path: Path, session: Session) -> _core.Recorder:
     """Goes on from the last state that is there."""
     recorder, _, state = _core.Recorder.resume(
-        str(path), scene.job.core, scene.key, software="potl forger"
+        str(path), scene.job.core, scene.key, software="potl forger", past_limits=True
     )
     session.restore(state)
     return recorder

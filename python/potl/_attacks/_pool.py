@@ -76,7 +76,7 @@ def work_without_end(scene: Scene) -> Forgery:
             for file in (path / "checkpoints").glob("step-[1-9]*"):
                 file.unlink()
             recorder, _, state = _core.Recorder.resume(
-                str(path), job, scene.key, software="potl forger"
+                str(path), job, scene.key, software="potl forger", past_limits=True
             )
             session.restore(state)
         recorder.close()

@@ -280,7 +280,7 @@ class Prover:
         if self._resuming:
             self._structure = Structure(session.task, session.capture())
             self._recorder, last, state = _core.Recorder.resume(
-                where, self._job, self._key, software=software
+                where, self._job, self._key, software=software, past_limits=not self._check_job
             )
             session.restore(state)
             self._see(last, state)

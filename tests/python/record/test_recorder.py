@@ -72,7 +72,9 @@ def test_a_crash_can_be_ground_but_is_counted(tmp_path: Path, job: _core.Job) ->
     for _ in range(3):
         append_step(recorder, job, step + 1)
         recorder.abandon()
-        recorder, step, _state = _core.Recorder.resume(path, job, key(), software="")
+        recorder, step, _state = _core.Recorder.resume(
+            path, job, key(), software="", past_limits=True
+        )
     append_steps(recorder, job, step + 1, 6)
     recorder.close()
     _core.commit_run(path, key())

@@ -192,3 +192,18 @@ def test_telemetry_goes_on_after_a_resume(tmp_path: Path) -> None:
     potl.record(tasks.build, tmp_path / "run", seed=3, checkpoint_every=4)
     after = (tmp_path / "run" / "telemetry.log").read_bytes()
     assert after.startswith(before) and len(after) > len(before)
+
+
+def test_a_run_that_a_verifier_would_reject_is_not_trained_on(tmp_path: Path) -> None:
+    job = potl.Job.create(tasks.build, seed=7, checkpoint_every=4, max_resumes=1)
+
+    def train(**options: bool) -> None:
+        with potl.Prover(tasks.build, tmp_path / "run", job=job, **options) as prover:
+            next(prover.steps())
+
+    train()
+    train()
+    with pytest.raises(potl.UsageError, match="the job allows 1 resume,") as refused:
+        train()
+    assert "max_resumes" in refused.value.remedy
+    train(check_job=False)
