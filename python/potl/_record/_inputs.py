@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -79,6 +80,18 @@ def as_note(commitment: object) -> str:
             ) from error
         return text
     return str(commitment)
+
+
+def as_notes(given: Iterable[object], name: str) -> list[str]:
+    """The texts of several notes, each as `as_note` takes it.
+
+    Args:
+        given: The notes.
+        name: Of the argument that they are passed as.
+    """
+    if isinstance(given, (str, os.PathLike)) or not isinstance(given, Iterable):
+        raise UsageError(f"{name}= takes several notes", f"pass {name}=[note]")
+    return [as_note(one) for one in given]
 
 
 def read_note(path: str | os.PathLike[str]) -> str:

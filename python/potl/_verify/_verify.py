@@ -18,7 +18,7 @@ from .._base._executors import require_own_call, task_name
 from .._base._progress import Progress
 from .._checks import _registry
 from .._checks._checks import AnyCheck, Policy, split
-from .._record._inputs import as_job, as_note, require_file
+from .._record._inputs import as_job, as_note, as_notes, require_file
 from .._remote._remote import AnyRun, opened
 from .._report._value import Report
 from . import _challenge, _extra_verify, _ledger
@@ -46,8 +46,8 @@ def verify(
     policy: Policy | None = None,
     nonce: bytes | str | None = None,
     challenge: Challenge | str | os.PathLike[str] | None = None,
-    published: Sequence[str] = (),
-    other_commitments: Sequence[str] = (),
+    published: Sequence[Commitment | str | os.PathLike[str]] = (),
+    other_commitments: Sequence[Commitment | str | os.PathLike[str]] = (),
     ledger: str | os.PathLike[str] | bool | None = True,
     workers: int = 0,
     executor: Executor | None = None,
@@ -73,9 +73,10 @@ def verify(
         challenge: What `potl.challenge` drew and the trainer answered, or its file: the same checks
             under the same nonce. For jobs with `store_every`: without one, states that are not
             stored are derived here, at up to `store_every` steps for each drawn segment.
-        published: Notes that the prover published during training; the commitment must extend them.
-        other_commitments: Notes that the prover showed elsewhere for this job; a second one
-            rejects.
+        published: Notes that the prover published during training, or their files; the commitment
+            must extend them.
+        other_commitments: Notes that the prover showed elsewhere for this job, or their files; a
+            second one rejects.
         ledger: Where the verifier remembers the challenges of this job, all of which are repeated.
             True: a file in the user's state directory (`XDG_STATE_HOME`), unless this very process
             signed the commitment; None: nowhere.
@@ -111,6 +112,7 @@ def verify(
         # Before anything is imported for the checks.
         _imports.close(place.directory)
         note = None if commitment is None else as_note(commitment)
+        shown = as_notes(other_commitments, "other_commitments")
         policy = Policy() if policy is None else policy
         _registry.load()
         chosen, extra = split(checks)
@@ -129,10 +131,8 @@ def verify(
             str(place.directory),
             job=own_job,
             commitment=note,
-            published=list(published),
-            other_commitments=[
-                other for other in (*other_commitments, *known.commitments) if other != note
-            ],
+            published=as_notes(published, "published"),
+            other_commitments=[one for one in (*shown, *known.commitments) if one != note],
             max_checkpoint_bytes=max_checkpoint_bytes,
             fetch=place.fetch,
         )

@@ -451,6 +451,18 @@ def test_a_published_note_that_the_commitment_does_not_extend_rejects(
     assert honest.verify(published=[str(honest.commitment)]).verdict == "accepted"
 
 
+@pytest.mark.parametrize("name", ["published", "other_commitments"])
+def test_notes_are_passed_like_commitments(
+    honest: Delivery, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    file = tmp_path_factory.mktemp("note") / "note.txt"
+    honest.commitment.write(file)
+    for note in (honest.commitment, file, str(file)):
+        assert honest.verify(**{name: [note]}).verdict == "accepted"
+        with pytest.raises(potl.UsageError, match=f"{name}= takes several notes"):
+            honest.verify(**{name: note})
+
+
 def test_a_ledger_belongs_to_a_job(honest: Delivery, tmp_path: Path) -> None:
     with pytest.raises(potl.UsageError, match="ledger"):
         honest.verify(job=None, ledger=tmp_path / "ledger.json")
