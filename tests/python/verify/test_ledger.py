@@ -4,10 +4,7 @@
 import fcntl
 import json
 import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -156,26 +153,21 @@ def test_two_verifications_write_one_after_the_other(tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_the_waiting_for_another_verification(tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
-    waiting = (
-        "import pathlib, sys\n"
-        "from potl._verify import _ledger\n"
-        "print('waits', flush=True)\n"
-        f"_ledger.remember(pathlib.Path({str(path)!r}), job_id=bytes(32), commitment='one', "
-        "challenge=None)\n"
-    )
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with path.with_name("ledger.json.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with subprocess.Popen(
-            [sys.executable, "-c", waiting], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as other:
-            assert other.stdout is not None and other.stdout.readline() == b"waits\n"
-            try:
-                for _ in range(50):  # a signal before it waits may be seen only after the next
-                    time.sleep(0.2)
-                    other.send_signal(signal.SIGINT)
-                    if other.poll() is not None:
-                        break
-                assert b"KeyboardInterrupt" in other.communicate(timeout=1)[1]
-            finally:
-                other.kill()
+        press = threading.Timer(
+            0.5, signal.pthread_kill, args=(threading.get_ident(), signal.SIGINT)
+        )
+        give_up = threading.Timer(20, fcntl.flock, args=(lock, fcntl.LOCK_UN))
+        press.start()
+        give_up.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                _ledger.remember(path, job_id=JOB, commitment="one", challenge=None)
+            assert give_up.is_alive()
+        finally:
+            give_up.cancel()
+            give_up.join()
+            signal.signal(signal.SIGINT, before)
     assert not path.exists()
