@@ -50,7 +50,8 @@ const std::string by_python = R"({
     ]
    ],
    "time": 1.5,
-   "document": ")" + document_hex + R"("
+   "document": ")" + document_hex +
+                              R"("
   }
  ],
  "commitments": [
@@ -77,11 +78,12 @@ TEST_CASE("a ledger that Python wrote goes on, and keeps what it held", "[ledger
   // tests/python/verify/test_ledger.py reads this text.
   CHECK(std::string(now.begin(), now.end()) ==
         R"({"challenges":[{"checks":[["replay",{"safety":8,"samples":12}]],"document":")" +
-            document_hex + R"(",)"
-        R"("nonce":"0101010101010101010101010101010101010101010101010101010101010101",)"
-        R"("time":1.5},{"checks":[["replay",{"safety":8,"samples":12}]],"document":null,)"
-        R"("nonce":"0202020202020202020202020202020202020202020202020202020202020202",)"
-        R"("time":2}],"commitments":["a\n","b\n"],"job":")" +
+            document_hex +
+            R"(",)"
+            R"("nonce":"0101010101010101010101010101010101010101010101010101010101010101",)"
+            R"("time":1.5},{"checks":[["replay",{"safety":8,"samples":12}]],"document":null,)"
+            R"("nonce":"0202020202020202020202020202020202020202020202020202020202020202",)"
+            R"("time":2}],"commitments":["a\n","b\n"],"job":")" +
             job_hex + R"(","version":1})");
 }
 
