@@ -42,7 +42,7 @@ struct attested {
 };
 
 /// The text of the envelope. usage: `report` is none, or is about no run that could be opened, or
-/// the time is not written as in `attestation`.
+/// the time is not written as in `attestation`; limit: it is longer than open_attestation reads.
 result<std::string> sign_attestation(const json_value& report, const signing_key& key,
                                      std::string_view signed_at);
 

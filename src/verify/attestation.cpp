@@ -175,17 +175,17 @@ result<std::string> sign_attestation(const json_value& report, const signing_key
   const result<json_value> statement = statement_of(report, signed_at);
   if (!statement) return statement.why();
   const std::string payload = canonical_json(*statement);
+  if (const auto read = parse_json(as_bytes_view(payload)); !read) {
+    return error{errc::limit, "nobody could read the attestation: " + read.why().message,
+                 "the report is too long to be signed"};
+  }
   const auto signature = key.sign(detail::dsse_message(payload_type, as_bytes_view(payload)));
-  std::string out = canonical_json(json_value::of(
+  return canonical_json(json_value::of(
       {{"payload", detail::to_base64(as_bytes_view(payload))},
        {"payloadType", payload_type},
        {"signatures",
         json_value::array{json_value::of(
             {{"keyid", key.verifier().hex()}, {"sig", detail::to_base64(signature)}})}}}));
-  if (out.size() > envelope_limits.max_bytes) {
-    return error{errc::limit, "the report is too long to be signed", ""};
-  }
-  return out;
 }
 
 result<attestation> open_attestation(bytes_view text, const public_key& signer,

@@ -204,6 +204,18 @@ TEST_CASE("a statement whose parts contradict each other is refused", "[attestat
   CHECK(changed([](auto& one) { one["predicate"]["report"]["format"] = "x"; }) == errc::malformed);
 }
 
+TEST_CASE("what nobody could read is not signed", "[attestation]") {
+  const signed_report here;
+  json_value report = here.report(), longer = here.report(), many = json_value::array(1 << 18);
+  report.set("findings", std::move(many));
+  CHECK(sign_attestation(report, here.key, moment).why().code == errc::limit);
+  json_value::array texts(40, json_value(std::string(200'000, 'x')));
+  longer.set("findings", json_value(std::move(texts)));
+  const auto long_one = sign_attestation(longer, here.key, moment);
+  REQUIRE(long_one);
+  CHECK(here.open(*long_one, {.model = {}, .job = here.job, .root = {}}));
+}
+
 TEST_CASE("what is no report of a run is not signed", "[attestation]") {
   const signed_report here;
   const auto refused = [&](const json_value& report, const std::string& time = moment) {
