@@ -16,6 +16,7 @@
 //                              {.model = "model.safetensors"}).value();
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,9 @@
 #include <potl/encoding/json.hpp>
 
 namespace potl {
+
+/// Of an envelope.
+inline constexpr std::size_t max_attestation_bytes = std::size_t{12} << 20;
 
 /// What a signer says.
 struct attestation {

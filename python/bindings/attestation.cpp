@@ -10,6 +10,7 @@
 namespace potl::python {
 
 void bind_attestation(py::module_& module) {
+  module.attr("MAX_ATTESTATION_BYTES") = max_attestation_bytes;
   module.def(
       "sign_attestation",
       [](py::handle report, const signing_key& key, const std::string& signed_at) {

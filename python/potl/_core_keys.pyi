@@ -110,6 +110,8 @@ class FrameOpener:
     def open(self, sealed: Buffer, last: bool) -> bytes:
         """What was sealed in the next frame; MismatchError: this is not that frame."""
 
+MAX_ATTESTATION_BYTES: int
+
 def sign_attestation(report: Buffer, key: SigningKey, *, signed_at: str) -> bytes:
     """The envelope of a report, which is given as JSON: docs/format/attestation.md."""
 

@@ -23,7 +23,7 @@ constexpr std::string_view statement_type = "https://in-toto.io/Statement/v1";
 constexpr std::string_view predicate_type = "https://potl.invalid/attestation/v1";
 constexpr std::size_t max_signatures = 16;
 // The payload is one string of the envelope, a third longer than it is itself.
-constexpr json_limits envelope_limits{.max_bytes = std::size_t{12} << 20,
+constexpr json_limits envelope_limits{.max_bytes = max_attestation_bytes,
                                       .max_depth = 8,
                                       .max_nodes = 256,
                                       .max_string = std::size_t{11} << 20};

@@ -16,8 +16,6 @@ from ._value import SIGNED_AT, Report
 if TYPE_CHECKING:
     from .._job._job import Job
 
-_MAX_BYTES = 12 << 20
-
 
 @dataclass(frozen=True, kw_only=True)
 class Attestation:
@@ -73,7 +71,7 @@ class Attestation:
         signer = public_key(key)
         held = {"model": model, "job": job, "commitment": commitment}
         text, signed_at = _core.open_attestation(
-            _core.read_file(os.fspath(path), max_bytes=_MAX_BYTES),
+            _core.read_file(os.fspath(path), max_bytes=_core.MAX_ATTESTATION_BYTES),
             signer,
             model=None if model is None else os.fspath(model),
             job=None if job is None else as_job(job).core.id,
