@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -394,3 +395,16 @@ def _require_sgd(task: Task) -> None:
                 f"there is no certificate for {type(optimizer).__name__}",
                 "train with torch.optim.SGD itself",
             )
+    # What two updates move goes twice as far as the plan counts.
+    moved = [
+        parameter
+        for optimizer in task.optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    ]
+    spans = sorted((one.data_ptr(), one.data_ptr() + one.nbytes) for one in moved)
+    if any(end > begin for (_, end), (begin, _) in pairwise(spans)):
+        raise UnsupportedError(
+            "there is no certificate for weights that a step moves twice",
+            "give each parameter to one optimizer, once, and let no two share memory",
+        )

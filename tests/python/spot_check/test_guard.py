@@ -533,6 +533,22 @@ def adam() -> potl.Task:
     return task
 
 
+def twice() -> potl.Task:
+    task = build()
+    again = torch.optim.SGD(task.model[6].parameters(), lr=0.1)  # type: ignore[index]
+    task.optimizers = (*task.optimizers, again)
+    return task
+
+
+def one_memory() -> potl.Task:
+    task = build()
+    view = nn.Linear(4, 1)
+    view.weight = nn.Parameter(task.model[6].weight.data[:1, :4])  # type: ignore[index]
+    task.model[6].view = view  # type: ignore[index, union-attr]
+    task.optimizers = (*task.optimizers, torch.optim.SGD([view.weight], lr=0.1))
+    return task
+
+
 class Taught(potl.Task):
     """Learns from the average of its own weights."""
 
@@ -576,6 +592,8 @@ def taught() -> potl.Task:
         (counting, "changes 7.count"),
         (clamped, "changes 7.weight"),
         (adam, "no certificate for Adam"),
+        (twice, "weights that a step moves twice"),
+        (one_memory, "weights that a step moves twice"),
     ],
 )
 def test_what_cannot_be_split_is_refused_with_a_remedy(
