@@ -118,8 +118,8 @@ struct type_caster<potl::checks::measured>
     : named_value_caster<potl::checks::measured, &potl::checks::to_string,
                          potl::checks::measured::ok, potl::checks::measured::withheld,
                          potl::checks::measured::tampered, potl::checks::measured::verifier_error,
-                         potl::checks::measured::unknown_form, potl::checks::measured::unlawful,
-                         potl::checks::measured::prover_error> {};
+                         potl::checks::measured::unrepeatable, potl::checks::measured::unknown_form,
+                         potl::checks::measured::unlawful, potl::checks::measured::prover_error> {};
 
 template <>
 struct type_caster<potl::checks::request> {

@@ -36,6 +36,7 @@ Status: TypeAlias = Literal[
     "withheld",
     "tampered",
     "verifier_error",
+    "unrepeatable",
     "unknown_form",
     "unlawful",
     "prover_error",

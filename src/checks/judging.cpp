@@ -42,10 +42,12 @@ std::optional<finding> finding_of(measured status, std::string_view check, std::
     case measured::prover_error:
       return reject("transcript.checkpoint",
                     "the recorded state for " + where + " cannot be restored");
-    case measured::verifier_error: {
+    case measured::verifier_error:
+    case measured::unrepeatable: {
       finding out = make_finding(check, "", outcome::inconclusive,
                                  where + " could not be recomputed here" + why);
       out.details.emplace_back("trouble", message);
+      if (status == measured::unrepeatable) out.details.emplace_back("unrepeatable", true);
       return out;
     }
   }
@@ -72,7 +74,8 @@ bool looked_at(measured status) noexcept {
     case measured::unlawful: return !rule_enabled("agreed.recipe_state");
     case measured::tampered:
     case measured::prover_error: return !rule_enabled("transcript.checkpoint");
-    case measured::verifier_error: return false;
+    case measured::verifier_error:
+    case measured::unrepeatable: return false;
   }
   return false;
 }

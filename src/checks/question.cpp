@@ -81,7 +81,9 @@ std::vector<request> distinct_requests(std::span<const question> questions) {
 }
 
 bool settles(std::span<const question> questions, const run_view& run, const measurement& one) {
-  if (one.status() == measured::verifier_error) return false;
+  if (one.status() == measured::verifier_error || one.status() == measured::unrepeatable) {
+    return false;
+  }
   const bool differs = run.agreed.arithmetic != "stock" && one.differs();
   if (one.status() == measured::ok && one.not_finite().empty() && !differs) return false;
   const std::string key = one.request().key();

@@ -11,6 +11,7 @@ const char* to_string(measured what) noexcept {
     case measured::withheld: return "withheld";
     case measured::tampered: return "tampered";
     case measured::verifier_error: return "verifier_error";
+    case measured::unrepeatable: return "unrepeatable";
     case measured::unknown_form: return "unknown_form";
     case measured::unlawful: return "unlawful";
     case measured::prover_error: return "prover_error";

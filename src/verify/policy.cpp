@@ -40,6 +40,11 @@ bool may_reject(const finding& one) {
   return check == nullptr || check->may_reject;
 }
 
+bool recomputes(const finding& one) {
+  const auto check = checks::find_check(one.check);
+  return check != nullptr && check->asks;
+}
+
 bool is_needed(const finding& one) {
   const auto check = checks::find_check(one.check);
   return check == nullptr || check->is_needed;
@@ -265,10 +270,19 @@ judgement judge(std::span<const finding> findings, const standing& where, const 
 }
 
 std::vector<finding> weigh(std::vector<finding> findings) {
+  const bool repeats = std::none_of(findings.begin(), findings.end(), [](const finding& one) {
+    const bool* says = one.detail<bool>("unrepeatable");
+    return says != nullptr && *says;
+  });
   for (finding& one : findings) {
-    if (one.result != outcome::reject || may_reject(one)) continue;
-    one.result = outcome::note;
-    one.reason = "suspicious: " + one.reason;
+    if (one.result != outcome::reject) continue;
+    if (!may_reject(one)) {
+      one.result = outcome::note;
+      one.reason = "suspicious: " + one.reason;
+    } else if (!repeats && recomputes(one)) {
+      one.result = outcome::inconclusive;
+      one.reason = "not to be relied on, as the same steps end in two ways here: " + one.reason;
+    }
   }
   return findings;
 }

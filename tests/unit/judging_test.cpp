@@ -18,11 +18,14 @@ TEST_CASE("what a request came to is a finding, and whose fault decides which") 
     REQUIRE(found->reason.find("why") != std::string::npos);
     REQUIRE_FALSE(looked_at(status));
   }
-  const auto own = finding_of(measured::verifier_error, "replay", "a", "why");
-  REQUIRE(own.has_value());
-  REQUIRE(own->result == outcome::inconclusive);
-  REQUIRE(*own->detail<std::string>("trouble") == "why");
-  REQUIRE_FALSE(looked_at(measured::verifier_error));
+  for (const measured status : {measured::verifier_error, measured::unrepeatable}) {
+    const auto own = finding_of(status, "replay", "a", "why");
+    REQUIRE(own.has_value());
+    REQUIRE(own->result == outcome::inconclusive);
+    REQUIRE(*own->detail<std::string>("trouble") == "why");
+    REQUIRE((own->detail<bool>("unrepeatable") != nullptr) == (status == measured::unrepeatable));
+    REQUIRE_FALSE(looked_at(status));
+  }
   REQUIRE(looked_at(measured::ok));
   REQUIRE(finding_of_missing("replay", "a").result == outcome::inconclusive);
 }

@@ -37,6 +37,21 @@ TEST_CASE("what PEV could not judge does not hold a verdict up, and what it reje
           verdict::inconclusive);
 }
 
+TEST_CASE("where the same steps end in two ways, nothing that was recomputed rejects") {
+  std::vector<finding> findings{made("replay", "replay.parameters", outcome::reject),
+                                made("pev", "loss.recomputed", outcome::reject), draw(12)};
+  REQUIRE(verdict_of(weigh(findings)) == verdict::rejected);
+  finding twice = made("replay", "", outcome::inconclusive);
+  twice.details = {{"unrepeatable", true}};
+  findings.push_back(twice);
+  const std::vector<finding> weighed = weigh(findings);
+  REQUIRE(verdict_of(weighed) == verdict::inconclusive);
+  REQUIRE(weighed[0].reason.ends_with("end in two ways here: a reason"));
+  // What nobody computed stands.
+  findings.push_back(made("transcript", "transcript.chain", outcome::reject));
+  REQUIRE(verdict_of(weigh(findings)) == verdict::rejected);
+}
+
 TEST_CASE("the strongest single draw counts, wherever it stands, and no two together") {
   policy wanted;
   wanted.probability = 0;

@@ -278,7 +278,8 @@ TEST_CASE("what no noise excuses settles a run that a judge rejects") {
         row{"stock", measured::withheld, "", false, true},
         row{"ord32", measured::tampered, "", false, true},
         row{"ord32", measured::verifier_error, "", false, false},
-        row{"ord32", measured::verifier_error, "", true, false}}) {
+        row{"ord32", measured::verifier_error, "", true, false},
+        row{"ord32", measured::unrepeatable, "", true, false}}) {
     run.view.agreed.arithmetic = one.arithmetic;
     auto passing = asks("own_judge", {0, 4});
     auto rejecting = asks("own_judge", {4}, false, true);

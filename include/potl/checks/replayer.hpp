@@ -93,12 +93,12 @@ class replayer {
   bool otherwise(std::uint64_t way, const std::function<void()>& what);
   /// Runs `what` with rough sums drawn from `seed`. False: the workload cannot, or failed.
   bool roughly(std::uint64_t seed, const std::function<void()>& what);
-  /// The first step after `start` that ends in another state than `digest_of` says.
+  /// Runs steps again, which ended in `before`: the first one that ends in another state than
+  /// `digest_of` says. failed: unrepeatable.
   using recorded_digest = std::function<const digest*(std::uint64_t step)>;
-  std::optional<std::uint64_t> first_difference(const transcript::state& from, std::uint64_t start,
-                                                std::uint64_t end,
-                                                std::optional<std::uint64_t> branch,
-                                                const recorded_digest& digest_of);
+  std::uint64_t first_difference(const transcript::state& from, std::uint64_t start,
+                                 std::uint64_t end, std::optional<std::uint64_t> branch,
+                                 const transcript::state& before, const recorded_digest& digest_of);
   /// Says that a replay from a recorded state ended in the recorded bits: what is derived next may
   /// start from there.
   void keep_replayed(std::uint64_t step, const transcript::state& end);

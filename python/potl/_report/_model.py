@@ -43,13 +43,14 @@ _FAILED = {
     "withheld": "withheld: the prover did not open it",
     "tampered": "what is stored does not hash to its committed record",
     "verifier_error": "the verifier could not replay it",
+    "unrepeatable": "the verifier replayed it in two ways",
     "unknown_form": "the recorded state has not the agreed form",
     "unlawful": "the recorded state does not follow from the agreed recipe",
     "prover_error": "the recorded state cannot be run",
 }
 
 # The verifier's own trouble says nothing about the run.
-_UNJUDGED = ("verifier_error", "skipped")
+_UNJUDGED = ("verifier_error", "unrepeatable", "skipped")
 
 
 def rows_of(document: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
@@ -104,6 +105,11 @@ class ReplayRow:
     ratio: float | None
     equal: bool
     good: bool
+
+    @property
+    def judged(self) -> bool:
+        """Whether it says something about the run."""
+        return self.status not in _UNJUDGED
 
     @property
     def where(self) -> str:
@@ -268,7 +274,7 @@ def replays_of(document: Mapping[str, object]) -> list[ReplayRow]:
 
 def outcome_of(replays: Sequence[ReplayRow]) -> str:
     """How many of them fit."""
-    unjudged = sum(row.status in _UNJUDGED for row in replays)
+    unjudged = sum(not row.judged for row in replays)
     bad = sum(not row.good for row in replays) - unjudged
     if not bad and not unjudged:
         return "it fits" if len(replays) == 1 else f"all {number(len(replays))} fit"
