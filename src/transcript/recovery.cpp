@@ -96,6 +96,20 @@ bool is_anchor(const record& what) {
          (one_step->flags & static_cast<std::uint32_t>(step_flag::checkpoint)) != 0;
 }
 
+// What the records up to here say of a branch's rounding logs has to be there: a verifier rejects a
+// run without them, however well it goes on. What the resume follows is then on the disk, too.
+status require_rounding_logs(const std::string& directory, std::uint64_t branch,
+                             std::uint64_t bytes) {
+  if (bytes == 0) return unit{};
+  const std::string path = directory + "/" + rounding_entry(branch);
+  result<append_file> file = append_file::open(path);
+  if (!file) return file.why();
+  if (file->size() >= bytes) return file->sync_data();
+  return error{errc::missing,
+               path + " ends before the rounding logs that the records of its branch name",
+               "restore it from a copy, or record again in another directory"};
+}
+
 // Bytes of the log up to the first record whose rounding log is not there. A power cut can take
 // logs whose records it leaves; such a record was not acknowledged, and goes like a torn one. Logs
 // up to a checkpoint, or a resume, were on the disk before it.
@@ -107,18 +121,25 @@ result<std::uint64_t> with_rounding_logs(const std::string& directory, bytes_vie
     if (is_anchor(*next)) anchor = first->position();
   }
   std::uint64_t branch = 0, offset = 0, before = 0;
+  const auto until = [&](std::uint64_t position) -> result<std::uint64_t> {
+    if (status there = require_rounding_logs(directory, branch, offset); !there) return there.why();
+    return position;
+  };
   result<log_reader> reader = log_reader::open(log);
   for (;; before = reader->position()) {
     const std::optional<record> next = reader->next();
-    if (!next) return reader->position();
-    if (std::holds_alternative<resume_record>(*next)) ++branch, offset = 0;
+    if (!next) return until(reader->position());
+    if (std::holds_alternative<resume_record>(*next)) {
+      if (const auto there = until(before); !there) return there;
+      ++branch, offset = 0;
+    }
     const auto* one_step = std::get_if<step_record>(&*next);
     if (one_step == nullptr || !one_step->rounding) continue;
     const rounding_reference& bound = *one_step->rounding;
     if (reader->position() > anchor) {
       const auto bytes = read_entry_part(directory, rounding_entry(branch), offset, bound.bytes);
       if (!bytes && bytes.why().code == errc::io) return bytes.why();
-      if (!bytes || numeric::rounding_log_digest(*bytes) != bound.content) return before;
+      if (!bytes || numeric::rounding_log_digest(*bytes) != bound.content) return until(before);
     }
     offset += bound.bytes;
   }

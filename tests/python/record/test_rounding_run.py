@@ -12,6 +12,7 @@ import pytest
 from places import ROOT
 from transcript_helpers import append_step, job_text, key, rejected_by, state_at
 
+import potl
 from potl import _core
 
 
@@ -25,7 +26,7 @@ def job() -> _core.Job:
     return _core.Job.parse(job_text(arithmetic="log64"))
 
 
-def record_run(path: Path, job: _core.Job, *, without: int | None = None) -> str:
+def record_open(path: Path, job: _core.Job, *, without: int | None = None) -> _core.Recorder:
     """Resumed after step 5: steps 5 and 6 are recorded in branch 1."""
     recorder = _core.Recorder.create(str(path), job, key(), software="example")
     recorder.append_initial(state_at(0))
@@ -35,7 +36,11 @@ def record_run(path: Path, job: _core.Job, *, without: int | None = None) -> str
     recorder, last, _ = _core.Recorder.resume(str(path), job, key(), software="example")
     for step in range(last + 1, 7):
         append_step(recorder, job, step, rounding_log=log_of(step))
-    recorder.close()
+    return recorder
+
+
+def record_run(path: Path, job: _core.Job, *, without: int | None = None) -> str:
+    record_open(path, job, without=without).close()
     return _core.commit_run(str(path), key())
 
 
@@ -60,6 +65,21 @@ def test_the_second_implementation_reads_every_log_where_the_format_says(
     assert evidence.load_rounding_log(5) == log_of(5)
     run.write()  # what it writes is what it has read
     assert opened(path, job, commitment).rounding_digest(6) == pure_rounding.digest(log_of(6))
+
+
+@pytest.mark.parametrize("branch", [0, 1])
+def test_a_run_that_lost_rounding_logs_is_not_gone_on_with(
+    tmp_path: Path, job: _core.Job, branch: int
+) -> None:
+    path = tmp_path / "run"
+    record_open(path, job).abandon()
+    log = path / f"rounding/branch-{branch}.log"
+    whole = log.read_bytes()
+    log.write_bytes(whole[:100])
+    with pytest.raises(potl.MissingError, match=f"branch-{branch}.log ends before"):
+        _core.Recorder.resume(str(path), job, key(), software="example")
+    log.write_bytes(whole)
+    _core.Recorder.resume(str(path), job, key(), software="example")[0].close()
 
 
 def test_rounding_logs_are_encoded_as_documented() -> None:
