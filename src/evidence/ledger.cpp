@@ -125,7 +125,8 @@ ledger_challenge challenge_of(const digest& nonce,
 result<std::string> default_ledger(const digest& job) {
   const char* state = std::getenv("XDG_STATE_HOME");
   const char* home = std::getenv("HOME");
-  std::string folder = state == nullptr ? "" : state;
+  // The specification has relative paths ignored; each folder would have memories of its own.
+  std::string folder = state == nullptr || *state != '/' ? "" : state;
   if (folder.empty() && home != nullptr && *home != '\0') {
     folder = std::string(home) + "/.local/state";
   }
@@ -150,7 +151,11 @@ result<ledger_memory> recall(const std::string& path, const digest& job) {
   const auto of_job = root.digest("job");
   const auto written = root.count("version");
   if (!of_job || !written) return damaged(path, (of_job ? written.why() : of_job.why()).message);
-  if (*of_job != job || *written != version) {
+  if (*written != version) {
+    return error{errc::usage, path + " was written by another version of potl",
+                 "verify with that version; an older one forgets what the ledger remembers"};
+  }
+  if (*of_job != job) {
     return error{errc::usage, path + " is the ledger of another job",
                  "leave the ledger out, or name one file per job"};
   }
@@ -159,10 +164,14 @@ result<ledger_memory> recall(const std::string& path, const digest& job) {
   return out;
 }
 
-result<ledger_memory> remember(const std::string& path, const digest& job,
+result<ledger_memory> remember(const std::string& name, const digest& job,
                                const std::optional<std::string>& commitment,
                                const std::optional<ledger_challenge>& challenge,
                                const std::function<void()>& interrupted) {
+  // A link stays one: it says where the memory is.
+  std::error_code none;
+  const auto target = std::filesystem::canonical(name, none);
+  const std::string path = none ? name : target.string();
   const std::string folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) {
     if (status made = create_directory(folder); !made) return made.why();

@@ -140,13 +140,24 @@ TEST_CASE("who remembers waits for whoever else does", "[ledger]") {
   CHECK(recall(path, counting())->commitments.size() == 1);
 }
 
+TEST_CASE("a link to a ledger stays one", "[ledger]") {
+  const temporary_directory root;
+  const std::string path = root.file("link.json");
+  std::filesystem::create_symlink(root.file("ledger.json"), path);
+  overwrite(root.file("ledger.json"), as_bytes_view(by_python));
+  REQUIRE(remember(path, counting(), "b\n", {}));
+  CHECK(std::filesystem::is_symlink(path));
+  CHECK(recall(root.file("ledger.json"), counting())->commitments.size() == 2);
+}
+
 TEST_CASE("a ledger that cannot be read is no empty memory", "[ledger]") {
   const temporary_directory root;
   std::filesystem::create_directory(root.file("folder"));
   CHECK_FALSE(recall(root.file("folder"), counting()));
   overwrite(root.file("another"), as_bytes_view(R"({"challenges":[],"commitments":[],"job":")" +
                                                 job_hex + R"(","version":2})"));
-  CHECK_FALSE(recall(root.file("another"), counting()));
+  CHECK(recall(root.file("another"), counting()).why().message.find("another version of potl") !=
+        std::string::npos);
 }
 
 TEST_CASE("a damaged ledger, or another job's, is no empty memory", "[ledger]") {
@@ -168,5 +179,8 @@ TEST_CASE("a damaged ledger, or another job's, is no empty memory", "[ledger]") 
 TEST_CASE("a ledger lies in the user's state directory", "[ledger]") {
   ::setenv("XDG_STATE_HOME", "/somewhere", 1);
   CHECK(default_ledger(counting()).value() == "/somewhere/potl/jobs/" + job_hex + ".json");
+  // A relative path is ignored: each folder would have memories of its own.
+  ::setenv("XDG_STATE_HOME", "somewhere", 1);
+  CHECK(default_ledger(counting()).value().front() == '/');
   ::unsetenv("XDG_STATE_HOME");
 }

@@ -14,8 +14,8 @@ from .. import _core
 
 def state_folder() -> Path:
     """Where potl keeps what outlives a program: in the user's state directory."""
-    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(home).expanduser() / "potl"
+    home = os.environ.get("XDG_STATE_HOME", "")
+    return Path(home if home.startswith("/") else "~/.local/state").expanduser() / "potl"
 
 
 def write_new(path: Path, text: str, *, mode: int = 0o600) -> None:

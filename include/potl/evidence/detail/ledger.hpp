@@ -49,7 +49,7 @@ result<ledger_memory> recall(const std::string& path, const digest& job);
 /// Adds a commitment and a challenge, and gives what was known before. Makes the folder. While
 /// another process has the ledger it waits; `interrupted` is called after each signal meanwhile,
 /// and may throw.
-result<ledger_memory> remember(const std::string& path, const digest& job,
+result<ledger_memory> remember(const std::string& name, const digest& job,
                                const std::optional<std::string>& commitment,
                                const std::optional<ledger_challenge>& challenge,
                                const std::function<void()>& interrupted = {});
