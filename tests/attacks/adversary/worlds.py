@@ -5,7 +5,9 @@ state, and what honest trainers of them recorded.
 
 from __future__ import annotations
 
+import atexit
 import functools
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -228,4 +230,6 @@ class Recording:
 
 @functools.cache
 def world(name: str) -> World:
-    return World(name, Path(tempfile.mkdtemp(prefix="potl-adversary-")))
+    folder = tempfile.mkdtemp(prefix="potl-adversary-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return World(name, Path(folder))
