@@ -12,7 +12,6 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -27,6 +26,7 @@ from .._task._task import Task, has_loss, overrides
 from .._task._trees import first_difference, same_float
 from .._task._visible import evaluated, visible
 from ._build import Build
+from ._dormant import acting_later, attributes
 from ._draft import Draft, draft, head_of
 from ._left_gradients import added_to, left_by
 from ._lost_types import lost_types
@@ -37,8 +37,6 @@ from ._unused_options import reads, unused
 
 # Two forward passes of the same step may round differently on a GPU.
 _CLOSE = 1e-3
-# What a count may come to: a multiple of all numbers up to 16, and what becomes one next.
-_COUNTS = (1_441_440, 1_441_439)
 
 # For code of the user's, and for a library's, which nobody has to rewrite.
 _KEEP_IT = (
@@ -273,7 +271,7 @@ class _Attempt:
                     "model.get_buffer(name).zero_())",
                 )
                 return
-        untouched = [dict(vars(thing)) for thing in _holders(second.task)]
+        untouched = attributes(second.task)
         self._say("repeating the second step from a restored state")
         second.restore(middle)
         lost = lost_types(first.task, second.task)
@@ -298,13 +296,15 @@ class _Attempt:
             if reason is not None:
                 yield self._added(second, middle, steps[1]) or reason
                 return
-        for where in _dormant(untouched, first, second, middle, end, steps[1]):
-            yield Problem(
-                what="a number that counts up during training changes what a step does, and no "
-                "checkpoint holds it",
-                where=where,
-                remedy=_KEEP_IT,
-            )
+
+        def changed() -> bool:
+            second.restore(middle)  # which puts right what a checkpoint holds
+            second.run_step(steps[1], second.sample_ids(steps[1]))
+            return _difference(end, second) is not None
+
+        later = acting_later(first.task, second.task, untouched, changed, _KEEP_IT)
+        if later is not None:
+            yield later
             return
         # Only now: it calls the model once more, which would hide a count of calls.
         problem = self._other_loss(second, middle, steps[1], losses[1])
@@ -427,52 +427,10 @@ def _refused(
     return tuple(_obstacle(*cause) for cause in causes)
 
 
-def _dormant(
-    untouched: list[dict[str, object]],
-    first: Session,
-    second: Session,
-    middle: _core.State,
-    end: _core.State,
-    step: int,
-) -> Iterator[str]:
-    """Numbers in Python attributes that training changed, and that act once they are large.
-
-    A count that unfreezes a layer at step 1,000 does nothing in the two steps of the probe.
-    """
-    moved = []
-    for there, here, before in zip(
-        _holders(first.task), _holders(second.task), untouched, strict=True
-    ):
-        for name, value in vars(there).items():
-            # What the class declares is the object's own from the first assignment on.
-            was = before[name] if name in before else getattr(type(there), name, None)
-            if type(value) in (int, float) and was != value:
-                moved.append((here, name))
-    if not moved:
-        return
-    for count in _COUNTS:
-        for thing, name in moved:
-            setattr(thing, name, count)
-        second.restore(middle)  # which puts right what a checkpoint holds
-        try:
-            second.run_step(step, second.sample_ids(step))
-            changed = _difference(end, second) is not None
-        except Exception:  # whatever it is, it came from the number
-            changed = True
-        if changed:
-            yield f"{type(moved[0][0]).__name__}.{moved[0][1]}"
-            return
-
-
 def _difference(before: _core.State, session: Session) -> str | None:
     if before.would_equal(session.tree()):
         return None
     return first_difference(before.tree(), session.capture().tree())
-
-
-def _holders(task: Task) -> list[Any]:
-    """Objects in whose attributes a task could keep state."""
-    return [*task.model.modules(), task, *([task.loss] if hasattr(task.loss, "__dict__") else [])]
 
 
 def _shares(a: Task, b: Task) -> bool:

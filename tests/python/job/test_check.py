@@ -83,6 +83,26 @@ class Logging(ByCount):
         return self.net(x)
 
 
+class Drawing(ByCount):
+    """Mixes in what it saw before, once that is enough."""
+
+    def __init__(self, most=None):
+        super().__init__()
+        self.seen = deque(maxlen=most)
+
+    def forward(self, x):
+        self.seen.append(x.detach().clone())
+        return self.net(x if len(self.seen) < 4 else x + 0.1 * self.seen[0])
+
+
+class Noting(ByCount):
+    """Keeps a list that nothing reads."""
+
+    def forward(self, x):
+        self.sizes = [*getattr(self, "sizes", []), len(x)]
+        return self.net(x)
+
+
 class Private(torch.utils.data.Dataset):
     """Augments with a generator of its own."""
 
@@ -328,6 +348,12 @@ PROBLEMS = {
     "a count that acts later": (
         lambda: tasks.task(Unfreezing()), "a number that counts up", "buffer",
     ),
+    "a list from which a step draws once it is long": (
+        lambda: tasks.task(Drawing()), "a list that grows", "buffer",
+    ),
+    "a queue from which a step draws": (
+        lambda: tasks.task(Drawing(8)), "a list that grows", "buffer",
+    ),
     "a count of the class that acts now and then": (
         lambda: own(Counting), "a number that counts up", "buffer",
     ),
@@ -516,6 +542,7 @@ def filled_in_build():
     lambda: counted(Alternating),
     lambda: tasks.task(Legible()),
     lambda: tasks.task(Logging()),
+    lambda: tasks.task(Noting()),
     lambda: tasks.task(Placeholder(-torch.inf)),
     lbfgs,
     by_python_random,
