@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default
 from .. import _core
 from .._base._errors import NotReplayable, Problem
 from . import _random
+from ._reading import reading
 from ._sample_bytes import raw_bytes, sample_bytes, tensor_header, tuple_header
 
 # Samples read between two looks at the state of the random number generators.
@@ -89,7 +90,7 @@ def check_reads(dataset: Any, transform: Callable[[Any], Any] | None = None) -> 
     plain = _is_plain(dataset)
     if plain and transform is None:
         return []
-    with _random.scope():
+    with reading():
         for index in range(0, len(dataset), max(1, len(dataset) // _TRIED)):
             try:
                 leaf = _seeded_leaf(dataset, index)
@@ -128,7 +129,7 @@ def scan(dataset: Any) -> DataFacts:
             tree.append(leaf)
         return DataFacts(count=len(dataset), root=tree.root(), seeded_reads=False)
     seeded = False
-    with _random.scope():
+    with reading():
         again = max(1, len(dataset) // _SECOND_READS)
         for first in range(0, len(dataset), _CHUNK):
             indices = range(first, min(first + _CHUNK, len(dataset)))
@@ -249,7 +250,7 @@ class Reader:
         if self._plain:
             which = torch.tensor(ids, dtype=torch.int64)
             return [tensor.index_select(0, which) for tensor in self._dataset.tensors]
-        with _random.scope():
+        with reading():
             samples = self._samples(epoch, ids)
             if not self._seeded_collate:
                 return _collated(samples, ids)

@@ -18,6 +18,7 @@ import numpy as np
 from .. import _core
 from .._base._errors import NotReplayable, Problem
 from . import _random
+from ._reading import reading
 
 _REMEDY = (
     "yield whole numbers below len(dataset), len(sampler) of them, that follow from "
@@ -78,7 +79,7 @@ class OwnOrder:
             yield self.of(epoch)[place * batch_size : (place + 1) * batch_size]
 
     def _drawn(self, epoch: int) -> Any:
-        with _random.scope():
+        with reading():
             _random.seed_all(_core.derive_key(self._seed, "order", epoch))
             if hasattr(self._sampler, "set_epoch"):
                 self._sampler.set_epoch(epoch)

@@ -19,7 +19,8 @@ from torch.utils.data import (
 
 from potl import _core
 from potl._base._errors import NotReplayable
-from potl._task._data import Reader, batches, scan
+from potl._task._data import Reader, batches, check_reads, scan
+from potl._task._order import OwnOrder
 from potl._task._sample_bytes import sample_bytes
 
 
@@ -255,6 +256,56 @@ def test_batches_do_not_depend_on_the_number_of_workers(workers):
     helped = list(batches(reader, lambda: iter(PLAN), num_workers=workers))
     assert [one for one, _ in alone] == [one for one, _ in helped] == PLAN
     assert all(same(a, b) for (_, a), (_, b) in zip(alone, helped, strict=True))
+
+
+class CountsThreads:
+    """Data code of every kind, which notes how many threads it may use."""
+
+    def __init__(self):
+        self.seen = set()
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        self.note()
+        return torch.tensor(index)
+
+    def note(self, value=None):
+        self.seen.add(torch.get_num_threads())
+        return value
+
+    def fail(self, samples):
+        raise RuntimeError("of the collate function")
+
+    def __iter__(self):
+        self.note()
+        return iter(range(8))
+
+
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_data_code_has_one_thread_wherever_it_is_called(three_threads):
+    data = CountsThreads()
+    scan(data)
+    check_reads(data, data.note)
+    for options in ({}, {"transform": data.note}, {"collate_fn": data.note}):
+        Reader(data, seed=7, **options)(1, 0, [0, 1])
+    OwnOrder(data, seed=7, count=8).of(0)
+    assert data.seen == {1} and torch.get_num_threads() == 3
+
+
+def test_the_threads_come_back_where_data_code_fails(three_threads):
+    data = CountsThreads()
+    with pytest.raises(RuntimeError, match="of the collate function"):
+        Reader(data, seed=7, collate_fn=data.fail)(1, 0, [0, 1])
+    assert torch.get_num_threads() == 3
 
 
 def test_an_error_in_a_worker_reaches_the_caller():
