@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import hashlib
+import importlib.metadata
 import inspect
 import site
 import sysconfig
@@ -85,7 +87,19 @@ def _is_installed(path: str) -> bool:
     # Of another environment, too, which PYTHONPATH or a .pth file adds: torch may lie there.
     if not _PACKAGES.isdisjoint(Path(path).parts):
         return True
-    return any(Path(path).is_relative_to(folder) for folder in _installed())
+    if any(Path(path).is_relative_to(folder) for folder in _installed()):
+        return True
+    # Of a folder of pip install --target, where the user's own code may lie beside it.
+    source = Path(path)
+    return any(source.relative_to(up).as_posix() in _recorded(str(up)) for up in source.parents)
+
+
+@functools.lru_cache(maxsize=1024)
+def _recorded(folder: str) -> frozenset[str]:
+    """Files of the packages that a *.dist-info in a folder says were installed there."""
+    found = importlib.metadata.distributions(path=[folder])
+    records = [(one.read_text("RECORD") or "").splitlines() for one in found]
+    return frozenset(row[0] for record in records for row in csv.reader(record) if row)
 
 
 @functools.lru_cache(maxsize=1)

@@ -265,6 +265,29 @@ def test_packages_of_another_environment_are_no_code_of_the_users(tmp_path, monk
     assert "Layer" not in job.core.fields()["task"]["sources"]
 
 
+def test_packages_of_a_target_folder_are_no_code_of_the_users(tmp_path, monkeypatch):
+    """As pip install --target leaves them, with a file of the user's own beside them."""
+    for name in ("a_library_of_a_target", "a_file_beside_it"):
+        text = f"from torch import nn\n\nclass Of_{name}(nn.Linear):\n    pass\n"
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(text)
+    information = tmp_path / "a_library-1.0.dist-info"
+    information.mkdir()
+    (information / "RECORD").write_text(
+        "a_library_of_a_target/__init__.py,sha256=x,9\na_library-1.0.dist-info/RECORD,,\n"
+    )
+    # What an editable installation of the user's own code leaves names all of it, too.
+    egg = tmp_path / "a_file.egg-info"
+    egg.mkdir()
+    (egg / "SOURCES.txt").write_text("a_file_beside_it/__init__.py\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    library = importlib.import_module("a_library_of_a_target").Of_a_library_of_a_target
+    own = importlib.import_module("a_file_beside_it").Of_a_file_beside_it
+    job = create(lambda: tasks.task(nn.Sequential(library(8, 6), own(6, 4))))
+    sources = job.core.fields()["task"]["sources"]
+    assert "Of_a_file_beside_it" in sources and "Of_a_library_of_a_target" not in sources
+
+
 def test_the_source_code_that_build_refers_to_is_part_of_the_job():
     def variant(body):
         source, path = SOURCE.format(body=body), f"<variant {len(body)}>"
