@@ -341,6 +341,14 @@ class Task:
             raise UsageError(
                 f"model is a {type(self.model).__name__}", "pass a torch.nn.Module as model="
             )
+        for name, module in self.model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                raise UsageError(
+                    f"{f'model.{name}' if name else 'model'} is compiled to TorchScript, whose "
+                    "parts and operators are hidden from potl",
+                    "pass the module that torch.jit.script or torch.jit.trace was given, and "
+                    "compile the trained one",
+                )
         for optimizer in self.optimizers:
             if not isinstance(optimizer, torch.optim.Optimizer):
                 raise UsageError(

@@ -95,6 +95,16 @@ def test_a_wrapper_that_is_no_whole_optimizer_is_refused():
     wrapped(Whole)()
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_a_module_that_is_compiled_to_torchscript_is_refused_with_what_to_pass():
+    whole = torch.jit.trace(tasks.mlp(), tasks.X)
+    part = nn.Sequential(nn.Linear(8, 6), torch.jit.script(nn.Linear(6, 4)))
+    for model, where in ((whole, "model"), (part, "model.1")):
+        with pytest.raises(UsageError, match=f"^{where} is compiled to TorchScript") as error:
+            potl.check(lambda model=model: tasks.task(model))
+        assert "the module that torch.jit.script or torch.jit.trace was given" in str(error.value)
+
+
 def test_an_optimizer_of_other_parameters_is_refused():
     stranger = torch.optim.SGD(tasks.mlp().parameters(), lr=0.1)
     with pytest.raises(UsageError, match="not parameters of the model"):
