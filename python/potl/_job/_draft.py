@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import _core
@@ -12,9 +12,10 @@ from .._base._errors import Problem
 from .._task import _random
 from .._task._data import DataFacts, scan
 from .._task._portable import Watcher
-from .._task._schedule import own_order, same_rates, unscheduled
+from .._task._schedule import Schedule, own_order, same_rates, unscheduled
 from .._task._task import Task
 from ._build import Build, build_task
+from ._first_batches import pins_of
 from ._recipe import Description, RateRuns, describe, dry_run, environment, rates_in
 
 
@@ -87,6 +88,7 @@ def draft(
     watcher: Watcher,
     *,
     stepped: Sequence[Collection[str]],
+    exact: bool,
     say: Callable[[str], None],
 ) -> Draft:
     """Hashes the data, and runs the schedulers ahead on a task that is built for it.
@@ -94,6 +96,7 @@ def draft(
     Args:
         stepped: Options of each optimizer that its steps were seen to change; empty where none was
             seen.
+        exact: Whether the job's arithmetic has the same bits on every machine.
     """
     rates = head.rates
     if rates is None:
@@ -102,6 +105,7 @@ def draft(
             rates = dry_run(build_task(build, seed))
     say(f"hashing {len(task.dataset):,} samples")
     facts = scan(task.dataset)
+    schedule = replace(Schedule.of_task(task, seed=seed), seeded_reads=facts.seeded_reads)
     # From a file, the weights are the same on every machine, whatever build computed before.
     unportable = () if task.init is not None else tuple(sorted(watcher.operators))
     return Draft(
@@ -121,6 +125,7 @@ def draft(
             "seeded_reads": facts.seeded_reads,
             "varying": _with_options(rates[1], stepped),
             "initialisers": list(unportable),
+            **(pins_of(task, schedule) if exact else {}),
         },
         environment=environment(),
     )

@@ -229,6 +229,7 @@ class Job:
         """
         from .._task._data import scan
         from ._draft import order_of
+        from ._first_batches import batch_differences
         from ._recipe import code_differences, describe, differences, without_code
         from ._settings import setting_differences
 
@@ -258,7 +259,10 @@ class Job:
         if facts.count != core.data_count:
             found.append(f"the data set has {facts.count} samples, agreed were {core.data_count}")
         elif facts.root != core.data_root:
-            found.append("the data set holds other samples or labels than agreed")
+            found.append(
+                "the data set holds other samples or labels than agreed (if code computes them, "
+                "their bits may depend on the machine: prepare them once and store them)"
+            )
         agreed_order = fields.get("order")
         if (agreed_order is None) != (task._order is None):
             own_words = ("the order of samples is the seed's", "shuffle or sampler bring an order")
@@ -267,6 +271,8 @@ class Job:
             found.append(f"{brings}, agreed was {wanted}")
         elif agreed_order != order_of(task, core.seed):
             found.append("shuffle or sampler select other samples than agreed")
+        if not found:  # other code or data make other batches
+            found += list(batch_differences(session, core))
         if not weights:
             return found
         if session.step == 0 and session.capture().digest() != core.initial_state:

@@ -83,14 +83,14 @@ def differences(agreed: object, own: object, path: str = "") -> Iterator[str]:
         for key in sorted({*agreed, *own}):
             place = f"{path}/{key}" if path else str(key)
             if key not in own or key not in agreed:
-                yield f"{place} is {_short(own.get(key))}, agreed was {_short(agreed.get(key))}"
+                yield f"{place} is {short(own.get(key))}, agreed was {short(agreed.get(key))}"
             else:
                 yield from differences(agreed[key], own[key], place)
     elif isinstance(agreed, list) and isinstance(own, list) and len(agreed) == len(own):
         for index, (a, b) in enumerate(zip(agreed, own, strict=True)):
             yield from differences(a, b, f"{path}/{index}")
     elif agreed != own:
-        text = f"{path} is {_short(own)}, agreed was {_short(agreed)}"
+        text = f"{path} is {short(own)}, agreed was {short(agreed)}"
         if path.rpartition("/")[2] in _KERNELS:
             text += ": it chooses the kernel, so give the optimizer the agreed value"
         yield text
@@ -105,7 +105,7 @@ def code_differences(agreed: Description, own: Description) -> Iterator[str]:
     what = "build, or of something that it uses,"
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         names = sorted(k for k in {*there, *here} if there.get(k) != here.get(k))
-        what = ", ".join(map(_short, names)) or what
+        what = ", ".join(map(short, names)) or what
     yield f"the source code of {what} is another than agreed, where comments count too"
 
 
@@ -293,6 +293,7 @@ def _equal(a: object, b: object) -> bool:
     return bool(a == b)
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """A value in a message."""
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= 100 else text[:97] + "..."

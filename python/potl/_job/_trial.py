@@ -196,6 +196,7 @@ class _Attempt:
                     start,
                     watcher,
                     stepped=self._stepped,
+                    exact=not stock,
                     say=self._say,
                 )
                 problems += made.unscheduled(self._rates)

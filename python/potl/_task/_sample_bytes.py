@@ -22,15 +22,19 @@ from .._base._errors import NotReplayable, Problem
 _MAX_DEPTH = 64
 
 
-def sample_bytes(sample: Any) -> bytes:
-    """The canonical bytes of what a data set returned for one index.
+def sample_bytes(sample: Any, name: str = "sample") -> bytes:
+    """The canonical bytes of what a data set returned for one index, or of a batch.
+
+    Args:
+        sample: Tensors, NumPy arrays, PIL images, numbers, texts, and containers of them.
+        name: Of it, in messages.
 
     Raises:
         NotReplayable: The sample holds a value of a type without canonical bytes; the path and type
             are named.
     """
     parts: list[bytes] = []
-    _write(sample, parts, "sample", 0)
+    _write(sample, parts, name, 0)
     return b"".join(parts)
 
 

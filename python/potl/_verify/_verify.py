@@ -93,7 +93,8 @@ def verify(
         The report. A bad run is a verdict, not an exception.
 
     Raises:
-        JobMismatch: The verifier's task is not that of its own job.
+        JobMismatch: The verifier's task is not that of its own job, or its machine makes other
+            batches.
         UsageError: Arguments that contradict each other.
         MalformedError: The run, the job or the commitment cannot be read at all.
         StorageError: Nobody answers at the URL.

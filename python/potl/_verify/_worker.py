@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base import _executors, _imports
-from .._base._errors import MismatchError, PotlError, UsageError
-from .._job._agreement import job_of, open_unchecked
+from .._base._errors import JobMismatch, MismatchError, PotlError, UsageError
+from .._job._agreement import Build, job_of, open_unchecked
+from .._job._first_batches import batch_differences
 from .._remote._remote import again
 from ._schema import Schema
 from ._workload import replayer_of
 
 if TYPE_CHECKING:
+    from .._job._job import Job
     from .._job._session import Session
     from .._remote._remote import Place, Remote
 
@@ -115,11 +117,11 @@ def fulfil(setup: Setup, request: _core.Request) -> _core.AnyMeasurement:
 
             torch.set_num_threads(setup.threads)
             build = _executors.load_task(setup.task)
+            agreed = job_of(evidence.job, evidence, state_bytes=lambda: setup.state_bytes)
+            session = _opened(build, agreed)
         except (MismatchError, UsageError) as error:
             _refused = (setup, error)
             raise
-        agreed = job_of(evidence.job, evidence, state_bytes=lambda: setup.state_bytes)
-        session = open_unchecked(build, agreed)
         replayer = replayer_of(
             session,
             Schema(session, evidence),
@@ -131,3 +133,15 @@ def fulfil(setup: Setup, request: _core.Request) -> _core.AnyMeasurement:
     _, session, replayer = _ready
     with session.active():
         return replayer.answer(request)
+
+
+def _opened(build: Build, job: Job) -> Session:
+    """A session of the task that the parent has compared with the job; but the machine may be
+    another one.
+    """
+    session = open_unchecked(build, job)
+    other = list(batch_differences(session, job.core))
+    if other:
+        session.close()
+        raise JobMismatch(other)
+    return session
