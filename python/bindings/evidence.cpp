@@ -137,6 +137,7 @@ void bind_evidence(py::module_& module) {
       .def_property_readonly("job", [](const evidence& self) { return job_handle(self.agreed()); })
       .def_property_readonly("job_is_own", &evidence::job_is_own)
       .def_property_readonly("committed", &evidence::committed)
+      .def_property_readonly("closed", &evidence::closed)
       .def_property_readonly(
           "commitment_digest",
           [](const evidence& self) { return to_bytes(self.commitment_digest()); })

@@ -378,6 +378,9 @@ class Evidence:
     @property
     def committed(self) -> bool: ...
     @property
+    def closed(self) -> bool:
+        """Whether the trainer closed the record: nothing is added to it any more."""
+    @property
     def commitment_digest(self) -> bytes: ...
     @property
     def rejected(self) -> bool:

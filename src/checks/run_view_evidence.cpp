@@ -26,7 +26,8 @@ run_view view_of(const transcript::evidence& run) {
   out.job_id = out.agreed.id();
   out.job_is_own = run.job_is_own();
   out.committed = run.committed();
-  out.commitment = run.commitment_digest();
+  // The root of a record that nobody committed to is the prover's to choose, and grows with it.
+  if (out.committed) out.commitment = run.commitment_digest();
   out.records = run.records();
   out.steps = run.steps();
   out.checkpoints = run.checkpoints();

@@ -235,6 +235,7 @@ result<evidence> evidence::open(const evidence_options& options) {
 const job& evidence::agreed() const { return body_->agreed; }
 bool evidence::job_is_own() const { return body_->options.client_job.has_value(); }
 bool evidence::committed() const { return body_->committed; }
+bool evidence::closed() const { return body_->run.close.has_value(); }
 const digest& evidence::commitment_digest() const { return body_->run.root; }
 const digest& evidence::log_digest() const { return body_->log; }
 std::uint64_t evidence::records() const { return body_->run.records; }

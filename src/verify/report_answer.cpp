@@ -123,7 +123,8 @@ void add_remedies(std::span<const finding> findings, const answer_facts& facts,
     steps.emplace_back("Pass your own copy of the job (--job job.json).");
   }
   if (!facts.where.committed) {
-    steps.emplace_back("Ask the trainer for the commitment and pass it (--commitment).");
+    steps.emplace_back(
+        "Ask the trainer for the commitment, and verify with it (potl verify --commitment).");
   }
   const auto open = std::count_if(findings.begin(), findings.end(), [](const finding& one) {
     return one.result == outcome::inconclusive;
@@ -150,6 +151,10 @@ std::string answer_of(std::span<const finding> findings, const standing& where, 
     return "Do not pay for this run: there is evidence that it was not trained as agreed.";
   }
   if (result == verdict::inconclusive) {
+    if (where.has_run && where.job_is_own && !where.committed && !where.guarded) {
+      return "Do not decide yet: without the trainer's commitment this is an interim look at a "
+             "record that can still change.";
+    }
     return "Do not decide yet: the run could not be judged. This says nothing for or against the "
            "trainer.";
   }
@@ -180,7 +185,8 @@ json_value looked_at_json(std::span<const finding> findings, const answer_facts&
     const std::uint64_t random = trained(facts, "random");
     std::string again = text(count) + " of " + counted(strength_of(findings).segments, "segment") +
                         ", trained again";
-    if (random > 0) again += ": " + text(random) + " drawn at random after the commitment";
+    if (random > 0) again += ": " + text(random) + " drawn at random";
+    if (random > 0 && facts.where.committed) again += " after the commitment";
     out.emplace_back(std::move(again));
   }
   std::vector<std::string> named;

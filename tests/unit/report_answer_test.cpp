@@ -232,6 +232,17 @@ TEST_CASE("whoever held no job and no commitment is told to pass them") {
   REQUIRE(steps[1].find("--commitment") != std::string::npos);
 }
 
+TEST_CASE("without a commitment the answer is that of an interim look, and nothing came after one") {
+  scene one(12);
+  one.run.view.committed = false;
+  const json_value report = one.report();
+  REQUIRE(answer_of(report).find("this is an interim look") != std::string::npos);
+  REQUIRE(joined(*report.find("looked_at")) ==
+          "the record of 600 steps; 14 of 60 segments, trained again: 12 drawn at random; ");
+  one.run.view.job_is_own = false;
+  REQUIRE(answer_of(one.report()).find("could not be judged") != std::string::npos);
+}
+
 TEST_CASE("a run that cannot be read, and one that nobody replayed, have next steps") {
   const json_value unread = make_report(nullptr, {}, {}, {});
   REQUIRE(steps_of(unread).front().find("a run directory that can be read") != std::string::npos);

@@ -24,7 +24,7 @@ struct run_view {
   digest job_id;
   bool job_is_own = false;
   bool committed = false;
-  digest commitment;          ///< input of every challenge
+  digest commitment;          ///< input of every challenge; zero if there is none
   std::uint64_t records = 0;  ///< that it covers
   /// Effective history in log order.
   std::span<const transcript::step_record> steps;

@@ -55,6 +55,8 @@ class evidence {
   const job& agreed() const;
   bool job_is_own() const;
   bool committed() const;
+  /// Whether the trainer closed the record: nothing is added to it any more.
+  bool closed() const;
   /// The root that the commitment signs (recomputed from the log); input of every challenge.
   const digest& commitment_digest() const;
   const digest& log_digest() const;              ///< SHA-256 of transcript.log as it was read

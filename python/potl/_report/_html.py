@@ -103,6 +103,7 @@ def view_of(document: Mapping[str, object], *, prefix: str) -> dict[str, object]
         "cost": model.section_of(document, "cost"),
         "costs": model.costs_of(document),
         "limits": _limits(document),
+        "committed": model.section_of(document, "commitment").get("root") is not None,
         "nonce": printable(document.get("nonce") or ""),
         "reproduce": printable(document.get("reproduce") or ""),
         "software": printable(document.get("software") or ""),

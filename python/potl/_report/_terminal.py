@@ -101,5 +101,9 @@ def _summary(document: Mapping[str, object], console: Console) -> None:
         line("stronger", stronger.sentence)
     for entry in rows_of(document, "limits"):
         line("unseen", f"{printable(entry.get('check', ''))}: {printable(entry.get('text', ''))}")
-    line("nonce", printable(document.get("nonce") or "none"))
-    line("again", printable(document.get("reproduce") or ""))
+    nonce, command = document.get("nonce"), printable(document.get("reproduce") or "")
+    if nonce or not command:
+        line("nonce", printable(nonce or "none"))
+        line("again", command)
+    else:  # an interim look, whose draw is not told
+        line("verify", command)
