@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from ._spot_check._own_loop import SpotCheckedOptimizer as SpotCheckedOptimizer
     from ._task._task import Task as Task
     from ._verify._challenge import Challenge as Challenge, challenge as challenge
+    from ._verify._monitor import Look as Look, monitor as monitor
     from ._verify._rederive import Rederivation as Rederivation, rederive as rederive
     from ._verify._verify import verify as verify
 
@@ -165,6 +166,7 @@ _MODULES = {
     "_spot_check._own_loop": "SpotCheckedOptimizer",
     "_task._task": "Task",
     "_verify._challenge": "Challenge challenge",
+    "_verify._monitor": "Look monitor",
     "_verify._rederive": "Rederivation rederive",
     "_verify._verify": "verify",
 }

@@ -25,6 +25,7 @@ from . import (
     _explain,
     _extra,
     _files,
+    _monitor,
     _referee,
     _result,
     _run,
@@ -60,6 +61,7 @@ app = typer.Typer(
 _run.add_to(app)
 _explain.add_to(app)
 _diff.add_to(app)
+_monitor.add_to(app)
 _audit.add_to(app)
 _dispute.add_to(app)
 _referee.add_to(app)

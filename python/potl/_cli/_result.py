@@ -132,6 +132,20 @@ def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
         return failed(error, None, debug=debug)
 
 
+def require_target(path: Path | None) -> None:
+    """Refuses a file that cannot be written: better now than after an hour of replays.
+
+    Raises:
+        typer.BadParameter: There is no folder for it, or it is one.
+    """
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {path.absolute().parent}")
+    if path.is_dir():
+        raise typer.BadParameter(f"{path} is a folder; name a file")
+
+
 def unread() -> int:
     """Ends quietly, and without a verdict, where nobody reads the output any more: `| head -1`."""
     _drop_output()

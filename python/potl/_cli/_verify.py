@@ -10,7 +10,7 @@ import typer
 
 from .._base._printable import counted, number, percent
 from ._options import chosen, parameters, policy_of
-from ._result import Result, command
+from ._result import Result, command, require_target
 from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
 from ._task import TaskName, make_importable
 
@@ -132,13 +132,7 @@ def _verify(
     checks: list[AnyCheck] = [*chosen(options)]
     policy = policy_of(options)
     for target in (html, junit):
-        # Better now than after an hour of replays.
-        if target is None:
-            continue
-        if not target.absolute().parent.is_dir():
-            raise typer.BadParameter(f"there is no folder {target.absolute().parent}")
-        if target.is_dir():
-            raise typer.BadParameter(f"{target} is a folder; name a file")
+        require_target(target)
     place = run_of(run, token_file, tls_ca, cache_bytes, open_with)
     make_importable(place if isinstance(place, Path) else None)
     if extra_task is not None:

@@ -59,7 +59,8 @@ class Mirror:
                 self._here[wanted] = self._here.pop(wanted)
                 return
             self._make_room(name, size)
-            at = offset
+            # A log grows: what is here of it stays.
+            begin = at = self._log_here(size) if name == _source.LOG else offset
             with self._path(name).open("r+b", buffering=0) as file:
 
                 def write(piece: bytes) -> None:
@@ -72,7 +73,7 @@ class Mirror:
                         at, piece = at + count, piece[count:]
 
                 try:
-                    self._source.read(name, offset, size, write)
+                    self._source.read(name, begin, offset + size - begin, write)
                 except BaseException as error:
                     self._drop(name)
                     if isinstance(error, PotlError) and not isinstance(error, MissingError):
@@ -83,6 +84,39 @@ class Mirror:
                 self._drop(name)
                 raise StorageError(f"{name}: {at - offset} bytes came instead of {size}", "")
             self._here[wanted] = None
+
+    def renew(self, sizes: Sizes, *, log_bytes: int, afresh: bool) -> None:
+        """What is there by now. What was brought stays, as far as nobody wrote there since.
+
+        Args:
+            sizes: Of all files.
+            log_bytes: Of the log, so many stay: whole records. The rest of a crash is taken back.
+            afresh: Whether everything else is brought again.
+        """
+        with self._lock:
+            before, self._sizes = self._sizes, sizes
+            for name in before.keys() - sizes.keys():
+                self._path(name).unlink()
+            # Rounding logs, too, are only appended to; records bind their parts.
+            stays = {
+                name
+                for name, size in sizes.items()
+                if before.get(name) == size
+                or (_source.rounding_of(name) is not None and before.get(name, size) < size)
+            }
+            stays = set() if afresh else stays - {_source.LOG}
+            self._here = {one: None for one in self._here if one[0] in stays}
+            self._here[_source.LOG, 0, log_bytes] = None
+            for name, size in sizes.items():
+                if name == _source.LOG or name in stays:
+                    self._resize(name, size, "ab")
+                else:
+                    self._empty(name, size)
+
+    def _log_here(self, size: int) -> int:
+        """How many of the first bytes of the log are here, if it has this size."""
+        held = (n for name, _, n in self._here if name == _source.LOG and n <= size)
+        return max(held, default=0)
 
     def copy_from(self, other: Path) -> None:
         """Takes over from a mirror of the same run what every process reads."""
@@ -113,7 +147,10 @@ class Mirror:
         self._empty(name, self._sizes[name])
 
     def _empty(self, name: str, size: int) -> None:
-        with _written(self._path(name)), self._path(name).open("wb") as file:
+        self._resize(name, size, "wb")
+
+    def _resize(self, name: str, size: int, mode: str) -> None:
+        with _written(self._path(name)), self._path(name).open(mode) as file:
             try:
                 os.truncate(file.fileno(), size)
             except (OSError, OverflowError) as error:

@@ -28,7 +28,9 @@ class Source(Protocol):
     """A run elsewhere."""
 
     def sizes(self) -> Sizes:
-        """What is there now. StorageError: it cannot be reached; MalformedError: no run."""
+        """What is there now. StorageError: it cannot be reached; MissingError, MalformedError: no
+        run.
+        """
 
     def read(self, name: str, offset: int, size: int, write: Write) -> None:
         """Gives bytes of a file, in order and in pieces."""

@@ -44,7 +44,7 @@ class Storage:
     def sizes(self) -> Sizes:
         found = _source.known(self._listed())
         if _source.LOG not in found:
-            raise MalformedError(f"there is no run at {self._url}: {_source.LOG} is missing", "")
+            raise MissingError(f"there is no run at {self._url}: {_source.LOG} is missing", "")
         return found
 
     def read(self, name: str, offset: int, size: int, write: Write) -> None:

@@ -56,6 +56,11 @@ class Schema:
         self._evidence = evidence
         self.initial = session.capture()
 
+    def go_on(self, evidence: _core.Evidence) -> None:
+        """From now on it judges by the same run, of which more is recorded."""
+        self._evidence = evidence
+        self.__dict__.pop("_log", None)
+
     def problem(
         self, state: _core.State, step: int, *, logged: bool = True, grown: bool = False
     ) -> _core.Violation | None:

@@ -215,7 +215,7 @@ def verify(
         asked += [{"check": one.name, "options": one.options()} for one in extra]
         context: _core.ReportContext = {
             "nonce": drawn.hex(),
-            "reproduce": _reproduce(
+            "reproduce": reproduce(
                 place.name,
                 [
                     *([] if place.remote is None else place.remote.flags()),
@@ -274,7 +274,7 @@ def _costs(
     return costs
 
 
-def _reproduce(
+def reproduce(
     run: str,
     files: Sequence[tuple[str, object]],
     *,

@@ -124,7 +124,7 @@ def test_a_longer_piece_is_no_verdict_and_not_kept(
 
 
 def test_no_run_and_no_file_system_are_errors(recorded: Recorded) -> None:
-    with pytest.raises(potl.MalformedError, match=r"transcript\.log"):
+    with pytest.raises(potl.MissingError, match=r"transcript\.log"):
         recorded.verify("memory://nothing/here")
     with pytest.raises(potl.UsageError):
         recorded.verify("nosuchthing://bucket/run")
