@@ -35,7 +35,7 @@ Progress is drawn on standard error, and only on a terminal.
 
 | exit code | meaning |
 |---|---|
-| 0 | success; for `verify`: accepted |
+| 0 | success; for `verify`: accepted; never for `monitor` |
 | 1 | rejected by a computed verdict; `diff`, `audit`: a difference; disputes: trainer wrong |
 | 2 | wrong usage: a flag, a file that is not there, a task that is not the job's |
 | 3 | inconclusive, or any error |
@@ -51,6 +51,11 @@ After this page you know the commands {what}. Exit codes and common flags are th
 """
 # Groups of commands with a page of their own: title, what they are, and the same in a table.
 GROUPS = {
+    "verify": (
+        "verification",
+        "that [check a run](verifying.md), or [watch](../guide/monitor.md) one",
+        "check a run, or watch one that is trained: also monitor, challenge, plan",
+    ),
     "extra-task": (
         "extra task",
         "that work on files with an [extra task](extra_task.md)",
@@ -69,7 +74,10 @@ GROUPS = {
     ),
 }
 # Those whose names do not begin as the group's does.
-MEMBERS = {"dispute": ("audit", "diff", "dispute", "referee")}
+MEMBERS = {
+    "verify": ("verify", "challenge", "plan", "monitor"),
+    "dispute": ("audit", "diff", "dispute", "referee"),
+}
 
 
 def pages() -> dict[Path, str]:

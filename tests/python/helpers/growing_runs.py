@@ -57,9 +57,12 @@ class Growing:
         self.write_log(whole if step is None else self.log(step) + more)
 
     def write_log(self, log: bytes) -> None:
-        """In one piece: no reader finds half of it."""
-        (self.place / "new").write_bytes(log)
-        (self.place / "new").replace(self.place / "transcript.log")
+        """Into the same file, which a server has open."""
+        path = self.place / "transcript.log"
+        path.touch()
+        with path.open("r+b") as file:
+            file.write(log)
+            file.truncate()
 
 
 @dataclasses.dataclass

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run elsewhere is watched while it is recorded: what is brought, and what a network can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from growing_runs import Growing, watch
+from serving import Recorded, proxied, served
+
+import potl
+from potl._record._records import CHAIN
+from potl._remote._http import Http
+from potl._remote._source import LOG
+
+
+@pytest.fixture
+def growing(recorded: Recorded, tmp_path: Path) -> Growing:
+    return Growing(recorded.run, tmp_path / "run")
+
+
+def test_over_http_each_byte_comes_once(
+    recorded: Recorded, growing: Growing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int, int]] = []
+    read = Http.read
+
+    def counted(self: Http, name: str, offset: int, size: int, write: Any) -> None:
+        asked.append((name, offset, size))
+        read(self, name, offset, size, write)
+
+    monkeypatch.setattr(Http, "read", counted)
+    growing.show(3)
+    with served(growing.place) as url:
+        seen = watch(growing, [9, 9, 16, None], run=url, job=recorded.job)
+    assert seen.all() == watch(growing, [], job=recorded.job).all()
+    assert seen.rules("reject") == seen.rules("inconclusive") == set()
+    assert url in seen.report.document["reproduce"]
+    # An exact replay compares its end with a digest in the log.
+    states = [name for name, _, _ in asked if name.startswith("checkpoints/")]
+    assert sorted(states) == sorted(f"checkpoints/step-{n}.safetensors" for n in range(0, 24, 2))
+    # Each look asks for what is new of the log, and whether what was there still is.
+    log = [(offset, size) for name, offset, size in asked if name == LOG]
+    ends = [len(growing.log(step)) for step in (3, 9, 9, 16)]
+    assert [one for one in log if one[1] == CHAIN] == [(end - CHAIN, CHAIN) for end in ends]
+    whole = len(growing.log(24))
+    starts = sorted({0, *ends})
+    assert [one for one in log if one[1] != CHAIN] == [
+        (start, end - start) for start, end in zip(starts, [*starts[1:], whole], strict=True)
+    ]
+
+
+def test_the_end_of_a_crash_is_taken_back_here_too(recorded: Recorded, growing: Growing) -> None:
+    """A resume writes other bytes where the crash left half a record."""
+    growing.show(9, b"\x90\x00\x00\x00" + bytes(60))
+    seen = watch(growing, [16, None], run=f"file://{growing.place}", job=recorded.job)
+    assert seen.rules("reject") == seen.rules("inconclusive") == set()
+    assert len(seen.all()) == 12
+
+
+def test_a_served_log_that_became_shorter_ends_it_without_a_verdict(
+    recorded: Recorded, growing: Growing
+) -> None:
+    growing.show(9)
+    with served(growing.place) as url:
+        seen = watch(growing, [7, lambda: None], run=url, job=recorded.job)
+    assert seen.report.verdict == "inconclusive"
+    assert any("became shorter" in one.reason for one in seen.report.findings)
+
+
+def test_a_server_that_does_not_answer_is_waited_for(recorded: Recorded, growing: Growing) -> None:
+    answers = [True]
+
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        if answers[0]:
+            yield raw
+
+    def fails() -> None:
+        answers[0] = False
+
+    def answers_again() -> None:
+        answers[0] = True
+        growing.show(None)
+
+    growing.show(9)
+    with served(growing.place) as url, proxied(url, change) as proxy:
+        seen = watch(growing, [fails, lambda: None, answers_again], run=proxy.url, job=recorded.job)
+    assert [bool(look.waits_for) for look in seen.looks] == [False, True, True, False]
+    assert seen.rules("reject") == seen.rules("inconclusive") == set()
+    assert len(seen.all()) == 12
+
+
+def test_a_state_that_was_damaged_on_its_way_once_rejects_nobody(
+    recorded: Recorded, growing: Growing
+) -> None:
+    damaged: list[str] = []
+
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        if path == "/v1/checkpoints/4/0" and not damaged:
+            damaged.append(path)
+            raw = raw[:-1] + bytes([raw[-1] ^ 1])
+        yield raw
+
+    growing.show(9)
+    with served(growing.place) as url, proxied(url, change) as proxy:
+        seen = watch(growing, [lambda: None, None], run=proxy.url, job=recorded.job)
+    assert damaged and seen.looks[0].report is None
+    assert seen.report.verdict == "inconclusive" and seen.rules("reject") == set()
+    assert any("found in one look" in one.reason for one in seen.report.findings)
+
+
+def test_a_run_on_storage_is_waited_for(recorded: Recorded, growing: Growing) -> None:
+    url = f"file://{growing.place}"
+    seen = watch(growing, [lambda: None, 9, None], run=url, job=recorded.job)
+    assert ["there is no run" in look.waits_for for look in seen.looks] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert len(seen.all()) == 12
+
+
+def test_more_files_than_the_job_can_make_are_refused(
+    recorded: Recorded, growing: Growing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(potl._remote._remote, "_MOST_FILES", 3)
+    growing.show(9)
+    with pytest.raises(potl.LimitError, match="files"):
+        watch(growing, [], run=f"file://{growing.place}", job=recorded.job)
+
+
+def test_who_has_no_token_is_told_at_once(
+    recorded: Recorded, growing: Growing, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("a-word-of-sixteen-characters")
+    growing.show(9)
+    with (
+        served(growing.place, "--token-file", tmp_path / "token") as url,
+        pytest.raises(potl.UsageError, match="token"),
+    ):
+        watch(growing, [], run=url, job=recorded.job)
+
+
+def test_an_interrupt_leaves_nothing_behind(recorded: Recorded, growing: Growing) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    growing.show(9)
+    with served(growing.place) as url, pytest.raises(KeyboardInterrupt):
+        watch(growing, [interrupt], run=url, job=recorded.job)
