@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 # Longer than any training, and what every system can wait.
 _MOST_SECONDS = 100_000_000
 
+# That a trainer can make in as many looks as it likes.
+_MOST_DOUBTS = 100
+
 _Rejection = tuple[str, str, int | None, int | None]
 
 _INTERIM = (
@@ -142,7 +145,8 @@ def monitor(
             # What may be wrong is looked at once more, however late it is.
             if watch.ended or (is_late and (was_late or not watch.is_undecided)):
                 return watch.result()
-            time.sleep(every)
+            left = every if until is None or is_late else until - time.monotonic()
+            time.sleep(max(0.0, min(every, left)))
 
 
 class _Watch:
@@ -168,7 +172,7 @@ class _Watch:
         self._known: dict[tuple[object, ...], _core.AnyMeasurement] = {}
         self._failed: set[tuple[object, ...]] = set()
         self._told: set[tuple[object, object]] = set()
-        self._doubts: list[_core.Finding] = []
+        self._doubts: dict[_Rejection, _core.Finding] = {}
         self._suspected: dict[_Rejection, str] = {}
         self._trouble: PotlError | None = None
         self._step = 0
@@ -213,7 +217,7 @@ class _Watch:
     def _end_with(self, error: PotlError) -> None:
         if self._evidence is None or isinstance(error, MalformedError):
             raise error
-        self._doubts.append(_finding("inconclusive", str(error)))
+        self._findings.append(_finding("inconclusive", str(error)))
         self._conclude()
         self.ended = True
 
@@ -233,19 +237,21 @@ class _Watch:
         findings = self._found(evidence, steps)
         self._step = max(steps["step"], default=0)
         self._seconds += time.perf_counter() - began
-        rejections = {
-            (one.check, one.rule, one.first_step, one.last_step): one.reason
-            for one in findings
-            if one.result == "reject"
-        }
+        rejections = {_named(one): one.reason for one in findings if one.result == "reject"}
         for gone in self._suspected.keys() - rejections.keys():
             _, _, first, last = gone
             reason = (
                 f"found in one look and not in the next: {self._suspected[gone]}. A file may have "
                 "been read while it was written, or this machine computes the same in two ways"
             )
-            self._doubts.append(_finding("inconclusive", reason, first, last))
+            if len(self._doubts) < _MOST_DOUBTS:
+                self._doubts[gone] = _finding("inconclusive", reason, first, last)
         stands = not self._suspected.keys().isdisjoint(rejections)
+        if stands:
+            # What else rejects was not looked at twice.
+            for one in findings:
+                if one.result == "reject" and _named(one) not in self._suspected:
+                    one.result = "inconclusive"
         self._suspected = {} if stands else rejections
         if self._suspected:
             self._forget(rejections)
@@ -263,13 +269,14 @@ class _Watch:
         """What the audit and the replays find."""
         questions = Questions(evidence, [self._asked], self._nonce, Memory(), screen=False)
         replayer: _core.Replayer | None = None
-        superseded = [*evidence.superseded_steps().values()]
 
         def measured(request: _core.Request) -> _core.AnyMeasurement:
             nonlocal replayer
-            first, last = request.from_step, request.from_step + request.steps
-            # After a resume, the same segment may have other records.
-            recorded = [steps["state"][first:last], steps["loss"][first:last], superseded]
+            # After a resume, the same segment may have other records, those of its start included.
+            place = slice(max(request.from_step - 1, 0), request.from_step + request.steps)
+            recorded: list[object] = [steps["state"][place], steps["loss"][place]]
+            if isinstance(request, _core.SegmentRequest) and request.superseded:
+                recorded += evidence.superseded_steps().values()
             key = (request.key(), _core.sha256(repr(recorded).encode()))
             if key in self._known:
                 return self._known[key]
@@ -324,7 +331,7 @@ class _Watch:
             "costs": {name: self._spent},
             "checks": [{"check": name, "options": options}],
         }
-        findings = [*self._findings, *self._doubts, _finding("note", _INTERIM)]
+        findings = [*self._findings, *self._doubts.values(), _finding("note", _INTERIM)]
         # It never accepts, so that no strength is missing.
         policy: _core.Options = {"min_random_segments": 1, "probability": 0}
         text = _core.conclude(self._evidence, findings, policy=policy, context=context)
@@ -339,6 +346,10 @@ class _Watch:
                 self._told.add(place)
                 news.append(one)
         return tuple(sorted(news, key=lambda one: one.first_step or 0))
+
+
+def _named(one: _core.Finding) -> _Rejection:
+    return one.check, one.rule, one.first_step, one.last_step
 
 
 def _finding(

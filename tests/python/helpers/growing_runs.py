@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import struct
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ import driver_tasks as tasks
 
 import potl
 from potl._attacks._frames import Frames
+from potl._record._records import Records
 
 STEP = 3  # kind of record, docs/format/transcript.md
 Piece = int | None | Callable[[], None]
@@ -40,6 +42,15 @@ class Growing:
             at += 36 + len(payload)
         return (self.whole / "transcript.log").read_bytes()[:at]
 
+    def rounding_bytes(self, step: int) -> int:
+        """Where the rounding log of a step of the first branch ends."""
+        with (self.whole / "transcript.log").open("rb") as file:
+            records = Records(file.fileno())
+            records.scan()
+            place = records.rounding_log(step, 0)
+        assert place is not None
+        return sum(place)
+
     def show(self, step: int | None, more: bytes = b"") -> None:
         """The run as it was once it had a step, with a log that goes on with `more`."""
         (self.place / "checkpoints").mkdir(parents=True, exist_ok=True)
@@ -53,6 +64,8 @@ class Growing:
                     continue
             (self.place / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(path, self.place / name)
+            if step and name.parent.name == "rounding":
+                os.truncate(self.place / name, self.rounding_bytes(step))
         whole = (self.whole / "transcript.log").read_bytes()
         self.write_log(whole if step is None else self.log(step) + more)
 

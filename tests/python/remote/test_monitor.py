@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import driver_tasks as tasks
 import pytest
+import torch
 from growing_runs import Growing, watch
 from serving import Recorded, proxied, served
 
@@ -51,6 +53,19 @@ def test_over_http_each_byte_comes_once(
     assert [one for one in log if one[1] != CHAIN] == [
         (start, end - start) for start, end in zip(starts, [*starts[1:], whole], strict=True)
     ]
+
+
+def test_rounding_logs_grow_too(tmp_path: Path) -> None:
+    def build() -> potl.Task:
+        return potl.Task(**tasks.options(model=torch.nn.Linear(16, 4), epochs=1))
+
+    job = potl.Job.create(build, seed=7, checkpoint_every=4, arithmetic="log64")
+    run = potl.record(build, tmp_path / "whole", job=job, key=tmp_path / "key.pem")
+    growing = Growing(run.path, tmp_path / "run")
+    growing.show(5)
+    seen = watch(growing, [9, None], run=f"file://{growing.place}", job=job, task=build)
+    assert [len(look) for look in seen.segments()] == [1, 1, 1]
+    assert seen.rules("reject") == seen.rules("inconclusive") == set()
 
 
 def test_the_end_of_a_crash_is_taken_back_here_too(recorded: Recorded, growing: Growing) -> None:
