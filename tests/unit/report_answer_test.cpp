@@ -232,7 +232,8 @@ TEST_CASE("whoever held no job and no commitment is told to pass them") {
   REQUIRE(steps[1].find("--commitment") != std::string::npos);
 }
 
-TEST_CASE("without a commitment the answer is that of an interim look, and nothing came after one") {
+TEST_CASE(
+    "without a commitment the answer is that of an interim look, and nothing came after one") {
   scene one(12);
   one.run.view.committed = false;
   const json_value report = one.report();

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,14 @@ import driver_tasks as tasks
 import pytest
 import torch
 from growing_runs import Growing, watch
+from places import HELPERS
 
 import potl
 from potl import _core
 from potl._attacks import Scene
 from potl._job._session import Session
+from potl._verify import _schema
+from potl._verify._ahead import log_of
 from potl._verify._workload import Workload
 
 EVERY = 4  # steps of a segment, of 24 steps
@@ -103,6 +109,21 @@ def test_states_that_the_job_does_not_store_are_derived(tmp_path: Path) -> None:
     seen = watch(growing, [11, None], job=job)
     assert [len(look) for look in seen.segments()] == [2, 3, 7]
     assert seen.rules("inconclusive") == seen.rules("reject") == set()
+
+
+def test_states_are_judged_by_the_log_of_the_look_that_opens_them(
+    job: potl.Job, growing: Growing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[int] = []
+
+    def noted(steps: Any) -> Any:
+        logged.append(len(steps["step"]))
+        return log_of(steps)
+
+    monkeypatch.setattr(_schema, "log_of", noted)
+    growing.show(5)
+    watch(growing, [13, None], job=job)
+    assert logged == [5, 13, 24]
 
 
 def test_stock_arithmetic_has_its_tolerances(tmp_path: Path) -> None:
@@ -255,6 +276,7 @@ def test_a_computation_that_goes_wrong_once_rejects_nobody(
     assert seen.report.verdict == "inconclusive"
     assert seen.rules("reject") == set()
     doubts = [one for one in seen.report.findings if one.result == "inconclusive"]
+    assert doubts
     assert all("found in one look and not in the next" in one.reason for one in doubts)
     assert {5, 6, 7, 8}.issuperset(one.first_step for one in doubts)
     assert seen.all() == ALL
@@ -414,3 +436,43 @@ def test_numbers_that_are_none_are_refused(
 def test_another_task_is_refused_before_it_waits(job: potl.Job, growing: Growing) -> None:
     with pytest.raises(potl.JobMismatch):
         potl.monitor(growing.place, job=job, task=tasks.build_less_momentum)
+
+
+# ---------------------------------------------------------------------- a recorder beside it
+
+PROGRAM = """
+import pathlib, time
+import potl, driver_tasks
+with potl.Prover(driver_tasks.build, "run", job="job.json", key="trainer.pem") as prover:
+    for step in prover.steps():
+        while step.number in (6, 14) and not pathlib.Path(f"on-{step.number}").exists():
+            time.sleep(0.01)
+"""
+
+
+def test_a_recorder_is_watched_while_it_runs(job: potl.Job, tmp_path: Path) -> None:
+    """The recorder goes on only when the segments before were judged: no time decides."""
+    job.write(tmp_path / "job.json")
+    recorder = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path])},
+    )
+    judged: list[str] = []
+
+    def after(look: potl.Look) -> None:
+        judged.extend(str(one.details["segment"]) for one in look.judged)
+        assert recorder.poll() in (None, 0), "the recorder failed"
+        for segment, step in ((ALL[0], 6), (ALL[2], 14)):
+            if segment in judged:
+                (tmp_path / f"on-{step}").touch()
+
+    try:
+        report = potl.monitor(
+            tmp_path / "run", job=job, task=tasks.build, samples=9, every=0.05, on_look=after
+        )
+    finally:
+        recorder.kill()
+        recorder.wait()
+    assert judged == ALL
+    assert [one for one in report.findings if one.result in ("reject", "inconclusive")] == []
