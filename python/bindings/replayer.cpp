@@ -90,8 +90,9 @@ class python_workload final : public any_workload {
     return calling_python([&] {
       std::vector<still_elements> out;
       for (const py::handle one : method("still")()) {
-        const auto [paths, mask] = py::cast<std::pair<std::vector<std::string>, std::string>>(one);
-        out.push_back({paths, {mask.begin(), mask.end()}});
+        const auto [paths, mask, roundings] =
+            py::cast<std::tuple<std::vector<std::string>, std::string, std::uint64_t>>(one);
+        out.push_back({paths, {mask.begin(), mask.end()}, roundings});
       }
       return out;
     });

@@ -81,7 +81,7 @@ class walker {
  public:
   explicit walker(std::span<const still_elements> still) {
     for (const still_elements& one : still) {
-      for (const std::string& path : one.paths) still_[path] = &one.mask;
+      for (const std::string& path : one.paths) still_[path] = &one;
     }
   }
 
@@ -192,16 +192,16 @@ class walker {
   // elements of its tensor are allowed.
   void compare_still(bytes_view start, const state_tensor& recorded, const state_tensor& replayed,
                      const std::string& path) {
-    const std::vector<std::uint8_t>* mask = mask_of(path);
+    const still_elements* of = still_of(path);
     const std::size_t size = info(recorded.type).size;
-    if (mask == nullptr || mask->size() * size != recorded.bytes.size()) return;
-    const std::int64_t count = std::count(mask->begin(), mask->end(), 1);
+    if (of == nullptr || of->mask.size() * size != recorded.bytes.size()) return;
+    const std::int64_t count = std::count(of->mask.begin(), of->mask.end(), 1);
     if (count == 0) return;
     std::vector<std::uint8_t> before, there, here;
     for (auto* part : {&before, &there, &here})
       part->reserve(static_cast<std::size_t>(count) * size);
-    for (std::size_t i = 0; i < mask->size(); ++i) {
-      if ((*mask)[i] != 1) continue;
+    for (std::size_t i = 0; i < of->mask.size(); ++i) {
+      if (of->mask[i] != 1) continue;
       const auto take = [&](bytes_view from, std::vector<std::uint8_t>& to) {
         const bytes_view one = from.subspan(i * size, size);
         to.insert(to.end(), one.begin(), one.end());
@@ -210,12 +210,20 @@ class walker {
       take(recorded.bytes, there);
       take(replayed.bytes, here);
     }
+    norms off = numeric::tensor_norms(recorded.type, before, there, here);
+    off.rounding_only = off.excess_l2 <= still_rounding * off.rounding_l2;
+    // A machine that fuses a product and a sum rounds an average otherwise in every element and
+    // step, and one in half precision hardly ever: there the sum is rounded once more.
+    if (of->roundings > 0 && size >= sizeof(float) && !off.rounding_only) {
+      const auto times = static_cast<double>(of->roundings);
+      off.rounding_only =
+          numeric::tensor_norms(recorded.type, before, there, here, times).rounding_only;
+    }
     groups[group_of(path)].tensors.push_back(
-        {path + std::string(where_still), numeric::tensor_norms(recorded.type, before, there, here),
-         static_cast<double>(count), false, true});
+        {path + std::string(where_still), off, static_cast<double>(count), false, true});
   }
 
-  const std::vector<std::uint8_t>* mask_of(const std::string& path) const {
+  const still_elements* still_of(const std::string& path) const {
     const auto whole = still_.find(path);
     if (whole != still_.end()) return whole->second;
     const auto parent = still_.find(path.substr(0, path.rfind('/')));
@@ -241,7 +249,7 @@ class walker {
     groups[group_of(path)].tensors.push_back({path, of, static_cast<double>(count), scalar, false});
   }
 
-  std::map<std::string, const std::vector<std::uint8_t>*> still_;
+  std::map<std::string, const still_elements*> still_;
 };
 
 group_distance gather(group which, const group_sums& sums, const state_value& replayed_root) {
@@ -257,8 +265,7 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
     if (!(of.l2 <= 0) || !of.finite || tensor.still) {
       const bool moves = !(of.replayed_update_l2 <= 0);
       const bool rounding_only =
-          tensor.still ? of.excess_l2 <= still_rounding * of.rounding_l2
-                       : of.rounding_only && (moves || may_round(replayed_root, tensor.path));
+          of.rounding_only && (tensor.still || moves || may_round(replayed_root, tensor.path));
       out.tensors.push_back({tensor.path, tensor.count, of.l2, of.excess_l2, of.rounding_l2,
                              of.update_l2, of.replayed_update_l2, scalar, rounding_only,
                              tensor.still});

@@ -106,10 +106,11 @@ double unit_roundoff(dtype type) noexcept {
   }
 }
 
-norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed) {
+norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed,
+                   double roundings) {
   const std::size_t size = info(type).size / lanes_of(type);
   const std::size_t total = recorded.size() / size;
-  const double allowance = rounding_allowance * unit_roundoff(type);
+  const double allowance = rounding_allowance * roundings * unit_roundoff(type);
   values v;
   sums all;
   norms out;

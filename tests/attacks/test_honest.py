@@ -90,6 +90,31 @@ def test_an_honest_run_in_which_rounding_grows_beyond_the_cap_is_no_cheat(tmp_pa
     assert "shorter segments" in report.sentence
 
 
+class Unfused(tasks.Taught):
+    """The average of a machine that rounds products before it adds them."""
+
+    @staticmethod
+    def follow(average: torch.Tensor, p: torch.Tensor) -> None:
+        average.copy_(average * 0.9 + p * 0.1)
+
+
+def test_an_average_that_another_machine_rounds_otherwise_is_accepted(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, tasks.taught, checkpoint_every=4)
+    path, job = scene.path("unfused"), scene.job
+    recorder = _core.Recorder.create(str(path), job.core, scene.key, software="potl test")
+    with (
+        Session.open(lambda: tasks.taught(Unfused), seed=job.seed, job=job) as session,
+        session.roughen(1),
+    ):
+        recorder.append_initial(session.capture())
+        for step, ids, batch in session.batches(1, job.steps):
+            scene.append(recorder, session, step, ids, session.run_step(step, batch))
+        recorder.close()
+    report = scene.verify(Forgery(run=path, commitment=scene.commit(path)))
+    assert not any(one["equal"] for one in report.document["replays"])
+    assert report.verdict == "accepted", report.sentence
+
+
 @pytest.mark.parametrize("stop", [1, 7, 8, 30])
 def test_a_resumed_run_is_accepted(stop: int, tmp_path: Path) -> None:
     scene = Scene(tmp_path, tasks.momentum, checkpoint_every=4)

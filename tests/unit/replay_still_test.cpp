@@ -113,6 +113,31 @@ TEST_CASE("one last bit in a million elements without a gradient is rounding, on
   }
 }
 
+TEST_CASE("every element of an average may be off by what each step rounds") {
+  tree held;
+  const auto off_by = [&](float share, std::uint64_t roundings) {
+    const auto before = state_of(held, {1, 0}, {0}), after = state_of(held, {1 + share, 0}, {0});
+    const std::vector<still_elements> still{{{"model/parameters/w"}, {1, 1}, roundings}};
+    return compare_states(before, after, before, still)[0].tensors.at(1).rounding_only;
+  };
+  CHECK_FALSE(off_by(0x1p-23F, 0));
+  CHECK(off_by(0x1p-22F, 1));
+  CHECK_FALSE(off_by(0x1p-21F, 1));
+  CHECK(off_by(0x1p-19F, 8));
+  CHECK_FALSE(off_by(0x1p-18F, 8));
+  CHECK_FALSE(off_by(std::nanf(""), 8));
+}
+
+TEST_CASE("an average in half precision is rounded once more, and otherwise almost nowhere") {
+  tree held;
+  const auto of = [&](std::uint16_t bits) {
+    return tree::dict({{"ema", held.tensor(dtype::bf16, std::vector<std::uint16_t>{bits})}});
+  };
+  const std::vector<still_elements> still{{{"ema"}, {1}, 8}};
+  const auto all = compare_states(of(0x3f80), of(0x3f81), of(0x3f80), still);
+  CHECK_FALSE(all[2].tensors.at(1).rounding_only);
+}
+
 TEST_CASE("where no gradient is, what others of the tensor may be off excuses nothing") {
   for (const double off : {1e-12, 1e-5, 1e3}) {
     CAPTURE(off);

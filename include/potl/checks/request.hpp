@@ -77,10 +77,11 @@ struct subset_loss_request {
 /// Elements of one parameter that had no gradient, in any step since a state was restored: zero, or
 /// none at all.
 struct still_elements {
-  /// Of the parameter and what optimizers and averages keep of it: a tensor's path, or its
-  /// parent's.
+  /// Of the parameter and what optimizers keep of it, or of an average of it: a tensor's path, or
+  /// its parent's.
   std::vector<std::string> paths;
   std::vector<std::uint8_t> mask;  ///< one of each element, row by row; 1: without a gradient
+  std::uint64_t roundings = 0;     ///< of an average: how often all of its elements were rounded
 };
 
 /// How far one tensor (or float of the tree) is off: l2 norms over its elements, as

@@ -270,3 +270,24 @@ def drift_without_gradients(scene: Scene) -> Forgery:
             next(session.task.model.parameters())[:, unused] -= 1e-5
 
     return scene.forged("A29-still", rewrite=drift)
+
+
+@attack(
+    "A29",
+    "drift of an average",
+    rule="replay.parameters",
+    verdict="inconclusive",
+    task="taught",
+)
+def drift_of_an_average(scene: Scene) -> Forgery:
+    """Trains under bfloat16 autocast as agreed, and at each checkpoint moves the weights behind
+    pixels that are always 0 in a teacher alone: an average that the task's own code keeps, and that
+    is delivered.
+    """
+    unused = (digits(SMALL).tensors[0] == 0).all(0)
+
+    def drift(session: Session, step: int) -> None:
+        with torch.no_grad():
+            session.task.model.get_parameter("teacher.0.weight")[:, unused] -= 5e-7
+
+    return scene.forged("A29-average", rewrite=drift)

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -57,6 +58,37 @@ def plain() -> Task:
 def mixed() -> Task:
     """As plain, under bfloat16 autocast."""
     task = plain()
+    task.autocast = torch.bfloat16
+    return task
+
+
+class Taught(nn.Module):
+    """A classifier with a teacher, which follows it in a moving average."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.student = perceptron()
+        self.teacher = copy.deepcopy(self.student).requires_grad_(False)
+
+    @staticmethod
+    def follow(average: torch.Tensor, p: torch.Tensor) -> None:
+        """One step of the average."""
+        average.mul_(0.9).add_(p, alpha=0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            with torch.no_grad():
+                pairs = zip(self.teacher.parameters(), self.student.parameters(), strict=True)
+                for average, p in pairs:
+                    self.follow(average, p)
+        out: torch.Tensor = self.student(x)
+        return out
+
+
+def taught(make: Callable[[], Taught] = Taught) -> Task:
+    """As mixed, on a net that keeps an average of itself."""
+    model = make()
+    task = _classifier(model, torch.optim.SGD(model.student.parameters(), lr=0.05))
     task.autocast = torch.bfloat16
     return task
 

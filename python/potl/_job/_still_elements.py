@@ -5,6 +5,8 @@ replay allows them less than others.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 
 from .._task._capture import modules_of
@@ -37,22 +39,11 @@ class StillElements:
         """For each parameter with elements that had no gradient since `reset`: the paths in a state
         of what belongs to it, and one byte of each element, 1 where it had none.
         """
-        names = self._names()
         out = []
-        seen: set[int] = set()
-        for i, optimizer in enumerate(self._task.optimizers):
-            numbers: dict[int, int] = {}
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    number = numbers.setdefault(id(parameter), len(numbers))
-                    moved = self._moved.get(id(parameter))
-                    if moved is not None and bool(moved.all()):
-                        continue
-                    paths = [f"optimizers/{i}/state/{number}"]
-                    if id(parameter) not in seen:
-                        paths += names.get(id(parameter), [])
-                    seen.add(id(parameter))
-                    out.append((paths, self._mask(parameter, moved)))
+        for parameter, paths in places_of(self._task):
+            moved = self._moved.get(id(parameter))
+            if moved is None or not bool(moved.all()):
+                out.append((paths, self._mask(parameter, moved)))
         return out
 
     @staticmethod
@@ -60,21 +51,6 @@ class StillElements:
         if moved is None:
             return b"\x01" * parameter.numel()
         return moved.logical_not().to("cpu", torch.uint8).contiguous().numpy().tobytes()
-
-    def _names(self) -> dict[int, list[str]]:
-        out: dict[int, list[str]] = {}
-        for prefix, module in modules_of(self._task.model):
-            for name, parameter in module._parameters.items():
-                if parameter is not None:
-                    full = prefix + name
-                    out.setdefault(id(parameter), []).extend(
-                        (
-                            f"model/parameters/{full}",
-                            f"ema/parameters/{full}",
-                            f"ema/parameters/module.{full}",
-                        )
-                    )
-        return out
 
     def _before_update(
         self,
@@ -103,3 +79,20 @@ class StillElements:
             moved.index_fill_(0, gradient._indices()[0], True)
         else:
             moved.fill_(True)
+
+
+def places_of(task: Task) -> Iterator[tuple[torch.Tensor, list[str]]]:
+    """The parameters of each optimizer, and where a state has what belongs to them: what the
+    optimizer keeps of one, and, the first time, its values under each of their names.
+    """
+    names: dict[int, list[str]] = {}
+    for prefix, module in modules_of(task.model):
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                names.setdefault(id(parameter), []).append(f"model/parameters/{prefix}{name}")
+    for i, optimizer in enumerate(task.optimizers):
+        numbers: dict[int, int] = {}
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                number = numbers.setdefault(id(parameter), len(numbers))
+                yield parameter, [f"optimizers/{i}/state/{number}", *names.pop(id(parameter), [])]

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.optim.swa_utils import AveragedModel
 
 from .. import _core
+from .._job._copies import Copies, copies_of
 from .._job._recipe import changed_options, options_of
 from .._task._capture import is_standard, is_torchs, modules_of
 from .._task._forms import OPEN, Law, any_shape, form, lazily, loosely, merged
@@ -103,6 +104,11 @@ class Schema:
         """Of the verifier's own states, with all that an optimizer keeps."""
         return self._laws.largest_bytes
 
+    @property
+    def copies(self) -> Copies:
+        """Which tensors of a state are copies or averages of a parameter."""
+        return self._laws.copies
+
     @functools.cached_property
     def _log(self) -> Log:
         return log_of(self._evidence.steps())
@@ -143,6 +149,8 @@ class _Laws:
         if self._varying is not None and Ahead.suits(task):
             self._ahead = Ahead(task, session.schedule)
         self._forms = _forms_of(trees, made)
+        # In a reproducible arithmetic nothing is judged by how near it is.
+        self.copies: Copies = {} if session.is_reproducible else copies_of(task, trees)
         self._variances = _variances(task, trees)
         self._own = OwnParts(task)
         # A scaler may have skipped the updates of the steps above, so that these show no options

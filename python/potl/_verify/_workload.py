@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base._errors import NotReproducible
+from .._job._copies import with_copies
 from .._task._task import overrides
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Workload:
         self._auditor = _rounded_steps.Auditor() if follows else None
         self._rounding: _rounded_steps.Auditor | None = None  # of the next step
         self._still = None if session.is_reproducible else session.watch_still()
+        self._updates = 0
 
     @property
     def task(self) -> Task:
@@ -68,8 +70,12 @@ class Workload:
     def load_state(self, state: _core.State, step: int) -> None:
         self.session.restore(state)
 
-    def still(self) -> list[tuple[list[str], bytes]]:
-        return [] if self._still is None else self._still.found()
+    def still(self) -> list[tuple[list[str], bytes, int]]:
+        if self._still is None:
+            return []
+        # First, because what the schema learns may take steps of its own.
+        found = self._still.found()
+        return with_copies(found, self._schema.copies, self._updates)
 
     def capture(self) -> _core.State:
         return self.session.capture()
@@ -105,6 +111,7 @@ class Workload:
     def expect(self, first: int, last: int) -> None:
         if self._still is not None:
             self._still.reset()
+            self._updates = (last - first + 1) * self.task.accumulate
         self._batches = self.session.batches(first, last)
         self._expected = range(first, last + 1)
 

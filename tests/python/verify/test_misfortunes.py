@@ -270,9 +270,9 @@ class TestStock(Stock):
             taken.append(number)
             return step(number)
 
-        def still() -> list[tuple[list[str], bytes]]:
+        def still() -> list[tuple[list[str], bytes, int]]:
             now = "ab" if taken[-1] <= END else updated.get(taken[-1], "")
-            return [([one], bytes([1, one not in now])) for one in "abc"]
+            return [([one], bytes([1, one not in now]), 0) for one in "abc"]
 
         monkeypatch.setattr(driven.work, "run_step", counted)
         monkeypatch.setattr(driven.work, "still", still)

@@ -29,9 +29,10 @@ struct norms {
 /// start and in the replay. The recorded value, which the prover chooses, has no say.
 inline constexpr double rounding_allowance = 4;
 
-/// `start` may be empty, which stands for zeros. Precondition: equal sizes, multiples of the
-/// element size.
-norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed);
+/// `start` may be empty, which stands for zeros. `roundings` is how many times the allowance
+/// counts. Precondition: equal sizes, multiples of the element size.
+norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed,
+                   double roundings = 1);
 
 /// |after - before|, where equal infinities are not a difference and anything else that is not
 /// finite gives no number. Either may be empty, which stands for zeros. Otherwise as tensor_norms,
