@@ -49,6 +49,9 @@ _MOST_SECONDS = 100_000_000
 # That a trainer can make in as many looks as it likes.
 _MOST_DOUBTS = 100
 
+# Tried once more.
+_OWN_TROUBLE = ("verifier_error", "unrepeatable")
+
 _Rejection = tuple[str, str, int | None, int | None]
 
 _INTERIM = (
@@ -284,7 +287,7 @@ class _Watch:
                 replayer = replayer or self._replayer(evidence)
                 found = replayer.answer(request)
             self._spent += found.spent
-            if found.status != "verifier_error" or key in self._failed:
+            if found.status not in _OWN_TROUBLE or key in self._failed:
                 self._known[key] = found
             else:
                 self._failed.add(key)
