@@ -234,4 +234,7 @@ def _problem(document: object) -> str:
             return f"finding {number} does not say what was found"
         if not isinstance(one.get("details") or {}, Mapping):
             return f"finding {number} has details that are not names and values"
+    is_rejected = any(one["result"] == "reject" for one in findings)
+    if is_rejected != (document["verdict"] == "rejected"):
+        return "its verdict is not that of its findings"
     return ""

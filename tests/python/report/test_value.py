@@ -92,6 +92,11 @@ def test_a_report_cannot_be_changed() -> None:
             {"findings": [{"check": "a", "result": "pass", "reason": "b", "details": [1]}]},
             "finding 0 has details that are not names and values",
         ),
+        (
+            {"findings": [{"check": "replay", "result": "reject", "reason": "b"}]},
+            "its verdict is not that of its findings",
+        ),
+        ({"verdict": "rejected"}, "its verdict is not that of its findings"),
     ],
 )
 def test_another_document_is_no_report(
