@@ -10,7 +10,7 @@ import typer
 
 from .._base._printable import counted, duration, number, printable
 from ._options import given_of, parameters_of
-from ._result import Result, command, require_target
+from ._result import Result, command
 from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
 from ._task import load
 
@@ -68,18 +68,18 @@ def _monitor(
     the trainer's commitment afterwards. With --json the lines go to standard error, and the report
     of the last look is printed in the end.
     """
+    from .._report._page import require_page, write_page
     from .._report._report import render_html, render_terminal
     from .._verify._monitor import monitor
 
-    require_target(html)
+    if html is not None:
+        require_page(html)
     teller = _Teller()
 
     def tell(look: Look) -> None:
         teller.tell(look)
         if html is not None and look.report is not None:
-            from .. import _core
-
-            _core.write_file(str(html), render_html(look.report.document).encode())
+            write_page(html, render_html(look.report.document))
 
     place = run_of(run, token_file, tls_ca, cache_bytes, open_with)
     report = monitor(

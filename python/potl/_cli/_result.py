@@ -118,7 +118,9 @@ def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
             finally:
                 # Whoever asked for a page gets it even where nobody reads on: `| head -1`.
                 for path, text in result.files.items():
-                    _write(path, text)
+                    from .._report._page import write_page
+
+                    write_page(path, text)
             return result.exit_code
     except (BrokenPipeError, SystemExit):  # the latter is what rich makes of the former
         return unread()
@@ -132,20 +134,6 @@ def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:
         return failed(error, None, debug=debug)
 
 
-def require_target(path: Path | None) -> None:
-    """Refuses a file that cannot be written: better now than after an hour of replays.
-
-    Raises:
-        typer.BadParameter: There is no folder for it, or it is one.
-    """
-    if path is None:
-        return
-    if not path.absolute().parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {path.absolute().parent}")
-    if path.is_dir():
-        raise typer.BadParameter(f"{path} is a folder; name a file")
-
-
 def unread() -> int:
     """Ends quietly, and without a verdict, where nobody reads the output any more: `| head -1`."""
     _drop_output()
@@ -156,17 +144,6 @@ def _drop_output() -> None:
     # The interpreter flushes once more at exit, and would complain with an exit code of its own.
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        from .._base._errors import StorageError
-
-        raise StorageError(
-            f"cannot write {path}: {error.strerror}", "choose another folder or disk"
-        ) from error
 
 
 def exit_code_of(error: BaseException) -> int:

@@ -263,12 +263,14 @@ def _train(
     did not reach its end. What was not final is taken back; give the command again, with this or
     another worker, to go on.
     """
+    from .._report._page import require_page
     from .._report._report import render_html, render_terminal
     from .._spot_check._guard import SpotCheck
 
-    for target in (html, model):
-        if target is not None and not target.absolute().parent.is_dir():
-            raise typer.BadParameter(f"there is no folder {target.absolute().parent}")
+    if html is not None:
+        require_page(html)
+    if model is not None and not model.absolute().parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {model.absolute().parent}")
     make_importable()
     with SpotCheck(
         load(task),

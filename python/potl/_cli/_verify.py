@@ -10,7 +10,7 @@ import typer
 
 from .._base._printable import counted, number, percent
 from ._options import chosen, parameters, policy_of
-from ._result import Result, command, require_target
+from ._result import Result, command
 from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
 from ._task import TaskName, make_importable
 
@@ -126,13 +126,14 @@ def _verify(
     commitment.
     """
     from .._record._inputs import as_note
+    from .._report._page import require_page
     from .._report._report import render_html, render_junit, render_terminal
     from .._verify._verify import verify
 
     checks: list[AnyCheck] = [*chosen(options)]
     policy = policy_of(options)
-    for target in (html, junit):
-        require_target(target)
+    for target in filter(None, (html, junit)):
+        require_page(target)
     place = run_of(run, token_file, tls_ca, cache_bytes, open_with)
     make_importable(place if isinstance(place, Path) else None)
     if extra_task is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from .._base._errors import Inconclusive, Rejected, UsageError
 from ._document import Cost, FindingEntry, ReportDocument, Strength, Verdict, parse
+from ._page import write_page
 
 if TYPE_CHECKING:
     from .. import _core
@@ -138,7 +139,8 @@ class Report:
         """Writes the report; the suffix chooses the form: .json, .html or .xml (JUnit).
 
         Raises:
-            UsageError: Another suffix.
+            UsageError: Another suffix, or a file that is no report.
+            StorageError: It cannot be written.
         """
         target = Path(path)
         if target.suffix == ".json":
@@ -155,7 +157,7 @@ class Report:
             raise UsageError(
                 f"a report is written as .json, .html or .xml, not as {target.name}", ""
             )
-        target.write_text(text, encoding="utf-8")
+        write_page(target, text)
 
     def attest(
         self, path: str | os.PathLike[str], *, key: _core.SigningKey | str | os.PathLike[str]

@@ -142,10 +142,10 @@ def test_a_file_that_cannot_be_written_costs_no_report(capsys: pytest.CaptureFix
     found = Result(
         document={"seen": True}, show=lambda console: None, files={Path("/dev/full"): "page"}
     )
-    assert perform(lambda: found, json=True, debug=False) == _result.FAILED
+    assert perform(lambda: found, json=True, debug=False) == _result.USAGE
     out, err = capsys.readouterr()
     assert json.loads(out) == {"seen": True}
-    assert err.startswith("potl: cannot write /dev/full: No space left on device (")
+    assert err.startswith("potl: /dev/full exists and is no report (")
 
 
 def test_a_result_that_finds_no_room_says_where() -> None:

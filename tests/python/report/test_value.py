@@ -116,6 +116,27 @@ def test_what_is_no_json_object_is_no_report(text: bytes) -> None:
         potl.Report(text)
 
 
+@pytest.mark.parametrize("name", ["report.json", "report.html", "report.xml"])
+def test_a_report_is_written_over_nothing_but_an_earlier_one(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    report("accepted").write(path)
+    report("rejected").write(path)
+    assert "rejected" in path.read_text()
+    path.write_text("{}")
+    with pytest.raises(potl.UsageError, match="exists and is no report"):
+        report("accepted").write(path)
+    assert path.read_text() == "{}"
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+
+
+def test_a_report_needs_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(potl.UsageError, match="there is no folder"):
+        report("accepted").write(tmp_path / "none/report.html")
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(potl.UsageError, match="is a folder"):
+        report("accepted").write(tmp_path / "report.html")
+
+
 def test_the_types_say_what_the_schema_says() -> None:
     schema = json.loads((ROOT / "docs/format/report.schema.json").read_text())
     assert compared(ReportDocument, schema, "") >= {"", "findings", "strength/reach", "cost/checks"}
