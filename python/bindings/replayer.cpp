@@ -97,6 +97,9 @@ class python_workload final : public any_workload {
       return out;
     });
   }
+  bool is_linear() override {
+    return calling_python([&] { return py::cast<bool>(method("is_linear")()); });
+  }
   void follow(std::uint64_t step, const logged_rounding* logged) override {
     calling_python([&] {
       if (logged == nullptr) {

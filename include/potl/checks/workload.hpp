@@ -42,7 +42,7 @@ struct subset_outcome {
 ///
 /// A workload may also have any of the other functions of checks::any_workload, by the same name:
 /// `sample_ids`, `expect`, `fetch`, `problem`, `not_finite`, `largest_state_bytes`, `follow`,
-/// `rounding`, `trace`, `roughen`, `still`.
+/// `rounding`, `trace`, `roughen`, `still`, `is_linear`.
 template <class Workload>
 concept workload = requires(Workload& one, const transcript::state& state, std::uint64_t number,
                             std::span<const std::int64_t> ids) {
@@ -127,6 +127,8 @@ class any_workload {
   /// The elements that had no gradient in any of the steps since expect() was called; of a
   /// parameter without such elements nothing.
   virtual std::vector<still_elements> still() { return {}; }
+  /// Whether no step divides by what a state keeps, so that a difference stays in proportion.
+  virtual bool is_linear() { return false; }
 
   /// Follows this rounding log in the next step or batch_loss; null: none from now on.
   virtual void follow(std::uint64_t /*step*/, const logged_rounding* /*logged*/) {}
@@ -223,6 +225,13 @@ class workload_of final : public any_workload {
       return one_.still();
     } else {
       return {};
+    }
+  }
+  bool is_linear() override {
+    if constexpr (requires { one_.is_linear(); }) {
+      return one_.is_linear();
+    } else {
+      return false;
     }
   }
   void follow(std::uint64_t step, const logged_rounding* logged) override {

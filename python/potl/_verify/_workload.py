@@ -15,6 +15,7 @@ from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base._errors import NotReproducible
 from .._job._copies import with_copies
+from .._job._linear import is_linear
 from .._task._task import overrides
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Workload:
         self._rounding: _rounded_steps.Auditor | None = None  # of the next step
         self._still = None if session.is_reproducible else session.watch_still()
         self._updates = 0
+        self._linear = is_linear(session.task, session.schedule)
 
     @property
     def task(self) -> Task:
@@ -76,6 +78,9 @@ class Workload:
         # First, because what the schema learns may take steps of its own.
         found = self._still.found()
         return with_copies(found, self._schema.copies, self._updates)
+
+    def is_linear(self) -> bool:
+        return self._linear
 
     def capture(self) -> _core.State:
         return self.session.capture()

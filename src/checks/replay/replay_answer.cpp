@@ -105,7 +105,7 @@ class segment_answer {
   void go_on(const transcript::state& end) {
     const std::uint64_t steps = with_.view().agreed.steps;
     const std::uint64_t last = std::min(request_.end + request_.steps(), steps);
-    if (exact_ || request_.superseded || request_.end == last) return;
+    if (exact_ || request_.superseded || request_.end == last || stays_in_proportion(last)) return;
     const stopwatch replaying;
     const paths at_rest = idle(still_);
     paths waiting;
@@ -131,6 +131,23 @@ class segment_answer {
       waiting = std::move(left);
     } while (++further_ < last && (!waiting.empty() || too_low()));
     out_.replay_seconds += replaying.seconds();
+  }
+
+  // Nothing divides a difference, and no rate up to `last` makes more than twice as much of it as
+  // the one at the end of the segment. What was not agreed is not relied on.
+  bool stays_in_proportion(std::uint64_t last) const {
+    const auto& agreed = with_.view().agreed;
+    const std::vector<double>* now = agreed.rates_at(request_.end);
+    if (now == nullptr || !with_.work().is_linear()) return false;
+    const auto suffices = [](double rate, double later) { return later <= 2 * rate; };
+    for (std::uint64_t step = request_.end + 1; step <= last; ++step) {
+      const std::vector<double>* then = agreed.rates_at(step);
+      if (then == nullptr ||
+          !std::equal(now->begin(), now->end(), then->begin(), then->end(), suffices)) {
+        return false;
+      }
+    }
+    return true;
   }
 
   // Of every group in the steps after `start`, as agreed, or else as recorded.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import potl
 from potl import _core
@@ -223,7 +224,35 @@ class Stock:
                 return done
 
             monkeypatch.setattr(driven.work, "run_step", elsewhere)
+            monkeypatch.setattr(driven.work, "is_linear", lambda: False)
             yield driven
+
+
+@pytest.mark.parametrize(
+    ("share", "linear", "groups"), [(0.5, True, 4), (0.4, True, 6), (0.5, False, 6)]
+)
+def test_no_step_behind_a_segment_is_taken_where_nothing_divides_and_no_rate_rises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, linear: bool, groups: int
+) -> None:
+    """At the end of the segment the rate is that share of the next one."""
+
+    def build() -> potl.Task:
+        task = tasks.plain()
+        rising = torch.optim.lr_scheduler.LambdaLR(
+            task.optimizers[0], lambda step: share if step < END else 1.0
+        )
+        task.schedulers = (rising,)
+        return task
+
+    scene = Scene(tmp_path, build, checkpoint_every=4, arithmetic="stock")
+    with Session.open(scene.build, seed=scene.job.seed, job=scene.job) as session:
+        driven = Driven(scene, session, scene.honest.run)
+        assert driven.work.is_linear()
+        monkeypatch.setattr(driven.work, "is_linear", lambda: linear)
+        # The honest run ends in the same bits: the repeat shows how far was looked.
+        asked = _core.SegmentRequest(start=START, end=END, noise_repeats=1, noise_if_equal=True)
+        (repeat,) = driven.answer(asked).noise
+        assert len(repeat) == groups
 
 
 class TestStock(Stock):

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether steps of a task divide by what its state keeps: a difference next to nothing may then
+move weights far in a later step.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.modules.batchnorm import _NormBase
+from torch.optim.swa_utils import AveragedModel
+
+from .._task._capture import is_torchs, modules_of
+from .._task._schedule import Schedule
+from .._task._task import Task, overrides_step
+
+
+def is_linear(task: Task, schedule: Schedule) -> bool:
+    """Whether updates are sums of what the state keeps and of gradients, times agreed factors.
+
+    That is so where torch's SGD makes them, by the default step and without a gradient scaler, and
+    where the task keeps nothing else that its own code may divide by.
+
+    Args:
+        task: The verifier's own.
+        schedule: What was agreed: which options change during training.
+    """
+    if overrides_step(task) or task.scaler is not None or task.state or schedule.varying is None:
+        return False
+    if task.ema is not None and type(task.ema) is not AveragedModel:
+        return False
+    plain = all(
+        type(optimizer) is torch.optim.SGD
+        and not optimizer._optimizer_step_post_hooks
+        and "momentum" not in changing
+        for optimizer, changing in zip(task.optimizers, schedule.varying["optimizers"], strict=True)
+    )
+    return plain and all(_keeps_nothing(module) for _, module in modules_of(task.model))
+
+
+def _keeps_nothing(module: torch.nn.Module) -> bool:
+    """Whether a module has no state beside its parameters but the running statistics of torch's
+    norms, and integers.
+    """
+    if type(module).get_extra_state is not torch.nn.Module.get_extra_state:
+        return False
+    if isinstance(module, _NormBase) and is_torchs(module):
+        return True
+    buffers = module._buffers.values()
+    return not any(one is not None and one.is_floating_point() for one in buffers)
