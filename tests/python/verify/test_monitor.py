@@ -469,7 +469,13 @@ def test_a_recorder_is_watched_while_it_runs(job: potl.Job, tmp_path: Path) -> N
 
     try:
         report = potl.monitor(
-            tmp_path / "run", job=job, task=tasks.build, samples=9, every=0.05, on_look=after
+            tmp_path / "run",
+            job=job,
+            task=tasks.build,
+            samples=9,
+            every=0.05,
+            timeout=600,
+            on_look=after,
         )
     finally:
         recorder.kill()
