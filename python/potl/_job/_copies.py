@@ -31,7 +31,7 @@ _SAMPLE = 1 << 16
 
 def copies_of(task: Task, trees: Sequence[Tree]) -> dict[str, list[str]]:
     """Finds the tensors that start with the values of a parameter, or as zeros, and then move as
-    an average of it does.
+    an average of it does; and those of `ema=`.
 
     What starts with one number everywhere may be a copy of several parameters.
 
@@ -52,6 +52,11 @@ def copies_of(task: Task, trees: Sequence[Tree]) -> dict[str, list[str]]:
     out: dict[str, list[str]] = {}
     for path in dict.fromkeys(path for state in states for path in state):
         if path in known or path.rpartition("/")[0] in known:
+            continue
+        # An average of torch's says what it is of.
+        of = "model/" + path.removeprefix("ema/").replace("/module.", "/", 1)
+        if path.startswith("ema/") and of in names:
+            out[path] = [of]
             continue
         copy = [state.get(path) for state in states]
         found = [

@@ -147,10 +147,14 @@ def test_averages_in_an_object_of_the_state(named: bool, zero: bool) -> None:
     assert found(build) == {f"{prefix}{i}": [name] for i, name in enumerate(NAMES)}
 
 
-def test_the_average_of_the_task() -> None:
+@pytest.mark.parametrize("rate", [0.1, 0.0])
+def test_the_average_of_the_task(rate: float) -> None:
+    """Also while a schedule keeps everything where it starts."""
+
     def build() -> Task:
         model = net()
-        return task(model, ema=torch.optim.swa_utils.AveragedModel(model))
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+        return task(model, [optimizer], ema=torch.optim.swa_utils.AveragedModel(model))
 
     assert found(build) == {f"ema/parameters/module.{name}": [name] for name in NAMES}
 
