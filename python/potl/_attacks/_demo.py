@@ -5,10 +5,8 @@ and one page.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -108,6 +106,7 @@ def run_demo(out: Path, *, progress: Progress = None) -> Played:
         progress: As in `potl.verify`: one unit per row of the table.
     """
     from .._report._report import render_demo_html
+    from .._task._reading import one_thread
     from . import Scene, _tasks as tasks, catalogue
 
     began = time.perf_counter()
@@ -115,7 +114,7 @@ def run_demo(out: Path, *, progress: Progress = None) -> Played:
     rows: list[Row] = []
     reports: list[Report | None] = []
     with (
-        _one_thread(),
+        one_thread(),  # more would only wait for each other: the net is small
         track("playing the demo", len(cheats) + 1, progress) as advance,
     ):
         scene = Scene(out / "runs", tasks.demo, checkpoint_every=11, arithmetic="auto")
@@ -140,19 +139,6 @@ def run_demo(out: Path, *, progress: Progress = None) -> Played:
     }
     (out / "demo.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """The net is too small for threads: on a busy machine they would only wait for each other."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _honest_row(report: Report) -> Row:
