@@ -5,6 +5,8 @@ move weights far in a later step.
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import torch
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim.swa_utils import AveragedModel
@@ -21,7 +23,7 @@ def is_linear(task: Task, schedule: Schedule) -> bool:
     where the task keeps nothing else that its own code may divide by.
 
     Args:
-        task: The verifier's own.
+        task: The verifier's own, behind a step: what a hook keeps with an optimizer shows then.
         schedule: What was agreed: which options change during training.
     """
     if overrides_step(task) or task.scaler is not None or task.state or schedule.varying is None:
@@ -32,15 +34,27 @@ def is_linear(task: Task, schedule: Schedule) -> bool:
         type(optimizer) is torch.optim.SGD
         and not optimizer._optimizer_step_post_hooks
         and "momentum" not in changing
+        and all(kept.keys() <= {"momentum_buffer"} for kept in optimizer.state.values())
         for optimizer, changing in zip(task.optimizers, schedule.varying["optimizers"], strict=True)
     )
-    return plain and all(_keeps_nothing(module) for _, module in modules_of(task.model))
+    trained = {
+        id(parameter)
+        for optimizer in task.optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if parameter.requires_grad
+    }
+    return plain and all(_keeps_nothing(module, trained) for _, module in modules_of(task.model))
 
 
-def _keeps_nothing(module: torch.nn.Module) -> bool:
-    """Whether a module has no state beside its parameters but the running statistics of torch's
-    norms, and integers.
+def _keeps_nothing(module: torch.nn.Module, trained: Container[int]) -> bool:
+    """Whether a module has no state beside parameters that are trained but the running statistics
+    of torch's norms, and integers.
     """
+    # Others may be moved by the model's own code, as buffers are.
+    parameters = module._parameters.values()
+    if any(one is not None and id(one) not in trained for one in parameters):
+        return False
     if type(module).get_extra_state is not torch.nn.Module.get_extra_state:
         return False
     if isinstance(module, _NormBase) and is_torchs(module):

@@ -57,7 +57,6 @@ class Workload:
         self._rounding: _rounded_steps.Auditor | None = None  # of the next step
         self._still = None if session.is_reproducible else session.watch_still()
         self._updates = 0
-        self._linear = is_linear(session.task, session.schedule)
 
     @property
     def task(self) -> Task:
@@ -80,7 +79,7 @@ class Workload:
         return with_copies(found, self._schema.copies, self._updates)
 
     def is_linear(self) -> bool:
-        return self._linear
+        return is_linear(self.task, self.session.schedule)
 
     def capture(self) -> _core.State:
         return self.session.capture()

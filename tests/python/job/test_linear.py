@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-from lawful import net, sgd, task
+from lawful import Steps, net, sgd, task
 from torch import nn
 from torch.optim import lr_scheduler as schedules, swa_utils
 
 import potl
 from potl import Task
-from potl._job._linear import is_linear
 from potl._job._session import Session
+from potl._verify._schema import Schema
+from potl._verify._workload import Workload
 
 
 def with_model(change: Callable[[nn.Module], Any]) -> Callable[[], Task]:
@@ -104,6 +105,24 @@ def hooked(parameters: Any) -> torch.optim.Optimizer:
     return made
 
 
+def keeping(parameters: Any) -> torch.optim.Optimizer:
+    """Divides by means of squares, before torch's SGD does its step."""
+    made = torch.optim.SGD(parameters, lr=0.1)
+
+    def scale(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        for one in optimizer.param_groups[0]["params"]:
+            mean = optimizer.state[one].setdefault("squares", torch.zeros_like(one))
+            one.grad.div_(mean.mul_(0.9).addcmul_(one.grad, one.grad, value=0.1).sqrt() + 1e-8)
+
+    made.register_step_pre_hook(scale)
+    return made
+
+
+def frozen(model: nn.Module) -> None:
+    """As a model's own code may move it."""
+    model.sums = nn.Parameter(torch.zeros(2), requires_grad=False)
+
+
 LINEAR = {
     "momentum": with_model(lambda model: None),
     "plain": with_optimizer(lambda p: torch.optim.SGD(p, lr=0.1)),
@@ -119,6 +138,9 @@ OTHERS = {
     "Adam": with_optimizer(torch.optim.Adam),
     "an own optimizer": with_optimizer(lambda p: Own(p, lr=0.1)),
     "a hook": with_optimizer(hooked),
+    "a hook that keeps something": with_optimizer(keeping),
+    "a frozen parameter": with_model(frozen),
+    "a parameter of no optimizer": with_optimizer(lambda p: torch.optim.SGD([*p][1:], lr=0.1)),
     "a buffer": with_model(lambda model: model.register_buffer("sums", torch.zeros(2))),
     "extra state": with_model(lambda model: model.append(Extra(2, 2))),
     "an own average": averaged(OwnAverage),
@@ -139,4 +161,6 @@ OTHERS = {
 def test_what_divides_is_known_by_the_build(build: Callable[[], Task], linear: bool) -> None:
     job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic="stock", check=False)
     with Session.open(build, seed=7, job=job) as session:
-        assert is_linear(session.task, session.schedule) is linear
+        workload = Workload(session, Schema(session, Steps()), follows=False)  # type: ignore[arg-type]
+        session.run_step(1, session.sample_ids(1))
+        assert workload.is_linear() is linear
