@@ -156,9 +156,9 @@ def _part(directory: Path, offset: int) -> bytes:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         file = os.open(directory / _source.LOG, flags)
+        try:
+            return os.pread(file, CHAIN, offset)
+        finally:
+            os.close(file)
     except OSError as error:
         raise StorageError(f"{directory} cannot be read: {error.strerror}", "") from error
-    try:
-        return os.pread(file, CHAIN, offset)
-    finally:
-        os.close(file)

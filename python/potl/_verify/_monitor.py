@@ -310,7 +310,9 @@ class _Watch:
         return _core.Replayer(evidence, self._workload, timeout=None, derive=True)
 
     def _forget(self, rejections: Iterable[_Rejection]) -> None:
-        """Replays of steps of which something rejects are not believed."""
+        """Replays of steps of which one rejects are not believed."""
+        # What the record itself lacks is no reason: a trainer may take it away at every look.
+        places = [(one[2], one[3]) for one in rejections if one[0] == self._asked[0]]
         self._known = {
             key: one
             for key, one in self._known.items()
@@ -318,7 +320,7 @@ class _Watch:
                 first is None
                 or last is None
                 or (first <= one.request.end and one.request.start < last)
-                for _, _, first, last in rejections
+                for first, last in places
             )
         }
 

@@ -292,6 +292,27 @@ def test_a_state_that_comes_late_is_not_withheld(job: potl.Job, growing: Growing
     assert sorted(seen.all()) == sorted(ALL)
 
 
+def test_a_state_that_comes_and_goes_makes_no_work(
+    job: potl.Job, growing: Growing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing.show(9)
+    state = growing.place / "checkpoints/step-4.safetensors"
+    late = growing.place / "late"
+    trained: list[int] = []
+    run_step = Workload.run_step
+
+    def counted(self: Workload, step: int) -> Any:
+        trained.append(step)
+        return run_step(self, step)
+
+    monkeypatch.setattr(Workload, "run_step", counted)
+    turns = [lambda: state.rename(late), lambda: late.rename(state)] * 3
+    seen = watch(growing, [*turns, None], job=job)
+    assert seen.rules("reject") == set()
+    assert any("not in the next" in one.reason for one in seen.report.findings)
+    assert trained == list(range(1, 25))
+
+
 def test_what_this_machine_could_not_do_once_is_tried_once_more(
     job: potl.Job, growing: Growing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,6 +409,27 @@ def test_a_run_that_disappears_is_waited_for(job: potl.Job, growing: Growing) ->
     seen = watch(growing, [lambda: shutil.rmtree(growing.place), None], job=job)
     assert "not there any more" in seen.looks[1].waits_for
     assert seen.segments() == [ALL[:2], [], ALL[2:]]
+
+
+def test_a_folder_in_place_of_the_log_is_waited_out(job: potl.Job, growing: Growing) -> None:
+    log = growing.place / "transcript.log"
+
+    def replaced() -> None:
+        log.unlink()
+        log.mkdir()
+        for count in range(9999):
+            if log.stat().st_size >= len(growing.log(1)):
+                break
+            (log / f"{count}{'x' * 200}").touch()
+
+    def mended() -> None:
+        shutil.rmtree(log)
+        growing.show(None)
+
+    growing.show(1)
+    seen = watch(growing, [replaced, mended], job=job)
+    assert "Is a directory" in seen.looks[1].waits_for
+    assert seen.all() == ALL
 
 
 def test_it_ends_after_the_look_in_which_its_time_is_over(job: potl.Job, growing: Growing) -> None:
