@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .. import _core
 
 SIGNED_AT = "%Y-%m-%dT%H:%M:%SZ"
+_MOST_BYTES = 256 << 20
 _EXIT_CODES = {"accepted": 0, "rejected": 1, "inconclusive": 3}
 
 
@@ -90,8 +91,12 @@ class Report:
 
         Raises:
             MalformedError: It is not a report.
+            LimitError: It is longer than any report.
+            MissingError: There is no such file.
         """
-        return Report(Path(path).read_bytes())
+        from .. import _core
+
+        return Report(_core.read_file(os.fspath(path), max_bytes=_MOST_BYTES))
 
     @property
     def verdict(self) -> Verdict:

@@ -2,6 +2,7 @@
 """The report as a value."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any, get_args, get_type_hints, is_typeddict
 
@@ -105,6 +106,14 @@ def test_another_document_is_no_report(
     path = tmp_path / "report.json"
     path.write_text(json.dumps({**report("accepted").document, **change}))
     with pytest.raises(potl.MalformedError, match=said):
+        potl.Report.read(path)
+
+
+def test_a_file_that_is_too_long_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(potl.LimitError, match="1099511627776 bytes"):
         potl.Report.read(path)
 
 
