@@ -13,6 +13,9 @@ from typing import Literal, TypedDict, cast
 
 from .._base._errors import MalformedError
 
+# Longer than any report.
+MOST_BYTES = 256 << 20
+
 VERDICTS = ("accepted", "rejected", "inconclusive")
 Verdict = Literal["accepted", "rejected", "inconclusive"]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import _core
-from .._base._errors import MalformedError, UsageError
-from ._document import parse
+from .._base._errors import LimitError, MalformedError, UsageError
+from ._document import MOST_BYTES, parse
 
 _PAGES = (b"<!doctype html", b"<?xml")
 
@@ -23,7 +23,7 @@ def require_page(path: Path) -> None:
         raise UsageError(f"there is no folder {folder}", "make it, or name another one")
     if path.is_dir():
         raise UsageError(f"{path} is a folder", "name a file in it")
-    if path.exists() and not (path.is_file() and _is_report(path.read_bytes())):
+    if path.exists() and not (path.is_file() and _is_report(path)):
         raise UsageError(f"{path} exists and is no report", "name another file")
 
 
@@ -38,11 +38,11 @@ def write_page(path: Path, text: str) -> None:
     _core.write_file(str(path), text.encode())
 
 
-def _is_report(text: bytes) -> bool:
-    if text.lstrip()[:20].lower().startswith(_PAGES):
-        return True
+def _is_report(path: Path) -> bool:
     try:
-        parse(text)
-    except MalformedError:
+        text = _core.read_file(str(path), max_bytes=MOST_BYTES)
+        if not text.lstrip()[:20].lower().startswith(_PAGES):
+            parse(text)
+    except (LimitError, MalformedError):
         return False
     return True

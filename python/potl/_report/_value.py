@@ -14,14 +14,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from .._base._errors import Inconclusive, Rejected, UsageError
-from ._document import Cost, FindingEntry, ReportDocument, Strength, Verdict, parse
+from ._document import MOST_BYTES, Cost, FindingEntry, ReportDocument, Strength, Verdict, parse
 from ._page import write_page
 
 if TYPE_CHECKING:
     from .. import _core
 
 SIGNED_AT = "%Y-%m-%dT%H:%M:%SZ"
-_MOST_BYTES = 256 << 20
 _EXIT_CODES = {"accepted": 0, "rejected": 1, "inconclusive": 3}
 
 
@@ -96,7 +95,7 @@ class Report:
         """
         from .. import _core
 
-        return Report(_core.read_file(os.fspath(path), max_bytes=_MOST_BYTES))
+        return Report(_core.read_file(os.fspath(path), max_bytes=MOST_BYTES))
 
     @property
     def verdict(self) -> Verdict:

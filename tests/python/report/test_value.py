@@ -136,6 +136,9 @@ def test_a_report_is_written_over_nothing_but_an_earlier_one(tmp_path: Path, nam
         report("accepted").write(path)
     assert path.read_text() == "{}"
     assert [one.name for one in tmp_path.iterdir()] == [name]
+    os.truncate(path, 1 << 40)
+    with pytest.raises(potl.UsageError, match="exists and is no report"):
+        report("accepted").write(path)
 
 
 def test_a_report_needs_a_folder(tmp_path: Path) -> None:
