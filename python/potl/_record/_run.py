@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import _core
+from .._base._errors import MalformedError
 from . import _keys
 from ._inputs import read_note, run_directory
 
@@ -130,6 +131,11 @@ class Run:
 
         That file is what a prover delivers and `verify(model=...)` compares. Tensors that share
         memory are written once, under the name that comes first.
+
+        Raises:
+            MalformedError: The last state has no model's tensors: no recorder of potl wrote it.
+            MissingError: The last state is not there.
+            MismatchError: It is not the recorded one.
         """
         evidence = _core.Evidence.open(str(self._path), job=None, commitment=None)
         write_model(evidence.load_state(evidence.job.steps), path)
@@ -143,14 +149,21 @@ class Run:
 
 def write_model(state: _core.State, path: str | os.PathLike[str]) -> None:
     """Writes a state's parameters and buffers as plain safetensors, under their names in the
-    model."""
-    model: Tree = state.tree()["model"]
-    tensors = [
-        (name, safetensors_dtype(value.dtype), value.shape, value.data)
-        for group in ("parameters", "buffers")
-        for name, value in model[group].items()
-        if isinstance(value, _core.TensorView)
-    ]
+    model.
+
+    Raises:
+        MalformedError: Somebody recorded a state that has none.
+    """
+    try:
+        model: Tree = state.tree()["model"]
+        tensors = [
+            (name, safetensors_dtype(value.dtype), value.shape, value.data)
+            for group in ("parameters", "buffers")
+            for name, value in model[group].items()
+            if isinstance(value, _core.TensorView)
+        ]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise MalformedError("the state has no parameters and buffers of a model", "") from error
     _core.write_safetensors(os.fspath(path), tensors, {"format": "pt"})
 
 

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 import potl
 from potl import _core
+from potl._record._run import write_model
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,13 @@ def test_the_export_is_the_final_model(run: potl.Run, tmp_path: Path) -> None:
     assert set(delivered) == set(net.state_dict())
     net.load_state_dict(delivered)
     assert net[1].num_batches_tracked == 24
+
+
+@pytest.mark.parametrize("model", [None, 3, [], {}, {"parameters": [1], "buffers": {}}])
+def test_a_state_without_a_model_is_not_exported(tmp_path: Path, model: object) -> None:
+    state = _core.State.capture({"model": model})
+    with pytest.raises(potl.MalformedError, match="no parameters and buffers"):
+        write_model(state, tmp_path / "model.safetensors")
 
 
 def test_the_own_key_of_a_run_is_readable_for_its_owner_only(run: potl.Run) -> None:
