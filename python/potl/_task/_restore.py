@@ -50,7 +50,12 @@ def restore_task(task: Task, tree: Tree) -> None:
             task.scaler._per_optimizer_states.clear()
         _same_names(tree["state"], task.state, "state")
         for name, kept in task.state.items():
-            _load(kept, tree["state"][name], f"state/{name}", placed)
+            value, path = tree["state"][name], f"state/{name}"
+            if isinstance(kept, Optimizer):
+                # Its groups may be those of an optimizer around it, and stay so.
+                _restore_optimizer(kept, value, path, placed)
+            else:
+                _load(kept, value, path, placed)
 
 
 def _restore_average(task: Task, value: Any, placed: Placed) -> None:

@@ -46,6 +46,23 @@ def test_options_of_the_optimizer_that_the_state_does_not_have_are_gone() -> Non
         assert "mine" not in session.task.optimizers[0].param_groups[0]
 
 
+def wrapped() -> potl.Task:
+    """Of one optimizer around another one, as in SAM, whose state is not in its own."""
+    model = tasks.mlp()
+    inner = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    outer = torch.optim.SGD(inner.param_groups, lr=0.1)
+    return tasks.task(model, outer, state={"base": inner})
+
+
+def test_restored_optimizers_share_groups_as_before() -> None:
+    state = state_of(wrapped)
+    with Session.open(wrapped, seed=7) as session:
+        session.restore(state)
+        (outer,), inner = session.task.optimizers, session.task.state["base"]
+        assert inner.param_groups[0] is outer.param_groups[0]
+        assert session.capture().digest() == state.digest()
+
+
 def first(tree: dict[str, Any]) -> dict[str, Any]:
     return tree["optimizers"][0]["param_groups"][0]
 
