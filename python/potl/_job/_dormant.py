@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from .._base._errors import Problem
 
@@ -30,6 +30,7 @@ def acting_later(
     first: Task,
     second: Task,
     before: Attributes,
+    middle: Attributes,
     changed: Callable[[], bool],
     keep_it: str,
 ) -> Problem | None:
@@ -39,51 +40,75 @@ def acting_later(
         first: Has trained.
         second: Has trained as well; its attributes are changed.
         before: Of the second one, before it trained.
+        middle: Of the first one, after the first of its two steps; the second one made the other.
         changed: Repeats a step of the second one from a restored state. Whether it ends in another
             state; whatever it raises came from what was changed.
         keep_it: The remedy.
     """
     counts: list[tuple[Any, str]] = []
-    lists: list[tuple[Any, str, Any]] = []
-    for there, here, was in zip(_holders(first), _holders(second), before, strict=True):
+    still: list[tuple[Any, str, Any]] = []
+    lists: list[tuple[Any, str]] = []
+    items: list[Any] = []
+    holders = zip(_holders(first), _holders(second), before, middle, strict=True)
+    for there, here, was, then in holders:
         for name, value in vars(there).items():
             # What the class declares is the object's own from the first assignment on.
             old = was[name] if name in was else _size(getattr(type(there), name, None))
             if type(value) in (int, float) and old != value:
-                counts.append((here, name))
-            elif isinstance(value, (list, deque)) and value and old != len(value):
-                lists.append((here, name, value[0]))
+                # What each step makes the same, whichever went before, is no count: a width.
+                if value == then.get(name) == vars(here).get(name):
+                    still.append((here, name, value))
+                else:
+                    counts.append((here, name))
+            elif _is_list(value) and value and old != len(value):
+                lists.append((here, name))
+                items.append(value[0])
 
-    def acts() -> bool:
+    def acts() -> str | None:
         try:
-            return changed()
-        except Exception:
-            return True
+            return "" if changed() else None
+        except Exception as error:
+            return f"{type(error).__name__}: {error}".splitlines()[0]
 
-    for count in _COUNTS if counts else ():
-        for thing, name in counts:
-            setattr(thing, name, count)
-        if acts():
-            return _problem("a number that counts up", *counts[0], keep_it)
-    for thing, name, item in lists:
-        kept = getattr(thing, name, None)
-        if isinstance(kept, (list, deque)):
+    for count in _COUNTS:
+        grown = counts
+        while grown:
+            for thing, name in counts:
+                setattr(thing, name, count)
+            how = acts()
+            if how is not None:
+                return _problem("a number that counts up", how, counts, keep_it)
+            # What moves with a count is one as well: epochs by batches.
+            grown = [(thing, name) for thing, name, was in still if vars(thing).get(name) != was]
+            still = [one for one in still if one[:2] not in grown]
+            counts = [*counts, *grown]
+    # Together, because those of one log are as long as each other.
+    for (thing, name), item in zip(lists, items, strict=True):
+        kept = vars(thing).get(name)
+        if _is_list(kept):
             kept.extend([item] * _LENGTH)
-            if acts():
-                return _problem("a list that grows", thing, name, keep_it)
-    return None
+    how = acts() if lists else None
+    return None if how is None else _problem("a list that grows", how, lists, keep_it)
 
 
-def _problem(what: str, thing: Any, name: str, remedy: str) -> Problem:
+def _problem(what: str, how: str, kept: list[tuple[Any, str]], keep_it: str) -> Problem:
     return Problem(
-        what=f"{what} during training changes what a step does, and no checkpoint holds it",
-        where=f"{type(thing).__name__}.{name}",
-        remedy=remedy,
+        what=f"{what} during training "
+        + ("makes a step fail, so it may change" if how else "changes")
+        + " what a step does, and no checkpoint holds it"
+        + (f": {how}" if how else ""),
+        where=", ".join(f"{type(thing).__name__}.{name}" for thing, name in kept),
+        remedy=f"{keep_it}; if it is only a log, keep it in the body of a loop around "
+        "Prover.steps()",
     )
 
 
 def _size(value: object) -> object:
-    return len(value) if isinstance(value, (list, deque)) else value
+    return len(value) if _is_list(value) else value
+
+
+def _is_list(value: object) -> TypeGuard[list[Any] | deque[Any]]:
+    return isinstance(value, (list, deque))
 
 
 def _holders(task: Task) -> list[Any]:

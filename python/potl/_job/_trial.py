@@ -26,7 +26,7 @@ from .._task._task import Task, has_loss, overrides
 from .._task._trees import first_difference, same_float
 from .._task._visible import evaluated, visible
 from ._build import Build
-from ._dormant import acting_later, attributes
+from ._dormant import Attributes, acting_later, attributes
 from ._draft import Draft, draft, head_of
 from ._left_gradients import added_to, left_by
 from ._lost_types import lost_types
@@ -250,7 +250,7 @@ class _Attempt:
             )
             return
         steps = (1, 2) if first.task.steps > 1 else (1, 1)
-        middle, end, losses = self._two_steps(first, steps)
+        middle, end, losses, kept = self._two_steps(first, steps)
         useless = unused(first.task, self._read)
         if useless is not None:
             yield useless
@@ -303,7 +303,7 @@ class _Attempt:
             second.run_step(steps[1], second.sample_ids(steps[1]))
             return _difference(end, second) is not None
 
-        later = acting_later(first.task, second.task, untouched, changed, _KEEP_IT)
+        later = acting_later(first.task, second.task, untouched, kept, changed, _KEEP_IT)
         if later is not None:
             yield later
             return
@@ -367,8 +367,11 @@ class _Attempt:
 
     def _two_steps(
         self, session: Session, steps: tuple[int, ...]
-    ) -> tuple[_core.State, _core.State, list[float]]:
-        losses, middle, skipped = [], None, True
+    ) -> tuple[_core.State, _core.State, list[float], Attributes]:
+        """The state after the first step and after the last, all losses, and what attributes were
+        after the first step.
+        """
+        losses, middle, skipped, kept = [], None, True, attributes(session.task)
         options = options_of(session.task)
         for number, step in enumerate(steps, start=1):
             self._say(f"trying step {number} in {self._arithmetic} arithmetic")
@@ -383,7 +386,7 @@ class _Attempt:
             losses.append(result.loss)
             skipped = skipped and result.skipped
             if number == 1:
-                self._left = left_by(session.task)
+                self._left, kept = left_by(session.task), attributes(session.task)
             if len(losses) == step:  # and not the first step again
                 self._rates[step] = result.rates
             end = session.capture()
@@ -392,7 +395,7 @@ class _Attempt:
         self._state_bytes = end.nbytes
         self._stepped = changed_options(options, session.task)
         self._not_updated = options if skipped else None
-        return middle, end, losses
+        return middle, end, losses, kept
 
     def _update(self, session: Session, options: Options) -> None:
         """Makes the update that the scaler skipped in every step: what an arithmetic refuses of it,

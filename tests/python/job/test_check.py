@@ -103,6 +103,57 @@ class Noting(ByCount):
         return self.net(x)
 
 
+class Remembering(ByCount):
+    """Keeps numbers that it makes of the first batch: every training makes the same ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.width = None
+
+    def forward(self, x):
+        if self.width is None:
+            self.width, self.scale = x.shape[1], x.shape[1] ** -0.5
+        self.calls += 1
+        return self.net(self.scale * x.reshape(-1, self.width))
+
+
+class Paired(ByCount):
+    """Keeps a log in two lists of one length."""
+
+    def __init__(self):
+        super().__init__()
+        self.times, self.sizes = [], []
+
+    def forward(self, x):
+        self.times.append(len(self.times))
+        self.sizes.append(len(x))
+        self.log = dict(zip(self.times, self.sizes, strict=True))
+        return self.net(x)
+
+
+class ByEpoch(ByCount):
+    """Counts epochs by the first of their four batches, and does something else after ten."""
+
+    def __init__(self):
+        super().__init__()
+        self.epoch = 0
+
+    def forward(self, x):
+        self.epoch += self.calls % 4 == 0
+        self.calls += 1
+        return self.net(x if self.epoch <= 10 else 2 * x)
+
+
+class Curve(ByCount):
+    """Logs into an array."""
+
+    def forward(self, x):
+        self.curve = getattr(self, "curve", np.zeros(12))
+        self.curve[self.calls] = len(x)
+        self.calls += 1
+        return self.net(x)
+
+
 class Private(torch.utils.data.Dataset):
     """Augments with a generator of its own."""
 
@@ -348,6 +399,12 @@ PROBLEMS = {
     "a count that acts later": (
         lambda: tasks.task(Unfreezing()), "a number that counts up", "buffer",
     ),
+    "a count of epochs by batches": (
+        lambda: tasks.task(ByEpoch()), "a number that counts up", "buffer",
+    ),
+    "a count that is an index of a log": (
+        lambda: tasks.task(Curve()), "makes a step fail", "Prover.steps()",
+    ),
     "a list from which a step draws once it is long": (
         lambda: tasks.task(Drawing()), "a list that grows", "buffer",
     ),
@@ -543,6 +600,8 @@ def filled_in_build():
     lambda: tasks.task(Legible()),
     lambda: tasks.task(Logging()),
     lambda: tasks.task(Noting()),
+    lambda: tasks.task(Remembering()),
+    lambda: tasks.task(Paired()),
     lambda: tasks.task(Placeholder(-torch.inf)),
     lbfgs,
     by_python_random,
