@@ -88,19 +88,31 @@ def batch_differences(session: Session, core: _core.Job) -> Iterator[str]:
         MalformedError: The job pins something else than digests of its first batches.
     """
     for step, agreed in enumerate(_agreed(core), start=1):
-        batch = session.batch(step, session.sample_ids(step))
-        try:
-            own = _digest(batch)
-        except NotReplayable:
-            own = "of no type that the job pins"
+        own = _made(session, step)
         if own != agreed:
             yield (
-                f"the batch of step {step} has other bits on this machine than on the one that "
-                f"made the job, of the same code and data{_other_machine(core)}. What transform=, "
-                f"collate_fn= or the data set does to it depends on the machine: {_REMEDY}, or use "
-                "a machine like that one"
+                _other_bits(core, step)
+                if _made(session, step) == own
+                else f"the batch of step {step} is another one each time that it is made: draw from "
+                "torch, random or numpy.random only, which potl seeds"
             )
             return
+
+
+def _other_bits(core: _core.Job, step: int) -> str:
+    return (
+        f"the batch of step {step} has other bits on this machine than on the one that "
+        f"made the job, of the same code and data{_other_machine(core)}. What transform=, "
+        f"collate_fn= or the data set does to it depends on the machine: {_REMEDY}, or use "
+        "a machine like that one"
+    )
+
+
+def _made(session: Session, step: int) -> str:
+    try:
+        return _digest(session.batch(step, session.sample_ids(step)))
+    except NotReplayable:
+        return "of no type that the job pins"
 
 
 def _digest(batch: Any) -> str:

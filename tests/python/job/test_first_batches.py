@@ -7,6 +7,7 @@ The other machine is a number that the data code adds: processors cannot be exch
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import random
 from collections.abc import Callable
@@ -197,6 +198,23 @@ def test_a_trainer_is_refused_before_anything_is_trained(build: Any, tmp_path: P
         potl.record(build, tmp_path / "run", job=job)
     assert REMEDY in str(error.value)
     assert not potl._core.holds_run(str(tmp_path / "run"))
+
+
+def restless(sample: Any) -> Any:
+    x, y = sample
+    return x + next(_noise), y
+
+
+_noise = itertools.count()
+
+
+def test_batches_that_nothing_seeds_are_called_so(tmp_path: Path) -> None:
+    def build() -> potl.Task:
+        return tasks.task(tasks.mlp(), transform=restless)
+
+    job = create(build)
+    with pytest.raises(potl.JobMismatch, match="another one each time that it is made"):
+        potl.record(build, tmp_path / "run", job=job)
 
 
 def test_what_the_machines_differ_in_is_named() -> None:
