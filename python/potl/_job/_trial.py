@@ -227,9 +227,10 @@ class _Attempt:
                         what=f"a state of the first steps does not fit a task that is built: "
                         f"{error.message}",
                         where=error.message.partition(": ")[0],
-                        remedy="give it in build() the form that it has during training, such as "
-                        "a buffer its largest size with a count of what is used, or None until it "
-                        "is made once",
+                        remedy="give it in build() the form that it has during training: run one "
+                        "batch through the model, as observers of quantisation need, give a buffer "
+                        "its largest size with a count of what is used, or None until it is made "
+                        "once",
                     )
                 ]
 

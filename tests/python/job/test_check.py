@@ -59,6 +59,19 @@ class Growing(nn.Module):
         return self.net(x)
 
 
+class Sized(ByCount):
+    """A buffer gets the size of the first batch, as observers of torch's quantisation do it."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("highest", torch.zeros(0))
+
+    def forward(self, x):
+        kept = self.highest if len(self.highest) else torch.zeros(x.shape[1])
+        self.highest = torch.maximum(kept, x.detach().amax(0))
+        return self.net(x)
+
+
 class Stateful(Task):
     def step(self, batch):
         self.calls = getattr(self, "calls", 0) + 1
@@ -473,6 +486,9 @@ PROBLEMS = {
     "a buffer that grows": (
         lambda: tasks.task(Growing()), "model/buffers/seen: the state holds", "largest size",
     ),
+    "a buffer that the first batch makes": (
+        lambda: tasks.task(Sized()), "model/buffers/highest: the state holds", "run one batch",
+    ),
     "a buffer that grows in the second step": (
         lambda: tasks.task(Growing(2)), "model/buffers/seen: the state holds", "largest size",
     ),
@@ -588,10 +604,17 @@ def filled_in_build():
     return tasks.task(model)
 
 
+def sized_in_build():
+    model = Sized()
+    model(tasks.X[:1])
+    return tasks.task(model)
+
+
 @pytest.mark.parametrize("build", [
     # As the remedies say: nobody rewrites the module.
     kept_beside,
     filled_in_build,
+    sized_in_build,
     recent(partial(deque, maxlen=4), from_the_start=True),
     recent(Norms, from_the_start=True),
     recent(tuple),
