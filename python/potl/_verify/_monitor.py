@@ -94,7 +94,7 @@ def monitor(
 
     The first segment, the last one, superseded ones and `samples` others are replayed, each as soon
     as it is recorded. It ends when the trainer closes the run, or when a rejection is found in two
-    looks in a row.
+    looks and nothing was in order between them.
 
     Args:
         run: The run directory, a URL or a `potl.Remote`. It need not be there yet.
@@ -241,7 +241,10 @@ class _Watch:
         self._step = max(steps["step"], default=0)
         self._seconds += time.perf_counter() - began
         rejections = {_named(one): one.reason for one in findings if one.result == "reject"}
-        for gone in self._suspected.keys() - rejections.keys():
+        stands = not self._suspected.keys().isdisjoint(rejections)
+        # Something else in each look is no doubt: a trainer may withhold a state in every second.
+        is_over = stands or not rejections
+        for gone in self._suspected.keys() - rejections.keys() if is_over else ():
             _, _, first, last = gone
             reason = (
                 f"found in one look and not in the next: {self._suspected[gone]}. A file may have "
@@ -249,13 +252,12 @@ class _Watch:
             )
             if len(self._doubts) < _MOST_DOUBTS:
                 self._doubts[gone] = _finding("inconclusive", reason, first, last)
-        stands = not self._suspected.keys().isdisjoint(rejections)
         if stands:
             # What else rejects was not looked at twice.
             for one in findings:
                 if one.result == "reject" and _named(one) not in self._suspected:
                     one.result = "inconclusive"
-        self._suspected = {} if stands else rejections
+        self._suspected = {} if is_over else {**self._suspected, **rejections}
         if self._suspected:
             self._forget(rejections)
             reason = next(iter(rejections.values()))

@@ -198,6 +198,21 @@ def test_a_false_segment_is_rejected_once_it_is_recorded(
     assert seen.looks[2].report is seen.report
 
 
+def test_a_state_that_is_withheld_in_every_second_look_saves_no_false_segment(
+    scene: Scene, forged: Path, tmp_path: Path
+) -> None:
+    growing = Growing(forged, tmp_path / "run")
+    growing.show(13)
+    state = growing.place / "checkpoints/step-8.safetensors"
+    late = growing.place / "late"
+    turns = [lambda: state.rename(late), lambda: late.rename(state)]
+    seen = watch(growing, turns, job=scene.job)
+    assert seen.report.verdict == "rejected"
+    assert seen.rules("reject") == {"replay.parameters"}
+    # What only one look found, of the state that is there again.
+    assert any("not in the next" in one.reason for one in seen.report.findings)
+
+
 def test_what_a_resume_records_anew_is_judged_anew(scene: Scene, tmp_path: Path) -> None:
     job, whole = scene.job, scene.path("resumed")
     growing = Growing(whole, tmp_path / "run")
