@@ -161,6 +161,6 @@ OTHERS = {
 def test_what_divides_is_known_by_the_build(build: Callable[[], Task], linear: bool) -> None:
     job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic="stock", check=False)
     with Session.open(build, seed=7, job=job) as session:
-        workload = Workload(session, Schema(session, Steps()), follows=False)  # type: ignore[arg-type]
+        workload = Workload(session, Schema(session, Steps()), follows=False)
         session.run_step(1, session.sample_ids(1))
         assert workload.is_linear() is linear
