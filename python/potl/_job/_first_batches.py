@@ -93,8 +93,8 @@ def batch_differences(session: Session, core: _core.Job) -> Iterator[str]:
             yield (
                 _other_bits(core, step)
                 if _made(session, step) == own
-                else f"the batch of step {step} is another one each time that it is made: draw from "
-                "torch, random or numpy.random only, which potl seeds"
+                else f"the batch of step {step} is another one each time that it is made: draw "
+                "from torch, random or numpy.random only, which potl seeds"
             )
             return
 
