@@ -40,6 +40,12 @@ bool may_reject(const finding& one) {
   return check == nullptr || check->may_reject;
 }
 
+// Of steps that ended in two ways here, or of what is not relied on because of that.
+bool is_unrepeatable(const finding& one) {
+  const bool* says = one.detail<bool>("unrepeatable");
+  return says != nullptr && *says;
+}
+
 bool recomputes(const finding& one) {
   const auto check = checks::find_check(one.check);
   return check != nullptr && check->asks;
@@ -77,7 +83,9 @@ std::string capitalised(std::string sentence) {
 std::vector<std::string> unjudged(std::span<const finding> findings) {
   std::vector<std::string> out;
   for (const finding& one : findings) {
-    if (one.result == outcome::inconclusive && is_needed(one)) out.push_back(one.reason);
+    // A rejection that is not relied on is no acceptance, whichever check it is of.
+    const bool counts = is_needed(one) || is_unrepeatable(one);
+    if (one.result == outcome::inconclusive && counts) out.push_back(one.reason);
   }
   return out;
 }
@@ -270,10 +278,7 @@ judgement judge(std::span<const finding> findings, const standing& where, const 
 }
 
 std::vector<finding> weigh(std::vector<finding> findings) {
-  const bool repeats = std::none_of(findings.begin(), findings.end(), [](const finding& one) {
-    const bool* says = one.detail<bool>("unrepeatable");
-    return says != nullptr && *says;
-  });
+  const bool repeats = std::none_of(findings.begin(), findings.end(), is_unrepeatable);
   for (finding& one : findings) {
     if (one.result != outcome::reject) continue;
     if (!may_reject(one)) {
@@ -282,6 +287,7 @@ std::vector<finding> weigh(std::vector<finding> findings) {
     } else if (!repeats && recomputes(one)) {
       one.result = outcome::inconclusive;
       one.reason = "not to be relied on, as the same steps end in two ways here: " + one.reason;
+      one.details.emplace_back("unrepeatable", true);
     }
   }
   return findings;

@@ -47,6 +47,11 @@ TEST_CASE("where the same steps end in two ways, nothing that was recomputed rej
   const std::vector<finding> weighed = weigh(findings);
   REQUIRE(verdict_of(weighed) == verdict::inconclusive);
   REQUIRE(weighed[0].reason.ends_with("end in two ways here: a reason"));
+  // Nor is it waved through where the check is not needed.
+  finding loss = made("pev", "", outcome::inconclusive);
+  loss.details = twice.details;
+  REQUIRE(verdict_of(weigh({made("pev", "loss.recomputed", outcome::reject), loss, draw(12)})) ==
+          verdict::inconclusive);
   // What nobody computed stands.
   findings.push_back(made("transcript", "transcript.chain", outcome::reject));
   REQUIRE(verdict_of(weigh(findings)) == verdict::rejected);
