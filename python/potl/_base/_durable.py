@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small files that only their owner may read, and that survive a power cut whole."""
+"""Files that survive a power cut whole; the small ones may only be read by their owner."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from .. import _core
 
@@ -25,10 +26,24 @@ def write_new(path: Path, text: str, *, mode: int = 0o600) -> None:
         OSError: It exists, or cannot be written; then nothing is left of it.
         StorageError: Its name cannot be made durable.
     """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with _removed_unless_whole(path, named=path):
-        _fill(handle, text)
+    with new_file(path, mode=mode) as file:
+        file.write(text.encode("utf-8"))
     _core.sync_directory(str(path.parent))
+
+
+@contextlib.contextmanager
+def new_file(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
+    """A file that must not exist, to be written in the block: durable after it, its name aside.
+
+    Raises:
+        OSError: It exists, or cannot be written; then nothing is left of it, nor is if the block
+            raises.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with _removed_unless_whole(path, named=path), os.fdopen(handle, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def replace_private(path: Path, text: str) -> None:
@@ -40,7 +55,10 @@ def replace_private(path: Path, text: str) -> None:
     """
     handle, name = tempfile.mkstemp(prefix=path.name, dir=path.parent)
     with _removed_unless_whole(Path(name), named=path):
-        _fill(handle, text)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         Path(name).replace(path)
     _core.sync_directory(str(path.parent))
 
@@ -52,13 +70,7 @@ def _removed_unless_whole(made: Path, *, named: Path) -> Iterator[None]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             made.unlink()
-        if isinstance(error, OSError) and error.errno is not None:  # of a handle, without a name
+        # Of a handle it has no name.
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(made)):
             error.filename = str(named)
         raise
-
-
-def _fill(handle: int, text: str) -> None:
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())

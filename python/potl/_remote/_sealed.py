@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from .. import _core
@@ -44,11 +45,42 @@ def bound(method: str, target: str, wanted: str, job: str, nonce: str, answer: s
     return "\n".join(("potl.sealed.v1", method, target, wanted, job, nonce, answer)).encode()
 
 
-class Opening:
-    """Opens an answer as its bytes come.
+class Enclosing:
+    """Encrypts a stream as its bytes come.
 
     Args:
-        key: The secret key of who asked.
+        key: Of who is to read it.
+        info: What it is bound to.
+    """
+
+    def __init__(self, key: _core.SealingKey, info: bytes) -> None:
+        self._sealer = _core.FrameSealer(key, info)
+        self._head, self._held = self._sealer.head, bytearray()
+        self.ended = False
+
+    def take(self, piece: bytes, *, last: bool) -> Iterator[bytes]:
+        """The frames that are whole by now; the first comes with the head."""
+        self._held += piece
+        # The last frame may be a whole one: it waits until it is known for the last.
+        while len(self._held) > FRAME_BYTES:
+            yield self._frame()
+        if last:
+            self.ended = True
+            yield self._frame()
+
+    def _frame(self) -> bytes:
+        with memoryview(self._held) as held, held[:FRAME_BYTES] as plain:
+            frame = self._head + self._sealer.seal(plain, self.ended)
+        self._head = b""
+        del self._held[:FRAME_BYTES]
+        return frame
+
+
+class Opening:
+    """Opens that stream as its bytes come.
+
+    Args:
+        key: The secret key of its reader.
         info: What it is bound to.
         size: What it holds.
     """
@@ -64,7 +96,7 @@ class Opening:
         """What is in the frames that are whole by now.
 
         Raises:
-            PotlError: It is not what was encrypted for this request.
+            PotlError: It is not what was encrypted, in this order and bound to this.
         """
         self._held += piece
         if self._opener is None:

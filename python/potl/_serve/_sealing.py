@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from .. import _core
 from .._remote._sealed import (
     ANSWER_HEADER,
-    FRAME_BYTES,
     MEDIA_TYPE,
     SEAL_HEADER,
+    Enclosing,
     bound,
     sealed_size,
 )
@@ -60,39 +60,25 @@ class _Answer:
         self, reader: _core.SealingKey, about: tuple[str, str, str, str, str], send: Send
     ) -> None:
         self._reader, self._about, self._send = reader, about, send
-        self._sealer: _core.FrameSealer | None = None
-        self._head, self._held = b"", bytearray()
+        self._frames: Enclosing | None = None
 
     async def send(self, message: Message) -> None:
         """What the endpoints send."""
         if message["type"] == "http.response.start":
             await self._send(self._started(message))
             return
-        assert self._sealer is not None
-        self._held += message.get("body", b"")
-        more = message.get("more_body", False)
-        # The last frame may be a whole one: it waits until it is known for the last.
-        while len(self._held) > FRAME_BYTES:
-            await self._frame(last=False)
-        if not more:
-            await self._frame(last=True)
-
-    async def _frame(self, *, last: bool) -> None:
-        assert self._sealer is not None
-        with memoryview(self._held) as held, held[:FRAME_BYTES] as plain:
-            frame = self._sealer.seal(plain, last)
-        del self._held[:FRAME_BYTES]
-        message = {"type": "http.response.body", "body": self._head + frame, "more_body": not last}
-        self._head = b""
-        await self._send(message)
+        assert self._frames is not None
+        last = not message.get("more_body", False)
+        for frame in self._frames.take(message.get("body", b""), last=last):
+            more = not self._frames.ended
+            await self._send({"type": "http.response.body", "body": frame, "more_body": more})
 
     def _started(self, message: Message) -> Message:
         """Of what the endpoints say about their answer, what goes out in the open."""
         headers = dict(message["headers"])
         given = headers.get(b"content-range", b"").decode()
         said = f"{message['status']} {given}".rstrip()
-        self._sealer = _core.FrameSealer(self._reader, bound(*self._about, said))
-        self._head = self._sealer.head
+        self._frames = Enclosing(self._reader, bound(*self._about, said))
         size = sealed_size(int(headers[b"content-length"]))
         return {
             "type": message["type"],
