@@ -83,6 +83,7 @@ PACKAGES = (
     "_job",
     "_record",
     "_remote",
+    "_seal",
     "_checks",
     "_extra_task",
     "_report",

@@ -101,6 +101,9 @@ if TYPE_CHECKING:
     from ._remote._remote import Remote as Remote
     from ._report._attestation import Attestation as Attestation
     from ._report._value import Finding as Finding, Report as Report
+    from ._seal._contents import SealedJob as SealedJob
+    from ._seal._seal import seal as seal
+    from ._seal._unseal import unseal as unseal
     from ._serve._limits import ServeLimits as ServeLimits
     from ._serve._server import serve as serve
     from ._spot_check._freivalds import (
@@ -156,6 +159,9 @@ _MODULES = {
     "_remote._remote": "Remote",
     "_report._attestation": "Attestation",
     "_report._value": "Finding Report",
+    "_seal._contents": "SealedJob",
+    "_seal._seal": "seal",
+    "_seal._unseal": "unseal",
     "_serve._limits": "ServeLimits",
     "_serve._server": "serve",
     "_spot_check": "spot_check",

@@ -29,6 +29,7 @@ from . import (
     _referee,
     _result,
     _run,
+    _seal,
     _serve,
     _spot_check,
     _system,
@@ -67,6 +68,7 @@ _referee.add_to(app)
 _verify.add_to(app)
 _monitor.add_to(app)
 _attestation.add_to(app)
+_seal.add_to(app)
 _serve.add_to(app)
 _files.add_to(app)
 _extra.add_to(app)

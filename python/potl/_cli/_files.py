@@ -85,7 +85,7 @@ def _keygen(
         bool,
         typer.Option(
             "--encryption",
-            help="A client's pair, to which a trainer encrypts: NAME.pub is for potl serve --for, "
+            help="A pair for encryption: NAME.pub is for --for of potl serve or potl seal, "
             "NAME.pem for --open-with.",
         ),
     ] = False,
@@ -100,7 +100,7 @@ def _keygen(
 
     private, public, key = write_pair(path, encryption=encryption)
     use = (
-        "give it to the trainer (potl serve --for)"
+        "give it to whoever encrypts to you (potl serve --for, potl seal --for)"
         if encryption
         else "give it to the client (potl job create --trainer)"
     )

@@ -30,6 +30,27 @@ def code_digests(build: Any, task: Task) -> tuple[str, dict[str, str]] | tuple[N
     Installed packages are left out: the job names their versions. None when some source cannot be
     found (a task typed into an interpreter), and then it is not compared.
     """
+    try:
+        found = _covered(build, task)
+    except (OSError, TypeError):
+        return None, None
+    lines = sorted(f"{thing.__qualname__}\n{source}" for thing, source in found.values())
+    named: dict[str, list[str]] = {}
+    for line in lines:
+        named.setdefault(line.partition("\n")[0], []).append(line)
+    return _digest(lines), {name: _digest(of_it)[:_SHOWN] for name, of_it in named.items()}
+
+
+def code_modules(build: Any, task: Task) -> set[str]:
+    """Names of the modules whose source `code_digests` looks into; none where it gives None."""
+    try:
+        return {thing.__module__ for thing, _ in _covered(build, task).values()}
+    except (OSError, TypeError):
+        return set()
+
+
+def _covered(build: Any, task: Task) -> dict[int, tuple[Any, str]]:
+    """What of the user's own is run, with its source. OSError, TypeError: some has none."""
     found: dict[int, tuple[Any, str]] = {}
     roots = [
         build,
@@ -42,16 +63,9 @@ def code_digests(build: Any, task: Task) -> tuple[str, dict[str, str]] | tuple[N
     ]
     roots += [type(module) for module in task.model.modules()]
     roots += [type(o) for o in (*task.optimizers, *task.schedulers, *task.state.values())]
-    try:
-        for root in roots:
-            _collect(root, found)
-    except (OSError, TypeError):
-        return None, None
-    lines = sorted(f"{thing.__qualname__}\n{source}" for thing, source in found.values())
-    named: dict[str, list[str]] = {}
-    for line in lines:
-        named.setdefault(line.partition("\n")[0], []).append(line)
-    return _digest(lines), {name: _digest(of_it)[:_SHOWN] for name, of_it in named.items()}
+    for root in roots:
+        _collect(root, found)
+    return found
 
 
 def _digest(lines: list[str]) -> str:
@@ -79,11 +93,12 @@ def _is_users(thing: Any) -> bool:
         return False  # built in
     if path is None:
         raise OSError(f"no source of {thing!r}")
-    return not _is_installed(path)
+    return not is_installed(path)
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_installed(path: str) -> bool:
+def is_installed(path: str) -> bool:
+    """Whether a source file is of Python, of potl or of an installed package."""
     # Of another environment, too, which PYTHONPATH or a .pth file adds: torch may lie there.
     if not _PACKAGES.isdisjoint(Path(path).parts):
         return True

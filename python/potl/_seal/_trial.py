@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether what is packed is enough: the task is opened under its job where nothing else is.
+
+Claims: in a new process, with the packed files alone in the working directory and before anything
+else on the import path, the task was built and was the job's. Cannot see: what else the task reads
+outside of the client's folder, such as a download or a file of the system.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from .._base._errors import JobMismatch, UsageError
+from .._base._executors import Pool, load_task
+from .._job._agreement import open_checked
+from .._job._job import Job
+from .._task._code import is_installed
+from ._contents import JOB
+
+if TYPE_CHECKING:
+    from .._task._task import Task
+
+
+class _Lack(NamedTuple):
+    what: str
+    file: str = ""
+    """What is missing: the name of a file, or a module's path."""
+    mismatch: bool = False
+
+
+def require_enough(tree: Path, own: Path, build: Callable[[], Task], task: str, job: Job) -> None:
+    """That a task can be opened under its job from the packed files.
+
+    Args:
+        tree: The folder that holds them.
+        own: The client's own.
+        build: The client's own.
+        task: Names it.
+        job: What was agreed.
+
+    Raises:
+        JobMismatch: The client's own task is not the job's.
+        UsageError: Something is missing; the message names it.
+    """
+    pool = Pool(1)
+    try:
+        lack = pool.submit(_tried, str(tree), str(own), task).result()
+    except BrokenExecutor:
+        lack = _Lack("the task ended the process")
+    finally:
+        pool.kill()
+    if lack is None:
+        return
+    if lack.mismatch:
+        open_checked(build, job).close()
+    names = (lack.file + ".py", lack.file) if lack.file else ()
+    files = [one for one in names if (own / one).exists()]
+    remedy = "name what the task needs beside its own modules with --with"
+    raise UsageError(
+        f"what is packed is not enough: {lack.what}", f"add --with {files[0]}" if files else remedy
+    )
+
+
+def _tried(tree: str, own: str, task: str) -> _Lack | None:
+    os.chdir(tree)
+    sys.path[:] = [tree, *(one for one in sys.path if os.path.realpath(one) not in (own, tree))]
+    prefix, before = os.path.realpath(sys.prefix), set(sys.modules)
+    opened: list[str] = []
+
+    def look(event: str, given: tuple[object, ...]) -> None:
+        if event == "open" and isinstance(given[0], str) and not opened:
+            path = os.path.realpath(given[0])
+            theirs = path.startswith((tree, prefix)) or is_installed(path)
+            if _inside(own, path) and not theirs:
+                opened.append(path)
+
+    sys.addaudithook(look)
+    try:
+        open_checked(load_task(task), Job.read(JOB)).close()
+    except JobMismatch as error:
+        return _Lack("; ".join(error.differences), mismatch=True)
+    except ImportError as error:
+        inner = re.match(r"cannot import name '(\w+)'", str(error))
+        name = ".".join(filter(None, (error.name, inner and inner[1])))
+        return _Lack(_shown(error, tree), name.replace(".", "/"))
+    except FileNotFoundError as error:
+        path = os.path.realpath(os.fsdecode(error.filename or b"."))
+        return _Lack(f"there is no file {path.removeprefix(tree + os.sep)}", _inside(tree, path))
+    except (Exception, SystemExit) as error:
+        return _Lack(_shown(error, tree))
+    modules = [sys.modules[name] for name in set(sys.modules) - before]
+    places = [getattr(one, "__dict__", {}).get("__file__") for one in modules]
+    files = sorted(os.path.realpath(one) for one in places if isinstance(one, str))
+    opened += [one for one in files if not _inside(tree, one) and not is_installed(one)]
+    if opened:
+        what = f"the task uses {opened[0]}, which is not packed"
+        return _Lack(what, _inside(own, opened[0]))
+    return None
+
+
+def _shown(error: BaseException, tree: str) -> str:
+    return f"{type(error).__name__}: {error}".replace(tree + os.sep, "")
+
+
+def _inside(folder: str, path: str) -> str:
+    """The path from a folder to what lies in it; else nothing."""
+    return path[len(folder) + 1 :] if path.startswith(folder + os.sep) else ""
