@@ -27,11 +27,11 @@ JOB, INITIAL = "job.json", "job.initial.safetensors"
 MAX_LIST = 16 << 20
 # Python prefers what lies there to the source beside it, which a reader looks at.
 HIDING = "__pycache__"
+ANOTHER = "ask the client to seal the job again"
 
 _PIECE = 1 << 20
 _MAX_NAME, _MAX_PART, _MAX_DEPTH = 1000, 255, 32
-_OTHER = "ask the client to seal the job again"
-_TASK = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_TASK = re.compile(r"[^\s:-][^\s:]*:[^\s:]+")
 
 
 class FileDocument(TypedDict):
@@ -103,7 +103,7 @@ class Contents:
         try:
             return _parsed(_core.parse_json(text, max_bytes=MAX_LIST))
         except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
-            raise MalformedError(f"its list of files cannot be used: {error}", _OTHER) from error
+            raise MalformedError(f"its list of files cannot be used: {error}", ANOTHER) from error
 
     def sealed(self, path: Path, job: Job) -> SealedJob:
         """The value that users get."""
@@ -122,7 +122,7 @@ def _parsed(document: Any) -> Contents:
     if set(document) != {"task", "arguments", "files"}:
         raise ValueError("it has other fields")
     task, arguments, files = document["task"], document["arguments"], document["files"]
-    if not isinstance(task, str) or not _TASK.fullmatch(task):
+    if not isinstance(task, str) or not _TASK.fullmatch(task) or printable(task) != task:
         raise ValueError("a task is named module:function")
     if not isinstance(arguments, list) or not all(isinstance(one, str) for one in arguments):
         raise ValueError("arguments are text")
@@ -147,7 +147,7 @@ def require_names(names: Iterable[str]) -> None:
     # As a disk has it that folds case and accents: a folder, which ends with a slash, or a file.
     taken: dict[str, str] = {}
     for name in names:
-        parts = name.split("/")
+        parts = name[: _MAX_NAME + 1].split("/")
         if (
             not {"", ".", ".."}.isdisjoint(parts)
             or len(parts) > _MAX_DEPTH

@@ -10,10 +10,11 @@ from typing import BinaryIO
 from .. import _core
 from .._base._errors import MalformedError, MismatchError, UnsupportedError, UsageError
 from .._remote._sealed import FRAME_BYTES, Opening, opened_size
+from ._contents import ANOTHER
 
 _VERSION, _ANY_VERSION = b"potl-sealed-job-v1\n", b"potl-sealed-job-v"
 _HEAD = len(_VERSION) + 65
-_AGAIN = "get the file again; if it stays so, ask the client to seal the job again"
+_AGAIN = f"get the file again; if it stays so, {ANOTHER}"
 
 
 def head_of(key: _core.SealingKey) -> bytes:
@@ -60,7 +61,7 @@ class Plain:
         Raises:
             MismatchError: What comes is not what was sealed.
         """
-        while size:
+        while size > 0:
             if not self._frame:
                 self._frame = memoryview(self._next())
             piece, self._frame = self._frame[:size], self._frame[size:]

@@ -70,15 +70,14 @@ def require_enough(tree: Path, own: Path, build: Callable[[], Task], task: str, 
 def _tried(tree: str, own: str, task: str) -> _Lack | None:
     os.chdir(tree)
     sys.path[:] = [tree, *(one for one in sys.path if os.path.realpath(one) not in (own, tree))]
-    prefix, before = os.path.realpath(sys.prefix), set(sys.modules)
-    opened: list[str] = []
+    apart, before = (tree + os.sep, os.path.realpath(sys.prefix) + os.sep), set(sys.modules)
+    opened: set[str] = set()
 
     def look(event: str, given: tuple[object, ...]) -> None:
-        if event == "open" and isinstance(given[0], str) and not opened:
+        if event == "open" and isinstance(given[0], str):
             path = os.path.realpath(given[0])
-            theirs = path.startswith((tree, prefix)) or is_installed(path)
-            if _inside(own, path) and not theirs:
-                opened.append(path)
+            if _inside(own, path) and not path.startswith(apart):
+                opened.add(path)
 
     sys.addaudithook(look)
     try:
@@ -96,11 +95,12 @@ def _tried(tree: str, own: str, task: str) -> _Lack | None:
         return _Lack(_shown(error, tree))
     modules = [sys.modules[name] for name in set(sys.modules) - before]
     places = [getattr(one, "__dict__", {}).get("__file__") for one in modules]
-    files = sorted(os.path.realpath(one) for one in places if isinstance(one, str))
-    opened += [one for one in files if not _inside(tree, one) and not is_installed(one)]
-    if opened:
-        what = f"the task uses {opened[0]}, which is not packed"
-        return _Lack(what, _inside(own, opened[0]))
+    files = {os.path.realpath(one) for one in places if isinstance(one, str)}
+    used = {*opened, *(one for one in files if not _inside(tree, one))}
+    missing = sorted(one for one in used if not is_installed(one))
+    if missing:
+        what = f"the task uses {missing[0]}, which is not packed"
+        return _Lack(what, _inside(own, missing[0]))
     return None
 
 

@@ -23,7 +23,7 @@ from .._base._progress import Progress, track
 from .._job._job import Job
 from .._record._inputs import require_file
 from .._remote._sealed import read_opening_key
-from ._contents import MAX_LIST, Contents, SealedJob
+from ._contents import ANOTHER, MAX_LIST, Contents, FileDocument, SealedJob
 from ._frames import Plain
 from ._seal import stored
 
@@ -71,9 +71,9 @@ def unseal(
         with _folder(parent) as made, track("opening", plain.left, progress) as advance:
             whole = plain.left
             for name in sorted(contents.files):
-                _write(plain, made, name, contents)
-                if advance is not None:
-                    advance(whole - plain.left)
+                for _ in _written(plain, made / name, contents.files[name]):
+                    if advance is not None:
+                        advance(whole - plain.left)
             job = Job.of_run(made)
             for folder in {made, *(one for one in made.rglob("*") if one.is_dir())}:
                 _core.sync_directory(str(folder))
@@ -85,24 +85,24 @@ def unseal(
 def _contents(plain: Plain) -> Contents:
     size = int.from_bytes(b"".join(plain.read(8)), "big")
     if size > min(plain.left, MAX_LIST):
-        raise MalformedError("its list of files is longer than it can be", "")
+        raise MalformedError("its list of files is longer than it can be", ANOTHER)
     contents = Contents.parse(b"".join(plain.read(size)))
     if sum(one["size"] for one in contents.files.values()) != plain.left:
-        raise MalformedError("its files have other sizes than its list says", "")
+        raise MalformedError("its files have other sizes than its list says", ANOTHER)
     return contents
 
 
-def _write(plain: Plain, folder: Path, name: str, contents: Contents) -> None:
-    said = contents.files[name]
+def _written(plain: Plain, path: Path, said: FileDocument) -> Iterator[None]:
+    """Writes a file, a piece at a time."""
     digest = hashlib.sha256()
-    path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     with new_file(path, mode=0o644) as file:
         for piece in plain.read(said["size"]):
             digest.update(piece)
             file.write(piece)
+            yield
     if digest.hexdigest() != said["sha256"]:
-        raise MalformedError(f"{name} is not what its list says", "")
+        raise MalformedError(f"{path.name} is not what its list says", ANOTHER)
 
 
 @contextlib.contextmanager

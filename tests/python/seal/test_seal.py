@@ -23,6 +23,7 @@ import pytest
 
 import potl
 from potl import _core
+from potl._base import _arguments
 from potl._record._keygen import write_pair
 from potl._remote._sealed import FRAME_BYTES
 from potl._seal import _contents, _seal, _trial
@@ -82,6 +83,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
         potl.Job.create(build, seed=7, checkpoint_every=4, trainer="trainer.pub").write("job.json")
         yield folder
+        for name in [one for one in sys.modules if one.partition(".")[0] == "sealed_net"]:
+            del sys.modules[name]
 
 
 class Forked:
@@ -355,3 +358,28 @@ if __name__ == "__main__":
         [programs.python(), "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_command_line_of_the_module_is_sealed(
+    client: Path, tmp_path: Path, untried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_arguments, "module_arguments", ("--lr", "0.1"))
+    seal(tmp_path / "job.sealed")
+    order = potl.unseal(tmp_path / "job.sealed", tmp_path / "order", key="box.pem")
+    assert order.arguments == ("--lr", "0.1")
+    assert order.job == potl.Job.read("job.json")
+
+
+@pytest.mark.parametrize("name", ["job.json", "job.initial.safetensors"])
+def test_the_job_is_packed_once(client: Path, tmp_path: Path, untried: None, name: str) -> None:
+    refused(tmp_path / "job.sealed", f"{name} is the name of the packed job", files=[name])
+
+
+def test_a_name_that_no_trainer_could_unseal_is_refused(
+    client: Path, tmp_path: Path, untried: None
+) -> None:
+    folder = client / "odd"
+    folder.mkdir()
+    for name in ("a", "A"):
+        (folder / name).touch()
+    refused(tmp_path / "job.sealed", "one name on some disks", files=["odd"])
