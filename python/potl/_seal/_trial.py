@@ -70,14 +70,13 @@ def require_enough(tree: Path, own: Path, build: Callable[[], Task], task: str, 
 def _tried(tree: str, own: str, task: str) -> _Lack | None:
     os.chdir(tree)
     sys.path[:] = [tree, *(one for one in sys.path if os.path.realpath(one) not in (own, tree))]
-    apart, before = (tree + os.sep, os.path.realpath(sys.prefix) + os.sep), set(sys.modules)
-    opened: set[str] = set()
+    before = set(sys.modules)
+    used: set[str] = set()
 
     def look(event: str, given: tuple[object, ...]) -> None:
-        if event == "open" and isinstance(given[0], str):
-            path = os.path.realpath(given[0])
-            if _inside(own, path) and not path.startswith(apart):
-                opened.add(path)
+        path = given[0] if event == "open" else None
+        if isinstance(path, str) and _inside(own, os.path.realpath(path)):
+            used.add(str(Path.cwd() / path))
 
     sys.addaudithook(look)
     try:
@@ -95,9 +94,14 @@ def _tried(tree: str, own: str, task: str) -> _Lack | None:
         return _Lack(_shown(error, tree))
     modules = [sys.modules[name] for name in set(sys.modules) - before]
     places = [getattr(one, "__dict__", {}).get("__file__") for one in modules]
-    files = {os.path.realpath(one) for one in places if isinstance(one, str)}
-    used = {*opened, *(one for one in files if not _inside(tree, one))}
-    missing = sorted(one for one in used if not is_installed(one))
+    used |= {str(Path(tree, one)) for one in places if isinstance(one, str)}
+    # What is installed may be a link to a store of packages: its own name says what it is.
+    missing = sorted(
+        one
+        for one in map(os.path.normpath, used)
+        if not any(_inside(folder, os.path.realpath(one)) for folder in (tree, sys.prefix))
+        and not is_installed(one)
+    )
     if missing:
         what = f"the task uses {missing[0]}, which is not packed"
         return _Lack(what, _inside(own, missing[0]))

@@ -202,6 +202,17 @@ def test_what_is_enough_passes(client: Path, tmp_path: Path, forked: None) -> No
     tried(packed(tmp_path, client), client)
 
 
+def test_an_installed_package_may_consist_of_links(
+    client: Path, tmp_path: Path, forked: None
+) -> None:
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (tmp_path / "stored.py").touch()
+    (packages / "sealed_linked.py").symlink_to(tmp_path / "stored.py")
+    text = f"import sys; sys.path.append({str(packages)!r}); import sealed_linked\n" + MODEL
+    tried(packed(tmp_path, client, model=text), client)
+
+
 IN_PACKAGE = TRAINER.replace("sealed_net.settings import RATE", "sealed_net import settings")
 LACKS = {
     "a module": (
