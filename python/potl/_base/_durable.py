@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from .. import _core
+from ._errors import StorageError
 
 
 def state_folder() -> Path:
@@ -61,6 +62,19 @@ def replace_private(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         Path(name).replace(path)
     _core.sync_directory(str(path.parent))
+
+
+@contextlib.contextmanager
+def stored() -> Iterator[None]:
+    """Trouble of a disk in the block is a StorageError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"{error.filename2 or error.filename}: {error.strerror or error}",
+            "check who may read and write there, and the free space; TMPDIR names another folder "
+            "for temporary files",
+        ) from error
 
 
 @contextlib.contextmanager

@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from .. import _core
 from .._base import _arguments
-from .._base._durable import new_file
-from .._base._errors import StorageError, UsageError
+from .._base._durable import new_file, stored
+from .._base._errors import UsageError
 from .._base._executors import load_task, require_own_call
 from .._base._progress import Phases, phases
 from .._record._inputs import as_job
@@ -118,16 +117,3 @@ def _write(
                 "let it write to a file of another name",
             )
     file.writelines(frames.take(b"", last=True))
-
-
-@contextlib.contextmanager
-def stored() -> Iterator[None]:
-    """Trouble of a disk in the block is a StorageError."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"{error.filename2 or error.filename}: {error.strerror or error}",
-            "check who may read and write there, and the free space; TMPDIR names another folder "
-            "for temporary files",
-        ) from error

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .. import _core
-from .._base._durable import new_file
+from .._base._durable import new_file, stored
 from .._base._errors import MalformedError, PotlError, UsageError
 from .._base._progress import Progress, track
 from .._job._job import Job
@@ -25,7 +25,6 @@ from .._record._inputs import require_file
 from .._remote._sealed import read_opening_key
 from ._contents import ANOTHER, MAX_LIST, Contents, FileDocument, SealedJob
 from ._frames import Plain
-from ._seal import stored
 
 
 def unseal(

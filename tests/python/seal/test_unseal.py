@@ -9,6 +9,8 @@ import json
 import os
 import random
 import stat
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,6 +103,18 @@ def test_what_was_sealed_is_written_and_not_run(tmp_path: Path, there: Path, key
     assert list(there.iterdir()) == [there / "order"]
     assert told[-1] == (sum(order.files.values()),) * 2
     assert not marker.exists()
+
+
+def test_neither_the_task_nor_torch_is_imported(tmp_path: Path, there: Path, key: Path) -> None:
+    path = sealed(tmp_path / "x", stream({**JOB, "trainer.py": b"", "torch.py": b"1 / 0"}))
+    script = (
+        "import sys, potl; potl.unseal(*sys.argv[1:3], key=sys.argv[3]); "
+        "assert not {'torch', 'trainer'} & {*sys.modules}"
+    )
+    words = [sys.executable, "-c", script, str(path), str(there / "order"), str(key)]
+    done = subprocess.run(words, cwd=there, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (there / "order/torch.py").exists()
 
 
 def test_contents_are_a_digest_of_everything(tmp_path: Path, there: Path, key: Path) -> None:
