@@ -40,6 +40,8 @@ int fdatasync(int descriptor) { return logged("fdatasync", descriptor); }
 
 PROGRAM = """
 import driver_tasks, potl
+from potl._record import _keygen
+from potl._seal import _seal
 from potl._verify import _ledger
 job = potl.Job.create(driver_tasks.build, seed=3, checkpoint_every=12)
 job.write("agreed/job.json")
@@ -47,6 +49,10 @@ run = potl.record(driver_tasks.build, "new/runs/1", job=job)
 run.commit().write("agreed/note.txt")
 _ledger.remember(_ledger.Path("memory/a/b.json"), job_id=job.id, commitment=None,
                  challenge=_ledger.new_challenge(bytes(32), []))
+_keygen.write_pair(_ledger.Path("box"), encryption=True)
+_seal.require_enough = lambda *_: None
+potl.seal("driver_tasks:build", job, "sealed/job.sealed", reader="box.pub")
+potl.unseal("sealed/job.sealed", "opened/order", key="box.pem")
 """
 
 
@@ -57,7 +63,8 @@ def test_every_new_name_is_synced_in_its_directory(tmp_path: Path) -> None:
     build = ["cc", "-shared", "-fPIC", "-o", str(shim), str(tmp_path / "shim.c"), "-ldl"]
     subprocess.run(build, check=True)
     here = tmp_path / "here"
-    (here / "agreed").mkdir(parents=True)
+    for name in ("agreed", "sealed", "opened"):
+        (here / name).mkdir(parents=True)
     subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=here,
@@ -71,6 +78,9 @@ def test_every_new_name_is_synced_in_its_directory(tmp_path: Path) -> None:
     )
     synced = {Path(line) for line in log.read_text().splitlines()}
     expected = ["", "new", "new/runs", "new/runs/1", "new/runs/1/checkpoints", "agreed", "memory"]
-    assert {here / name for name in [*expected, "memory/a"]} <= synced
+    expected += ["memory/a", "sealed", "sealed/job.sealed", "opened"]
+    assert {here / name for name in expected} <= synced
     contents = {path.parent for path in synced if ".tmp" in path.name or path.suffix == ".log"}
     assert {here / "agreed", here / "new/runs/1"} <= contents
+    made = [path for path in synced if path.parent == here / "opened"]  # before its last name
+    assert len(made) == 1 and {made[0] / "job.json", made[0] / "driver_tasks.py"} <= synced

@@ -67,6 +67,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("client").resolve()
     (folder / "sealed_net").mkdir()
     (folder / "sealed_net/__init__.py").touch()
+    (folder / "sealed_top.py").touch()
     (folder / "sealed_net/settings.py").write_text("RATE = 0.1\n")
     (folder / "sealed_net/model.py").write_text(MODEL)
     (folder / "sealed_net/trainer.py").write_text(TRAINER)
@@ -218,6 +219,10 @@ LACKS = {
     "a module": (
         {"without": "sealed_net/settings.py"},
         r"No module named 'sealed_net.settings' \(add --with sealed_net/settings.py\)",
+    ),
+    "a module that the client can import": (
+        {"model": "import sealed_top\n" + MODEL},
+        r"No module named 'sealed_top' \(add --with sealed_top.py\)",
     ),
     "a module of a package": (
         {"without": "sealed_net/settings.py", "trainer": IN_PACKAGE},
