@@ -19,7 +19,7 @@ _AGAIN = f"get the file again; if it stays so, {ANOTHER}"
 
 def head_of(key: _core.SealingKey) -> bytes:
     """What stands in the open, and is bound to every frame."""
-    return _VERSION + key.key_id.encode() + b"\n"
+    return _VERSION + key.raw.hex().encode() + b"\n"
 
 
 class Plain:
@@ -45,7 +45,7 @@ class Plain:
         if head != head_of(key.public_key):
             meant = head[len(_VERSION) : -1].decode("ascii", "backslashreplace")
             raise UsageError(
-                f"it is sealed for the key {meant[:64]}, and yours is {key.public_key.key_id}",
+                f"it is sealed for the key {meant[:64]}, and yours is {key.public_key.raw.hex()}",
                 "open it with the secret key of the pair that the client was given",
             )
         try:
@@ -75,7 +75,7 @@ class Plain:
             try:
                 opened = self._opening.take(came)
             except (MalformedError, MismatchError) as error:
-                raise MismatchError("it was altered after it was sealed", _AGAIN) from error
+                raise MismatchError("it was cut or altered after it was sealed", _AGAIN) from error
             if opened:
                 return b"".join(opened)
             if not came:

@@ -67,7 +67,7 @@ def framed_list(text: bytes, files: dict[str, bytes]) -> bytes:
 
 
 def sealed(path: Path, plain: bytes, key: _core.OpeningKey = KEY) -> Path:
-    head = b"potl-sealed-job-v1\n" + key.public_key.key_id.encode() + b"\n"
+    head = b"potl-sealed-job-v1\n" + key.public_key.raw.hex().encode() + b"\n"
     path.write_bytes(head + b"".join(Enclosing(key.public_key, head).take(plain, last=True)))
     return path
 
@@ -379,7 +379,7 @@ def test_memory_does_not_grow_with_the_files(tmp_path: Path, there: Path, key: P
 
 def test_mistakes_have_a_remedy(tmp_path: Path, there: Path, key: Path, small: Path) -> None:
     other = sealed(tmp_path / "other", stream(JOB), OTHER)
-    refused(other, there, key, potl.UsageError, f"sealed for the key {OTHER.public_key.key_id}")
+    refused(other, there, key, potl.UsageError, f"sealed for the key {OTHER.public_key.raw.hex()}")
     refused(tmp_path / "none", there, key, potl.UsageError, "there is no sealed job file")
     refused(tmp_path, there, key, potl.UsageError, "there is no sealed job file")
     refused(key, there, key, potl.MalformedError, "box.pem: it is not a sealed job")
