@@ -83,7 +83,7 @@ def unseal(
 
 def _contents(plain: Plain) -> Contents:
     size = int.from_bytes(b"".join(plain.read(8)), "big")
-    if size > min(plain.left, MAX_LIST):
+    if size > MAX_LIST:
         raise MalformedError("its list of files is longer than it can be", ANOTHER)
     contents = Contents.parse(b"".join(plain.read(size)))
     if sum(one["size"] for one in contents.files.values()) != plain.left:

@@ -281,6 +281,13 @@ def test_a_job_beyond_all_sizes_is_refused(tmp_path: Path, there: Path, key: Pat
     refused(sealed(tmp_path / "x", plain), there, key)
 
 
+def test_a_list_that_takes_too_much_memory_is_refused(
+    tmp_path: Path, there: Path, key: Path
+) -> None:
+    path = sealed(tmp_path / "x", framed_list(b" " * ((16 << 20) + 1), {}))
+    refused(path, there, key, potl.MalformedError, "longer than it can be")
+
+
 def test_lists_that_are_drawn_are_taken_or_refused() -> None:
     draw = random.Random(SEED)
     good = json.dumps({"task": "a:b", "arguments": ["x"], "files": listed({**JOB, "a/b": b"a"})})
