@@ -63,10 +63,10 @@ def _monitor(
     """Watch a run while it is trained, and replay drawn segments as they are recorded.
 
     RUN need not be there yet. Prints a line for each segment that was replayed. Ends when the
-    trainer closes the run, or at the first rejection that a second look confirms. Ends with 1 if
-    the run is rejected, else with 3: a run that can still change is never accepted. Verify it with
-    the trainer's commitment afterwards. With --json the lines go to standard error, and the report
-    of the last look is printed in the end.
+    trainer closes the run, or at the first rejection that is found again. Ends with 1 if the run is
+    rejected, else with 3: a run that can still change is never accepted. Verify it with the
+    trainer's commitment afterwards. With --json the lines go to standard error, and the report of
+    the last look is printed in the end.
     """
     from .._report._page import require_page, write_page
     from .._report._report import render_html, render_terminal

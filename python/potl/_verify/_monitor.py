@@ -93,8 +93,9 @@ def monitor(
     """Replays segments of a run while it is still trained.
 
     The first segment, the last one, superseded ones and `samples` others are replayed, each as soon
-    as it is recorded. It ends when the trainer closes the run, or when a rejection is found in two
-    looks and nothing was in order between them.
+    as it is recorded. It ends when the trainer closes the run, or when a rejection is found twice:
+    in two replays of what the log binds, or else in two looks and nothing was in order between
+    them.
 
     Args:
         run: The run directory, a URL or a `potl.Remote`. It need not be there yet.
@@ -238,17 +239,24 @@ class _Watch:
         failed = len(self._failed)
         steps = evidence.steps()
         findings = self._found(evidence, steps)
+        rejections = _rejections(findings)
+        bound = {one: why for one, why in rejections.items() if self._is_bound(evidence, one)}
+        if bound:
+            # Replayed again from what is here: nobody gets out of it by serving no more.
+            self._forget(bound)
+            self._suspected = {**self._suspected, **bound}
+            findings = self._found(evidence, steps)
+            rejections = _rejections(findings)
         self._step = max(steps["step"], default=0)
         self._seconds += time.perf_counter() - began
-        rejections = {_named(one): one.reason for one in findings if one.result == "reject"}
         stands = not self._suspected.keys().isdisjoint(rejections)
         # Something else in each look is no doubt: a trainer may withhold a state in every second.
         is_over = stands or not rejections
         for gone in self._suspected.keys() - rejections.keys() if is_over else ():
             _, _, first, last = gone
             reason = (
-                f"found in one look and not in the next: {self._suspected[gone]}. A file may have "
-                "been read while it was written, or this machine computes the same in two ways"
+                f"found once and not again: {self._suspected[gone]}. A file may have been read "
+                "while it was written, or this machine computes the same in two ways"
             )
             if len(self._doubts) < _MOST_DOUBTS:
                 self._doubts[gone] = _finding("inconclusive", reason, first, last)
@@ -313,18 +321,44 @@ class _Watch:
 
     def _forget(self, rejections: Iterable[_Rejection]) -> None:
         """Replays of steps of which one rejects are not believed."""
+        for one in rejections:
+            for key in self._replays_of(one):
+                del self._known[key]
+
+    def _replays_of(self, rejection: _Rejection) -> dict[tuple[object, ...], _core.AnyMeasurement]:
+        check, _, first, last = rejection
         # What the record itself lacks is no reason: a trainer may take it away at every look.
-        places = [(one[2], one[3]) for one in rejections if one[0] == self._asked[0]]
-        self._known = {
+        if check != self._asked[0]:
+            return {}
+        return {
             key: one
             for key, one in self._known.items()
-            if not any(
-                first is None
-                or last is None
-                or (first <= one.request.end and one.request.start < last)
-                for first, last in places
-            )
+            if first is None
+            or last is None
+            or (first <= one.request.end and one.request.start < last)
         }
+
+    def _is_bound(self, evidence: _core.Evidence, rejection: _Rejection) -> bool:
+        """Whether what was read for it has the digests that the log binds: no other bytes will."""
+        replays = self._replays_of(rejection).values()
+        return bool(replays) and all(self._is_sound(evidence, one) for one in replays)
+
+    def _is_sound(self, evidence: _core.Evidence, found: _core.AnyMeasurement) -> bool:
+        if found.status != "tampered":
+            return found.status != "withheld"
+        # A file is not as recorded, or all are and a state that is derived is not.
+        request = found.request
+        if request.superseded or self._job.arithmetic == _rounded_steps.LOG64:
+            return False
+        stored = [one["step"] for one in evidence.checkpoints() if one["step"] <= request.end]
+        begin = max((step for step in stored if step <= request.start), default=0)
+        try:
+            for step in stored:
+                if step >= begin:
+                    evidence.load_state(step)
+        except PotlError:
+            return False
+        return True
 
     def _conclude(self) -> Report:
         assert self._evidence is not None
@@ -353,6 +387,10 @@ class _Watch:
                 self._told.add(place)
                 news.append(one)
         return tuple(sorted(news, key=lambda one: one.first_step or 0))
+
+
+def _rejections(findings: Iterable[_core.Finding]) -> dict[_Rejection, str]:
+    return {_named(one): one.reason for one in findings if one.result == "reject"}
 
 
 def _named(one: _core.Finding) -> _Rejection:

@@ -23,6 +23,7 @@ from potl._attacks import Scene
 from potl._job._session import Session
 from potl._verify import _schema
 from potl._verify._ahead import log_of
+from potl._verify._monitor import _Watch
 from potl._verify._workload import Workload
 
 EVERY = 4  # steps of a segment, of 24 steps
@@ -187,30 +188,43 @@ def test_a_false_segment_is_rejected_once_it_is_recorded(
 ) -> None:
     growing = Growing(forged, tmp_path / "run")
     growing.show(11)
-    seen = watch(growing, [12, 13], job=scene.job)
+    seen = watch(growing, [12], job=scene.job)
     assert (seen.report.verdict, seen.report.exit_code) == ("rejected", 1)
     rejecting = [one for one in seen.report.findings if one.result == "reject"]
     assert {one.rule for one in rejecting} == {"replay.parameters"}
     assert {(one.first_step, one.last_step) for one in rejecting} == {(9, 12)}
-    # The look that found it published nothing; the next one found it again, and ended.
-    assert [look.step for look in seen.looks] == [11, 12, 13]
-    assert seen.looks[1].report is None and "looked at once more" in seen.looks[1].waits_for
-    assert seen.looks[2].report is seen.report
+    # It was replayed again at once: what the log binds needs no other look.
+    assert [look.step for look in seen.looks] == [11, 12]
+    assert seen.looks[1].report is seen.report
 
 
-def test_a_state_that_is_withheld_in_every_second_look_saves_no_false_segment(
+def test_a_false_segment_is_rejected_whatever_another_look_found(
     scene: Scene, forged: Path, tmp_path: Path
 ) -> None:
     growing = Growing(forged, tmp_path / "run")
     growing.show(13)
     state = growing.place / "checkpoints/step-8.safetensors"
-    late = growing.place / "late"
-    turns = [lambda: state.rename(late), lambda: late.rename(state)]
-    seen = watch(growing, turns, job=scene.job)
+    late = state.rename(growing.place / "late")
+    seen = watch(growing, [lambda: late.rename(state)], job=scene.job)
     assert seen.report.verdict == "rejected"
     assert seen.rules("reject") == {"replay.parameters"}
     # What only one look found, of the state that is there again.
-    assert any("not in the next" in one.reason for one in seen.report.findings)
+    assert any("found once and not again" in one.reason for one in seen.report.findings)
+
+
+def test_states_that_are_withheld_by_turns_reject(job: potl.Job, growing: Growing) -> None:
+    growing.show(13)
+    first, other = (growing.place / f"checkpoints/step-{step}.safetensors" for step in (4, 8))
+    late = first.rename(growing.place / "late")
+
+    def swap(back: Path, away: Path) -> None:
+        late.rename(back)
+        away.rename(late)
+
+    turns = [lambda: swap(first, other), lambda: swap(other, first)]
+    seen = watch(growing, turns, job=job)
+    assert seen.report.verdict == "rejected"
+    assert seen.rules("reject") == {"transcript.withheld"}
 
 
 def test_what_a_resume_records_anew_is_judged_anew(scene: Scene, tmp_path: Path) -> None:
@@ -271,7 +285,7 @@ def test_a_computation_that_goes_wrong_once_rejects_nobody(
     job: potl.Job, growing: Growing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = [True]
-    run_step = Workload.run_step
+    run_step, forget = Workload.run_step, _Watch._forget
 
     def flipping(self: Workload, step: int) -> Any:
         out = run_step(self, step)
@@ -280,19 +294,20 @@ def test_a_computation_that_goes_wrong_once_rejects_nobody(
                 next(self.task.model.parameters()).view(-1)[0] += 1
         return out
 
-    monkeypatch.setattr(Workload, "run_step", flipping)
-
-    def mended() -> None:
+    def mended(self: _Watch, rejections: Any) -> None:
         broken[0] = False
+        forget(self, rejections)
 
+    monkeypatch.setattr(Workload, "run_step", flipping)
+    monkeypatch.setattr(_Watch, "_forget", mended)
     growing.show(9)
-    seen = watch(growing, [mended, None], job=job)
-    assert seen.looks[0].report is None
+    seen = watch(growing, [None], job=job)
+    assert not broken[0]
     assert seen.report.verdict == "inconclusive"
     assert seen.rules("reject") == set()
     doubts = [one for one in seen.report.findings if one.result == "inconclusive"]
     assert doubts
-    assert all("found in one look and not in the next" in one.reason for one in doubts)
+    assert all("found once and not again" in one.reason for one in doubts)
     assert {5, 6, 7, 8}.issuperset(one.first_step for one in doubts)
     assert seen.all() == ALL
 
@@ -324,7 +339,7 @@ def test_a_state_that_comes_and_goes_makes_no_work(
     turns = [lambda: state.rename(late), lambda: late.rename(state)] * 3
     seen = watch(growing, [*turns, None], job=job)
     assert seen.rules("reject") == set()
-    assert any("not in the next" in one.reason for one in seen.report.findings)
+    assert any("found once and not again" in one.reason for one in seen.report.findings)
     assert trained == list(range(1, 25))
 
 
@@ -455,13 +470,11 @@ def test_it_ends_after_the_look_in_which_its_time_is_over(job: potl.Job, growing
 
 
 def test_what_may_be_wrong_is_looked_at_again_even_when_its_time_is_over(
-    scene: Scene, forged: Path, tmp_path: Path
+    job: potl.Job, growing: Growing
 ) -> None:
-    growing = Growing(forged, tmp_path / "run")
-    growing.show(13)
-    report = potl.monitor(
-        growing.place, job=scene.job, task=tasks.build, every=0, timeout=0, samples=9
-    )
+    growing.show(9)
+    (growing.place / "checkpoints/step-4.safetensors").unlink()
+    report = potl.monitor(growing.place, job=job, task=tasks.build, every=0, timeout=0)
     assert report.verdict == "rejected"
 
 
